@@ -11,9 +11,7 @@ def test_repairs_that_may_not_be_seen_are_said_once(machine: Arrays) -> None:
     result = machine.seen()
     assert [array.repairing for array in result.arrays] == [None, None]
     state = machine.roots.state_of_root
-    assert result.unseen == (
-        f"{state}: not seen: whether repairs are unfinished: run blklab as root",
-    )
+    assert result.unseen == (f"{state}: not seen: unfinished repairs: run blklab as root",)
     # What may be seen elsewhere does hold.
     uuid = result.arrays[0].uuid
     machine.write(machine.roots.state, {f"md-fix-{uuid}.json": "{}"})

@@ -41,7 +41,7 @@ def test_the_plan_says_all_and_does_nothing(machine: Arrays, run: Run) -> None:
         f"mdadm {dev}/md0 --remove {dev}/sda",
         f"mdadm {dev}/md0 --re-add {dev}/sda --update=no-bbl",
     ]
-    assert "the array outlives no failure more" in done.out
+    assert "the array tolerates no failure" in done.out
     assert list(machine.roots.state.iterdir()) == []
     document = json.loads(run("md", "fix", "bbl", "md0", "--plan", "--json").out)
     assert [step["step"] for step in document["steps"]][:5] == [
@@ -63,7 +63,10 @@ def test_a_list_with_entries(machine: Arrays, run: Run) -> None:
 def test_nobody_to_ask(machine: Arrays, run: Run) -> None:
     machine.mirror()
     done = run("md", "fix", "bbl", "md0")
-    assert (done.status, "cannot ask for confirmation: say --yes, or --plan" in done.err) == (2, True)
+    assert (
+        done.status,
+        "cannot ask for confirmation without a terminal: use --yes" in done.err,
+    ) == (2, True)
 
 
 def test_what_is_no_array(machine: Arrays, run: Run) -> None:
@@ -71,7 +74,7 @@ def test_what_is_no_array(machine: Arrays, run: Run) -> None:
     done = run("md", "fix", "bbl", "sda", "--plan")
     assert (done.status, "sda: not an md array" in done.err) == (2, True)
     done = run("md", "fix", "bbl")
-    assert (done.status, "which array?" in done.err) == (2, True)
+    assert (done.status, "expected an array such as /dev/md0" in done.err) == (2, True)
 
 
 def test_one_that_is_not_finished(machine: Arrays, run: Run) -> None:
@@ -101,7 +104,7 @@ def test_a_damaged_journal(machine: Arrays, run: Run, content: str) -> None:
     path = journal_directory.journal_path("1:2:3:4", machine.roots)
     path.write_text(content)
     done = run("md", "fix", "--resume")
-    assert (done.status, "damaged: expected a repair" in done.err) == (1, True)
+    assert (done.status, "damaged: expected the journal" in done.err) == (1, True)
     assert "Traceback" not in done.err
 
 

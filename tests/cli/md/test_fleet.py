@@ -33,15 +33,15 @@ def test_several_hosts(run: Run) -> None:
     heading, denied, quiet = (
         done.out.index(line)
         for line in (
-            "up · its commands are to be run there ──",
+            "up · run the commands on this host ──",
             "denied: denied: Permission denied (publickey).\n",
-            "up-empty: nothing as bad as warning; 0 arrays\n",
+            "up-empty: 0 arrays, no finding of severity warning or worse\n",
         )
     )
-    assert heading < done.out.index("DO NOT `repair`") < denied < quiet
+    assert heading < done.out.index("DO NOT run `repair`") < denied < quiet
     table = [line.split() for line in done.out[done.out.index("\nHosts") :].splitlines()[2:]]
     assert table == [
-        ["host", "arrays", "critical", "warning", "note", "seen"],
+        ["host", "arrays", "critical", "warning", "note", "read"],
         ["up", "1", "2", "1", "2", "all"],
         ["denied", *["–"] * 4, "nothing"],
         ["up-empty", "0", "0", "0", "0", "all"],

@@ -47,7 +47,7 @@ def asked_spans(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
             FilesFound(spans[1].begin - 4096, spans[1].end + 4096, "", None, "free space"),
         ], {"permission denied": 3}
 
-    monkeypatch.setattr(mounted, "find", find)
+    monkeypatch.setattr(mounted, "find_files", find)
     return asked
 
 
@@ -141,4 +141,4 @@ def test_levels_that_are_not_mapped(machine: Arrays, point: Path) -> None:
 
 def test_images_have_no_files(run: Run, tmp_path: Path) -> None:
     done = run("md", "audit", "--map-files", "--image", str(tmp_path / "x"))
-    assert (done.status, "--map-files: it looks at this machine" in done.err) == (2, True)
+    assert (done.status, "--map-files: works only on this host" in done.err) == (2, True)

@@ -40,8 +40,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
                 raise OSError(errno.ENOTTY, "not supported")
             yield from owned
 
-        monkeypatch.setattr(extents, "of_file", of_file)
-        monkeypatch.setattr(extents, "of_filesystem", of_filesystem)
+        monkeypatch.setattr(extents, "read_file_extents", of_file)
+        monkeypatch.setattr(extents, "read_owned_extents", of_filesystem)
         result, failures = mounted.find_files(str(root), root.stat().st_dev, spans, lambda _: None)
         return sorted(result), dict(failures)
 

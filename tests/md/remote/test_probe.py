@@ -112,7 +112,7 @@ def test_without_the_right_to_read(machine: Arrays, tmp_path: Path) -> None:
 
 def test_a_machine_with_nothing(tmp_path: Path) -> None:
     result = read_recorded_inventory(parse_output(probe(tmp_path)))
-    assert result.unseen == ("/sys/block is not there: no array can be seen",)
+    assert result.unseen == ("/sys/block does not exist: cannot read any array",)
 
 
 def test_half_a_script_does_nothing(tmp_path: Path) -> None:

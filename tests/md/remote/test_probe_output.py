@@ -67,7 +67,10 @@ def test_lines_that_od_leaves_out() -> None:
             "line 100002 of the output: more",
         ),
         (stream("file /proc/mdstat", *[" " + "x" * 99] * 90_000), "more than 8 MiB of files"),
-        (stream("link /sys/a", " /sys/b", "file /sys/a/c"), "which is not a directory, as a parent or a target"),
+        (
+            stream("link /sys/a", " /sys/b", "file /sys/a/c"),
+            "which is not a directory, as a parent or a target",
+        ),
         (stream("link /sys/a", " /sys/b", "link /sys/b", " /sys/a"), "as a parent or a target"),
         (stream("link /sys/a", " /sys/a"), "as a parent or a target"),
         (stream("link /sys/a", " /sys/a/b"), "as a parent or a target"),

@@ -35,7 +35,7 @@ def test_a_host_that_can_be_seen(name: str) -> None:
         ("denied", "denied: Permission denied (publickey)."),
         ("shell-less", "sh: not found"),
         ("mute", "the probe did not run: ssh exited with status 255"),
-        ("incomplete", "the output is incomplete: Connection closed by remote host."),
+        ("torn", "the output is incomplete: Connection closed by remote host."),
         ("nobody", "ssh: Could not resolve hostname nobody"),
         ("up-bare", "cannot read any array: /sys/block does not exist: cannot read any array"),
     ],

@@ -129,6 +129,8 @@ def test_nothing_is_begun_that_cannot_be_written_down(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BlklabError, match="No space left on device: nothing is changed"):
+    with pytest.raises(
+        BlklabError, match="No space left on device; without it, blklab changes nothing"
+    ):
         journal.write_journal(TASK, roots)
     assert journal_directory.find_journals(roots) == []

@@ -80,13 +80,13 @@ def test_nothing_to_do() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"lists": BadBlockListState.ENTRIES}, "has bad blocks"),
-    ({"lists": BadBlockListState.UNKNOWN}, "cannot be read"),
+    ({"list_state": BadBlockListState.ENTRIES}, "has bad blocks"),
+    ({"list_state": BadBlockListState.UNKNOWN}, "cannot read"),
     ({"has_write_error": True}, "a write to /dev/sd1 failed"),
-    ({"where": MemberState.FAULTY}, "is faulty, which blklab did not cause"),
-    ({"where": MemberState.OUT}, "is out, which blklab did not cause"),
-    ({"where": MemberState.GONE}, "is gone, which blklab did not cause"),
-    ({"where": MemberState.REBUILDING}, "is being rebuilt, which blklab did not start"),
+    ({"state": MemberState.FAULTY}, "is faulty, which blklab did not cause"),
+    ({"state": MemberState.OUT}, "is out, which blklab did not cause"),
+    ({"state": MemberState.GONE}, "is gone, which blklab did not cause"),
+    ({"state": MemberState.REBUILDING}, "is being rebuilt, which blklab did not start"),
 ]
 
 
@@ -121,7 +121,7 @@ def test_the_last_one_in_sync() -> None:
     task = task_of("raid1", 1)
     step = decide_next_step(state_of(task), task)
     assert isinstance(step, Stop)
-    assert "the last that is in sync" in step.reason
+    assert "the array would lose data" in step.reason
 
 
 def taken(at: int = 0, **now: Any) -> tuple[ArrayState, RepairTask]:

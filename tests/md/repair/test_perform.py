@@ -153,7 +153,7 @@ def test_steps_are_told_before_they_are_done(model: Model) -> None:
 
 def test_a_failure_that_does_not_come_about(model: Model) -> None:
     model.lies = {"--fail"}
-    with pytest.raises(StepFailed, match="/dev/sd0 is not failed after mdadm /dev/md0 --fail"):
+    with pytest.raises(StepFailed, match="/dev/sd0 is still in sync after `mdadm /dev/md0 --fail"):
         model.repair()
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
     # Nothing is to be mended.
@@ -189,7 +189,10 @@ def test_a_member_that_cannot_be_re_added_is_added_as_a_new_one(model: Model) ->
 def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     model.lies = {"--re-add"}
     model.known = replace(model.known, kernel=(6, 12))
-    with pytest.raises(StepFailed, match=r"sd0 is out of /dev/md0 and mdadm cannot add it again"):
+    with pytest.raises(
+        StepFailed,
+        match=r"sd0 is out of /dev/md0, which is degraded, and mdadm cannot add it again",
+    ):
         model.repair()
     assert not any("--add " in line for line in model.ran)
     (path,) = journal_directory.find_journals(model.roots)

@@ -148,4 +148,4 @@ def test_spares_must_be_able_to_come_back(
 def test_others_than_root(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     machine.mirror()
-    assert "takes root" in reasons(machine)[0]
+    assert "run blklab as root" in reasons(machine)[0]

@@ -63,7 +63,7 @@ def test_we_are_killed(md: Path) -> None:
 
 def test_writes_do_not_wait_without_a_guard(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_suspension, "PYTHON", ("/bin/false",))
-    with pytest.raises(BlklabError, match="cannot be held back: /bin/false does not run"):
+    with pytest.raises(BlklabError, match="cannot suspend writes: /bin/false does not run"):
         WriteSuspension(md).suspend()
     assert (md / "suspend_hi").read_text() == "0"
     with pytest.raises(ChildProcessError):

@@ -64,9 +64,9 @@ def test_each_disk_is_asked_once(machine: Arrays) -> None:
     assert [item.arrays for item in seen.disks or ()] == [("md0", "md1")] * 2
     assert rules["sda", "smart-failed"].severity == "critical"
     assert "Reallocated_Sector_Ct is below its threshold" in rules["sda", "smart-failed"].message
-    assert "8 sectors wait" in rules["sda", "smart-unreadable"].message
+    assert "8 pending sectors" in rules["sda", "smart-unreadable"].message
     assert "1,975 sectors" in rules["sda", "smart-reallocated"].message
-    assert "1.5 Gb/s and can do 6.0 Gb/s" in rules["sda", "link-speed"].message
+    assert "1.5 Gb/s, the disk supports 6.0 Gb/s" in rules["sda", "link-speed"].message
     assert rules["sda", "link-speed"].remedy == (
         "smartctl --all " + str(machine.roots.dev / "sda"),
     )
@@ -127,7 +127,7 @@ def test_flash(machine: Arrays) -> None:
         ),
     )
     assert "130 %" in rules["sda", "smart-worn"].message
-    assert "run out, it can only be read" in rules["sda", "smart-failed"].message
+    assert "blocks are left, it is read-only" in rules["sda", "smart-failed"].message
     assert "7 media errors" in rules["sda", "smart-unreadable"].message
     assert rules["sdb", "smart-hot"].severity == "warning"
     assert ("sdb", "smart-failed") not in rules
@@ -158,7 +158,7 @@ def test_behind_a_controller(machine: Arrays) -> None:
     ]
     assert seen.unseen == ("sda: not seen: SMART: it reports no SMART values",)
     assert "--device=megaraid,0" in rules["sdb", "smart-failed"].remedy[0]
-    assert "not known whose" in rules["/dev/bus/0 megaraid,1", "smart-failed"].message
+    assert "its array is unknown" in rules["/dev/bus/0 megaraid,1", "smart-failed"].message
 
 
 def test_disks_that_sleep_hide_nothing(machine: Arrays) -> None:
@@ -190,7 +190,7 @@ def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run)
     put_smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {output}\nexit 216')
     done = run("md", "audit", "--smart")
     assert done.status == 1
-    assert "sda: says that it fails: Reallocated_Sector_Ct" in " ".join(done.out.split())
+    assert "sda: reports that it fails: Reallocated_Sector_Ct" in " ".join(done.out.split())
     options = "--json --all --log=scterc --log=scttempsts --nocheck=standby"
     assert set(asked.read_text().splitlines()) == {
         f"{options} {machine.roots.dev}/{name}" for name in ("sda", "sdb")
@@ -225,4 +225,4 @@ def test_without_the_program_or_rights(machine: Arrays, monkeypatch: pytest.Monk
 
 def test_images_have_no_disks(run: Run, tmp_path: Path) -> None:
     done = run("md", "audit", "--smart", "--image", str(tmp_path / "x"))
-    assert (done.status, "--smart: it looks at this machine" in done.err) == (2, True)
+    assert (done.status, "--smart: works only on this host" in done.err) == (2, True)

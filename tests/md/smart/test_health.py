@@ -56,7 +56,10 @@ def test_why_nothing_is_told(name: str, why: str) -> None:
 
 def test_disks_that_sleep() -> None:
     output = {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
-    assert parse_health(json.dumps(output)) == (DiskHealth(), "it is in standby and was not spun up")
+    assert parse_health(json.dumps(output)) == (
+        DiskHealth(),
+        "it is in standby and was not spun up",
+    )
 
 
 def test_what_samples_lack() -> None:
