@@ -58,8 +58,8 @@ def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
     entries = result["bbl-entries"]
     assert entries.severity == "critical"
     assert entries.message == (
-        "bad-block list has 5 entries, 1,608 sectors; only the other members hold current data there:"
-        " 4096-4103 (array 2048-2055), 10000-10099 (array 7952-8051),"
+        "bad-block list has 5 entries, 1,608 sectors; only the other members hold current data"
+        " there: 4096-4103 (array 2048-2055), 10000-10099 (array 7952-8051),"
         " 20000-21499 (array 17952-19451)"
     )
     assert entries.ranges[0] == {
