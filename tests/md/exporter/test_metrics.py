@@ -163,7 +163,7 @@ def test_a_failure_is_a_metric_and_the_next_scrape_works(mirrored: Arrays) -> No
     readers: list[Probe] = [Failing(), Probe()]
     exported = Exported(mirrored, reader=lambda: readers.pop(0))
     assert exported.series("up") == 0
-    assert exported.log == ["nothing was collected: RuntimeError: sda: boo"]
+    assert exported.log == ["no metrics were collected: RuntimeError: sda: boo"]
     assert exported.series("up") == 1
     assert exported.series("member_events", **SDA) is not None
 
