@@ -62,13 +62,13 @@ def test_a_host_fails_for_its_findings(play: Play, machine: Arrays) -> None:
     play.printed.write_bytes(probe(machine.root))
     status, output = play("--check")
     assert status == 2, output
-    assert "critical md0: DO NOT `repair` this array" in output
+    assert "critical md0: DO NOT run `repair` on this array" in output
     assert "mdadm /dev/md0 --fail /dev/sda" in output
     assert "note md0" not in output
     assert "changed=0" in output
     status, output = play("-e", "{blklab_md_audit_fail: false}")
     assert status == 0, output
-    assert "critical md0: DO NOT `repair` this array" in output
+    assert "critical md0: DO NOT run `repair` on this array" in output
 
 
 def test_what_a_host_says_is_no_template(play: Play, machine: Arrays) -> None:
@@ -87,4 +87,4 @@ def test_a_host_that_cannot_be_seen(play: Play) -> None:
     play.printed.write_text("nothing of the kind\n")
     status, output = play()
     assert status == 2, output
-    assert "no output of the probe" in output
+    assert "not the output of a probe" in output

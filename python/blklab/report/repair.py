@@ -52,7 +52,7 @@ def show(console: "Console", plan: RepairPlan, recipes: list[str]) -> None:
         console.print(Text(f"{name}: no member has a bad-block list: nothing to do"))
     if plan.steps:
         _show_steps(console, plan)
-    diagnostics.print_diagnostics(console, plan.refused, f"{name}: blklab does not repair it, because")
+    diagnostics.print_diagnostics(console, plan.refused, f"{name}: not repaired, because")
     for recipe in recipes:
         console.print()
         show_recipe(console, recipe)

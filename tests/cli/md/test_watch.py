@@ -101,7 +101,7 @@ def test_it_serves_until_it_is_told_to_end(run: Run, number: signal.Signals) -> 
         assert outcome.status == 3
         assert outcome.err == (
             f"blklab: error: 127.0.0.1:{match[2]}: address already in use;"
-            " say --listen with another port\n"
+            " use --listen with another port\n"
         )
         process.send_signal(number)
         assert process.wait(60) == 0
@@ -114,12 +114,12 @@ def test_it_serves_until_it_is_told_to_end(run: Run, number: signal.Signals) -> 
         ("127.0.0.1", "", ""),
         ("localhost", "", ""),
         ("[::1]", "", ""),
-        ("", "", "whoever reaches it may read everything"),
-        ("192.0.2.1", "", "whoever reaches it may read everything"),
+        ("", "", "everyone on the network can read the metrics"),
+        ("192.0.2.1", "", "everyone on the network can read the metrics"),
         (
             "",
             "basic_auth_users: {a: $2b$04$" + "a" * 53 + "}",
-            "without tls_server_config, passwords",
+            "passwords cross the network unencrypted",
         ),
     ],
 )

@@ -214,7 +214,7 @@ def test_it_takes_as_long_whoever_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 def test_one_who_says_nothing_keeps_nobody_waiting(
     registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "SILENCE", 3600.0)
+    monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
     config = certificates / "web-silent.yml"
     config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
     with served(registry, config) as (server, log):
@@ -271,7 +271,7 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
         with pytest.raises(EnvironmentLacks) as refused:
             MetricsServer(ListenAddress(taken), registry, None, print)
     assert str(refused.value) == (
-        f"{taken}: address already in use; say --listen with another port"
+        f"{taken}: address already in use; use --listen with another port"
     )
 
 
