@@ -170,7 +170,7 @@ class ChangedSetting(TypedDict):
 
     where: str
     key: str
-    found: str
+    original: str
     set: str
 
 

@@ -86,7 +86,7 @@ class Arrays(Machine):
         return inventory.read_inventory(self.roots)
 
     def hide_state(self) -> None:
-        """Has root's state be there, and be read by nobody, whoever runs this test."""
+        """Creates root's state, which no other user can read."""
         state = self.roots.state_of_root
         state.parent.mkdir(parents=True)
         state.symlink_to(state)

@@ -58,7 +58,7 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     assert "5 entries, 1,608 sectors" in result["bbl-entries"].message
     assert "bbl-disagree" not in result
     assert "repair-corrupts" in result
-    # The other member has all of it: this one can be written anew.
+    # The other member has all of it: this one can be written again.
     assert [line.split()[0] for line in result["bbl-entries"].remedy] == [
         "smartctl", "mdadm", "mdadm", "mdadm", "mdadm",
     ]  # fmt: skip
@@ -87,7 +87,7 @@ def test_and_where_it_can(machine: Arrays, kernel: str, mdadm: str) -> None:
     assert "add-fails" not in machine.findings_by_code()
 
 
-def test_a_write_error_that_nobody_was_told_of(machine: Arrays) -> None:
+def test_a_write_error_without_a_mail(machine: Arrays) -> None:
     machine.mirror()
     path = machine.roots.sys / "block/md0/md/dev-sdb/state"
     path.write_text("in_sync,write_error,want_replacement\n")
@@ -367,7 +367,7 @@ ATTRIBUTES = (
     )
 )  # fmt: skip
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_sysfs_says(
+def test_any_content_of_sysfs(
     tmp_path_factory: pytest.TempPathFactory, output: dict[str, str]
 ) -> None:
     machine = Arrays(tmp_path_factory.mktemp("machine"))

@@ -18,7 +18,7 @@ def test_repairs_that_may_not_be_seen_are_said_once(machine: Arrays) -> None:
     assert [array.repairing for array in machine.seen().arrays] == [True, None]
 
 
-def test_repairs_are_those_of_root_whoever_asks(machine: Arrays) -> None:
+def test_repairs_are_those_of_root_for_any_user(machine: Arrays) -> None:
     machine.mirror()
     (array,) = machine.seen().arrays
     machine.write(machine.roots.state_of_root, {f"md-fix-{array.uuid}.json": "{}"})

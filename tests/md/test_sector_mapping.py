@@ -33,7 +33,7 @@ def test_every_sector_of_the_array_has_all_its_copies_on_disks_of_their_own(
             if at >= 0:
                 copies.setdefault(at, set()).add(disk)
     assert sorted(copies) == list(range(0, 8 * (chunks // far * disks // near), 8))
-    # Copies that wrap around within a set of their own, in the tail of far sets, may meet.
+    # Copies that wrap around within their own set, in the tail of far sets, may meet.
     assert all(len(where) == near * far for where in copies.values()) or mode
 
 

@@ -118,7 +118,7 @@ def extent(document: FioCellDocument) -> int:
 def _place(source: load.ExperimentSource, name: str, target: Target) -> dict[str, Any]:
     (kind,) = (key for key in PLACES if getattr(target, key) is not None)
     # Not resolved: what a link leads to is looked at when it is used.
-    where = source.beside(getattr(target, kind)).absolute()
+    where = source.resolve_path(getattr(target, kind)).absolute()
     return {"name": name, kind: str(where), "cache_bytes": target.cache}
 
 

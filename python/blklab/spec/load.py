@@ -22,7 +22,7 @@ class ExperimentSource:
     path: Path
     raw: Mapping[str, Any]
 
-    def beside(self, name: str) -> Path:
+    def resolve_path(self, name: str) -> Path:
         """Returns the path of a file named in the experiment, relative to the experiment's
         directory.
         """
@@ -47,7 +47,7 @@ def read(path: Path) -> ExperimentSource:
             raise problems.usage_error(
                 str(path), [SpecProblem(where, "not allowed with job_file: edit the job file")]
             )
-        groups = fio_job.read(source.beside(file))
+        groups = fio_job.read(source.resolve_path(file))
         for first, jobs in groups:
             label = name if len(groups) == 1 else _unique(f"{name}/{first}", tables)
             tables[label] = {"jobs": jobs}
@@ -125,7 +125,7 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
         except ValueError as error:
             raise problems.fail(f"{path}.model", str(error)) from None
     else:
-        base = calibrated(source.beside(value))
+        base = calibrated(source.resolve_path(value))
     return {**base, **{key: value for key, value in table.items() if key != given[0]}}
 
 

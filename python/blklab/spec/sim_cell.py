@@ -89,7 +89,7 @@ def _replay(
     source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int
 ) -> tuple[cell.Replay, replays.ReplaySource]:
     try:
-        replay = replays.source(source.beside(table.replay), table.format, table.device)
+        replay = replays.source(source.resolve_path(table.replay), table.format, table.device)
     except BlklabError as error:
         raise problems.fail(f"{path}.replay", str(error)) from error
     if replay.end > capacity:

@@ -161,9 +161,15 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
 
 
 def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
-    """Returns an outcome in the present format: `arrays` without a kind became targets."""
+    """Returns an outcome in the present format, from that of an older version.
+
+    `arrays` without a kind are now `targets`; `found` of a changed setting is now `original`.
+    """
     if outcome is not None and "arrays" in outcome:
         outcome["targets"] = [{"kind": "md", **array} for array in outcome.pop("arrays")]
+    for setting in (outcome or {}).get("settings") or []:
+        if "found" in setting:
+            setting["original"] = setting.pop("found")
     return cast(Outcome | None, outcome)
 
 

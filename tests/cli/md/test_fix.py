@@ -60,7 +60,7 @@ def test_a_list_with_entries(machine: Arrays, run: Run) -> None:
     assert document["members_with_entries"] == ["sda"]
 
 
-def test_nobody_to_ask(machine: Arrays, run: Run) -> None:
+def test_a_repair_without_a_terminal_needs_yes(machine: Arrays, run: Run) -> None:
     machine.mirror()
     done = run("md", "fix", "bbl", "md0")
     assert (

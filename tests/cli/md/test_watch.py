@@ -40,7 +40,7 @@ def test_a_textfile_is_whole_and_for_everybody(run: Run, tmp_path: Path) -> None
     result = parsed(path.read_text())
     sda = frozenset({"array": "md0", "member": "sda"}.items())
     assert result["member_events", sda] == 0
-    # Nobody adds up differences here: they are the kernel's own.
+    # No differences are added up: the counters are those of the kernel.
     assert result["member_reads_completed_total", sda] == 100
 
 

@@ -1,4 +1,4 @@
-"""The registry: every rule has a name of its own that is documented, and none fails on nothing."""
+"""The registry: every rule has a unique, documented name, and none fails on nothing."""
 
 import ast
 from pathlib import Path
@@ -9,13 +9,13 @@ from blklab.md.audit import RULES
 from blklab.md.audit.rule import AuditedHost, quote_command
 from blklab.md.model import Array, ArrayMember
 
-FOLDER = Path(str(blklab.md.audit.__file__)).parent
+DIRECTORY = Path(str(blklab.md.audit.__file__)).parent
 MANUAL = Path(__file__).parents[3] / "docs" / "howto" / "audit.md"
 
 
 def names() -> set[str]:
     result = set()
-    for path in FOLDER.glob("*.py"):
+    for path in DIRECTORY.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue

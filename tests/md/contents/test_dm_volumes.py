@@ -34,12 +34,12 @@ def spans_found(machine: Arrays, *sectors: tuple[int, int]) -> list[tuple[str, i
             output,
         )
         for place in follow_spans(node, spans, machine.roots, Mapped())
-        for output in [_said(place)]
+        for output in [_text_of(place)]
         for item in place.spans
     ]
 
 
-def _said(place: VolumeSpans) -> str:
+def _text_of(place: VolumeSpans) -> str:
     return place.failure or ("between" if place.divided else "")
 
 

@@ -117,7 +117,7 @@ def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
         OwnedExtent(300, 400, "", directory, 0),
         OwnedExtent(400, 500, "", 1, 0),
     ]
-    # Nobody is asked what the filesystem knows.
+    # The filesystem has the answer, so no file is looked at.
     files: dict[str, list[Extent] | OSError] = {"file": OSError("was asked")}
     result, failures = search(files, owned, Span(0, 500, 0))
     assert result == [

@@ -8,8 +8,8 @@ from blklab.md.contents.spans import Span, spans_within, spans_without
 EDGES = st.tuples(st.integers(0, 60), st.integers(0, 20))
 
 RUNS = st.lists(EDGES, max_size=4).map(
-    lambda found: [Span(100 * at + begin, 100 * at + begin + many + 1, 5000 + 100 * at + begin)
-                   for at, (begin, many) in enumerate(found)]
+    lambda pieces: [Span(100 * at + begin, 100 * at + begin + many + 1, 5000 + 100 * at + begin)
+                   for at, (begin, many) in enumerate(pieces)]
 )  # fmt: skip
 
 

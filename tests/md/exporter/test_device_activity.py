@@ -1,4 +1,4 @@
-"""What members did: counters that never go back, whatever the kernel's do."""
+"""What members did: counters that never decrease, even if the kernel's do."""
 
 import pytest
 from hypothesis import given

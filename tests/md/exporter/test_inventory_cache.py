@@ -59,7 +59,7 @@ def test_never(mirrored: Arrays) -> None:
     assert exported.series("member_events", **SDA) is None
     assert exported.series("member_bad_blocks_entries", **SDA) == 0
     assert exported.series("superblocks_read_timestamp_seconds") is None
-    # Nobody wanted to see them.
+    # They were not requested.
     assert exported.series("unseen") == 0
     exported.clock.now += 1e6
     exported.scrape()

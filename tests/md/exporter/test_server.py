@@ -137,7 +137,7 @@ def test_tls_and_certificates_of_clients(
         assert ask(url, context=anybody)[0] == 200
         with pytest.raises((URLError, ConnectionError)):
             ask(url.replace("https", "http"))
-        # Changed while it runs, as by whoever renews certificates.
+        # Changed while it runs, as when certificates are renewed.
         with config.open("a") as file:
             file.write(f"  client_ca_file: {certificates}/ca.crt\n"
                        "  client_auth_type: RequireAndVerifyClientCert\n")  # fmt: skip
@@ -145,7 +145,7 @@ def test_tls_and_certificates_of_clients(
         with pytest.raises((URLError, ssl.SSLError, ConnectionError)):
             ask(url, context=anybody)
         assert log == []
-        # A file that says nothing sound lets nobody in.
+        # An invalid file admits no user.
         config.write_text("tls_server_config: {}\n")
         with pytest.raises((URLError, ConnectionError)):
             ask(url, context=known)
@@ -190,7 +190,7 @@ def test_users(registry: CollectorRegistry, tmp_path: Path) -> None:
     assert log == []
 
 
-def test_it_takes_as_long_whoever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_takes_as_long_for_unknown_users(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = 0
     real = bcrypt.checkpw
 
@@ -211,7 +211,7 @@ def test_it_takes_as_long_whoever_it_is(monkeypatch: pytest.MonkeyPatch) -> None
         assert rounds == 1 << 7, user
 
 
-def test_one_who_says_nothing_keeps_nobody_waiting(
+def test_a_silent_client_blocks_no_other(
     registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
@@ -262,7 +262,7 @@ def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(
                 assert ask(url)[0] == 200
                 break
         else:
-            pytest.fail("there is no room again")
+            pytest.fail("no connection is free again")
 
 
 def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:

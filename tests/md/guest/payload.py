@@ -12,7 +12,7 @@ MOUNTED: Final = "/run/python"
 """Where guests have it."""
 
 PACKAGES: Final = ("blklab", "click", "rich", "pygments", "platformdirs", "typing_extensions")
-"""What `blklab md` imports, beside the standard library."""
+"""What `blklab md` imports outside of the standard library."""
 
 LEFT_OUT: Final = (
     "__pycache__",

@@ -1,4 +1,4 @@
-"""A guest with blklab in it, whose disks outlive it: it can be switched off and on again."""
+"""A guest with blklab and persistent disks: it can be switched off and on again."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.runners.lab.arrays import names
 
 PAYLOAD = VirtualDiskShape("python", payload.BYTES)
 STATE = VirtualDiskShape("state", 32 << 20)
-"""Where blklab keeps what must outlive it: /var/lib/blklab."""
+"""The state directory of blklab: /var/lib/blklab."""
 
 
 class Rig:
@@ -86,7 +86,7 @@ class Rig:
         return self.guest.agent.run(list(words), check=check, **more)
 
     def blklab(self, *words: str, **more: Any) -> ProgramExit:
-        """Runs blklab, whatever its status."""
+        """Runs blklab; any exit status is accepted."""
         return self.run(*payload.command("blklab.cli"), *words, check=False, **more)
 
     def read(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""`blklab md audit` on a machine with arrays, beside what mdadm says of the same."""
+"""`blklab md audit` on a guest with arrays, compared with mdadm."""
 
 import json
 import re

@@ -98,7 +98,7 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
     ]
     assert machine.lists(disks[:2]) == before
     assert (states(machine), before[0]) == (["in_sync"] * 2, "empty")
-    # What it says does mend it.
+    # The printed commands fix it.
     for line in output.stdout.splitlines():
         if line.startswith("echo -write_error"):
             machine.guest.agent.write(line.split(" > ")[1], "-write_error")
@@ -150,7 +150,7 @@ def test_another_member_fails_for_real_while_one_is_out(machine: Rig, disks: lis
 
 
 @pytest.mark.guest
-def test_the_member_that_is_out_dies_and_is_mended(machine: Rig, disks: list[str]) -> None:
+def test_the_removed_member_dies_and_is_replaced(machine: Rig, disks: list[str]) -> None:
     members = mapped(machine, disks[:3])
     machine.create("/dev/md0", members, "--level=5", "--chunk=64", "--bitmap=none")
     output = hurt(machine, f"--re-add {members[0]}", "/dev/md0", "error", "m0")
@@ -177,7 +177,7 @@ def test_bad_blocks_that_come_up_in_memory_alone(machine: Rig, disks: list[str])
     machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
     output = hurt(machine, f"--fail {disks[0]}", "/dev/md0", "entries", disks[0], "10000 8")
     assert output.status == 1
-    # It is as it was, and all of it was written anew.
+    # It is as it was, and all of it was written again.
     assert f"mdadm /dev/md0 --re-add {disks[0]}\n" in output.stdout
     assert (states(machine), degraded(machine)) == (["in_sync"] * 2, "0")
     assert machine.lists(disks[:2]) == ["empty"] * 2

@@ -1,4 +1,4 @@
-"""The probe: what is seen by it is what is seen on the spot, whichever shell runs it."""
+"""The probe reads the same as blklab on the host itself, with any shell."""
 
 import json
 import shutil
@@ -95,7 +95,7 @@ def test_a_name_of_two_lines_is_left_out(machine: Arrays) -> None:
 
 def test_without_the_right_to_read(machine: Arrays, tmp_path: Path) -> None:
     machine.mirror()
-    # As dd says it, whoever runs this test.
+    # As dd prints it for any user.
     dd = tmp_path / "applets" / "dd"
     dd.parent.mkdir()
     dd.write_text(

@@ -36,7 +36,7 @@ def test_a_host_that_can_be_seen(name: str) -> None:
         ("shell-less", "sh: not found"),
         ("mute", "the probe did not run: ssh exited with status 255"),
         ("torn", "the output is incomplete: Connection closed by remote host."),
-        ("nobody", "ssh: Could not resolve hostname nobody"),
+        ("unknown", "ssh: Could not resolve hostname unknown"),
         ("up-bare", "cannot read any array: /sys/block does not exist: cannot read any array"),
     ],
 )
@@ -123,7 +123,7 @@ def server(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (directory / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nPidFile none\n"
         f"AuthorizedKeysFile {directory}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
-        # Whatever is asked for, the script is read, and the machine made of files looked at.
+        # For any request, the script is read, and the machine made of files is probed.
         f"ForceCommand sh -s -- {machine.root}\n"
     )
     (directory / "ssh_config").write_text(

@@ -1,4 +1,4 @@
-"""What is written down of a repair outlives blklab, and is not believed blindly."""
+"""The journal of a repair survives blklab, and is checked when it is read."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The next step, whatever is there: nothing is taken out that is needed, and all comes back."""
+"""The next step in any state: no needed member is taken out, and all come back."""
 
 from dataclasses import replace
 from typing import Any
@@ -111,7 +111,7 @@ def test_what_md_is_at_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("layout", [0x101, 0x103])
-def test_copies_decide_what_raid10_outlives(layout: int) -> None:
+def test_copies_decide_how_many_failures_raid10_tolerates(layout: int) -> None:
     task = task_of("raid10", 4, layout)
     step = decide_next_step(state_of(task), task)
     assert isinstance(step, Stop if layout == 0x101 else FailMember)
@@ -196,7 +196,7 @@ def test_a_spare_that_took_the_place() -> None:
     assert isinstance(decide_next_step(replace(taking, slots=slots), task), Stop)
 
 
-def test_nobody_is_taken_while_a_neighbour_is_checked() -> None:
+def test_no_member_is_taken_while_a_neighbour_is_checked() -> None:
     task = task_of()
     assert decide_next_step(state_of(task, busy_neighbour="md1: check"), task) == WaitForSync()
 
@@ -224,7 +224,7 @@ events = st.sampled_from(
 
 
 @given(st.sampled_from(LEVELS), st.booleans(), st.booleans(), st.lists(events), st.data())
-def test_whatever_happens(  # noqa: PLR0912
+def test_any_sequence_of_events(  # noqa: PLR0912
     kind: tuple[str, int, int], bitmap: bool, spare: bool, happens: list[str], data: st.DataObject
 ) -> None:
     task = task_of(*kind)
@@ -269,7 +269,7 @@ def test_whatever_happens(  # noqa: PLR0912
             before = state
             state, task = state_after(step, state, task)
             if isinstance(step, WaitForSync):
-                # What failed for real is not mended by waiting.
+                # Waiting does not repair a real failure.
                 missing = sum(item.state is not MemberState.IN_SYNC for item in state.slots)
                 state = replace(state, degraded=missing)
                 assert state != before or before.sync != "idle"

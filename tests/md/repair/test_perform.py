@@ -156,7 +156,7 @@ def test_a_failure_that_does_not_come_about(model: Model) -> None:
     with pytest.raises(StepFailed, match="/dev/sd0 is still in sync after `mdadm /dev/md0 --fail"):
         model.repair()
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
-    # Nothing is to be mended.
+    # There is nothing to repair.
     assert journal_directory.find_journals(model.roots) == []
 
 
@@ -205,7 +205,7 @@ def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     assert journal_directory.find_journals(model.roots) == []
 
 
-def test_a_bitmap_that_somebody_took_away(model: Model) -> None:
+def test_a_bitmap_that_another_process_removed(model: Model) -> None:
     def refused(line: str) -> None:
         model.lies = set() if model.state.bitmap else {"--re-add"}
         if "--remove" in line:
@@ -307,7 +307,7 @@ def test_what_was_added_and_set_aside_is_given_back(model: Model) -> None:
     assert journal_directory.find_journals(model.roots) == []
 
 
-def test_somebody_fails_between_the_look_and_the_step(model: Model) -> None:
+def test_a_member_fails_between_the_check_and_the_step(model: Model) -> None:
     def failing(task: RepairTask) -> None:
         if task.taken:
             model.state = changed(model.state, 1, state=MemberState.FAULTY)
@@ -319,7 +319,7 @@ def test_somebody_fails_between_the_look_and_the_step(model: Model) -> None:
     assert model.ran == []
 
 
-def test_nobody_listens_any_more(model: Model) -> None:
+def test_closed_output_does_not_stop_the_repair(model: Model) -> None:
     def tell(_step: steps.Step, words: str) -> None:
         if "--remove" in words:
             raise BrokenPipeError

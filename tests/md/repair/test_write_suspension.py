@@ -1,4 +1,4 @@
-"""Writes that were held back go on, whoever dies: on files that stand for sysfs."""
+"""Suspended writes continue after any process dies; files stand for sysfs."""
 
 import os
 import signal

@@ -79,11 +79,11 @@ def test_nothing_is_asked_unless_it_is_told_to_be(machine: Arrays) -> None:
 
 
 ERC = {"read": {"enabled": False}, "write": {"enabled": False}}
-SEVEN = {way: {"enabled": True, "deciseconds": 70} for way in ("read", "write")}
+SEVEN = {direction: {"enabled": True, "deciseconds": 70} for direction in ("read", "write")}
 
 
 @pytest.mark.parametrize(
-    ("timeout", "keys", "mend"),
+    ("timeout", "keys", "remedy"),
     [
         ("30", {"ata_sct_erc": ERC}, "smartctl --log=scterc,70,70"),
         ("180", {"ata_sct_erc": ERC}, ""),
@@ -96,13 +96,13 @@ SEVEN = {way: {"enabled": True, "deciseconds": 70} for way in ("read", "write")}
         ("none", {"ata_sct_erc": ERC}, ""),
     ],
 )
-def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], mend: str) -> None:
+def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], remedy: str) -> None:
     disks(machine, device__timeout=timeout)
     _, rules = examined_disks(machine, Said(sda=document("ata-failing", **keys), sdb=read("scsi")))
-    if not mend:
+    if not remedy:
         assert ("sda", "timeout") not in rules
     else:
-        assert rules["sda", "timeout"].remedy[0].startswith(mend)
+        assert rules["sda", "timeout"].remedy[0].startswith(remedy)
 
 
 def test_striped_disks_may_try_on(machine: Arrays) -> None:

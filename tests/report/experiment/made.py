@@ -182,7 +182,9 @@ def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
         "cpu": {"user": 0.1, "system": 0.2, "iowait": 0.1, "irq": 0.01, "idle": 0.59},
         "steady": None,
         "command": None,
-        "settings": [{"where": "sda", "key": "scheduler", "found": "mq-deadline", "set": "none"}],
+        "settings": [
+            {"where": "sda", "key": "scheduler", "original": "mq-deadline", "set": "none"}
+        ],
         "warnings": [],
         "forced": [],
     }

@@ -69,7 +69,7 @@ def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
     assert outcome["fio"]["version"] == version
     assert outcome["read"]["total_ios"] > 0
     assert ran.command == ["fio", "--output-format=json+", "job.fio"]
-    assert "Jobs:" not in ran.said
+    assert "Jobs:" not in ran.messages
     assert facts
     assert facts[-1].total_seconds == 2
     assert [live.seconds for live in facts] == sorted(live.seconds for live in facts)

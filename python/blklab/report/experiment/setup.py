@@ -152,10 +152,11 @@ def _settings(view: ExperimentView) -> TextTable:
         for run in series.runs:
             for setting in measured(run.outcome or {}).get("settings") or []:
                 row = tuple(
-                    printable(str(setting.get(key, ""))) for key in ("where", "key", "found", "set")
+                    printable(str(setting.get(key, "")))
+                    for key in ("where", "key", "original", "set")
                 )
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
-    columns = _columns(view, "device", "setting", "found", "set to", "in")
+    columns = _columns(view, "device", "setting", "original", "set to", "in")
     rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
     return TextTable("Settings that were changed and restored", columns, rows)
 

@@ -108,7 +108,7 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     BlklabError.
     """
     document = output.parse_document(ran.output)
-    notes = [line.strip() for line in ran.said.splitlines() if line.strip()]
+    notes = [line.strip() for line in ran.messages.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]
     outcome = output.outcome(document)
     outcome["fio"]["command"] = ran.command

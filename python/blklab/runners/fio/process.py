@@ -60,7 +60,7 @@ class FioExit:
     output: str
     """Its `--output`: JSON+, which can have other lines around it."""
 
-    said: str
+    messages: str
     """Its messages on stdout and stderr."""
 
     logs: dict[str, str]

@@ -68,7 +68,7 @@ class SettingChange:
     where: str
     """A device's name, or `vm`."""
     key: str
-    found: str
+    original: str
     set: str
 
 

@@ -45,7 +45,7 @@ def mdadm(*words: str) -> None:
 
 
 def forked(function: Callable[[], bool]) -> int:
-    """Calls a function in a process of its own; returns 0 if it is true, -9 if it was killed."""
+    """Calls a function in a new process; returns 0 if it is true, -9 if it was killed."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:

@@ -30,15 +30,15 @@ class Points:
 
     def watch(self) -> None:
         """Has every repair of this process meet its points."""
-        mdadm.run_mdadm = self._around(mdadm.run_mdadm)
-        journal.write_journal = self._around(journal.write_journal)
+        mdadm.run_mdadm = self._wrapped(mdadm.run_mdadm)
+        journal.write_journal = self._wrapped(journal.write_journal)
 
     def _meet(self) -> None:
         if self.met == self.at:
             self.happens()
         self.met += 1
 
-    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any) -> Any:
             self._meet()
             result = function(*arguments)
