@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 EXEMPT = (
     "docs/reference/glossary.md",
     "STYLE.md",
+    "tests/test_style.py",
     "CHANGELOG.md",
     "LICENSE",
     "tests/data/",
