@@ -60,7 +60,7 @@ def test_a_dry_run_prints_the_cells_as_json(run: Run) -> None:
         (["nowhere.toml"], "nowhere.toml: cannot be read: No such file or directory"),
         ([UNBALANCED, "--only", "stack"], "'stack': expected LABEL=PATTERN, such as stack=raid1"),
         ([UNBALANCED, "--only", "stak=x"], "no label 'stak'; did you mean 'stack'?"),
-        ([UNBALANCED, "--only", "stack=x"], "--only stack=x: matches none of the 48 cells"),
+        ([UNBALANCED, "--only", "stack=x"], "--only stack=x: no such stack;"),
         ([UNBALANCED, "--set", "x"], "--set 'x': expected KEY=VALUE, such as iodepth=8"),
         ([UNBALANCED, "--set", "kernel=x"], "--set kernel: invalid kernel 'x'"),
     ],

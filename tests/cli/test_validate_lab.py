@@ -160,7 +160,7 @@ def test_cells_are_resumed(run: Run, directory: Path) -> None:
         (["--lab", "--calibration", "x"], "--calibration: --lab does not take it"),
         (["--recorded"], "--recorded: only --lab takes it"),
         (["--set", "kernel=6.1"], "--set: only --lab takes it"),
-        (["--lab", "--only", "stack=raid7"], "--only stack=raid7: matches none of the 1 cells"),
+        (["--lab", "--only", "stack=raid7"], "--only stack=raid7: no such stack;"),
     ],
 )
 def test_what_makes_no_sense_is_said(

@@ -70,7 +70,10 @@ def test_the_default_is_in_the_users_data(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("where", "output"),
     [
-        ("mysql://x/y", "unsupported database mysql: expected SQLite or PostgreSQL"),
+        (
+            "mysql://x/y",
+            "unsupported URL 'mysql://x/y': expected postgresql://",
+        ),
         ("sqlite://", "sqlite:// without a file keeps nothing"),
         ("postgresql://u:secret@x:port/y", "invalid URL 'x:port/y'"),
         ("/", "is a directory, expected a file"),

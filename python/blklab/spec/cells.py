@@ -172,6 +172,12 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     ]
     if not kept:
         terms = ",".join(f"{label}={pattern}" for label, pattern in wanted.items())
+        for label, pattern in wanted.items():
+            values = list(dict.fromkeys(cell.labels[label] for cell in cells))
+            if not any(fnmatchcase(value, pattern) for value in values):
+                raise UsageError(
+                    f"--only {terms}: no such {label}; {problems.near(pattern, values)}"
+                )
         raise UsageError(f"--only {terms}: matches none of the {len(cells)} cells")
     return kept
 

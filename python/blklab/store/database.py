@@ -151,7 +151,10 @@ def _by_url(text: str, *, reading: bool) -> Database:
             raise UsageError("sqlite:// without a file keeps nothing: give a file name")
         return _file(Path(url.database), reading=reading)
     if kind != "postgresql":
-        raise UsageError(f"unsupported database {kind}: expected SQLite or PostgreSQL")
+        raise UsageError(
+            f"unsupported URL '{url.render_as_string(hide_password=True)}': expected"
+            " postgresql://USER@HOST/DATABASE or a file name"
+        )
     name = url.render_as_string(hide_password=True)
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
