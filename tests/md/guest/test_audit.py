@@ -109,4 +109,4 @@ def test_the_audit_of_a_running_machine(rig: Callable[[Sequence[VirtualDiskShape
     assert "\x1b[31m" not in shown.stdout
     # What the kernel has no name for is passed by, and what is refused says why.
     refused = machine.blklab("md", "fix", "bbl", "/dev/md5", "--plan")
-    assert (refused.status, "not touched" in refused.stdout) == (1, True)
+    assert (refused.status, "not repaired" in refused.stdout) == (1, True)

@@ -299,7 +299,7 @@ class Repair:
             yield steps.add_arguments(array, path)
 
     def _is_back(self, device: str, path: str) -> bool:
-        """Whether a member is in the array resume, with its old or a new UUID."""
+        """Whether a member is in the array again, with its old or a new UUID."""
         self._ops.sleep(POLL_INTERVAL_S)
         state = self._read_state()
         if state.slot(device).state in {MemberState.REBUILDING, MemberState.IN_SYNC}:
@@ -363,7 +363,7 @@ class Repair:
             self._forced = force
 
     def _undo(self) -> None:
-        """Adds the spares resume, which help first, and removes blklab's bitmap."""
+        """Adds the spares again, which help first, and removes blklab's bitmap."""
         state = self._read_state()
         for path in state.removed_spares.values():
             self._ops.run_mdadm(*steps.add_arguments(self.task.array, path))
