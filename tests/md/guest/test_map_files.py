@@ -97,7 +97,7 @@ def test_files_are_those_whose_blocks_they_are(
         assert facts == listed, array
     first = {array: with_path(document, array[5:], FIRST[array])["others"] for array in on}
     assert [item["what"] for item in first["/dev/md0"]] == ["the filesystem's own metadata"]
-    what = "between partitions or volumes, or what describes them"
+    what = "between partitions or volumes, or in their tables"
     assert [item["what"] for item in first["/dev/md1"]] == [what]
 
 

@@ -352,7 +352,7 @@ def test_arrays_in_trouble(guest: Guest, tmp_path: Path) -> None:
     (direction,) = [item for item in result if item.code == "under-way"]
     # mdstat, where mdadm has it from, leaves out what is being read.
     share = int(field_of(detail["md90"], "Check Status").split("%")[0])
-    facts = re.match(r"check is running: at (\d+)\.", direction.message)
+    facts = re.match(r"check is running: (\d+)\.", direction.message)
     assert facts
     assert abs(int(facts[1]) - share) <= 5
     agent.write("/sys/block/md90/md/sync_action", "idle")

@@ -91,8 +91,8 @@ def test_a_panic_costs_one_cell(cache: Path, tmp_path: Path, run: Run, during: D
     outcome = run("run", path, "--on", "lab")
     assert outcome.status == 1
     output = (
-        "the guest is lost: Kernel panic - not syncing: sysrq triggered crash (its console's last"
-        " lines: "
+        "the guest is lost: Kernel panic - not syncing: sysrq triggered crash (last lines of its"
+        " console: "
     )
     assert f"cell 1 (stack=mirror workload=reads iodepth=4 repeat=1): {output}" in outcome.err
     assert outcome.err.count("\n") == 1
@@ -206,7 +206,10 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
         (item.outcome or {})["warnings"]
         for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
     )
-    output = "after the load: the stack cannot be taken down: /dev/md0 stopped: not so after 2 s"
+    output = (
+        "after the load: cannot remove the stack: in the guest: not true after 2 s: /dev/md0 is"
+        " stopped"
+    )
     assert output in first
     assert output not in second
     assert guests(cache) == []
@@ -251,13 +254,13 @@ def test_no_space_for_the_disks(small: Path, tmp_path: Path, run: Run) -> None:
     path = experiment(tmp_path, WRITING)
     outcome = run("run", path, "--on", "lab")
     assert outcome.status == 1
-    assert f"the guest is lost: no space is left in {ours} for its disks" in outcome.err
+    assert f"the guest is lost: no space left for its disks in {ours}" in outcome.err
     assert outcome.err.count("\n") == 1
     assert guests(ours) == []
     assert left(ours) == []
     (small / "full").write_bytes(bytes(100 << 20))
     before = run("run", path, "--on", "lab")
     assert before.status == 3
-    assert f"{ours}: 200 MiB are free, the guest's disks want 256 MiB at least;" in before.err
+    assert f"{ours}: found 200 MiB free, the guest's disks need at least 256 MiB;" in before.err
     assert before.err.count("\n") == 1
     assert [state for state, _ in stored()] == ["planned"]
