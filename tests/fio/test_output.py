@@ -123,13 +123,35 @@ def test_nothing_but_trims_is_no_result() -> None:
         output.outcome(document)
 
 
-def test_reads_and_writes_in_one_figure_are_refused() -> None:
+def test_merged_reads_and_writes_are_divided_as_requested() -> None:
     document = recorded("one.json")
     job = document["jobs"][0]
     job["mixed"] = job.pop("read")
     del job["write"]
+    only_reads = output.outcome(document)
+    assert only_reads["read"]["total_ios"] == job["mixed"]["total_ios"]
+    assert only_reads["warnings"] == []
+    job["job options"] |= {"rw": "randrw", "rwmixwrite": "25"}
+    mixed = output.outcome(document)
+    assert mixed["read"]["total_ios"] == round(0.75 * job["mixed"]["total_ios"])
+    assert mixed["write"]["clat_ns"]["count"] == 0
+    assert "they are divided 75:25 as requested" in mixed["warnings"][0]
+    del job["job options"]["rw"]
     with pytest.raises(BlklabError, match="unified_rw_reporting"):
         output.outcome(document)
+
+
+def test_overflowed_counters_are_corrected() -> None:
+    document = recorded("one.json")
+    read = document["jobs"][0]["read"]
+    known = output.outcome(copy.deepcopy(document))["read"]
+    read["io_bytes"] = -1000
+    document["disk_util"][0]["in_queue"] = -1
+    outcome = output.outcome(document)
+    # The bandwidth is in KiB/s, rounded down.
+    assert outcome["read"]["io_bytes"] == pytest.approx(known["io_bytes"], rel=1e-4)
+    assert outcome["devices"][0]["queue_ns"] == ((1 << 32) - 1) * 10**6
+    assert any("io_bytes is -1000" in warning for warning in outcome["warnings"])
 
 
 def test_a_clients_run_is_the_sum_of_its_machines() -> None:
@@ -166,8 +188,23 @@ def test_of_many_documents_of_one_run_the_last_counts() -> None:
     assert document["jobs"][0]["read"]["total_ios"] == 31865
     with pytest.raises(BlklabError, match="different fio runs"):
         output.parse_document(ONE + (DATA / "trim.json").read_text())
-    with pytest.raises(BlklabError, match="it ends in line"):
-        output.parse_document(ONE + ONE[: len(ONE) // 2])
+    (document,) = output.parse_documents(ONE + ONE[: len(ONE) // 2])
+    assert document["notes"][-1].startswith("warning: the last document was ignored: it ends in ")
+
+
+def test_documents_of_several_runs_are_separate() -> None:
+    later = recorded("one.json")
+    later["timestamp"] += 60
+    later["timestamp_ms"] += 60_000
+    documents = output.parse_documents("first\n" + ONE + "second\n" + json.dumps(later))
+    assert [document["notes"] for document in documents] == [["first"], ["second"]]
+    assert output.measured_at(documents[0]) != output.measured_at(documents[1])
+
+
+@pytest.mark.parametrize("mark", ["> ", "  > > ", "    ", "Result for {my} disk: "])
+def test_quoted_and_indented_json_is_read(mark: str) -> None:
+    whole = mark + ONE.rstrip().replace("\n", "\n" + mark) if mark[-2] != ":" else mark + ONE
+    assert output.parse_document(whole)["jobs"][0]["jobname"] == "one"
 
 
 def test_not_a_number_is_nothing() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from blklab.imports.base import ImportSource
-from blklab.imports.collect import Batch, RunNaming, batches
+from blklab.imports.collect import Batch, batches
+from blklab.imports.run_labels import RunNaming
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
 FIO = Path(__file__).parents[1] / "data" / "fio"
@@ -16,11 +17,11 @@ def imported(
     *paths: Path | str, form: str | None = None, naming: RunNaming | None = None, **given: Any
 ) -> tuple[Batch, list[str]]:
     """Returns the only batch of files, and the notes."""
-    result, notes = batches(
+    result = batches(
         [str(p) for p in paths], ImportSource((), **given), naming or RunNaming(), form
     )
-    (batch,) = result
-    return batch, notes
+    (batch,) = result.batches
+    return batch, result.notes
 
 
 def runs(batch: Batch) -> list[tuple[Mapping[str, str], Mapping[str, Any]]]:

@@ -26,13 +26,20 @@ def test_a_run_a_group() -> None:
 
 
 def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
-    batch, _ = imported(DATA / "fio-3.25.txt")
+    batch, notes = imported(DATA / "fio-3.25.txt")
+    assert notes == []
+    # The first run was on ZFS, without disk statistics, the second on an Optane.
     assert [labels for labels, _ in runs(batch)] == [
         {"workload": "mytest", "rw": "write", "bs": bs, "iodepth": "1", "numjobs": "1"}
-        | {"repeat": repeat}
-        for bs, repeat in (("4k", "1"), ("4k", "2"), ("2300", "1"))
+        | device
+        | {"repeat": "1"}
+        for bs, device in (
+            ("4k", {}),
+            ("4k", {"device": "nvme1n1"}),
+            ("2300", {}),
+        )
     ]
-    assert batch.plan.varied == ["bs", "repeat"]
+    assert batch.plan.varied == ["bs", "device"]
     raw = batch.finished[batch.plan.cells[1].key].raw
     assert raw.startswith("mytest: (g=0)")
     assert "nvme1n1: ios=0/2568" in raw

@@ -173,3 +173,15 @@ def test_a_broken_row_is_named(tmp_path: Path) -> None:
         BlklabError, match=r"iostat\.txt:23: found 'sda .* expected a device and 11 figures"
     ):
         imported(path)
+
+
+def test_rows_without_a_device_column(tmp_path: Path) -> None:
+    path = tmp_path / "iostat.txt"
+    head = "Device  r/s  w/s  rkB/s  wkB/s  await  %util"
+    path.write_text(f"{head}\n10.0 0.0 40.0 0.0 1.0 5.0\n20.0 0.0 80.0 0.0 1.0 9.0\n")
+    run = outcome(path, keep_first=True)
+    # Rows below the only header are intervals.
+    assert (run["read"]["total_ios"], run["runtime_ns"]) == (30, 2 * 10**9)
+    path.write_text(f"{head}\n10.0 0.0 40.0 0.0 1.0 5.0\n20.0 0.0 80.0 0.0 1.0 9.0\n\n" * 2)
+    run = outcome(path, keep_first=True, device="unnamed-2")
+    assert run["read"]["total_ios"] == 40

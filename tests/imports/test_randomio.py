@@ -110,3 +110,27 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
     path.write_text(content.replace("24.8", "2.4.8"))
     with pytest.raises(BlklabError, match=r"table\.txt:6: found '2\.4\.8', expected a number"):
         imported(path)
+
+
+def test_columns_before_the_total_are_labels(tmp_path: Path) -> None:
+    head, row = (
+        " iops   min  avg  max  sdev",
+        " 100.0  0.1  2.0  9.0  0.5",
+    )
+    path = tmp_path / "sizes.txt"
+    path.write_text(
+        f"  size total |  read:         latency (ms)  |  write: latency (ms)\n"
+        f"        iops |{head} |{head}\n-------+----\n"
+        f"  4096 200.0 |{row} |{row}\n    4k 200.0 |{row} |{row}\n   64k 200.0 |{row} |{row}\n"
+        "2 disks failed | then\n"
+    )
+    labels = [labels for labels, _ in runs(imported(path)[0])]
+    assert [(own["bs"], own["repeat"]) for own in labels] == [
+        ("4k", "1"),
+        ("4k", "2"),
+        ("64k", "1"),
+    ]
+    path.write_text(
+        f"iops min avg max sdev |{head}\n512 200.0 |{row} |{row}\n12:00:01 8.0 |{row} |{row}\n"
+    )
+    assert [own.get("bs") for own, _ in runs(imported(path)[0])] == ["512", None]

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from blklab.imports.collect import Batch
     from blklab.store.campaigns import Store
 
-FORMATS = ("fio", "fio-log", "fio-text", "iostat", "randomio", "blkparse")
+FORMATS = (
+    *("fio", "fio-log", "fio-text", "fio-terse", "iostat", "iozone", "bonnie", "randomio"),
+    "blkparse",
+)
 """The formats of blklab.imports.registry, which is too slow to import for `--help`."""
 
 
@@ -66,6 +69,11 @@ def _renamed(
     help="Change the value of a label to that of your experiment: stack:md4=raid1, device:sdc=ssd.",
 )
 @click.option(
+    "--pattern",
+    metavar="PATTERN",
+    help="Split names of files or jobs into labels: '{stack}_{workload}', 'nightly-{repeat}'.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
@@ -89,6 +97,7 @@ def import_(
     title: str,
     labels: dict[str, str],
     renamed: dict[tuple[str, str], str],
+    pattern: str | None,
     form: str | None,
     device: str | None,
     interval: int | None,
@@ -104,41 +113,57 @@ def import_(
     standard input. blklab recognises the format from the content. The runs of each tool become
     a campaign: NAME@fio, NAME@iostat ...
 
-    fio's job name becomes the workload of a run. Runs with the same labels are repeats.
+    fio's job name becomes the workload of a run. Runs with the same labels are repeats if they
+    measured the same device or file; otherwise a label keeps them apart: device, file, host, or
+    source, which is the part of the file name that differs. A file that cannot be imported is
+    named, and the others are imported; the exit status is then 1.
 
     \b
     Examples:
       blklab import results.txt --label stack=raid1
+      blklab import *.json --pattern '{stack}_{workload}'
       blklab import randread.json randread_iops.*.log
       ssh server iostat -xt 1 60 | blklab import - --name server --device md0
       blklab import reference --rename stack:fast-raid1=raid1
       blklab compare unbalanced@sim:kernel=4.19 published@fio
     """
+    from blklab.errors import BlklabError
     from blklab.imports.base import ImportSource
-    from blklab.imports.collect import RunNaming, batches
+    from blklab.imports.collect import batches
+    from blklab.imports.run_labels import RunNaming, name_pattern
     from blklab.store.campaigns import Store
 
     if name is not None and (not name.strip() or set(name) & set("@:~/")):
         raise click.BadParameter(f"{name!r}: expected a name without @ : ~ /", param_hint="--name")
     if interval == 0:
         raise click.BadParameter("expected more than 0", param_hint="--interval")
-    batches_read, notes = batches(
+    if pattern is not None:
+        name_pattern(pattern)
+    imported = batches(
         files,
         ImportSource((), device, interval, keep_first),
-        RunNaming(name, title, labels, renamed),
+        RunNaming(name, title, labels, renamed, pattern),
         form,
     )
-    for line in notes:
+    for line in [*imported.notes, *(f"{problem}: not imported" for problem in imported.failed)]:
         warn(line)
     if dry_run:
-        documents = [_document(batch) for batch in batches_read]
-        emit(documents, as_json, lambda console: _draw(console, batches_read))
-        return
-    kept = Store(store)
-    numbers = [kept.add(batch.plan, batch.finished, batch.environment) for batch in batches_read]
-    for number in numbers:
-        note(f"stored as campaign {number}: blklab report {number}")
-    _show(kept, numbers, as_json)
+        documents = [_document(batch) for batch in imported.batches]
+        emit(documents, as_json, lambda console: _draw(console, imported.batches))
+    elif imported.batches:
+        kept = Store(store)
+        numbers = [
+            kept.add(batch.plan, batch.finished, batch.environment) for batch in imported.batches
+        ]
+        for number in numbers:
+            note(f"stored as campaign {number}: blklab report {number}")
+        _show(kept, numbers, as_json)
+    if imported.failed:
+        runs = sum(len(batch.plan.cells) for batch in imported.batches)
+        raise BlklabError(
+            f"{len(imported.failed)} of the inputs could not be imported (see above);"
+            f" {runs} runs were imported"
+        )
 
 
 def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:

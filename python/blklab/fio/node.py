@@ -8,6 +8,9 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.text import printable
 
+FioDocument = dict[str, Any]
+"""fio's JSON, or a part of it, before it is checked."""
+
 LARGEST: Final = 1 << 64
 """fio's counters have 64 bits."""
 
@@ -16,7 +19,7 @@ LARGEST: Final = 1 << 64
 class JsonNode:
     """A table of the document and its path. All methods raise BlklabError."""
 
-    table: dict[str, Any]
+    table: FioDocument
     where: str
 
     def has(self, key: str) -> bool:

@@ -8,13 +8,14 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
-from blklab.fio.node import JsonNode
+from blklab.fio.node import FioDocument, JsonNode
 from blklab.outcome import DeviceResult, DirectionResult, MeasuredResult
 from blklab.text import printable
 
@@ -25,53 +26,149 @@ MOST_TRIES: Final = 100
 
 MOST_NOTES: Final = 1000
 
+START_S: Final = 4
+"""Seconds by which the start of one run differs between its documents: fio rounds `elapsed`."""
+
+_OBJECT: Final = re.compile(r'\{\s{0,99}"')
+_HEAD: Final = re.compile(r'\{\s{0,99}"fio version')
+_QUOTED: Final = re.compile(r"^[ \t]{0,8}>[> \t]{0,20}\{", re.M)
+"""The first line of a document in a mail or in Markdown."""
+
 _NAN: Final = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 """printf's text for 0/0: fio wrote it if nothing was measured."""
 
 
-def parse_document(text: str) -> dict[str, Any]:
-    """Returns the JSON document in fio's output; the lines around it become its `notes`.
+def parse_document(text: str) -> FioDocument:
+    """Returns the JSON document of the only fio run in a text, as in `parse_documents`."""
+    documents = parse_documents(text)
+    if len(documents) > 1:
+        raise BlklabError(f"{len(documents)} documents of different fio runs: expected one")
+    return documents[0]
 
-    If a run printed several documents (`--status-interval`), the last one is returned. Raises
-    BlklabError.
+
+def parse_documents(text: str) -> list[FioDocument]:
+    """Returns the JSON document of each fio run in a text; the lines before it become its `notes`.
+
+    If a run printed several documents (`--status-interval`), the last one is returned, with the
+    others as `earlier`. Raises BlklabError.
     """
     text = _NAN.sub(r"\1null", text)
+    if _QUOTED.search(text):
+        text = re.sub(r"^[ \t]{0,8}(?:>[ \t]?){1,9}", "", text, flags=re.M)
+    decoded, why = _decode(text)
+    if not decoded:
+        if why:
+            raise BlklabError(f"fio's JSON is invalid: {why}")
+        raise BlklabError("no JSON of fio: expected an object with `jobs`")
+    end = 0
+    for value, start, stop in decoded:
+        value["notes"] = _notes(text[end:start])
+        end = stop
+    documents = last_of_each([value for value, _, _ in decoded])
+    cut = _HEAD.search(text, end)
+    documents[-1]["notes"] += _notes(text[end : cut.start() if cut else None])
+    if cut:
+        documents[-1]["notes"].append(f"warning: the last document was ignored: {why}")
+    for document in documents:
+        del document["notes"][MOST_NOTES:]
+    return documents
+
+
+def last_of_each(documents: Sequence[FioDocument]) -> list[FioDocument]:
+    """Returns the last document of each run, with those before (`--status-interval`) as
+    `earlier`.
+    """
+    last_documents: list[FioDocument] = []
+    for document in documents:
+        if last_documents and _continues(last_documents[-1], document):
+            last = last_documents.pop()
+            document["earlier"] = [*last.pop("earlier", ()), last]
+            document["notes"] = last["notes"] + document["notes"]
+        last_documents.append(document)
+    return last_documents
+
+
+def _decode(text: str) -> tuple[list[tuple[FioDocument, int, int]], str]:
+    """Returns the documents in a text with their positions, and what is wrong with the rest."""
     decoder = json.JSONDecoder(parse_constant=lambda _: None)
-    starts = [match.start() for match in re.finditer(r"^\{", text, re.M)] or [text.find("{")]
-    runs: list[dict[str, Any]] = []
-    text_around: list[str] = []
+    decoded: list[tuple[FioDocument, int, int]] = []
     furthest, why = -1, ""
     end = tries = 0
-    for start in starts:
-        if start < end or start < 0:
+    for start in [match.start() for match in _OBJECT.finditer(text)] or [text.find("{")]:
+        if start < end or start < 0 or tries >= MOST_TRIES:
             continue
         tries += 1
-        if tries > MOST_TRIES:
-            break
         try:
             value, stop = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
             if error.pos > furthest:
                 furthest, why = error.pos, _where(text, error)
-            continue
         except (ValueError, RecursionError) as error:
             furthest, why = len(text), str(error)
-            continue
-        if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
-            runs.append(value)
-            text_around.append(text[end:start])
-            end, tries = stop, 0
-    if not runs:
-        if furthest >= 0:
-            raise BlklabError(f"fio's JSON is invalid: {why}")
-        raise BlklabError("no JSON of fio: expected an object with `jobs`")
-    if len({_names(run) for run in runs}) > 1:
-        raise BlklabError(f"{len(runs)} documents of different fio runs: expected one")
-    if re.search(r"^\{\s*\"fio version", text[end:], re.M):
-        raise BlklabError(f"fio's JSON is invalid: {why}")
-    lines = "\n".join([*text_around, text[end:]]).splitlines()
-    notes = [printable(line.strip()) for line in lines if line.strip()]
-    return {**runs[-1], "notes": notes[:MOST_NOTES]}
+        else:
+            if isinstance(value, dict) and ("jobs" in value or "client_stats" in value):
+                decoded.append((value, start, stop))
+                end, tries = stop, 0
+    return decoded, why
+
+
+def _notes(text: str) -> list[str]:
+    return [printable(line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def _continues(before: FioDocument, after: FioDocument) -> bool:
+    """Returns whether a document is a later status of the same run.
+
+    Its counters are higher, and the run began at the same time. Without times its runtime is
+    longer: a repeat does the same I/O, or takes the same time.
+    """
+    if _names(before) != _names(after) or _total(before, "io_bytes") > _total(after, "io_bytes"):
+        return False
+    times = [_number(document, "timestamp") for document in (before, after)]
+    if all(times):
+        elapsed = [_total(document, "") / len(_entries(document)) for document in (before, after)]
+        return abs((times[1] - elapsed[1]) - (times[0] - elapsed[0])) <= START_S
+    return _total(after, "runtime") > 1.01 * _total(before, "runtime")
+
+
+def _entries(document: FioDocument) -> list[FioDocument]:
+    entries = document.get("jobs", document.get("client_stats"))
+    return [job for job in entries if isinstance(job, dict)] if isinstance(entries, list) else []
+
+
+def _total(document: FioDocument, key: str) -> float:
+    """Returns the sum of a figure over all directions; with an empty key, of elapsed seconds."""
+    jobs = _entries(document)
+    parts = [job.get(name) for job in jobs for name in (*WAYS, "mixed")]
+    if not key:
+        return sum(_number(job, "elapsed") for job in jobs)
+    return sum(_number(part, key) for part in parts if isinstance(part, dict))
+
+
+def has_ios(document: FioDocument) -> bool:
+    """Returns whether the jobs of a document have done any I/O."""
+    return _total(document, "io_bytes") > 0
+
+
+def _number(table: FioDocument, key: str) -> float:
+    value = table.get(key)
+    return float(value) if isinstance(value, int) and abs(value) < 1 << 64 else 0.0
+
+
+def measured_at(document: FioDocument) -> str | None:
+    """Returns when fio printed a document, ISO 8601; without a zone if only local time is known."""
+    milliseconds = _number(document, "timestamp_ms") or _number(document, "timestamp") * 1000
+    if 0 < milliseconds < 1e14:
+        return datetime.fromtimestamp(milliseconds // 1000, UTC).isoformat()
+    return local_time(str(document.get("time", "")))
+
+
+def local_time(text: str) -> str | None:
+    """Returns a time as C's ctime prints it, ISO 8601; None for another text."""
+    try:
+        return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").isoformat()
+    except ValueError:
+        return None
 
 
 def _where(text: str, error: json.JSONDecodeError) -> str:
@@ -80,11 +177,8 @@ def _where(text: str, error: json.JSONDecodeError) -> str:
     return f"line {error.lineno} column {error.colno}: {error.msg}"
 
 
-def _names(value: Mapping[str, Any]) -> str:
-    jobs = value.get("jobs", value.get("client_stats"))
-    entries = jobs if isinstance(jobs, list) else []
-    named = [job.get("jobname") for job in entries if isinstance(job, dict)]
-    return repr(named)[:100_000]
+def _names(value: FioDocument) -> str:
+    return repr([job.get("jobname") for job in _entries(value)])[:100_000]
 
 
 @dataclass(frozen=True)
@@ -128,7 +222,7 @@ class FioJobResult:
     warnings: Sequence[str]
 
 
-def jobs(document: Mapping[str, Any]) -> list[FioJobResult]:
+def jobs(document: FioDocument) -> list[FioJobResult]:
     """Returns the jobs of a document. Raises BlklabError, also for a failed job."""
     root = JsonNode(dict(document), "")
     key = "jobs" if root.has("jobs") else "client_stats"
@@ -152,15 +246,14 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
         words = next((note for note in messages if f"err={abs(error):2}/" in note), None)
         known = os.strerror(abs(error)) if abs(error) < 1 << 16 else f"error {error}"
         raise BlklabError(f"job {name!r} failed: {words or known}")
-    mixed = node.part("mixed")
-    if mixed is not None and node.part("read") is None and mixed.number("iops", 0):
-        raise BlklabError(
-            f"job {name!r}: reads and writes are merged (unified_rw_reporting=1): expected"
-            " separate figures"
-        )
+    warnings = _unwrap(node, name)
+    options = {**shared, **node.words("job options")}
     read, write = (_direction(node.part(direction)) for direction in WAYS)
+    mixed = node.part("mixed")
+    if mixed is not None and node.part("read") is None:
+        (read, write), doubt = divide(_direction(mixed), options, name)
+        warnings += doubt
     trim = node.part("trim")
-    warnings = []
     if errors := node.count("total_err", 0):
         warnings.append(f"job {name!r}: {errors} I/Os failed (continue_on_error)")
     return FioJobResult(
@@ -171,9 +264,65 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
         node.number("usr_cpu", 0),
         node.number("sys_cpu", 0),
         node.count("ctx", 0),
-        {**shared, **node.words("job options")},
+        options,
         warnings,
     )
+
+
+def divide(
+    mixed: FioDirection, options: Mapping[str, str], name: str
+) -> tuple[tuple[FioDirection, FioDirection], list[str]]:
+    """Returns reads and writes of merged figures (`unified_rw_reporting=mixed`), and a warning.
+
+    A job that only reads or writes has all figures. A mix is divided as it was requested, without
+    latencies. Raises BlklabError if `rw` is unknown.
+    """
+    rw = options.get("rw", options.get("readwrite", "")).partition(":")[0]
+    if rw in {"read", "randread"}:
+        return (mixed, FioDirection()), []
+    if rw in {"write", "randwrite"}:
+        return (FioDirection(), mixed), []
+    if rw not in {"rw", "readwrite", "randrw"}:
+        raise BlklabError(
+            f"job {name!r}: reads and writes are merged (unified_rw_reporting), and their shares"
+            " are unknown: expected separate figures, or fio's JSON"
+        )
+    text = options.get("rwmixread") or ""
+    other = options.get("rwmixwrite") or ""
+    share = int(text) if text.isdigit() else 100 - int(other) if other.isdigit() else 50
+    parts = [
+        replace(
+            mixed,
+            total_ios=round(mixed.total_ios * part / 100),
+            io_bytes=round(mixed.io_bytes * part / 100),
+            iops=mixed.iops * part / 100,
+            bw_bytes=mixed.bw_bytes * part / 100,
+            clat=latency.NOTHING,
+        )
+        for part in (min(share, 100), 100 - min(share, 100))
+    ]
+    return (parts[0], parts[1]), [
+        f"job {name!r}: fio merged reads and writes (unified_rw_reporting): they are divided"
+        f" {share}:{100 - share} as requested, and their latencies are unknown"
+    ]
+
+
+_COUNTERS: Final = re.compile(
+    r"total_ios|io_bytes|io_kbytes|ctx|in_queue|N|(?:read|write)_(?:ios|merges|ticks|sectors)"
+)
+
+
+def _unwrap(node: JsonNode, name: str) -> list[str]:
+    """Corrects counters of 32 bits that fio printed as negative numbers; returns warnings."""
+    warnings = []
+    for table in [node.table, *(part for part in node.table.values() if isinstance(part, dict))]:
+        for key, value in table.items():
+            if type(value) is int and -(1 << 31) <= value < 0 and _COUNTERS.fullmatch(key):
+                # Bytes can overflow several times.
+                moved = _number(table, "bw") * _number(table, "runtime") * 1.024
+                table[key] = round(moved) if key == "io_bytes" and moved else value + (1 << 32)
+                warnings.append(f"{name!r}: {key} is {value}: the counter overflowed")
+    return warnings
 
 
 def _direction(node: JsonNode | None) -> FioDirection:
@@ -204,7 +353,7 @@ def _is_bytes(node: JsonNode, runtime: int) -> bool:
     return expected > 0 and node.number("io_bytes", 0) > 32 * expected
 
 
-def outcomes(document: Mapping[str, Any]) -> list[MeasuredResult]:
+def outcomes(document: FioDocument) -> list[MeasuredResult]:
     """Returns one outcome for each group: jobs separated by a stonewall did not run together.
 
     Raises BlklabError for another document, a failed job, and a group without reads and writes.
@@ -212,7 +361,7 @@ def outcomes(document: Mapping[str, Any]) -> list[MeasuredResult]:
     return grouped(document, jobs(document))
 
 
-def grouped(document: Mapping[str, Any], jobs: Sequence[FioJobResult]) -> list[MeasuredResult]:
+def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[MeasuredResult]:
     """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
     groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
@@ -224,7 +373,7 @@ def grouped(document: Mapping[str, Any], jobs: Sequence[FioJobResult]) -> list[M
     return merged
 
 
-def outcome(document: Mapping[str, Any]) -> MeasuredResult:
+def outcome(document: FioDocument) -> MeasuredResult:
     """Returns the outcome of a run whose jobs ran at the same time. Raises BlklabError."""
     all_outcomes = outcomes(document)
     if len(all_outcomes) > 1:
@@ -235,7 +384,7 @@ def outcome(document: Mapping[str, Any]) -> MeasuredResult:
     return all_outcomes[0]
 
 
-def _outcome(document: Mapping[str, Any], members: Sequence[FioJobResult]) -> MeasuredResult:
+def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> MeasuredResult:
     root = JsonNode(dict(document), "")
     whole = _merged(members)
     names = dict.fromkeys(job.name for job in members)
@@ -299,6 +448,8 @@ _STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     """Returns `disk_util`: the target, and the members of an array after it (fio's diskutil.c)."""
     nodes = list(root.parts("disk_util"))
+    for node in nodes:
+        _unwrap(node, "disk_util")
     stacked = [node.text("name", "") for node in nodes if node.has("aggr_util")]
     devices: list[DeviceResult] = []
     for node in nodes:

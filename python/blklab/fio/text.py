@@ -16,6 +16,7 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.fio import latency, output
 from blklab.fio.latency import LatencySummary
+from blklab.fio.node import FioDocument
 from blklab.fio.output import FioDirection, FioJobResult
 from blklab.fio.text_lines import NAME, TextLine, lines
 from blklab.outcome import MeasuredResult
@@ -90,7 +91,7 @@ class TextRun:
     """Its first line."""
 
     jobs: Sequence[FioJobResult]
-    document: Mapping[str, Any]
+    document: FioDocument
     """The parts of the JSON document without jobs: `fio version`, `disk_util`, `notes`."""
 
     failed: str | None = None
@@ -152,6 +153,7 @@ class _TextReader:
         self._ended = False
         self._expected = 0
         self._version = ""
+        self._time = ""
         self._disks: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self._failed: str | None = None
@@ -212,6 +214,7 @@ class _TextReader:
         if match is None:
             raise self._wrong(line, "NAME: (groupid=…, jobs=…): err=…")
         pid = _PID.search(line.text)
+        self._time = line.text[pid.end() :].lstrip(": ") if pid else ""
         name = printable(match["name"])
         self._jobs.append(
             _TextJob(name, int(match["group"]), int(match["jobs"]), pid[1] if pid else "")
@@ -230,17 +233,14 @@ class _TextReader:
     def _read_way(self, line: TextLine) -> None:
         if not self._jobs or self._ended:
             return
+        if line.text.startswith("mixed") and self._jobs[-1].directions:
+            self._way = self._table = None  # the sum of the directions before it
+            return
         old = _WAY.match(line.text)
         match = old or _WAY_3.match(line.text)
         if match is None:
             raise self._wrong(line, "IOPS, bandwidth, size and runtime")
         job, name = self._jobs[-1], match["way"]
-        if name == "mixed":
-            self._fail(
-                f"job {job.name!r}: reads and writes are merged (unified_rw_reporting=1):"
-                " expected separate figures",
-                line,
-            )
         kilo = 1024 if old else 1000
         self._way = _TextDirection(
             _scaled(match["iops"]),
@@ -321,7 +321,7 @@ class _TextReader:
             mixed = header is not None and header.options["rw"] in MIXED
             for at, direction in enumerate(output.WAYS):
                 due = job.issued[at] > 0 if job.issued else mixed
-                if due and direction not in job.directions:
+                if due and "mixed" not in job.directions and direction not in job.directions:
                     return f"the line about what job {job.name!r} {_DID[direction]} is missing"
         if not last or self._ended:
             return None
@@ -348,10 +348,15 @@ class _TextReader:
         self._pids = pids
         document = {
             "fio version": self._version or "unknown",
+            "time": self._time,
             "disk_util": self._disks,
             "notes": self._notes,
         }
-        jobs = [self._made(job) for job in self._jobs]
+        jobs: list[FioJobResult] = []
+        try:
+            jobs = [self._made(job) for job in self._jobs]
+        except BlklabError as error:
+            self._failed = self._failed or f"line {self._line}: {error}"
         self.runs.append(TextRun(self._line, jobs, document, self._failed))
 
     def _made(self, job: _TextJob) -> FioJobResult:
@@ -364,8 +369,16 @@ class _TextReader:
             _made(job.directions.get(direction), job.issued and job.issued[at], sizes[at])
             for at, direction in enumerate(output.WAYS)
         )
+        doubts: list[str] = []
+        if "mixed" in job.directions and not job.directions.keys() & {*output.WAYS}:
+            # All I/Os are then issued as reads.
+            size = sizes[0] if sizes[0] == sizes[1] else None
+            mixed = _made(job.directions["mixed"], job.issued and sum(job.issued[:2]), size)
+            if options.get("rw") in MIXED:
+                options.pop("rw")  # the text does not have the shares of a mix
+            (read, write), doubts = output.divide(mixed, options, job.name)
         trims = job.issued[2] if job.issued else int("trim" in job.directions)
-        return FioJobResult(job.name, job.group, (read, write), trims, *job.cpu, options, ())
+        return FioJobResult(job.name, job.group, (read, write), trims, *job.cpu, options, doubts)
 
 
 _DID: Final = {"read": "read", "write": "wrote"}

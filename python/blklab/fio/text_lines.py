@@ -18,6 +18,18 @@ _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[
 _ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
 _QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
 
+JOINED: Final = 300
+"""Characters: a longer line with a job's results has lost its line ends."""
+
+_BREAKS: Final = re.compile(
+    r"\S{1,200}: \((?:g=|groupid=)\d{1,9}|\bfio-\d{1,3}\.\d[\w.+-]{0,60}|\bStarting \d"
+    r"|\b(?:read|write|trim|mixed)\s{0,3}:\s{0,3}(?:io|IOPS)\s{0,3}="
+    r"|\b(?:slat|clat|lat|sync)(?: percentiles)? \([num]sec\)|\| {1,3}\d{1,2}\.\d{1,6}th="
+    r"|\bbw \(\s{0,4}[KMG]i?B|\biops\s{1,12}:|\bcpu\s{1,20}:|\bIO depths\b"
+    r"|\b(?:submit|complete)\s{1,12}:|\bissued(?: rwts?)?\s{0,9}:|\blatency\s{1,9}: target"
+    r"|\bRun status group \d|\b(?:READ|WRITE|TRIM|MIXED): bw|\bDisk stats \(|[^\s:,]{1,100}: ios=\d"
+)
+
 _NAME: Final = r"\S.{0,200}?"
 NAME: Final = f"(?P<name>{_NAME})"
 """Characters of a job name."""
@@ -109,6 +121,8 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """Yields the text between line ends and carriage returns, with line numbers."""
     for number, line in enumerate(text.split("\n"), 1):
         plain = _ANSI.sub("", line) if "\x1b" in line else line
+        if len(plain) > JOINED and "groupid=" in plain and _BREAKS.search(plain):
+            plain = _BREAKS.sub(r"\r\g<0>", plain)
         if "Jobs: " in plain:
             plain = _ETA.sub("\r", plain)
         for piece in plain.split("\r"):

@@ -74,6 +74,12 @@ class ImportedRun:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that are always kept, even if all runs share them."""
 
+    measured: str | None = None
+    """When it was measured (ISO 8601, without a zone if that is unknown)."""
+
+    section: str = ""
+    """Runs of one section are repeats if their labels are equal; empty: no other run is."""
+
 
 @dataclass(frozen=True)
 class ImportResult:
@@ -82,6 +88,9 @@ class ImportResult:
     runs: Sequence[ImportedRun]
     notes: Sequence[str] = ()
     """Skipped parts with the reason; each names its file."""
+
+    failed: Sequence[str] = ()
+    """Files that could not be imported, with the reason."""
 
 
 @dataclass(frozen=True)

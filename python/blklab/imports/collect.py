@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
-from blklab.imports import fio_log, registry
+from blklab.imports import fio_log, registry, run_labels
 from blklab.imports.base import (
     MOST_RUNS,
     ImportedRun,
@@ -18,11 +18,11 @@ from blklab.imports.base import (
     ImportResult,
     ImportSource,
 )
+from blklab.imports.run_labels import RunNaming
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.finished_run import FinishedRun
 from blklab.text import printable
-from blklab.units import parse_size
 
 LARGEST: Final = 256 << 20
 """Maximum bytes of a file; fio's largest outputs are a tenth of that."""
@@ -30,22 +30,6 @@ LARGEST: Final = 256 << 20
 LIMIT: Final = 1 << 63
 
 STDIN: Final = "-"
-
-TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
-"""Options that become labels."""
-
-
-@dataclass(frozen=True)
-class RunNaming:
-    """Names and labels of runs."""
-
-    name: str | None = None
-    title: str = ""
-    labels: Mapping[str, str] | None = None
-    """Labels of all runs; they override those of the source."""
-
-    renamed: Mapping[tuple[str, str], str] | None = None
-    """New values, by label and old value; `device` can be renamed too."""
 
 
 class SourceNames(ExperimentPlan):
@@ -68,20 +52,48 @@ class Batch:
     environment: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class ImportedFiles:
+    """The campaigns of an import, and what could not be imported."""
+
+    batches: list[Batch]
+    """One for each tool."""
+
+    notes: list[str]
+    failed: list[str]
+    """Files that could not be imported, with the reason."""
+
+
 def batches(
     paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None
-) -> tuple[list[Batch], list[str]]:
-    """Returns one campaign for each tool, and notes. Raises BlklabError, UsageError."""
-    files = [file for path in paths for file in _files(path)]
+) -> ImportedFiles:
+    """Returns one campaign for each tool. Raises BlklabError, UsageError for a single bad file."""
+    files: list[ImportFile] = []
+    failed: list[BlklabError] = []
+    for path in paths:
+        try:
+            files += _files(path)
+        except UsageError as error:
+            failed.append(error)
     full = [file for file in files if file.text.strip() or file.path.is_dir()]
-    if not full:
+    if files and not full and not failed:
         raise UsageError(f"{files[0].where}: is empty; expected results")
-    imported, notes = _read(full, given, form)
+    imported, notes = _read(full, given, form, failed)
     notes[:0] = [f"{file.where}: is empty: skipped" for file in files if file not in full]
-    if not any(imported.values()):
+    read = []
+    for runner, runs in imported.items():
+        kept, unmatched = run_labels.split_names(runs, naming.pattern)
+        failed += map(BlklabError, unmatched)
+        if kept:
+            batch, doubts = _batch(runner, kept, full[0], naming)
+            read.append(batch)
+            notes += doubts
+    problems = list(dict.fromkeys(map(str, failed)))
+    if not read and len(problems) == 1:
+        raise failed[0]
+    if not read and not problems:
         raise BlklabError(notes[0] if notes else "the files contain no runs")
-    first = full[0]
-    return [_batch(runner, runs, first, naming) for runner, runs in imported.items() if runs], notes
+    return ImportedFiles(read, notes, problems)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -117,25 +129,31 @@ def _text(path: Path, content: bytes) -> str:
 
 
 def _read(
-    files: Sequence[ImportFile], given: ImportSource, form: str | None
+    files: Sequence[ImportFile],
+    given: ImportSource,
+    form: str | None,
+    failed: list[BlklabError],
 ) -> tuple[dict[str, list[ImportedRun]], list[str]]:
-    """Returns the runs by the tool that measured them."""
+    """Returns the runs by the tool that measured them, and notes; adds to `failed`."""
     by_format: dict[str, list[ImportFile]] = {}
     directories = []
     notes: list[str] = []
     for file in files:
-        if file.path.is_dir():
-            directories.append(file)
-        elif (name := form or _recognised(file)) is not None:
-            by_format.setdefault(name, []).append(file)
-        else:
-            notes.append(f"{file.where}: unknown format: skipped")
+        try:
+            if file.path.is_dir():
+                directories.append(file)
+            elif (name := form or _recognised(file)) is not None:
+                by_format.setdefault(name, []).append(file)
+            else:
+                notes.append(f"{file.where}: unknown format: skipped")
+        except UsageError as error:
+            failed.append(error)
     companions = _companions(by_format.get("fio", []), by_format.get("fio-log", []))
     joined = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
 
     def take(each: ImportFormat, chosen: Sequence[ImportFile]) -> None:
-        read = _each(each, replace(given, files=chosen, logs=companions))
+        read = _each(each, replace(given, files=chosen, logs=companions), failed)
         runs = by_origin.setdefault(each.runner, [])
         runs += read.runs
         notes.extend(read.notes)
@@ -152,22 +170,28 @@ def _read(
     return by_origin, notes
 
 
-def _each(each: ImportFormat, given: ImportSource) -> ImportResult:
-    """Returns the runs that a format reads; invalid files of a directory are skipped."""
-    if each.name == "fio-log" or all(file.named for file in given.files):
-        return each.read(given)
+def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) -> ImportResult:
+    """Returns the runs that a format reads from each file; adds invalid files to `failed`.
+
+    Interval logs are read together, because several files are one run.
+    """
+    together = each.name == "fio-log"
     runs: list[ImportedRun] = []
     notes: list[str] = []
-    for file in given.files:
+    for files in [given.files] if together else [[file] for file in given.files]:
         try:
-            result = each.read(replace(given, files=[file]))
+            result = each.read(replace(given, files=files))
+            for run in result.runs:
+                if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
+                    raise BlklabError(
+                        f"{run.where}: has figures of 2^63 or more; expected a result"
+                    )
         except BlklabError as error:
-            if file.named:
-                raise
-            notes.append(f"{error}: skipped")
+            failed.append(error)
             continue
         runs += result.runs
         notes += result.notes
+        failed += map(BlklabError, result.failed)
     return ImportResult(runs, notes)
 
 
@@ -182,15 +206,34 @@ def _recognised(file: ImportFile) -> str | None:
     raise UsageError(f"{file.where}: unknown format; known are {known}")
 
 
+_LOG_NAME: Final = re.compile(r'"write_(?:bw|lat|iops|hist)_log"\s*:\s*"([^"]{1,400})"')
+
+
 def _companions(
     documents: Sequence[ImportFile], logs: Sequence[ImportFile]
 ) -> dict[Path, list[ImportFile]]:
-    """Returns the logs of each JSON: those in its directory, if it is the only one there."""
+    """Returns the logs of each JSON in its directory: those that its job options name, otherwise
+    those that no other JSON names, if it is the only one without names there.
+    """
+    named = {file.path: {Path(name).name for name in _LOG_NAME.findall(file.text)}
+             for file in documents}  # fmt: skip
     companions = {}
     for document in documents:
-        same_directory = [other for other in documents if other.path.parent == document.path.parent]
-        own = [log for log in logs if log.path.parent == document.path.parent]
-        if len(same_directory) == 1 and own:
+        others = [file for file in documents if file.path.parent == document.path.parent]
+        unnamed = [file for file in others if not named[file.path]]
+        taken = set[str]().union(*(named[file.path] for file in others))
+        own = [
+            log
+            for log in logs
+            if log.path.parent == document.path.parent
+            and (match := fio_log.NAME.fullmatch(log.path.name))
+            and (
+                match["prefix"] in named[document.path]
+                if named[document.path]
+                else len(unnamed) == 1 and match["prefix"] not in taken
+            )
+        ]
+        if own:
             companions[document.path] = own
     return companions
 
@@ -198,18 +241,19 @@ def _companions(
 # --- labels --------------------------------------------------------------------------------------
 
 
-def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: RunNaming) -> Batch:
-    labels = _labels(runs, naming)
+def _batch(
+    runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: RunNaming
+) -> tuple[Batch, list[str]]:
+    labels, doubts = run_labels.make_labels(runs, naming)
     cells, finished = [], {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
-        if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
-            raise BlklabError(f"{run.where}: has figures of 2^63 or more; expected a result")
         cell = Cell(number, own, _document(run), 0)
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
         seconds = run.outcome["runtime_ns"] / 1e9
         finished[cell.key] = FinishedRun(outcome, seconds, run.points, run.raw)
-    varied = [label for label in labels[0] if len({own.get(label) for own in labels}) > 1]
+    names = dict.fromkeys(label for own in labels for label in own)
+    varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.path.name)
     default = "published" if first.path.is_dir() else log["prefix"] if log else first.path.stem
     # The name must not contain the characters that select campaigns.
@@ -217,7 +261,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
     files = list(dict.fromkeys(run.where for run in runs))
     raw = {"import": {"name": name, "files": files[:1000]}}
     plan = SourceNames(naming.title, cells, varied, runner, first.path, raw)
-    return Batch(plan, finished, {"blklab": __version__, "imported": True})
+    return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
 
 
 def _too_large(value: object) -> bool:
@@ -239,57 +283,8 @@ def _document(run: ImportedRun) -> dict[str, Any]:
         value = options.get(key, "1")
         if not (value.isascii() and value.isdigit() and len(value) < 10):
             del options[key]
-    return {"jobs": [{"name": run.workload, "options": options}], "source": run.where}
-
-
-def _labels(runs: Sequence[ImportedRun], naming: RunNaming) -> list[dict[str, str]]:
-    """Returns the labels of each run.
-
-    An option becomes a label if it is the same in all runs, or if it distinguishes runs of one
-    workload. An option that follows the workload's name is left out: an experiment has no such
-    label, so the runs would not match.
-    """
-    renamed, extra = naming.renamed or {}, dict(naming.labels or {})
-    facts = [{key: _short(run.options[key]) for key in TOLD if key in run.options} for run in runs]
-    kept = [key for key in TOLD if _tells(key, runs, facts)]
-    counts: dict[tuple[tuple[str, str], ...], int] = {}
-    labels_of_runs = []
-    for run, options in zip(runs, facts, strict=True):
-        labels = {**run.labels, "workload": run.workload}
-        labels |= {key: options[key] for key in kept if key in options}
-        labels = {key: renamed.get((key, value), value) for key, value in labels.items()} | extra
-        labels.pop("repeat", None)
-        same = tuple(sorted(labels.items()))
-        counts[same] = counts.get(same, 0) + 1
-        labels_of_runs.append({**labels, "repeat": str(counts[same])})
-    return labels_of_runs
-
-
-def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, str]]) -> bool:
-    if len({options.get(key) for options in facts}) == 1:
-        return key in facts[0]
-    by_workload: dict[tuple[str, ...], set[str | None]] = {}
-    for run, options in zip(runs, facts, strict=True):
-        context = (run.workload, *run.labels.values())
-        by_workload.setdefault(context, set()).add(options.get(key))
-    return any(len(values) > 1 for values in by_workload.values())
-
-
-def _short(value: str) -> str:
-    """Returns an option's value as people write it: `4k` for 4096."""
-    sizes = []
-    for part in str(value).split(","):
-        try:
-            size = parse_size(part)
-        except ValueError:
-            return str(value)
-        for unit, scale in (("m", 1 << 20), ("k", 1 << 10)):
-            if size >= scale and size % scale == 0:
-                sizes.append(f"{size // scale}{unit}")
-                break
-        else:
-            sizes.append(str(size))
-    return ",".join(sizes)
+    document = {"jobs": [{"name": run.workload, "options": options}], "source": run.where}
+    return document if run.measured is None else {**document, "measured": run.measured}
 
 
 def _renamed(outcome: Outcome, naming: RunNaming) -> Outcome:

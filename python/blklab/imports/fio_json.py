@@ -1,12 +1,16 @@
-"""fio's JSON and JSON+: a run for each group, with the interval logs in the same directory."""
+"""fio's JSON, JSON+ and terse output: a run for each group, with the interval logs next to it."""
 
+import json
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.fio import output
+from blklab.fio import output, terse
+from blklab.fio.node import FioDocument
 from blklab.imports import fio_log
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
 from blklab.outcome import MeasuredResult
+from blklab.store.series import JOBS, SeriesPoint
 
 
 def matches(file: ImportFile) -> bool:
@@ -14,30 +18,90 @@ def matches(file: ImportFile) -> bool:
     return "{" in file.text and ('"jobs"' in file.text or '"client_stats"' in file.text)
 
 
+def matches_terse(file: ImportFile) -> bool:
+    """Returns whether there is a line of fio's terse output in a text."""
+    return any(terse.LINE.match(line) for line in file.text.splitlines())
+
+
 def read(given: ImportSource) -> ImportResult:
     """Returns the runs in fio's JSON."""
+    return _read(given, output.parse_documents)
+
+
+def read_terse(given: ImportSource) -> ImportResult:
+    """Returns the runs in fio's terse output."""
+    return _read(given, terse.parse_documents)
+
+
+def _read(given: ImportSource, parse: Callable[[str], list[FioDocument]]) -> ImportResult:
     runs: list[ImportedRun] = []
     for file in given.files:
         try:
-            runs += _runs(file, given)
+            runs += _runs(file, given, parse(file.text))
         except BlklabError as error:
             raise BlklabError(f"{file.where}: {error}") from None
     return ImportResult(runs)
 
 
-def _runs(file: ImportFile, given: ImportSource) -> list[ImportedRun]:
-    document = output.parse_document(file.text)
-    outcomes = output.outcomes(document)
+def _runs(
+    file: ImportFile, given: ImportSource, documents: Sequence[FioDocument]
+) -> list[ImportedRun]:
+    outcomes = [output.outcomes(document) for document in documents]
     logs = given.logs.get(file.path, ())
-    if logs and len(outcomes) > 1:
+    if logs and sum(map(len, outcomes)) > 1:
         raise BlklabError(
-            f"{len(outcomes)} groups ran one after another: interval logs need a run with one group"
+            f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run"
+            " with one group"
         )
-    points = fio_log.with_totals(logs, output.jobs(document)) if logs else []
+    points = fio_log.with_totals(logs, output.jobs(documents[0])) if logs else []
     return [
-        ImportedRun(file.where, name(outcome), asked(outcome), outcome, points, file.text)
-        for outcome in outcomes
+        ImportedRun(
+            file.where if len(documents) == 1 else f"{file.where}:{document.get('line', number)}",
+            name(outcome),
+            asked(outcome),
+            outcome,
+            points or (_status_points(document) if len(groups) == 1 else []),
+            file.text if len(documents) == 1 else json.dumps(document),
+            measured=output.measured_at(document),
+        )
+        for number, (document, groups) in enumerate(zip(documents, outcomes, strict=True), 1)
+        for outcome in groups
     ]
+
+
+def _status_points(document: FioDocument) -> list[SeriesPoint]:
+    """Returns what a run did between its documents (`--status-interval`)."""
+    points: list[SeriesPoint] = []
+    time, before = 0, [(0, 0, 0.0), (0, 0, 0.0)]
+    for each in [*document["earlier"], document] if "earlier" in document else ():
+        outcome = output.outcome(each)
+        width = outcome["runtime_ns"] - time
+        if width <= 0:
+            continue
+        now = [
+            (
+                part["total_ios"],
+                part["io_bytes"],
+                (part["clat_ns"]["mean"] or 0) * part["total_ios"],
+            )
+            for part in (outcome["read"], outcome["write"])
+        ]
+        done = [
+            (new[0] - old[0], new[1] - old[1], max(0.0, new[2] - old[2]))
+            for new, old in zip(now, before, strict=True)
+        ]
+        points.append(
+            SeriesPoint(
+                JOBS,
+                time,
+                width,
+                *(ios for ios, _, _ in done),
+                *(size for _, size, _ in done),
+                *(total / ios if ios and total else None for ios, _, total in done),
+            )
+        )
+        time, before = time + width, now
+    return points
 
 
 def name(outcome: MeasuredResult) -> str:

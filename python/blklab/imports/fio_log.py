@@ -3,12 +3,15 @@
 With `log_avg_msec` a line is an interval, and `blklab.fio.logs` merges the jobs. Without it, a line
 is an I/O with its bytes in the fourth column, and quantiles are exact. Logs of submission latency
 (`slat`) are not used; logs of total latency (`lat`) only if there are none of completion (`clat`).
+Histograms of completion latencies (`clat_hist`) have the quantiles of a run, and its series.
 """
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
@@ -25,19 +28,26 @@ from blklab.imports.base import (
 from blklab.store.series import JOBS, SeriesPoint
 
 NAME: Final = re.compile(
-    r"(?P<prefix>.{0,200})_(?P<kind>iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S
+    r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log",
+    re.S,
 )
 _FIRST: Final = re.compile(
     r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)"
 )
+
+_HISTOGRAM: Final = re.compile(r"\d{1,18}, ?[0-2], ?\d{1,12}((?:, ?\d{1,18}){16,1856})\s*")
+"""Time, direction, block size, I/Os by latency."""
+
+BINS: Final = {1856: 1, 1216: 1000}
+"""Bins of a histogram without `log_hist_coarseness`, and their unit, ns: fio 3, and fio 2."""
 
 SECOND: Final = 10**9
 
 
 def matches(file: ImportFile) -> bool:
     """Returns whether a text is a log of fio's: times, values and directions."""
-    first = file.text[:4000].lstrip().partition("\n")[0]
-    return _FIRST.match(first) is not None
+    first = file.text[:40_000].lstrip().partition("\n")[0]
+    return _FIRST.match(first) is not None or _HISTOGRAM.fullmatch(first) is not None
 
 
 class _Log(NamedTuple):
@@ -67,7 +77,10 @@ def read(given: ImportSource) -> ImportResult:
 
 def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> list[SeriesPoint]:
     """Returns the series of a run whose JSON has the totals of each job."""
-    chosen = _chosen([_named(file) for file in files])
+    members = [_named(file) for file in files]
+    if all(log.kind == "clat_hist" for log in members):
+        return _histograms(members)[0]
+    chosen = _chosen(members)
     if _each(chosen):
         return _counted(chosen)[0]
     return _points(logs.gather(_texts(chosen), "log", jobs))
@@ -105,12 +118,19 @@ def _points(jobs: Sequence[logs.JobLog]) -> list[SeriesPoint]:
 
 
 def _run(members: Sequence[_Log]) -> ImportedRun:
-    chosen = _chosen(members)
+    histograms = [log for log in members if log.kind == "clat_hist"]
+    chosen = members if len(histograms) == len(members) else _chosen(members)
     jobs = len({log.job for log in chosen})
     name = chosen[0].prefix or "fio"
-    if _each(chosen):
-        points, latencies = _counted(chosen)
-        samples = [_exact(values) for values in latencies]
+    latencies: list[latency.LatencySummary] = []
+    samples: list[dict[str, float]] = [{}, {}]
+    if histograms:
+        points, latencies = _histograms(histograms)
+    if len(histograms) == len(members):
+        pass
+    elif _each(chosen):
+        points, counted = _counted(chosen)
+        samples = [_exact(values) for values in counted]
     else:
         try:
             points = _points(logs.gather(_texts(chosen), "log"))
@@ -121,6 +141,8 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
         raise BlklabError(f"{chosen[0].file.where}: no I/Os: also expected {name}_iops.….log")
     runtime = points[-1].time_ns + points[-1].width_ns
     directions = [of_points(points, at, runtime, known) for at, known in enumerate(samples)]
+    for direction, summary in zip(directions, latencies, strict=False):
+        direction["clat_ns"] = summary.as_dict()
     return ImportedRun(
         chosen[0].file.where,
         name,
@@ -128,6 +150,79 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
         outcome(name, runtime, directions),
         points,
     )
+
+
+# --- histograms ----------------------------------------------------------------------------------
+
+
+def _histograms(
+    members: Sequence[_Log],
+) -> tuple[list[SeriesPoint], list[latency.LatencySummary]]:
+    """Returns the series of histograms, and the latencies of reads and of writes."""
+    cells: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    sizes: Counter[tuple[int, int]] = Counter()
+    for log in members:
+        for at, line in enumerate(log.file.text.splitlines(), 1):
+            if not line.strip():
+                continue
+            if not _HISTOGRAM.fullmatch(line.strip()):
+                raise BlklabError(
+                    f"{log.file.where}:{at}: found {line[:60]!r}, expected time, direction, block"
+                    " size and the bins of a histogram"
+                )
+            time, direction, size, *bins = map(int, line.split(","))
+            if direction > 1:
+                continue
+            values = _middles(len(bins), f"{log.file.where}:{at}")
+            # Jobs log at slightly different times.
+            place = round(time / 1000), direction
+            cells[place].update({v: n for v, n in zip(values, bins, strict=True) if n})
+            sizes[place] += size * sum(bins)
+    points, begin = [], 0
+    for second in sorted({second for second, _ in cells}):
+        end = max(second, begin + 1)
+        both = [cells[second, direction] for direction in (0, 1)]
+        points.append(
+            SeriesPoint(
+                JOBS,
+                begin * SECOND,
+                (end - begin) * SECOND,
+                *(part.total() for part in both),
+                *(sizes[second, direction] for direction in (0, 1)),
+                *(_summary(part).mean if part else None for part in both),
+            )
+        )
+        begin = end
+    whole: list[Counter[int]] = [Counter(), Counter()]
+    for (_, direction), part in cells.items():
+        whole[direction].update(part)
+    return points, [_summary(part) for part in whole]
+
+
+def _summary(bins: Counter[int]) -> latency.LatencySummary:
+    count = bins.total()
+    if not count:
+        return latency.NOTHING
+    mean = math.fsum(value * number for value, number in bins.items()) / count
+    squares = math.fsum((value - mean) ** 2 * number for value, number in bins.items())
+    deviation = math.sqrt(squares / max(1, count - 1))
+    return latency.LatencySummary(count, mean, deviation, min(bins), max(bins), bins)
+
+
+@cache
+def _middles(count: int, where: str) -> list[int]:
+    """Returns the middle of each bin, ns: 64 bins for each power of two (fio's stat.h), or fewer
+    with `log_hist_coarseness`. Raises BlklabError for another number of bins.
+    """
+    for full, unit in BINS.items():
+        step = full // count
+        if step * count == full and step & (step - 1) == 0:
+            edges = [
+                at if at < 128 else ((1 << 6) + at % 64) << (at // 64 - 1)
+                for at in range(0, full + 1, step)
+            ]
+            return [unit * (low + high) // 2 for low, high in pairwise(edges)]
+    raise BlklabError(f"{where}: found {count} bins, expected 1856 or a power of two fewer")
 
 
 # --- a line for each I/O -------------------------------------------------------------------------

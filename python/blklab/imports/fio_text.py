@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.fio import text
+from blklab.fio import output, text
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
 from blklab.imports.fio_json import asked, name
 
@@ -42,7 +42,14 @@ def read(given: ImportSource) -> ImportResult:
                 continue
             raw = "\n".join(lines[run.line - 1 : end])
             runs += [
-                ImportedRun(where, name(outcome), asked(outcome), outcome, (), raw)
+                ImportedRun(
+                    where,
+                    name(outcome),
+                    asked(outcome),
+                    outcome,
+                    raw=raw,
+                    measured=output.measured_at(run.document),
+                )
                 for outcome in outcomes
             ]
     if not runs and notes:

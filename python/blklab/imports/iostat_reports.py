@@ -85,7 +85,8 @@ class _ReportReader:
         self._report: IostatReport | None = None
         self._columns: list[str] = []
         self._kind = ""
-        self._rows = 0
+        self._rows = self._rows_unnamed = 0
+        self._headers = file.text.count("%util")
 
     def read(self, at: int, whole: str) -> None:
         """Takes a line."""
@@ -104,6 +105,12 @@ class _ReportReader:
             self._columns = []
         elif self._kind == "devices" and self._columns and self._is_row(words, 1):
             self._device(at, words)
+        elif self._kind == "devices" and self._is_unnamed(words):
+            self._rows_unnamed += 1
+            # Rows of one table are devices; rows below the only header are intervals.
+            name = f"unnamed-{self._rows_unnamed if self._headers > 1 else 1}"
+            place = next(at for at, word in enumerate(self._columns) if word not in COLUMNS)
+            self._device(at, [*words[:place], name, *words[place:]])
         elif (time := _TIME.fullmatch(line.strip())) is not None:
             self._begin(at, True).time_s = _seconds(time)
         elif command := _COMMAND.search(line[:4000]):
@@ -124,6 +131,7 @@ class _ReportReader:
         known = [word for word in words if word in COLUMNS]
         if len(known) >= 2 and len(words) - len(known) <= 1:
             self._columns, self._kind = list(words), "devices"
+            self._rows_unnamed = 0
             if len(words) == len(known):
                 # The name of the first column is truncated or empty.
                 self._columns = ["Device", *words]
@@ -135,6 +143,11 @@ class _ReportReader:
             self._columns, self._kind = [word for word in words if word in CPU], "cpu"
             return True
         return False
+
+    def _is_unnamed(self, words: Sequence[str]) -> bool:
+        """Returns whether a line has all figures of a device, but no name."""
+        figures = all(_VALUE.fullmatch(word) for word in words)
+        return figures and len(words) == len(self._columns) - 1
 
     def _is_row(self, words: Sequence[str], names: int) -> bool:
         values = sum(_VALUE.fullmatch(word) is not None for word in words)

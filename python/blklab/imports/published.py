@@ -68,7 +68,8 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
         device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()
     ]
     result = outcome(run.test, round(seconds * 10**9), directions, disks)
-    return ImportedRun(run.where, run.test, asked, result, labels={"stack": run.target})
+    labels = {"stack": run.target}
+    return ImportedRun(run.where, run.test, asked, result, labels=labels, section="published")
 
 
 def _randomio(where: str, run: RandomioRun) -> ImportedRun:
@@ -87,4 +88,5 @@ def _randomio(where: str, run: RandomioRun) -> ImportedRun:
     ]
     options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
     result = outcome("randomio", 10**9, directions)
-    return ImportedRun(where, "randomio", options, result, labels={"stack": run.config})
+    labels = {"stack": run.config}
+    return ImportedRun(where, "randomio", options, result, labels=labels, section="published")

@@ -10,6 +10,7 @@ between tables that names threads or sizes applies to all following tables:
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from blklab.errors import BlklabError
@@ -27,7 +28,10 @@ from blklab.text import printable
 from blklab.units import parse_size
 
 _HEAD: Final = re.compile(r"iops\s+min\s+avg\s+max\s+sdev\s*\|\s*iops\s+min\s+avg\s+max\s+sdev")
-_ROW: Final = re.compile(r"\s{0,20}(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})")
+_ROW: Final = re.compile(
+    r"\s{0,20}(?:(\S[^|]{0,60}?)\s{1,20})?(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})"
+)
+_CLOCK: Final = re.compile(r"[\d./-]{0,12}[ T]?\d{1,2}:\d\d(?::\d\d)?")
 _COMMAND: Final = re.compile(
     r"\brandomio\s+(\S{1,200})\s+(\d{1,6})\s+([\d.]{1,12})\s+([\d.]{1,12})\s+(\d{1,12})\s+"
     r"(\d{1,9})\b"
@@ -54,17 +58,20 @@ def read(given: ImportSource) -> ImportResult:
 def _tables(file: ImportFile) -> Iterator[ImportedRun]:
     header: dict[str, str] = {}
     seconds, inside, fresh = 1, False, True
-    in_table = False
+    in_table, table = False, 0
+    leading: list[str] = []
     for at, whole in enumerate(file.text.split("\n"), 1):
         line = whole.rstrip("\r")[:2000]
         if _HEAD.search(line):
-            inside, fresh = True, True
+            inside, fresh, table = True, True, at
             continue
+        if "latency (ms)" in line:
+            leading = line.partition("total")[0].split()
         row = _ROW.fullmatch(line) if inside else None
         if row is None:
             if not line.strip() or set(line.strip()) <= set("-+|") or "latency (ms)" in line:
                 continue
-            if inside and line.lstrip()[:1].isdigit() and "|" in line:
+            if inside and line.lstrip()[:1].isdigit() and line.count("|") > 1:
                 raise BlklabError(_wrong(file, at, line))
             named, lasting = _named(line)
             if named:
@@ -75,9 +82,24 @@ def _tables(file: ImportFile) -> Iterator[ImportedRun]:
             continue
         in_table = True
         reads, writes, rest = _figures(file, at, line, row)
-        yield _run(file, at, reads, writes, seconds, {**header, **_named(rest)[0]})
+        own = {**header, **_first(row[1] or "", leading), **_named(rest)[0]}
+        run = _run(file, at, reads, writes, seconds, own)
+        yield replace(run, section=f"{file.where}:{table}")
     if not in_table:
         raise BlklabError(f"{file.where}: no line of a randomio table: expected iops | iops …")
+
+
+def _first(text: str, names: list[str]) -> dict[str, str]:
+    """Returns the labels in the columns before the total; unknown ones become `row`."""
+    words = [] if _CLOCK.fullmatch(text) else text.split()
+    if len(words) == len(names):
+        known = [_LABEL.get(name.lower(), name) for name in names]
+        return {printable(key): printable(word) for key, word in zip(known, words, strict=True)}
+    if named := _named(text)[0]:
+        return named
+    if words and words[0].isdigit() and len(words) == 1 and int(words[0][:12]) % 512 == 0:
+        return {"bs": words[0]}
+    return {"row": printable(" ".join(words))} if words else {}
 
 
 def _wrong(file: ImportFile, at: int, line: str) -> str:
@@ -90,8 +112,8 @@ def _wrong(file: ImportFile, at: int, line: str) -> str:
 def _figures(
     file: ImportFile, at: int, line: str, row: "re.Match[str]"
 ) -> tuple[list[float], list[float], str]:
-    reads = row[2].split()
-    writes = row[3].split(None, 5)
+    reads = row[3].split()
+    writes = row[4].split(None, 5)
     if len(reads) != 5 or len(writes) < 5:
         raise BlklabError(_wrong(file, at, line))
     where = f"{file.where}:{at}"
@@ -107,7 +129,8 @@ def _named(line: str) -> tuple[dict[str, str], int | None]:
     if command := _COMMAND.search(line):
         share = float(command[3]) if command[3].count(".") < 2 else 0.0
         mix = {"rwmixread": f"{100 - 100 * share:g}"} if 0 <= share <= 1 else {}
-        return {"numjobs": command[2], "bs": command[5], **mix}, int(command[6])
+        file = printable(command[1])
+        return {"filename": file, "numjobs": command[2], "bs": command[5], **mix}, int(command[6])
     columns = {}
     for key, value in _PAIR.findall(line):
         columns[_LABEL.get(key.lower(), key)] = value
@@ -149,7 +172,15 @@ def _run(
     )
 
 
-_ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread")
+_ASKED: Final[tuple[str, ...]] = (
+    "workload",
+    "rw",
+    "bs",
+    "numjobs",
+    "iodepth",
+    "rwmixread",
+    "filename",
+)
 
 
 def _direction(figures: list[float], seconds: int, size: int) -> DirectionResult:

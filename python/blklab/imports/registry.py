@@ -4,6 +4,7 @@ from typing import Final
 
 from blklab.imports import (
     blkparse,
+    filesystem_benchmarks,
     fio_json,
     fio_log,
     fio_text,
@@ -19,7 +20,24 @@ FORMATS: Final = {
         ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_json.matches, fio_json.read),
         ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
         ImportFormat("fio-text", "fio", "fio's normal output", fio_text.matches, fio_text.read),
+        ImportFormat(
+            "fio-terse", "fio", "fio's terse output", fio_json.matches_terse, fio_json.read_terse
+        ),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
+        ImportFormat(
+            "iozone",
+            "iozone",
+            "IOzone's tables",
+            filesystem_benchmarks.matches_iozone,
+            filesystem_benchmarks.read_iozone,
+        ),
+        ImportFormat(
+            "bonnie",
+            "bonnie",
+            "bonnie++'s results",
+            filesystem_benchmarks.matches_bonnie,
+            filesystem_benchmarks.read_bonnie,
+        ),
         ImportFormat("randomio", "randomio", "randomio's tables", randomio.matches, randomio.read),
         ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
     )

@@ -1,5 +1,6 @@
 """Tables of stored campaigns and runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -75,8 +76,25 @@ def print_runs(
     for run in stored_runs:
         if run.message:
             console.print(f"run {run.id} failed: {printable(run.message)}")
+    for line in origins(stored_runs):
+        console.print(line)
     for line in doubts(stored_runs):
         console.print(f"* {line}")
+
+
+def origins(stored_runs: "Sequence[StoredRun]") -> list[str]:
+    """Returns where imported runs come from, and when they were measured; a line for each file."""
+    runs_by_file: dict[tuple[str, str], list[int]] = {}
+    for run in stored_runs:
+        if origin := run.origin():
+            file = re.sub(r":\d+$", "", origin["source"])
+            runs_by_file.setdefault((file, origin.get("measured", "")), []).append(run.id)
+    lines = []
+    for (file, stamp), of in runs_by_file.items():
+        numbers = ", ".join(map(str, of)) if len(of) < 4 else f"{of[0]} to {of[-1]}"
+        time = f", measured {when(stamp)}" if stamp else ""
+        lines.append(f"run{'s' * (len(of) > 1)} {numbers}: from {printable(file)}{time}")
+    return lines
 
 
 def doubts(stored_runs: "Sequence[StoredRun]") -> list[str]:
@@ -167,5 +185,5 @@ def outcome_figures(outcome: "Any") -> list[str]:
 
 
 def when(stamp: str) -> str:
-    """Returns an ISO time in the local time zone, to the minute."""
+    """Returns an ISO time in the local time zone, to the minute; without a zone, it is local."""
     return datetime.fromisoformat(stamp).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -65,6 +65,10 @@ class StoredRun:
     message: str | None
     environment: Mapping[str, Any]
 
+    def origin(self) -> dict[str, str]:
+        """Returns the `source` of an imported run, and when it was `measured` if that is known."""
+        return {key: str(self.cell[key]) for key in ("source", "measured") if key in self.cell}
+
     def as_dict(self) -> dict[str, Any]:
         """Return the run for `--json`: the result (docs/reference/formats.md) and its context."""
         return {
@@ -79,6 +83,7 @@ class StoredRun:
             "number": self.number,
             "labels": dict(self.labels),
             "runner": self.runner,
+            **self.origin(),
             **(self.outcome or {}),
             "environment": dict(self.environment),
         }

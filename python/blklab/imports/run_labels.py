@@ -1,0 +1,235 @@
+"""Labels of imported runs: what distinguishes them, and which of them are repeats of one cell.
+
+Runs are repeats only if they measured the same device or file, as far as the results show. If this
+is unknown, or if the names of the files differ in more than the number or the date of a run, they
+are kept apart by the label `source`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Final
+
+from blklab.errors import UsageError
+from blklab.imports.base import ImportedRun
+from blklab.text import printable
+from blklab.units import parse_size
+
+TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
+"""Options that become labels."""
+
+DISTINGUISHING: Final = (
+    *("ioengine", "direct", "buffered", "sync", "fsync", "fdatasync", "size", "io_size", "offset"),
+    *("bssplit", "bsrange", "rwmixwrite", "random_distribution", "rate", "rate_iops", "thinktime"),
+)
+"""Options that become labels only if they distinguish runs of one workload."""
+
+_NUMBERED: Final = re.compile(
+    r"(?<![a-z])(?:run|rep|repeat|repetition|iter|iteration|try|pass|round|trial|attempt)"
+    r"[-_. #]?\d{1,6}(?!\d)"
+    r"|(?<!\d)20\d\d[-_.]?\d\d[-_.]?\d\d(?:[-_.T ]?\d\d[-_:.h]?\d\d(?:[-_:.m]?\d\d)?)?(?!\d)"
+    r"|(?<!\d)\d{9,19}(?!\d)",
+    re.I,
+)
+"""Parts of a name that number or date a run."""
+
+_LINE: Final = re.compile(r":\d{1,9}$")
+_FIELD: Final = re.compile(r"\{([^{}]{0,60})\}")
+
+Labels = dict[str, str]
+
+
+@dataclass(frozen=True)
+class RunNaming:
+    """Names and labels of runs."""
+
+    name: str | None = None
+    title: str = ""
+    labels: Mapping[str, str] | None = None
+    """Labels of all runs; they override those of the source."""
+
+    renamed: Mapping[tuple[str, str], str] | None = None
+    """New values, by label and old value; `device` can be renamed too."""
+
+    pattern: str | None = None
+    """How names are split into labels: `{stack}_{workload}`."""
+
+
+# --- names split by a pattern --------------------------------------------------------------------
+
+
+def name_pattern(pattern: str) -> "re.Pattern[str]":
+    """Returns the expression of a pattern such as `{stack}_{workload}`. Raises UsageError."""
+    names = _FIELD.findall(pattern)
+    wrong = [name for name in names if not name.isidentifier()]
+    if not names or wrong or len(set(names)) < len(names):
+        raise UsageError(
+            f"--pattern {pattern!r}: expected labels in braces, each once, such as"
+            " '{stack}_{workload}'"
+        )
+    parts = _FIELD.split(pattern)
+    return re.compile(
+        "".join(f"(?P<{part}>.+?)" if at % 2 else re.escape(part) for at, part in enumerate(parts)),
+        re.S,
+    )
+
+
+def split_names(
+    runs: Sequence[ImportedRun], pattern: str | None
+) -> tuple[list[ImportedRun], list[str]]:
+    """Returns the runs with the labels in their names, and a message for each that has none.
+
+    The name is that of the file without its ending, otherwise that of the job.
+    """
+    if pattern is None:
+        return list(runs), []
+    expression, matching, unmatched = name_pattern(pattern), [], []
+    for run in runs:
+        stem = PurePath(_LINE.sub("", run.where)).stem
+        match = expression.fullmatch(stem) or expression.fullmatch(run.workload)
+        if match is None:
+            unmatched.append(
+                f"{run.where}: neither the file name {stem!r} nor the job name {run.workload!r}"
+                f" matches --pattern {pattern!r}"
+            )
+            continue
+        split = {key: printable(value) for key, value in match.groupdict().items()}
+        workload = split.pop("workload", run.workload)
+        matching.append(replace(run, workload=workload, labels={**run.labels, **split}))
+    return matching, unmatched
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+
+def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[Labels], list[str]]:
+    """Returns the labels of each run, and notes.
+
+    An option becomes a label if it is the same in all runs, or if it distinguishes runs of one
+    workload. An option that follows the workload's name is left out: an experiment has no such
+    label, so the runs would not match.
+    """
+    renamed, extra = naming.renamed or {}, dict(naming.labels or {})
+    keys = (*TOLD, *DISTINGUISHING)
+    facts = [{key: _short(run.options[key]) for key in keys if key in run.options} for run in runs]
+    kept = [key for key in keys if _tells(key, runs, facts)]
+    labels_of_runs: list[Labels] = []
+    for run, options in zip(runs, facts, strict=True):
+        labels = {**run.labels, "workload": run.workload}
+        labels |= {key: options[key] for key in kept if key in options}
+        labels.pop("repeat", None)
+        labels_of_runs.append(labels)
+    places = [_places(run) for run in runs]
+    for key in ("host", "device", "file"):
+        if any(len({places[at].get(key) for at in same}) > 1 for same in _same(labels_of_runs)):
+            for labels, place in zip(labels_of_runs, places, strict=True):
+                if key in place:
+                    labels.setdefault(key, place[key])
+    numbered = naming.pattern is not None and "{repeat}" in naming.pattern
+    notes = [] if numbered else _keep_apart(runs, labels_of_runs, places)
+    labels_of_runs = [
+        {key: renamed.get((key, value), value) for key, value in labels.items()} | extra
+        for labels in labels_of_runs
+    ]
+    for same in _same(labels_of_runs):
+        for number, at in enumerate(same, 1):
+            labels_of_runs[at]["repeat"] = str(number)
+    return labels_of_runs, notes
+
+
+def _same(labels_of_runs: Sequence[Labels]) -> list[list[int]]:
+    """Returns the positions of runs with equal labels, in groups."""
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for at, labels in enumerate(labels_of_runs):
+        own = tuple(sorted((key, value) for key, value in labels.items() if key != "repeat"))
+        groups.setdefault(own, []).append(at)
+    return list(groups.values())
+
+
+def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, str]]) -> bool:
+    if len({options.get(key) for options in facts}) == 1:
+        return key in TOLD and key in facts[0]
+    by_workload: dict[tuple[str, ...], set[str | None]] = {}
+    for run, options in zip(runs, facts, strict=True):
+        context = (run.workload, *run.labels.values())
+        by_workload.setdefault(context, set()).add(options.get(key))
+    return any(len(values) > 1 for values in by_workload.values())
+
+
+def _places(run: ImportedRun) -> Labels:
+    """Returns what is known about where a run measured: host, device, file."""
+    devices = run.outcome["devices"]
+    # The members of an array come with it; the disks of a run without arrays are its targets.
+    stacked = [device["name"] for device in devices if not device["leaf"]]
+    names = stacked or [device["name"] for device in devices]
+    options = run.options
+    known = {
+        "host": options.get("hostname"),
+        "device": "+".join(names),
+        "file": options.get("filename") or options.get("directory"),
+        **{key: run.labels.get(key) for key in ("host", "device", "file") if key in run.labels},
+    }
+    return {key: printable(value)[:200] for key, value in known.items() if value}
+
+
+def _keep_apart(
+    runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]
+) -> list[str]:
+    """Adds the label `source` to runs that may not be repeats; returns a note about it."""
+    apart = 0
+    for same in _same(labels_of_runs):
+        origins: dict[str, list[int]] = {}
+        for at in same:
+            known = "device" in places[at] or "file" in places[at]
+            name = _NUMBERED.sub("#", _LINE.sub("", runs[at].where))
+            origins.setdefault(name if known else runs[at].section or runs[at].where, []).append(at)
+        if len(origins) < 2:
+            continue
+        for name, positions in zip(differing(origins), origins.values(), strict=True):
+            apart += len(positions)
+            for at in positions:
+                labels_of_runs[at]["source"] = name
+    if not apart:
+        return []
+    return [
+        f"{apart} runs of equal workloads are kept apart by the label source, because the results"
+        " do not show that they measured the same device: if they are repeats, use"
+        " --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
+    ]
+
+
+def differing(names: Iterable[str]) -> list[str]:
+    """Returns the part of each name by which it differs from the others, in the same order."""
+    whole = list(names)
+    files = {_LINE.sub("", name) for name in whole}
+    if len(files) == 1 and all(map(_LINE.search, whole)):
+        return [f"line {name.rpartition(':')[2]}" for name in whole]
+    words = [re.findall(r"[^\W_]+|#", name) for name in whole]
+    start = _common(words)
+    end = _common([each[start:][::-1] for each in words])
+    short = ["-".join(each[start : len(each) - end]) for each in words]
+    return short if all(short) and len(set(short)) == len(short) else whole
+
+
+def _common(words: Sequence[Sequence[str]]) -> int:
+    """Returns how many first words all names share."""
+    columns = enumerate(zip(*words, strict=False))
+    return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))
+
+
+def _short(value: str) -> str:
+    """Returns an option's value as people write it: `4k` for 4096."""
+    sizes = []
+    for part in str(value).split(","):
+        try:
+            size = parse_size(part)
+        except ValueError:
+            return str(value)
+        for unit, scale in (("m", 1 << 20), ("k", 1 << 10)):
+            if size >= scale and size % scale == 0:
+                sizes.append(f"{size // scale}{unit}")
+                break
+        else:
+            sizes.append(str(size))
+    return ",".join(sizes)
