@@ -38,7 +38,7 @@ def test_other_units_of_iozone_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ops.txt"
     text = (DATA / "iozone-3.492.txt").read_text()
     path.write_text(text.replace("in kBytes/sec", "in operations per second"))
-    with pytest.raises(BlklabError, match=r"ops\.txt:9: results 'operations.*expected kBytes/sec"):
+    with pytest.raises(BlklabError, match=r"ops\.txt:9: found 'operations.*expected kBytes/sec"):
         imported(path)
 
 
