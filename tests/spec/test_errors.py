@@ -218,7 +218,8 @@ CASES = [
     (
         '"4k"',
         '"5"',
-        "workloads.reads.bs: block size '5': expected a multiple of 512 up to 1 GiB",
+        "workloads.reads.bs: block size 5: expected a multiple of 512, because of direct I/O"
+        " (direct = false allows other sizes)",
     ),
     (
         SIZE,
@@ -258,7 +259,8 @@ CASES = [
     (
         "[matrix]",
         '[matrix]\nbs = ["4k", "5"]',
-        "matrix.bs[1]: block size '5': expected a multiple of 512 up to 1 GiB",
+        "matrix.bs[1]: block size 5: expected a multiple of 512, because of direct I/O"
+        " (direct = false allows other sizes)",
     ),
     (
         "[matrix]",

@@ -41,7 +41,7 @@ size=1g
 def read(directory: Path, text: str) -> list[tuple[str, fio_job.Tables]]:
     path = directory / "x.fio"
     path.write_text(text)
-    return fio_job.read(path)
+    return fio_job.read(path)[0]
 
 
 def test_jobs_run_together_with_what_global_says(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_it_becomes_the_jobs_of_a_cell(tmp_path: Path) -> None:
 
 
 def test_jobs_after_a_stonewall_are_a_workload_of_their_own(tmp_path: Path) -> None:
-    text = "[a]\nsize=1m\n[b]\nstonewall\nrw=write\nsize=1m\n[c]\nsize=1m\n"
+    text = "[global]\ndirect=1\nsize=1m\n[a]\n[b]\nstonewall\nrw=write\n[c]\n"
     groups = read(tmp_path, text)
     assert [(name, list(jobs)) for name, jobs in groups] == [("a", ["a"]), ("b", ["b", "c"])]
     (tmp_path / "exp.toml").write_text(EXPERIMENT)
@@ -74,7 +74,7 @@ def test_jobs_after_a_stonewall_are_a_workload_of_their_own(tmp_path: Path) -> N
 
 
 def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
-    (tmp_path / "x.fio").write_text("[a]\nioengine=psync\niodepth=32\n")
+    (tmp_path / "x.fio").write_text("[a]\ndirect=1\nioengine=psync\niodepth=32\n")
     (tmp_path / "exp.toml").write_text(EXPERIMENT)
     (cell,) = plan(tmp_path / "exp.toml").cells
     assert cell.document["jobs"][0]["iodepth"] == 1
@@ -83,13 +83,14 @@ def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "output"),
     [
-        ("buffered=1", "a.direct: the page cache is not simulated: expected true"),
+        ("buffered=1", "a.direct: found false, which is fio's default: the page cache is not"),
+        ("direct=0", "a.direct: found false, which is fio's default: the page cache is not"),
         ("sync=1", "a.options.sync: is not simulated: use --on host"),
         ("verify=crc32c", "a.options.verify: is not simulated: use --on host"),
     ],
 )
 def test_what_only_fio_does_is_not_simulated(tmp_path: Path, option: str, output: str) -> None:
-    (tmp_path / "x.fio").write_text(f"[a]\n{option}\nnorandommap\n")
+    (tmp_path / "x.fio").write_text(f"[a]\ndirect=1\n{option}\nnorandommap\n")
     (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.' }")
     with pytest.raises(UsageError, match=f"workloads.x.jobs.{output}"):
         plan(tmp_path / "exp.toml")
@@ -120,7 +121,16 @@ def test_jobs_may_share_a_name(tmp_path: Path) -> None:
         ("[a]\nioengine=rbd\n", "[a]: ioengine: found 'rbd', expected 'libaio', 'io_uring', "
                                 "'posixaio', 'sync', 'psync', 'vsync', 'pvsync', 'pvsync2', "
                                 "'mmap'"),
-        ("[a]\nbs=5\n", "[a]: bs: block size '5': expected a multiple of 512 up to 1 GiB"),
+        ("[a]\nbs=5\ndirect=1\n", "[a]: bs: block size 5: expected a multiple of 512, because of "
+                                   "direct I/O (direct = false allows other sizes)"),
+        ("[a]\nfilename=/dev/sda:/dev/sdb\n", "[a]: filename: found '/dev/sda:/dev/sdb', expected "
+         "one file or device: write a job for each, or build a stack of several devices"),
+        ("[a]\nioscheduler=none\n", "[a]: ioscheduler: found 'none': set scheduler in the "
+                                     "experiment: blklab restores it"),
+        ("[a]\nkb_base=1000\n", "[a]: kb_base: found '1000': expected 1024: write sizes in powers "
+                                 "of two"),
+        ("[a]\nmem=mmaphuge:/tmp/x\n", "[a]: options: mem: found 'mmaphuge:/tmp/x', expected a "
+                                        "value without a file"),
         (
             "[a]\nsize=${SIZE}\n",
             "line 2: found '${SIZE}': variables are not supported, write the value",
@@ -147,3 +157,41 @@ def test_keys_next_to_a_job_file_are_refused(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{tmp_path / 'exp.toml'}: workloads.x.bs: not allowed with job_file: edit the job file"
     )
+
+
+def test_jobs_have_the_defaults_of_fio(tmp_path: Path) -> None:
+    # etcd's test of a disk: fio --rw=write --ioengine=sync --fdatasync=1 --size=22m --bs=2300
+    text = "[etcd]\nrw=write\nioengine=sync\nfdatasync=1\nsize=22m\nbs=2300\n[bare]\nsize=1m\n"
+    (tmp_path / "x.fio").write_text(text)
+    (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { directory = '.' }")
+    (cell,) = plan(tmp_path / "exp.toml", form=host_cell.FORM).cells
+    etcd, bare = (job["options"] for job in cell.document["jobs"])
+    assert {key: etcd[key] for key in ("bs", "direct", "fdatasync", "ioengine", "size")} == {
+        "bs": "2300", "direct": "0", "fdatasync": "1", "ioengine": "sync", "size": str(22 << 20),
+    }  # fmt: skip
+    assert "fsync" not in etcd
+    assert (bare["ioengine"], bare["direct"], bare["bs"]) == ("psync", "0", "4k")
+
+
+def test_fdatasync_is_a_flush_in_the_simulator(tmp_path: Path) -> None:
+    (tmp_path / "x.fio").write_text("[a]\ndirect=1\nrw=randwrite\nfdatasync=4\nsize=1m\n")
+    (tmp_path / "exp.toml").write_text(EXPERIMENT)
+    (cell,) = plan(tmp_path / "exp.toml").cells
+    assert cell.document["jobs"][0]["fsync"] == 4
+
+
+def test_options_that_blklab_sets_itself_are_named(tmp_path: Path) -> None:
+    (tmp_path / "x.fio").write_text(JOBS.replace("[writer]", "[writer]\nmem=shm\noutput=x.txt"))
+    (tmp_path / "exp.toml").write_text(EXPERIMENT)
+    made = plan(tmp_path / "exp.toml")
+    where = tmp_path / "x.fio"
+    assert list(made.notes) == [
+        f"{where}: blklab sets these options itself: group_reporting, filename, output"
+        " (jobs use the stack's device or file)",
+        f"{where}: jobs run as threads, not as processes, so that they end with blklab",
+    ]
+    (tmp_path / "x.fio").write_text("[a]\ndirect=1\nmem=shm\n")
+    assert list(plan(tmp_path / "exp.toml").notes) == []
+    (tmp_path / "exp.toml").write_text(EXPERIMENT + "targets.alone = { device = '/dev/x' }")
+    (cell,) = plan(tmp_path / "exp.toml", form=host_cell.FORM).cells
+    assert cell.document["jobs"][0]["options"]["mem"] == "shm"

@@ -186,6 +186,8 @@ def run(
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
     chosen = _runner(kind, options)
+    for line in plan.notes:
+        warn(line)
     plan = chosen.planned(plan)
     if dry_run:
         chosen.check(plan)

@@ -85,6 +85,9 @@ class ExperimentPlan:
     raw: Mapping[str, Any]
     """The file's tables, as they were read."""
 
+    notes: Sequence[str] = ()
+    """What blklab changes in fio's job files."""
+
     @property
     def name(self) -> str:
         """The experiment's name: its file name, without directory and suffix."""
@@ -140,8 +143,9 @@ def expand(
         raise UsageError(f"{source.path}: tables are nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
+    kept = _only(cells, only or {})
     return ExperimentPlan(
-        str(title), _only(cells, only or {}), varied, form.runner, source.path, source.raw
+        str(title), kept, varied, form.runner, source.path, source.raw, source.notes
     )
 
 

@@ -1,8 +1,10 @@
 """fio job files as workloads: fio(1), "Job file format".
 
-Options that do not affect the I/O are ignored; others that no cell has are errors.
+Jobs have fio's own defaults. Options that blklab sets itself are named in a note; options that no
+cell can have are errors.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +25,32 @@ FIXED: Final = {
     "nrfiles": ({"1"}, "expected 1: blklab uses one file"),
     "loops": ({"1"}, "expected 1: blklab makes one pass; io_size makes more"),
     "zonemode": ({"none"}, "expected none"),
+    "kb_base": ({"1024"}, "expected 1024: write sizes in powers of two"),
+    "stats": ({"1", "true"}, "expected 1: blklab reports all jobs"),
+    "file_append": ({"0", "false"}, "expected 0: blklab fills the file before the run"),
+    "opendir": (set[str](), "blklab uses one file or device: remove it"),
+    "ioscheduler": (set[str](), "set scheduler in the experiment: blklab restores it"),
+    "uid": (set[str](), "run blklab as this user"),
+    "gid": (set[str](), "run blklab as this user"),
 }
 """Options that are accepted with these values only."""
 
+DEFAULTS: Final = {"ioengine": "psync", "direct": "0"}
+"""fio's defaults where those of experiment files differ."""
 
-def read(path: Path) -> list[tuple[str, Tables]]:
-    """Returns the groups of jobs that run at the same time: (the first one's name, jobs by name).
+WITHOUT_EFFECT: Final = frozenset({"name", "description"})
+
+
+def read(path: Path) -> tuple[list[tuple[str, Tables]], list[str]]:
+    """Returns the groups of jobs that run at the same time: (the first one's name, jobs by name),
+    and notes about options that blklab sets itself.
 
     A group ends at a job with `stonewall`. Raises UsageError naming section and option.
     """
     groups: list[tuple[str, Tables]] = []
-    for name, options in _sections(path):
+    sections = _sections(path)
+    notes = _notes(path, [options for _, options in sections])
+    for name, options in sections:
         wall = any(options.pop(word, "0") not in {"0", "false"} for word in STONEWALL)
         job = _job(path, name, options)
         if wall or not groups:
@@ -45,7 +62,23 @@ def read(path: Path) -> list[tuple[str, Tables]]:
         jobs[unique] = job
     if not groups:
         raise UsageError(f"{path}: found no job, only [global]")
-    return groups
+    return groups, notes
+
+
+def _notes(path: Path, jobs: Sequence[Mapping[str, str]]) -> list[str]:
+    own = fio_options.HARMLESS - fio_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
+    ignored = [option for option in dict.fromkeys(key for job in jobs for key in job)
+               if option in own]  # fmt: skip
+    notes = []
+    if ignored:
+        where = " (jobs use the stack's device or file)" * bool(
+            {"filename", "directory"} & set(ignored)
+        )
+        notes.append(f"{path}: blklab sets these options itself: {', '.join(ignored)}{where}")
+    several = len(jobs) > 1 or any(job.get("numjobs", "1") != "1" for job in jobs)
+    if several and any(job.get("thread", "0") in {"0", "false"} for job in jobs):
+        notes.append(f"{path}: jobs run as threads, not as processes, so that they end with blklab")
+    return notes
 
 
 def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
@@ -91,7 +124,12 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     if "buffered" in options:
         options["direct"] = "0" if options.pop("buffered").lower() in {"1", "true"} else "1"
-    for option, value in options.items():
+    if ":" in options.get("filename", "").replace("\\:", ""):
+        raise UsageError(
+            f"{where}: filename: found {options['filename']!r}, expected one file or device: write"
+            " a job for each, or build a stack of several devices"
+        )
+    for option, value in {**DEFAULTS, **options}.items():
         if option in FIXED:
             allowed_values, reason = FIXED[option]
             if value.lower() not in allowed_values:

@@ -28,12 +28,13 @@ OPTIONS: Final = frozenset(
     re.findall(
         r"\S+",
         """
-        buffer_compress_chunk buffer_compress_percentage clocksource cpus_allowed
-        cpus_allowed_policy dedupe_percentage do_verify end_fsync experimental_verify
+        buffer_compress_chunk buffer_compress_percentage buffer_pattern clocksource cpus_allowed
+        cpus_allowed_policy dedupe_percentage do_verify end_fsync exitall experimental_verify
         fadvise_hint fallocate fdatasync file_service_type fixedbufs flow force_async
         fsync_on_close gtod_cpu hipri hugepage-size invalidate io_submit_mode
-        iodepth_batch_complete_max latency_percentile latency_run latency_target latency_window
-        mem_align nice nonvectored norandommap nowait numa_cpu_nodes numa_mem_policy
+        iodepth_batch_complete_max iomem latency_percentile latency_run latency_target
+        latency_window mem mem_align nice nonvectored norandommap nowait numa_cpu_nodes
+        numa_mem_policy
         percentage_random pre_read prio prioclass random_generator randrepeat rate_iops_min
         rate_min rate_process refill_buffers registerfiles rwmixcycle scramble_buffers
         softrandommap sqthread_poll sync sync_file_range thinktime_blocks_type thinktime_spin
@@ -55,20 +56,25 @@ HARMLESS: Final = frozenset(
         allow_file_create allrandrepeat buffer_compress_percentage buffer_pattern bwavgtime
         clat_percentiles clocksource cpus_allowed cpus_allowed_policy create_fsync
         create_on_open create_serialize dedupe_percentage description directory disable_clat
-        disable_lat disable_slat disk_util do_verify end_fsync eta exitall fallocate file_append
-        file_service_type filename filename_format fixedbufs gid group_reporting gtod_cpu
-        gtod_reduce hipri hugepage-size invalidate iomem iopsavgtime ioscheduler kb_base
-        lat_percentiles log_avg_msec log_hist_msec log_max_value log_unix_epoch mem mem_align
-        name new_group nice norandommap numa_cpu_nodes numa_mem_policy opendir output output-
-        format overwrite per_job_logs percentile_list pre_read prio prioclass random_generator
-        randrepeat randseed refill_buffers registerfiles scramble_buffers slat_percentiles
-        softrandommap sqthread_poll stats status-interval thread uid unified_rw_reporting
-        unit_base unlink unlink_each_loop userspace_reap write_bw_log write_hist_log
-        write_iops_log write_lat_log zero_buffers
+        disable_lat disable_slat disk_util do_verify end_fsync eta exitall fallocate fdatasync
+        file_service_type filename filename_format fixedbufs group_reporting gtod_cpu
+        gtod_reduce hipri hugepage-size invalidate iomem iopsavgtime lat_percentiles
+        log_avg_msec log_hist_msec log_max_value log_unix_epoch mem mem_align name new_group
+        nice norandommap numa_cpu_nodes numa_mem_policy output output-format overwrite
+        per_job_logs percentile_list pre_read prio prioclass random_generator randrepeat
+        randseed refill_buffers registerfiles scramble_buffers slat_percentiles softrandommap
+        sqthread_poll status-interval thread unified_rw_reporting unit_base unlink
+        unlink_each_loop userspace_reap write_bw_log write_hist_log write_iops_log write_lat_log
+        zero_buffers
         """,
     )
 )
-"""Options about how fio works, measures or reports, without effect on its I/O."""
+"""Options about how fio works, measures or reports, without effect on simulated I/O. blklab sets
+those that are not in OPTIONS itself.
+"""
+
+NAMES_FILES: Final = {"mem": ":", "iomem": ":", "buffer_pattern": "'"}
+"""Options that name a file if their value has this character."""
 
 ALIASES: Final = {
     "readwrite": "rw",
@@ -77,7 +83,6 @@ ALIASES: Final = {
     "iodepth_batch_submit": "iodepth_batch",
     "iodepth_batch_complete_min": "iodepth_batch_complete",
     "io_limit": "io_size",
-    "fdatasync": "fsync",
     "timeout": "runtime",
 }
 """fio's aliases: job files may use them; for experiment files a message names the one to use."""
@@ -100,11 +105,21 @@ def sizes_for_fio(text: str) -> str:
 
 
 def block_size(text: str) -> int:
-    """Returns the bytes of one block size, a multiple of a sector."""
+    """Returns the bytes of one block size."""
     size = units.parse_size(text)
-    if not 0 < size <= LARGEST_BLOCK or size % SECTOR:
-        raise ValueError(f"block size {text.strip()!r}: expected a multiple of 512 up to 1 GiB")
+    if not 0 < size <= LARGEST_BLOCK:
+        raise ValueError(f"block size {text.strip()!r}: expected 1 byte to 1 GiB")
     return size
+
+
+def check_direct(bs: str | None, bssplit: str | None) -> None:
+    """Raises ValueError for block sizes that the kernel refuses with direct I/O (open(2))."""
+    for size in {size for sizes in block_sizes(bs, bssplit) for size, _ in sizes}:
+        if size % SECTOR:
+            raise ValueError(
+                f"block size {size}: expected a multiple of 512, because of direct I/O"
+                " (direct = false allows other sizes)"
+            )
 
 
 def block_sizes(bs: str | None, bssplit: str | None) -> tuple[Sizes, Sizes]:

@@ -65,7 +65,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "batch_submit": min(job.iodepth_batch or iodepth, iodepth),
         "batch_complete_min": min(job.iodepth_batch_complete, iodepth),
         "iodepth_low": job.iodepth_low if job.iodepth_low < iodepth else 0,
-        "fsync": job.fsync,
+        # fdatasync is a flush as well.
+        "fsync": job.fsync or int(str(job.options.get("fdatasync", 0))),
         "fsync_share": job.fsync_share,
         "thinktime_ns": job.thinktime,
         "thinktime_blocks": job.thinktime_blocks,
@@ -76,7 +77,11 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
 def _check(job: Job, path: str) -> None:
     """Raises SpecProblems for what only real fio can do."""
     if not job.direct:
-        raise problems.fail(f"{path}.direct", "the page cache is not simulated: expected true")
+        raise problems.fail(
+            f"{path}.direct",
+            "found false, which is fio's default: the page cache is not simulated: set direct to"
+            " 1, or use --on host or --on lab",
+        )
     for option, value in job.options.items():
         if option not in HARMLESS and value not in {"0", 0, "none"}:
             raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")

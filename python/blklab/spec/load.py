@@ -1,6 +1,6 @@
 """Reads an experiment file, adds stock models and job files, and checks the experiment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ class ExperimentSource:
 
     path: Path
     raw: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    """Options of job files that blklab sets itself."""
 
     def resolve_path(self, name: str) -> Path:
         """Returns the path of a file named in the experiment, relative to the experiment's
@@ -37,6 +39,7 @@ def read(path: Path) -> ExperimentSource:
     if not isinstance(workloads, dict):
         return source
     tables: dict[str, Any] = {}
+    notes: list[str] = []
     for name, table in workloads.items():
         file = table.get("job_file") if isinstance(table, dict) else None
         if not isinstance(file, str) or not file:
@@ -47,11 +50,12 @@ def read(path: Path) -> ExperimentSource:
             raise problems.usage_error(
                 str(path), [SpecProblem(where, "not allowed with job_file: edit the job file")]
             )
-        groups = fio_job.read(source.resolve_path(file))
+        groups, about = fio_job.read(source.resolve_path(file))
+        notes += about
         for first, jobs in groups:
             label = name if len(groups) == 1 else _unique(f"{name}/{first}", tables)
             tables[label] = {"jobs": jobs}
-    return ExperimentSource(path, {**raw, "workloads": tables})
+    return ExperimentSource(path, {**raw, "workloads": tables}, notes)
 
 
 def _unique(label: str, taken: Mapping[str, Any]) -> str:

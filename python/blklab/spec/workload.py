@@ -68,6 +68,8 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(
                 f"{option}: no such option, or one that blklab does not pass on to fio"
             )
+        if fio_options.NAMES_FILES.get(option, "\0") in str(value):
+            raise ValueError(f"{option}: found {shown(value)}, expected a value without a file")
         if not str(value).isprintable():
             raise ValueError(f"{option}: found {shown(value)}, expected printable text")
     return table
@@ -159,6 +161,11 @@ class Job(ExperimentTable):
     def _together(self) -> "Job":
         if self.bs is not None and self.bssplit is not None:
             raise KeyedError("bssplit", "bs is given as well: use one of the two")
+        if self.direct:
+            try:
+                fio_options.check_direct(self.bs, self.bssplit)
+            except ValueError as error:
+                raise KeyedError("bs" if self.bssplit is None else "bssplit", str(error)) from None
         mixed = self.rwmixread is not None and self.rwmixwrite is not None
         if mixed and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
             raise KeyedError(

@@ -101,6 +101,8 @@ def test_the_page_cache(mirror: Machine) -> None:
     assert [result.code for result in look(mirror, cell(), small, small)] == ["page-cache"]
     # All of a device of 1 GiB.
     assert [f.code for f in look(mirror, cell(None, direct="0"), device="x")] == ["page-cache"]
+    etcd = cell(direct="0", rw="write", fdatasync="1")
+    assert look(mirror, etcd) == []  # each write reaches the disk before the next
     assert look(mirror, {"jobs": [], "command": {"argv": ["true"]}}) == []
 
 

@@ -170,7 +170,9 @@ def _page_cache(
     ram = memory(roots).get("MemTotal")
     for cell in cells:
         buffered = [
-            job["name"] for job in cell["jobs"] if job["options"].get("direct", "0") in {"0", ""}
+            job["name"]
+            for job in cell["jobs"]
+            if job["options"].get("direct", "0") in {"0", ""} and not _is_synced(job["options"])
         ]
         size = _data_bytes(target, cell, beneath)
         if buffered and ram is not None and size is not None and size <= ram:
@@ -183,6 +185,13 @@ def _page_cache(
                 ("set direct = 1, or a larger size",),
             )
             return
+
+
+def _is_synced(options: Mapping[str, str]) -> bool:
+    """Returns whether a job writes only, and each write reaches the disk before the next."""
+    written = options.get("rw") in {"write", "randwrite"}
+    synced = "1" in {options.get("fsync"), options.get("fdatasync")}
+    return written and (synced or options.get("sync", "0") not in {"0", "none"})
 
 
 def _data_bytes(
