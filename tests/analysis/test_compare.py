@@ -122,10 +122,10 @@ def test_figures_over_time() -> None:
         SeriesPoint("jobs", 2 * 10**9, 10**8, 1, 1, 1, 1, 1.0, 1.0),
     ]
     assert over_time("iops", points) == [40, 60]
-    assert over_time("read_bw", points) == [1000, 2000]
-    assert over_time("mean", points) == [7, 9]
-    assert over_time("read_mean", points) == [5]
-    assert over_time("p99", points) == []
+    assert over_time("read.bw", points) == [1000, 2000]
+    assert over_time("write.mean", points) == [7, 9]
+    assert over_time("read.mean", points) == [5]
+    assert over_time("read.p99", points) == []
 
 
 def pair(base: float, other: float) -> Comparison:
@@ -154,7 +154,9 @@ def test_conditions(text: str, fails: bool) -> None:
     result = fail_if.judge_condition(
         pair(100, 90), fail_if.parse_condition(text), sure=False
     ).failed
-    assert result == ([f"new: {text}"] if fails else [])
+    assert [line.partition(";")[0].replace(" (read.p99)", "") for line in result] == (
+        [f"new: {text}"] if fails else []
+    )
 
 
 def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
@@ -240,19 +242,20 @@ def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
 
 
 def test_being_sure_of_a_bound() -> None:
-    few = [run(value, repeat=str(value)) for value in (80.0, 100.0)]
-    many = [run(value, repeat=str(value)) for value in (80.0, 90.0, 100.0)]
-    for new in (few, many):
-        result = compare(
-            [ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points
+    new = [run(value, repeat=str(value)) for value in (80.0, 90.0, 100.0)]
+    result = compare(
+        [ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points
+    )
+    judged = {
+        bound: fail_if.judge_condition(
+            result, fail_if.parse_condition(f"iops < {bound}"), sure=True
         )
-        facts = {
-            bound: fail_if.judge_condition(
-                result, fail_if.parse_condition(f"iops < {bound}"), sure=True
-            ).failed
-            for bound in (95, 130)
-        }
-        assert (facts[95], facts[130]) == ([], ["b: iops < 130"])
+        for bound in (95, 150)
+    }
+    assert (judged[95].failed, judged[150].failed) == ([], ["b: iops < 150"])
+    assert judged[95].doubtful == [
+        "b: iops < 95: passes; cannot tell, the interval includes the bound: use more repeats"
+    ]
 
 
 def test_two_single_runs_are_neither_better_nor_worse() -> None:
@@ -344,3 +347,45 @@ def test_conditions_that_make_no_sense(text: str, output: str) -> None:
         fail_if.parse_condition(text)
     assert output in str(caught.value)
     assert str(caught.value).startswith(f"--fail-if {text!r}: ")
+
+
+def mixed(reads: int, writes: int, read_p99: float, write_p99: float) -> StoredRun:
+    def direction(count: int, p99: float) -> dict[str, Any]:
+        clat = {"mean": p99 / 2, "p99": p99} if count else {}
+        return {"total_ios": count, "iops": float(count), "bw_bytes": 1.0, "clat_ns": clat}
+
+    outcome: Any = {"read": direction(reads, read_p99), "write": direction(writes, write_p99)}
+    return replace(run(1), outcome=outcome)
+
+
+def test_one_more_read_does_not_turn_reads_into_writes() -> None:
+    """The same disk twice: 1 ms for reads, 100 µs for writes."""
+    more_reads = ComparisonSide("a", [mixed(1001, 1000, 1e6 + n, 1e5 + n) for n in range(3)])
+    more_writes = ComparisonSide("b", [mixed(1000, 1001, 1e6 + n, 1e5 + n) for n in range(3)])
+    gate = fail_if.parse_condition("p99 > 1.1*baseline")
+    for pair_of_sides in ((more_reads, more_writes), (more_writes, more_reads)):
+        result = compare(pair_of_sides, ["p99", "mean"], no_points)
+        assert [row.metric for row in result.rows] == ["read.p99", "read.mean"]
+        assert [row.verdicts for row in result.rows] == [["same"], ["same"]]
+        assert fail_if.judge_condition(result, gate, sure=False).failed == []
+
+
+def test_a_latency_is_of_the_direction_that_both_sides_have() -> None:
+    both = ComparisonSide("a", [mixed(1000, 10, 1e6, 1e5) for _ in range(2)])
+    writes = ComparisonSide("b", [mixed(0, 10, 0, 2e5) for _ in range(2)])
+    (row,) = compare([both, writes], ["p99"], no_points).rows
+    assert (row.metric, row.asked, row.verdicts) == ("write.p99", ["p99"], ["worse"])
+    reads = ComparisonSide("c", [mixed(1000, 0, 1e6, 0) for _ in range(2)])
+    apart = compare([reads, writes], ["p99", "iops"], no_points)
+    assert [row.values.count(None) for row in apart.rows] == [1, 0]
+    assert "1 cell reads on one side and writes on the other: their latencies are not" in str(
+        next(note for note in apart.notes if note.code == "other-direction")
+    )
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("read_p99", "read.p99"), ("read.p99.9", "read.p99_9"), ("p99.99", "p99_99"), ("bw", "bw")],
+)
+def test_spellings_of_metrics(spelling: str, name: str) -> None:
+    assert fail_if.parse_condition(f"{spelling} > 5").metric == name

@@ -132,7 +132,8 @@ def test_noise_is_no_effect() -> None:
     points = {(AS_IS, AS_IS): 1000.0, **{(f"s{n}", AS_IS): 1000.0 for n in range(12)}}
     sweep: dict[str, Any] = {"scheduler": [], "nr_requests": []}
     (result,) = tune(campaign(sweep), runs(points, spread=100), "iops", lambda _run: [])
-    assert {effect.verdict for effect in result.effects} == {"same"}
+    assert {effect.verdict for effect in result.effects} == {"unclear"}
+    assert all(effect.difference.repeats for effect in result.effects)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from blklab.analysis.resampling import RunSample, compare_samples
+from blklab.analysis.variation import series_variance
 
 DRIFT: Final = 0.10
 """Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,
@@ -65,14 +65,20 @@ def drift(values: Sequence[float]) -> float | None:
     first, last = values[:third], values[-third:]
     still = _without_line(values)
     # The variance within a third must not include the drift itself.
-    sides = [
-        [RunSample(sum(part) / len(part), varies)]
-        for part, varies in ((first, still[:third]), (last, still[-third:]))
-    ]
-    change = compare_samples(sides[0], sides[1])
-    if change is None or change.p is None or change.p >= CERTAIN or abs(change.change) < DRIFT:
+    before, after = (series_variance(part) for part in (still[:third], still[-third:]))
+    means = [sum(part) / third for part in (first, last)]
+    if not means[0] or before is None or after is None:
         return None
-    return change.change
+    change = means[1] / means[0] - 1
+    chance = _chance(means[1] - means[0], before[0] + after[0], min(before[1], after[1]))
+    return None if abs(change) < DRIFT or chance >= CERTAIN else change
+
+
+def _chance(difference: float, variance: float, degrees: float) -> float:
+    """Returns Student's two-sided p of a difference."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(degrees, -abs(difference) / math.sqrt(variance))) if variance else 0.0
 
 
 def _without_line(values: Sequence[float]) -> list[float]:

@@ -1,14 +1,14 @@
 """Compare two or more sets of runs, cell by cell."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Final
 
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
 from blklab.analysis.comparison_notes import comparison_notes
-from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, RunSample, compare_samples, holm, interval
+from blklab.analysis.decision import MARGIN, Rule, decide, intervals
+from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Points, remembered, run_samples
+from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.store.query import StoredRun
@@ -74,16 +74,16 @@ def compare(
     by: Sequence[str] | None = None,
     chosen: Collection[str] = (),
     confidence: float = 0.95,
+    margin: float = MARGIN,
 ) -> Comparison:
     """Compares sides cell by cell; the first side is the baseline.
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that
     differ only in other labels are merged. The sides may differ in the `chosen` labels, which
-    selected them. Raises UsageError for metrics and labels that do not exist.
+    selected them. Sides that differ by less than `margin` are the same. Raises UsageError for
+    metrics and labels that do not exist.
     """
-    for name in metrics:
-        if name not in METRICS:
-            raise UsageError(f"no metric {name!r}; {near(name, METRICS)}")
+    names = [metric_name(name) for name in metrics]
     usable = [
         ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared
     ]
@@ -97,20 +97,23 @@ def compare(
     labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
-    points = remembered(points)
+    cells = [_PairedCell(usable, (labels, within), key, remembered(points)) for key in keys]
+    asked: dict[str, dict[int, list[str]]] = {}
+    for name in names:
+        for at, cell in enumerate(cells):
+            asked.setdefault(cell.metric(name), {}).setdefault(at, []).append(name)
     rows = [
         row
-        for name in metrics
-        for key in keys
-        if (row := _row(usable, METRICS[name], (labels, within), key, points, confidence))
-        is not None
+        for name, wanted in asked.items()
+        for row in _rows(
+            [(cells[at], why) for at, why in wanted.items()],
+            Rule(METRICS[name], confidence, margin),
+        )
     ]
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
-    judged = _judged(rows, confidence)
-    pairs = [[_cell(side, labels, key) for side in usable] for key in keys]
-    noted = list(comparison_notes(usable, judged, pairs, chosen))
-    return Comparison([side.name for side in usable], labels, judged, noted)
+    noted = list(comparison_notes(usable, rows, [cell.runs for cell in cells], chosen))
+    return Comparison([side.name for side in usable], labels, rows, noted, confidence, margin)
 
 
 def _cell(side: ComparisonSide, labels: Sequence[str], key: Key) -> list[StoredRun]:
@@ -145,77 +148,79 @@ def _telling(
     ]
 
 
-def _row(
-    compared: Sequence[ComparisonSide],
-    metric: Metric,
-    by: tuple[Sequence[str], Sequence[str]],
-    key: Key,
-    points: Points,
-    confidence: float,
-) -> ComparisonRow | None:
-    labels, within = by
-    measured = [run_samples(_cell(side, labels, key), metric, points) for side in compared]
-    sampled = [[sample for _, sample in side] for side in measured]
-    values = [_value(side, confidence) for side in sampled]
-    if all(value is None for value in values):
-        return None
-    differences = [
-        compare_samples(sampled[0], side, confidence) if sampled[0] and side else None
-        for side in sampled[1:]
-    ]
-    cells = [dict.fromkeys(_key(run, within) for run, _ in side) for side in measured]
-    lacks = [
-        [
-            " ".join(f"{label}={value}" for label, value in zip(within, cell, strict=True))
-            for cell in cells[0]
-            if side and cell not in side
-        ]
-        for side in cells[1:]
-    ]
-    return ComparisonRow(
-        metric.name, dict(zip(labels, key, strict=True)), values, differences, [], lacks
-    )
+class _PairedCell:
+    """The runs of one cell on all sides."""
 
+    def __init__(
+        self,
+        sides: Sequence[ComparisonSide],
+        by: tuple[Sequence[str], Sequence[str]],
+        key: Key,
+        points: Points,
+    ) -> None:
+        """Takes the labels that identify cells, and those by which merged cells differ."""
+        labels, self._within = by
+        self.labels = dict(zip(labels, key, strict=True))
+        self.runs = [_cell(side, labels, key) for side in sides]
+        self._points = points
 
-def _value(points: Sequence[RunSample], confidence: float) -> CellValue | None:
-    values = [sample.value for sample in points]
-    if not values:
-        return None
-    low, high = None, None
-    if len(values) == 2:
-        low, high = min(values), max(values)
-    elif len(values) > 2:
-        low, high = interval(points, confidence) or (None, None)
-    return CellValue(sum(values) / len(values), len(values), min(values), max(values), low, high)
+    def metric(self, name: str) -> str:
+        """Returns the metric that a name means for this cell."""
+        return with_direction(name, [[run.outcome or {} for run in side] for side in self.runs])
 
-
-def _judged(rows: Sequence[ComparisonRow], confidence: float) -> list[ComparisonRow]:
-    """Gives each row its verdicts; p is corrected for the number of differences."""
-    adjusted = iter(
-        holm(
+    def row(self, rule: Rule) -> tuple[list[list[RunSample]], list[list[str]]]:
+        """Returns the values on each side, and the merged cells that other sides lack."""
+        measured = [run_samples(side, rule.metric, self._points) for side in self.runs]
+        merged = [dict.fromkeys(_key(run, self._within) for run, _ in side) for side in measured]
+        lacks = [
             [
-                None if difference is None else difference.p
-                for row in rows
-                for difference in row.differences
+                " ".join(
+                    f"{label}={value}" for label, value in zip(self._within, cell, strict=True)
+                )
+                for cell in merged[0]
+                if side and cell not in side
             ]
-        )
-    )
-    judged = []
-    for row in rows:
-        better = METRICS[row.metric].more_is_better
-        verdicts = [
-            verdict(change, next(adjusted), better, 1 - confidence) for change in row.differences
+            for side in merged[1:]
         ]
-        judged.append(replace(row, verdicts=verdicts))
-    return judged
+        return [[sample for _, sample in side] for side in measured], lacks
 
 
-def verdict(difference: Difference | None, p: float | None, more: bool, alpha: float) -> str:
-    """Returns the verdict on a difference: see `ComparisonRow`. `more`: more is better."""
-    if difference is None or p is None or difference.low is None or difference.high is None:
-        return "unknown"
-    if p >= alpha or difference.low <= 0 <= difference.high:
-        return "same"
-    if difference.once:
-        return "differ"
-    return "better" if (difference.change > 0) == more else "worse"
+def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[ComparisonRow]:
+    """Returns the rows of a metric: all its comparisons are decided together."""
+    measured = [(cell, asked, *cell.row(rule)) for cell, asked in cells]
+    measured = [item for item in measured if any(item[2])]
+    if not measured:
+        return []
+    many = len(measured[0][2])
+    samples = [side for *_, sides, _ in measured for side in sides]
+    sides = list(range(many)) * len(measured)
+    pairs = [
+        ([base], [base + at]) for base in range(0, len(samples), many) for at in range(1, many)
+    ]
+    decisions = decide(samples, sides, pairs, rule)
+    repeated = any(len(side) > 1 for side in samples)
+    ends = (
+        intervals(samples, sides, rule, sum(map(bool, samples)))
+        if repeated
+        else [None] * len(sides)
+    )
+    values = [_value(side, end) for side, end in zip(samples, ends, strict=True)]
+    return [
+        ComparisonRow(
+            rule.metric.name,
+            cell.labels,
+            values[at * many : (at + 1) * many],
+            decisions[at * (many - 1) : (at + 1) * (many - 1)],
+            lacks,
+            asked,
+        )
+        for at, (cell, asked, _, lacks) in enumerate(measured)
+    ]
+
+
+def _value(samples: Sequence[RunSample], ends: tuple[float, float] | None) -> CellValue | None:
+    if not samples:
+        return None
+    values = [sample.value for sample in samples]
+    low, high = ends or (None, None)
+    return CellValue(mean(samples), len(values), min(values), max(values), low, high)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blklab.analysis.resampling import Difference
+from blklab.analysis.decision import Decision
 from blklab.diagnostic import Diagnostic
 from blklab.store.query import StoredRun
 
@@ -27,8 +27,8 @@ class CellValue:
     most: float
     low: float | None
     high: float | None
-    """The confidence interval of the mean; for two runs, their range; None for one run, because the
-    variation between runs is unknown."""
+    """The confidence interval of the mean, which holds together with those of all cells; None if
+    the variation is unknown."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,19 @@ class ComparisonRow:
     metric: str
     labels: Mapping[str, str]
     values: Sequence[CellValue | None]
-    differences: Sequence[Difference | None]
-    """The difference of each side but the first."""
-
-    verdicts: Sequence[str]
-    """For each side but the first: `better`, `worse`, `same` (no difference seen), `unknown`, or
-    `differ`: there is one run on each side, and their difference is larger than the variation
-    within them; the variation between runs is unknown."""
+    differences: Sequence[Decision | None]
+    """The decision about each side except the first; None without values on both sides."""
 
     lacks: Sequence[Sequence[str]] = ()
     """For each side but the first: the cells of the baseline that are missing in the merged row."""
+
+    asked: Sequence[str] = ()
+    """The names by which the metric was requested: `p99` for `read.p99`."""
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The verdict of each side except the first."""
+        return [decision.verdict if decision else "unknown" for decision in self.differences]
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,16 @@ class Comparison:
 
     rows: Sequence[ComparisonRow]
     notes: Sequence[Diagnostic]
+    confidence: float = 0.95
+    margin: float = 0.05
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""
         return {
             "sides": list(self.sides),
             "by": list(self.by),
+            "confidence": self.confidence,
+            "margin": self.margin,
             "rows": [
                 {
                     "metric": row.metric,
@@ -74,7 +81,7 @@ class Comparison:
                     "differences": [
                         difference and vars(difference) for difference in row.differences
                     ],
-                    "verdicts": list(row.verdicts),
+                    "verdicts": row.verdicts,
                 }
                 for row in self.rows
             ],

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from blklab import units
 from blklab.analysis.comparison import ComparisonRow, ComparisonSide
-from blklab.analysis.metrics import rate_scale
+from blklab.analysis.metrics import LATENCIES, WAYS, direction_result, rate_scale
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import measured
 from blklab.store.query import StoredRun
@@ -27,13 +27,16 @@ def comparison_notes(
 ) -> Iterator[Diagnostic]:
     """Yields the notes about the sides, their rows and the pairs of cells."""
     single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
+    repeated = any(value is not None and value.runs > 1 for row in rows for value in row.values)
     alone = all(difference is None for row in rows for difference in row.differences)
     if single and not alone:
-        yield _note(
-            "run-once",
-            "some cells have one run: the variation between runs is unknown; use repeats"
-            " = 2 or more",
+        assumed = (
+            "they are assumed to vary as much as the others"
+            if repeated
+            else "the variation between runs is unknown"
         )
+        yield _note("run-once", f"some cells have one run: {assumed}; use repeats = 2 or more")
+    yield from _other_directions(rows, pairs)
     missing = sum(value is None for row in rows for value in row.values)
     if alone:
         apart = ", ".join(rows[0].labels) or "nothing"
@@ -64,6 +67,31 @@ def comparison_notes(
 
 def _note(code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "note", "", message)
+
+
+def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> Iterator[Diagnostic]:
+    """Yields a note about cells that only read on one side and only write on the other."""
+    if not any(name in LATENCIES for row in rows for name in row.asked):
+        return
+    count = 0
+    for pair in pairs:
+        directions = [
+            {
+                direction
+                for run in side
+                for direction in WAYS
+                if direction_result(run.outcome or {}, direction).get("total_ios")
+            }
+            for side in pair
+        ]
+        count += all(directions) and not set.intersection(*directions)
+    if count:
+        cells = "cell reads" if count == 1 else "cells read"
+        yield _note(
+            "other-direction",
+            f"{count} {cells} on one side and write{'s' * (count == 1)} on the other: their"
+            " latencies are not comparable",
+        )
 
 
 def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:

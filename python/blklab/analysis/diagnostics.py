@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
+from blklab.analysis.decision import Decision
 from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, rate_scale
-from blklab.analysis.resampling import Difference
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.sanity_checks import check_run
 from blklab.diagnostic import Diagnostic
@@ -334,7 +334,7 @@ def _percent(share: float) -> str:
 
 def _off(
     comparison: Comparison,
-) -> tuple[list[tuple[Mapping[str, str], Difference]], int]:
+) -> tuple[list[tuple[Mapping[str, str], Decision]], int]:
     pairs = [
         (row.labels, difference, verdict)
         for row in comparison.rows

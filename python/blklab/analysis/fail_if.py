@@ -1,5 +1,6 @@
 """Conditions of `--fail-if`, such as `iops < 0.95*baseline` or `p99 > 5ms`."""
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from blklab.analysis.comparison import Comparison, ComparisonRow
-from blklab.analysis.metrics import METRICS
+from blklab.analysis.metrics import LATENCIES, METRICS, metric_name
 from blklab.errors import UsageError
-from blklab.spec.problems import near
 from blklab.units import parse_duration, parse_size
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -19,7 +19,7 @@ OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
 }
 
-_WORDS: Final = re.compile(r"\s*(\w+)\s*(<=|>=|<|>)\s*(.+?)\s*", re.A)
+_WORDS: Final = re.compile(r"\s*([\w.]+)\s*(<=|>=|<|>)\s*(.+?)\s*", re.A)
 _NUMBER: Final = r"(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)"
 _SHARE: Final = re.compile(rf"(?:{_NUMBER}\s*\*\s*)?baseline(?:\s*\*\s*{_NUMBER})?", re.A)
 
@@ -44,15 +44,23 @@ def parse_condition(text: str) -> Condition:
             f"--fail-if {text!r}: expected METRIC < BOUND, such as 'iops < 0.95*baseline'"
         )
     name, sign, bound = match.groups()
-    if name not in METRICS:
-        raise UsageError(f"--fail-if {text!r}: no metric {name!r}; {near(name, METRICS)}")
+    try:
+        name = metric_name(name)
+    except UsageError as error:
+        raise UsageError(f"--fail-if {text!r}: {error}") from None
     if share := _SHARE.fullmatch(bound):
         factors = [float(part) for part in share.groups() if part is not None]
         if len(factors) == 2:
             raise UsageError(f"--fail-if {text!r}: expected one factor of baseline")
         return Condition(text, name, sign, factors[0] if factors else 1.0, True)
     try:
-        return Condition(text, name, sign, _absolute(bound, METRICS[name].kind), False)
+        return Condition(
+            text,
+            name,
+            sign,
+            _absolute(bound, "time" if name in LATENCIES else METRICS[name].kind),
+            False,
+        )
     except ValueError as error:
         raise UsageError(f"--fail-if {text!r}: {error}") from None
 
@@ -79,6 +87,9 @@ class Judgement:
     unsure: Sequence[str]
     """Cells whose interval is unknown, if the condition needs it."""
 
+    doubtful: Sequence[str]
+    """Cells that pass, although the interval is on both sides of the bound."""
+
     nothing: str = ""
     """The reason why no cell could be judged."""
 
@@ -96,28 +107,36 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
     for a relative bound, otherwise that of the side's mean. A cell that the baseline lacks is not a
     failure.
     """
-    failed, missing, unsure = [], [], []
-    rows = [row for row in comparison.rows if row.metric == condition.metric]
+    failed, missing, unsure, doubtful = [], [], [], []
     count = 0
-    for row in rows:
+    for row in comparison.rows:
+        if condition.metric not in row.asked:
+            continue
         labels = " ".join(f"{label}={value}" for label, value in row.labels.items())
         for at in range(1, len(row.values)):
             side = comparison.sides[at]
             for cell in row.lacks[at - 1] if row.lacks else ():
                 where = " ".join(filter(None, (labels, cell)))
-                missing.append(f"{condition.metric}: {where}: not measured on {side}")
+                missing.append(f"{row.metric}: {where}: not measured on {side}")
             if row.values[at] is None:
-                where = f"{condition.metric}: {labels}{': ' if labels else ''}"
+                where = f"{row.metric}: {labels}{': ' if labels else ''}"
                 missing.append(f"{where}not measured on {side}")
                 continue
             if row.values[0] is None and condition.relative:
                 continue
             count += 1
             where = f"{side}{f' {labels}' if labels else ''}"
-            if sure and _ends(row, at, condition) is None:
+            bounds = _ends(row, at, condition)
+            fails = _holds(_point(row, at, condition), condition)
+            surely = bounds is not None and all(_holds(end, condition) for end in bounds)
+            used = "" if row.metric == condition.metric else f" ({row.metric})"
+            if sure and bounds is None:
                 unsure.append(f"--sure: {where}: {_why(row, at, condition)}")
-            elif _holds(row, at, condition, sure=sure):
-                failed.append(f"{where}: {condition.text}")
+            elif surely if sure else fails:
+                doubt = "" if surely else f"; {_doubt(bounds)}"
+                failed.append(f"{where}: {condition.text}{used}{doubt}")
+            elif fails or (bounds and any(_holds(end, condition) for end in bounds)):
+                doubtful.append(f"{where}: {condition.text}{used}: passes; {_doubt(bounds)}")
     nothing = (
         ""
         if count
@@ -126,34 +145,37 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
             f" cells differ in {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
         )
     )
-    return Judgement(failed, missing, unsure, nothing)
+    return Judgement(failed, missing, unsure, doubtful, nothing)
 
 
-def _holds(row: ComparisonRow, at: int, condition: Condition, *, sure: bool) -> bool:
+def _doubt(bounds: tuple[float, float] | None) -> str:
+    known = "the interval is unknown" if bounds is None else "the interval includes the bound"
+    return f"cannot tell, {known}: use more repeats"
+
+
+def _holds(value: float, condition: Condition) -> bool:
+    return OPERATORS[condition.sign](value, condition.bound)
+
+
+def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
+    """Returns the value that is compared with the bound: a multiple of the baseline, or a mean."""
     value, baseline = row.values[at], row.values[0]
-    if value is None:
-        return False
-    if sure:
-        points = _ends(row, at, condition) or ()
-        bound = condition.bound
-    else:
-        points = (value.mean,)
-        bound = condition.bound
-        if condition.relative:
-            bound *= 0.0 if baseline is None else baseline.mean
-    return bool(points) and all(OPERATORS[condition.sign](point, bound) for point in points)
+    mean = value.mean if value else math.nan
+    if not condition.relative:
+        return mean
+    return mean / baseline.mean if baseline and baseline.mean else math.inf
 
 
-def _ends(row: ComparisonRow, at: int, condition: Condition) -> tuple[float, ...] | None:
-    """Returns the ends and the middle of the interval: of the change or of the mean."""
+def _ends(row: ComparisonRow, at: int, condition: Condition) -> tuple[float, float] | None:
+    """Returns the ends of the interval: of the change or of the mean."""
     value, change = row.values[at], row.differences[at - 1]
     if not condition.relative:
         if value is None or value.low is None or value.high is None:
             return None
-        return value.low, value.mean, value.high
+        return value.low, value.high
     if change is None or change.once or change.low is None or change.high is None:
         return None
-    return 1 + change.low, 1 + change.change, 1 + change.high
+    return 1 + change.low, 1 + change.high
 
 
 def _why(row: ComparisonRow, at: int, condition: Condition) -> str:

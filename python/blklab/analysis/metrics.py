@@ -3,11 +3,14 @@
 Latencies are in ns, rates per second, bandwidths in bytes per second. A missing metric is None.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, DirectionResult, Outcome, in_lab, measured
+from blklab.spec.problems import near
 
 WAYS: Final = ("read", "write")
 """The directions of I/O, in the order of pairs."""
@@ -24,6 +27,8 @@ class Metric:
 
     more_is_better: bool
     of: Callable[[Outcome], float | None]
+    resolution: float = 0.002
+    """The relative step in which values are recorded."""
 
 
 def direction_result(outcome: Outcome, direction: str) -> DirectionResult:
@@ -50,23 +55,13 @@ def _sum(key: str) -> Callable[[Outcome], float | None]:
     return of
 
 
-def _latency(direction: str | None, key: str) -> Callable[[Outcome], float | None]:
+def _latency(direction: str, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        latency: Mapping[str, Any] = (
-            direction_result(outcome, direction or busier_direction(outcome)).get("clat_ns") or {}
-        )
+        latency: Mapping[str, Any] = direction_result(outcome, direction).get("clat_ns") or {}
         value = latency.get(key)
         return None if value is None else float(value)
 
     return of
-
-
-def busier_direction(outcome: Outcome) -> str:
-    """Returns the direction with more I/Os, `read` or `write`."""
-    return max(
-        ("read", "write"),
-        key=lambda direction: direction_result(outcome, direction).get("total_ios") or 0,
-    )
 
 
 def _command(key: str) -> Callable[[Outcome], float | None]:
@@ -81,10 +76,17 @@ def _command(key: str) -> Callable[[Outcome], float | None]:
 LATENCIES: Final = {
     "mean": "mean latency",
     "p50": "median latency",
+    "p95": "95th percentile of the latency",
     "p99": "99th percentile of the latency",
     "p99_9": "99.9th percentile of the latency",
+    "p99_99": "99.99th percentile of the latency",
     "max": "longest latency",
 }
+"""Latencies of one direction. Without a direction, a name means the direction that all sides of a
+comparison have, with more I/Os: see `with_direction`."""
+
+BIN: Final = 1 / 64
+"""The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)."""
 
 _ALL: Final = [
     Metric("iops", "I/Os a second", "rate", True, _sum("iops")),
@@ -94,14 +96,14 @@ _ALL: Final = [
         for direction in WAYS
         for metric in (
             Metric(
-                f"{direction}_iops",
+                f"{direction}.iops",
                 f"{direction}s a second",
                 "rate",
                 True,
                 _rate(direction, "iops"),
             ),
             Metric(
-                f"{direction}_bw",
+                f"{direction}.bw",
                 f"{direction} bandwidth",
                 "bandwidth",
                 True,
@@ -111,13 +113,14 @@ _ALL: Final = [
     ),
     *(
         Metric(
-            key if direction is None else f"{direction}_{key}",
-            what if direction is None else f"{what} of {direction}s",
+            f"{direction}.{key}",
+            f"{what} of {direction}s",
             "time",
             False,
             _latency(direction, key),
+            BIN if key.startswith("p") else 0.002,
         )
-        for direction in (None, "read", "write")
+        for direction in WAYS
         for key, what in LATENCIES.items()
     ),
     Metric("wall", "wall-clock time of the command", "time", False, _command("wall_ns")),
@@ -126,7 +129,42 @@ _ALL: Final = [
 ]
 
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
-"""All metrics by name. A latency without a direction is that of the direction with more I/Os."""
+"""All metrics by name."""
+
+
+def metric_name(text: str) -> str:
+    """Returns a metric's name as users spell it: `read.p99`, `read_p99`, `p99.9`, or without a
+    direction. Raises UsageError.
+    """
+    name = re.sub(r"^(read|write)_", r"\1.", text.strip())
+    name = re.sub(r"\bp99\.(9+)$", r"p99_\1", name)
+    if name not in METRICS and name not in LATENCIES:
+        raise UsageError(f"no metric {text!r}; {near(name, [*METRICS, *LATENCIES])}")
+    return name
+
+
+def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
+    """Returns the metric that a name means for these sides of a comparison.
+
+    A latency without a direction is of the direction that most sides have; of both, of the one with
+    more I/Os on all sides together.
+    """
+    if name not in LATENCIES:
+        return name
+
+    def weight(direction: str) -> tuple[int, int]:
+        of = METRICS[f"{direction}.{name}"].of
+        counts = [
+            sum(
+                direction_result(outcome, direction).get("total_ios") or 1
+                for outcome in side
+                if of(outcome) is not None
+            )
+            for side in sides
+        ]
+        return sum(map(bool, counts)), sum(counts)
+
+    return f"{max(WAYS, key=weight)}.{name}"
 
 
 def all_metrics(outcome: Outcome) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from blklab.analysis.metrics import WAYS, Metric
-from blklab.analysis.resampling import RunSample
+from blklab.analysis.variation import RunSample
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
 
@@ -40,7 +40,7 @@ def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
     mine = [point for point in points if point.source == JOBS and point.width_ns > 0]
     if len(mine) > 1 and mine[-1].width_ns < mine[0].width_ns:
         mine.pop()  # the last interval is incomplete
-    direction, _, figure = metric.rpartition("_")
+    direction, _, figure = metric.rpartition(".")
     if direction not in {"", *WAYS}:
         return []
     directions = [direction] if direction else list(WAYS)
@@ -51,8 +51,7 @@ def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
                 sum(getattr(point, f"{name}_{key}") for name in directions) * 1e9 / point.width_ns
                 for point in mine
             ]
-        case "mean":
-            busiest = max(directions, key=lambda name: sum(getattr(p, f"{name}_ios") for p in mine))
-            latencies = (getattr(point, f"{busiest}_clat_ns") for point in mine)
+        case "mean" if direction:
+            latencies = (getattr(point, f"{direction}_clat_ns") for point in mine)
             return [latency for latency in latencies if latency is not None]
     return []

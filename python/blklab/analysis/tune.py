@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blklab.analysis.compare import REPEAT, verdict
-from blklab.analysis.metrics import METRICS, Metric
-from blklab.analysis.resampling import Difference, RunSample, compare_samples, holm
+from blklab.analysis.compare import REPEAT
+from blklab.analysis.decision import Decision, Pair, Rule, decide
+from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Measured, Points, run_samples
+from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
-from blklab.spec.problems import near
+from blklab.outcome import measured as measured_result
 from blklab.spec.sweep import AS_IS, MODE, is_setting
 from blklab.store.query import CampaignRow, StoredRun
 
@@ -24,11 +25,13 @@ class Effect:
     baseline: str
     """The baseline: `as is`, or the first value of the sweep."""
 
-    difference: Difference
-    verdict: str
-    """`better`, `worse`, `same`, `differ` or `unknown`, as in a comparison."""
-
+    difference: Decision
     runs: int
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, as in a comparison."""
+        return self.difference.verdict
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class Tuning:
             "baseline": self.baseline,
             "note": self.note,
             "effects": [
-                {**vars(effect), "difference": vars(effect.difference)} for effect in self.effects
+                {**vars(effect), "verdict": effect.verdict, "difference": vars(effect.difference)}
+                for effect in self.effects
             ],
             "best": {setting: effect.value for setting, effect in self.best.items()},
         }
@@ -77,13 +81,12 @@ def tune(
     """Returns the effects of a sweep, for each workload and stack.
 
     In a one-at-a-time sweep, each value is compared with the runs without changes. In a full sweep,
-    each value is compared with the first value of its setting: each run is divided by the mean of
-    the runs that differ only in this setting. Raises UsageError for a campaign that is not a sweep.
+    each value is compared with the first value of its setting, everything else being equal. A value
+    that the host had before is not a change. Raises UsageError for a campaign that is not a sweep.
     """
-    if metric not in METRICS:
-        raise UsageError(f"no metric {metric!r}; {near(metric, METRICS)}")
+    asked = metric_name(metric)
     settings = [key for key in campaign.experiment.get("sweep", {}) if key != MODE]
-    done = [run for run in runs if run.outcome is not None]
+    done = [_without_no_changes(run, settings) for run in runs if run.outcome is not None]
     if not settings:
         raise UsageError(
             f"campaign {campaign.number} ({campaign.name}): not a sweep; add [sweep] to"
@@ -101,85 +104,84 @@ def tune(
         if len({dict(context)[label] for context in contexts}) > 1
     }
     together = campaign.experiment["sweep"].get(MODE) == "all"
-    tunings = []
+    by_metric: dict[str, list[_Context]] = {}
     for context, mine in contexts.items():
-        measured = run_samples(mine, METRICS[metric], points)
-        if not measured:
-            continue
-        labels = {label: value for label, value in context if label in varied}
-        effects = _effects(measured, settings, together=together, confidence=confidence)
-        base = [sample.value for run, sample in measured if _is_baseline(run, settings)]
-        mean = sum(base) / len(base) if base else None
-        note = _left_out(measured, runs, settings) if together else ""
-        tunings.append(Tuning(labels, metric, mean, effects, note))
-    if not tunings:
+        name = with_direction(asked, [[run.outcome or {} for run in mine]])
+        measured = run_samples(mine, METRICS[name], points)
+        if measured:
+            labels = {label: value for label, value in context if label in varied}
+            note = _left_out(measured, runs, settings) if together else ""
+            by_metric.setdefault(name, []).append(
+                _Context(labels, _by_settings(measured, settings), settings, together, note)
+            )
+    if not by_metric:
         raise UsageError(f"campaign {campaign.number}: no run has {metric}")
-    return _judged(tunings, METRICS[metric], confidence)
+    return [
+        tuning
+        for name, contexts_of in by_metric.items()
+        for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence))
+    ]
 
 
-def _is_baseline(run: StoredRun, settings: Sequence[str]) -> bool:
-    return all(run.labels.get(setting) == AS_IS for setting in settings)
-
-
-def _effects(
-    measured: Sequence[Measured], settings: Sequence[str], *, together: bool, confidence: float
-) -> list[Effect]:
-    effects = []
+def _without_no_changes(run: StoredRun, settings: Sequence[str]) -> StoredRun:
+    """Returns a run with the label `as is` where a setting was given the value that it had."""
+    changed = measured_result(run.outcome or {}).get("settings") or []
+    labels = dict(run.labels)
     for setting in settings:
-        others = [other for other in settings if other != setting]
-        values = list(dict.fromkeys(run.labels[setting] for run, _ in measured))
-        first = AS_IS if AS_IS in values else values[0]
-        for value in values:
-            if value == first:
-                continue
-            if together:
-                base, these = _paired(measured, setting, (first, value), others)
-            else:
-                base, these = (
-                    [
-                        sample
-                        for run, sample in measured
-                        if run.labels[setting] == value_compared and _is_baseline(run, others)
-                    ]
-                    for value_compared in (first, value)
-                )
-            if base and these and (change := compare_samples(base, these, confidence)) is not None:
-                effects.append(Effect(setting, value, first, change, "unknown", len(these)))
-    return effects
+        values = [each for each in changed if each["key"] == setting]
+        if values and all(each.get("original") == each.get("set") for each in values):
+            labels[setting] = AS_IS
+    return replace(run, labels=labels)
 
 
-def _groups(
-    measured: Sequence[Measured], others: Sequence[str]
-) -> dict[tuple[str, ...], list[Measured]]:
-    """Returns runs by the values of the other settings."""
-    groups: dict[tuple[str, ...], list[Measured]] = {}
+Values = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Context:
+    """The runs of one workload and stack, by the values of all settings."""
+
+    labels: Mapping[str, str]
+    cells: Mapping[Values, Sequence[RunSample]]
+    settings: Sequence[str]
+    together: bool
+    note: str
+
+    @property
+    def baseline(self) -> Sequence[RunSample]:
+        """The runs without changes."""
+        return self.cells.get((AS_IS,) * len(self.settings), [])
+
+    def changes(self) -> list[tuple[str, str, str, list[tuple[Values, Values]]]]:
+        """Returns each setting, value and baseline, with the pairs of cells that show its effect.
+
+        A combination of the other settings without runs for both values is ignored.
+        """
+        changes = []
+        for at, setting in enumerate(self.settings):
+            values = list(dict.fromkeys(cell[at] for cell in self.cells))
+            first = AS_IS if AS_IS in values else values[0]
+            for value in values:
+                pairs = [
+                    ((*cell[:at], first, *cell[at + 1 :]), cell)
+                    for cell in self.cells
+                    if cell[at] == value
+                ]
+                pairs = [pair for pair in pairs if pair[0] in self.cells]
+                if not self.together:
+                    pairs = [pair for pair in pairs if set(pair[0]) == {AS_IS}]
+                if value != first and pairs:
+                    changes.append((setting, value, first, pairs))
+        return changes
+
+
+def _by_settings(
+    measured: Sequence[Measured], settings: Sequence[str]
+) -> dict[Values, list[RunSample]]:
+    cells: dict[Values, list[RunSample]] = {}
     for run, sample in measured:
-        groups.setdefault(tuple(run.labels[other] for other in others), []).append((run, sample))
-    return groups
-
-
-def _paired(
-    measured: Sequence[Measured], setting: str, pair: tuple[str, str], others: Sequence[str]
-) -> tuple[list[RunSample], list[RunSample]]:
-    """Returns the runs of two values, divided by the mean of the first, everything else being
-    equal.
-
-    A combination of the other settings without runs for both values is ignored.
-    """
-    pairs: tuple[list[RunSample], list[RunSample]] = ([], [])
-    for members in _groups(measured, others).values():
-        sides = [
-            [sample for run, sample in members if run.labels[setting] == value] for value in pair
-        ]
-        mean = sum(sample_.value for sample_ in sides[0]) / len(sides[0]) if sides[0] else 0.0
-        if not mean or not sides[1]:
-            continue
-        for side, kept in zip(sides, pairs, strict=True):
-            kept += [
-                RunSample(sample_.value / mean, [x / mean for x in sample_.series])
-                for sample_ in side
-            ]
-    return pairs
+        cells.setdefault(tuple(run.labels[setting] for setting in settings), []).append(sample)
+    return cells
 
 
 def _left_out(
@@ -187,7 +189,7 @@ def _left_out(
 ) -> str:
     """Returns a sentence about missing combinations, if there are any."""
     every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
-    missing = every - len(_groups(measured, settings))
+    missing = every - len(_by_settings(measured, settings))
     if not missing:
         return ""
     return (
@@ -196,26 +198,31 @@ def _left_out(
     )
 
 
-def _judged(tunings: Sequence[Tuning], metric: Metric, confidence: float) -> list[Tuning]:
-    """Adds verdicts, with p corrected for all effects, and sorts by the size of the effect."""
-    adjusted = iter(
-        holm([effect.difference.p for effect_ in tunings for effect in effect_.effects])
-    )
-    judged = []
-    for tuning in tunings:
-        effects = [
-            replace(
-                effect,
-                verdict=verdict(
-                    effect.difference, next(adjusted), metric.more_is_better, 1 - confidence
-                ),
-            )
-            for effect in tuning.effects
-        ]
-        sign = 1 if metric.more_is_better else -1
+def _tunings(contexts: Sequence[_Context], rule: Rule) -> list[Tuning]:
+    """Decides all effects on a metric together, and sorts those of a context by their size."""
+    cells: list[Sequence[RunSample]] = []
+    sides: list[int] = []
+    pairs: list[Pair] = []
+    for number, context in enumerate(contexts):
+        at = {values: len(cells) + place for place, values in enumerate(context.cells)}
+        cells += context.cells.values()
+        sides += [number] * len(context.cells)
+        for *_, compared in context.changes():
+            pairs.append(([at[base] for base, _ in compared], [at[new] for _, new in compared]))
+    decisions = iter(decide(cells, sides, pairs, rule))
+    tunings = []
+    for context in contexts:
+        effects = []
+        for setting, value, first, compared in context.changes():
+            decision = next(decisions)
+            if decision is not None:
+                runs = sum(len(context.cells[new]) for _, new in compared)
+                effects.append(Effect(setting, value, first, decision, runs))
+        sign = 1 if rule.metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
-        judged.append(replace(tuning, effects=effects))
-    return judged
+        base = mean(context.baseline) if context.baseline else None
+        tunings.append(Tuning(context.labels, rule.metric.name, base, effects, context.note))
+    return tunings
 
 
 def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:

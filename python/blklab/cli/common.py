@@ -90,6 +90,36 @@ def confidence_option(command: F) -> F:
     )(command)
 
 
+class _Share(click.ParamType[float]):
+    """A share: `5%` or `0.05`."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share < 1:
+            self.fail(f"{text!r}: expected a share between 0 and 100 %, such as 5%", param, ctx)
+        return share
+
+
+def margin_option(command: F) -> F:
+    """Decorator: add `--margin`, for verdicts of equality."""
+    return click.option(
+        "--margin",
+        type=_Share(),
+        default="5%",
+        show_default=True,
+        metavar="SHARE",
+        help="Differences that are surely smaller are called the same.",
+    )(command)
+
+
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
     """Print `result` as JSON, or call `render` with a console on stdout."""
     if as_json:

@@ -4,7 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import confidence_option, emit, json_option, store_option
+from blklab.cli.common import (
+    confidence_option,
+    emit,
+    json_option,
+    margin_option,
+    notes,
+    store_option,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     default="iops,mean,p99",
     show_default=True,
     metavar="METRIC,...",
-    help="Metrics to compare: iops, bw, read_iops, mean, p50, p99, p99_9, write_p99, wall ...",
+    help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
 )
 @click.option(
     "--by",
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     help="Compare the values of this label with each other; the first is the baseline.",
 )
 @confidence_option
+@margin_option
 @click.option(
     "--fail-if",
     "conditions",
@@ -57,6 +65,7 @@ def compare(
     by: str | None,
     between: str | None,
     confidence: float,
+    margin: float,
     conditions: tuple[str, ...],
     sure: bool,
     allow_missing: bool,
@@ -67,8 +76,11 @@ def compare(
 
     `blklab runs --help` explains how to name a campaign. Repeats of a cell are merged. Two cells
     match if the labels that both have are equal. To compare two workloads, use --between workload,
-    or name 'a:workload=x' and 'b:workload=y'. Intervals are bootstrap intervals over runs; with
-    fewer than three runs, Student's. p is of Welch's test, corrected for the number of comparisons.
+    or name 'a:workload=x' and 'b:workload=y'. A latency without a direction, such as p99, is of the
+    direction that both sides have, with more I/Os; the table names it.
+
+    A verdict is "better", "worse", "the same within ±x %", or "cannot tell" with the number of
+    repeats that are needed. All intervals of a metric hold together (docs/explanation/verdicts.md).
 
     \b
     Examples:
@@ -105,6 +117,7 @@ def compare(
         by=None if by is None else [label.strip() for label in by.split(",")],
         chosen={*_labels(campaigns), *([between] if between else [])},
         confidence=confidence,
+        margin=margin,
     )
 
     def draw(console: "Console") -> None:
@@ -117,14 +130,18 @@ def compare(
             line for judgement in judged for line in judgement.unjudged(allow_missing=allow_missing)
         )
     )
+    doubtful = [line for judgement in judged for line in judgement.doubtful]
     noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
     document = {
         **comparison.as_dict(),
         "diagnostics": noted,
         "failed": failed,
         "unjudged": unjudged,
+        "doubtful": doubtful,
     }
     emit(document, as_json, draw)
+    if doubtful and not sure:
+        notes().print(f"note: --fail-if: {_first(doubtful)}", soft_wrap=True)
     if failed:  # a failure is known, even if other conditions could not be judged
         raise BlklabError(_first(failed))
     if unjudged:

@@ -1,8 +1,9 @@
 """Tables of a comparison, one for each metric."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from blklab.analysis.decision import MOST_REPEATS
 from blklab.analysis.metrics import METRICS
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.tables.base import TableColumn, TextTable, text
@@ -12,74 +13,147 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
-    from blklab.analysis.resampling import Difference
-
-SAID: Final[Mapping[str, str]] = {
-    "better": "better",
-    "worse": "worse",
-    "same": "no difference seen",
-    "differ": "these two runs differ",
-    "unknown": "not known",
-}
-"""Verdicts as text."""
+    from blklab.analysis.decision import Decision
 
 
 def print_comparison(console: "Console", comparison: "Comparison") -> None:
     """Prints a comparison."""
     for table in tables(comparison):
         terminal.draw_table(console, table)
+    console.print()
+    for name in _metrics(comparison):
+        console.print(summary(comparison, name))
     diagnostics.print_diagnostics(console, comparison.notes, "Notes")
 
 
 def tables(comparison: "Comparison") -> list[TextTable]:
     """Returns a table for each metric, with one row for each cell and compared side."""
-    names = list(dict.fromkeys(row.metric for row in comparison.rows))
     return [
         _table(comparison, name, [row for row in comparison.rows if row.metric == name])
-        for name in names
+        for name in _metrics(comparison)
     ]
+
+
+def _metrics(comparison: "Comparison") -> list[str]:
+    return list(dict.fromkeys(row.metric for row in comparison.rows))
 
 
 def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]") -> TextTable:
     sides = [printable(side) for side in comparison.sides]
     many = len(sides) > 2
+    level = f"{100 * comparison.confidence:g} % interval"
     columns = [text(label) for label in comparison.by]
-    columns += [TableColumn(sides[0])]
+    columns += [TableColumn(sides[0]), TableColumn("±")]
     columns += [text("against")] if many else []
-    columns += [
-        TableColumn("" if many else sides[1]),
-        TableColumn("change"),
-        TableColumn("95 % interval"),
-    ]
-    columns += [TableColumn("p"), text("")]
+    columns += [TableColumn("" if many else sides[1]), TableColumn("±"), TableColumn("change")]
+    columns += [TableColumn(level), TableColumn("p"), text("")]
     drawn = [
         [
             *(printable(row.labels[label]) for label in comparison.by),
-            value(name, row.values[0]),
+            *value(name, row.values[0]),
             *([sides[at]] if many else []),
-            value(name, row.values[at]),
+            *value(name, row.values[at]),
             *_difference(row.differences[at - 1]),
-            SAID[row.verdicts[at - 1]],
+            verdict(row.differences[at - 1]),
         ]
         for row in rows
         for at in range(1, len(row.values))
     ]
-    # The labels and the verdict are hidden last.
-    spare = ("p", "95 % interval", sides[0], "" if many else sides[1], "change")
-    return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, spare=spare)
+    # Values and the verdict are hidden last.
+    fixed = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
+    spare = ("p", level, "±", *fixed, "change")
+    repeated = any(value and value.runs > 1 for row in rows for value in row.values)
+    if not repeated:
+        kept = [at for at, column in enumerate(columns) if column.heading != "±"]
+        columns = [columns[at] for at in kept]
+        drawn = [[row[at] for at in kept] for row in drawn]
+    note = "±: the largest distance of a run from the mean." if repeated else ""
+    count = sum(
+        decision is not None and decision.low is not None
+        for row in rows
+        for decision in row.differences
+    )
+    if count > 1:
+        note += f" The {count} intervals hold together; p is adjusted."
+    return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
 
 
-def value(metric: str, cell_value: "CellValue | None") -> str:
-    """Returns a value with the largest deviation of its runs: `12,345 ±1.7 %`."""
+def verdict(decision: "Decision | None") -> str:
+    """Returns a verdict as text."""
+    if decision is None:
+        return "not measured on both sides"
+    match decision.verdict:
+        case "same":
+            return f"same within ±{formatting.share(decision.within)}"
+        case "differ":
+            return "these two runs differ"
+        case "unclear" if decision.repeats:
+            return f"cannot tell: {more_repeats(decision.repeats)}"
+        case "unclear" | "unknown":
+            return "cannot tell: run once"
+    return decision.verdict
+
+
+def more_repeats(count: int) -> str:
+    """Returns how many more repeats are needed."""
+    if count > MOST_REPEATS:
+        return f"more than {MOST_REPEATS} more repeats"
+    return formatting.plural(count, "more repeat")
+
+
+def summary(comparison: "Comparison", name: str) -> str:
+    """Returns the verdicts about a metric in one line."""
+    rows = [row for row in comparison.rows if row.metric == name]
+    known = [decision for row in rows for decision in row.differences]
+    parts = []
+    for words, verdicts in (
+        ("better", {"better"}),
+        ("worse", {"worse"}),
+        ("the same", {"same"}),
+        ("different in one run each", {"differ"}),
+        ("cannot tell", {"unclear", "unknown"}),
+    ):
+        of = [decision for decision in known if decision and decision.verdict in verdicts]
+        if not of:
+            continue
+        part = f"{len(of)} {words}"
+        if words == "the same":
+            part += f" within ±{formatting.share(max(each.within or 0.0 for each in of))}"
+        if needed := [each.repeats for each in of if each.repeats]:
+            part += f" (about {more_repeats(max(needed))})"
+        elif words in {"cannot tell", "different in one run each"}:
+            part += " (use repeats = 2 or more)"
+        parts.append(part)
+    if missing := known.count(None):
+        parts.append(f"{missing} not measured on both sides")
+    line = f"{name}: {', '.join(parts)}."
+    return f"{line}{_power(known, comparison.margin)}"
+
+
+def _power(known: "Sequence[Decision | None]", margin: float) -> str:
+    """Returns what the median cell can detect."""
+    known_power = [each for each in known if each and each.detectable is not None and each.needed]
+    if not known_power:
+        return ""
+    usual = sorted(known_power, key=lambda each: each.detectable or 0.0)[len(known_power) // 2]
+    power = f" A change of {formatting.share(usual.detectable)} can be detected"
+    if usual.detectable is not None and usual.detectable > margin and usual.needed:
+        needs = formatting.plural(usual.needed, "repeat")
+        if usual.needed > MOST_REPEATS:
+            needs = f"more than {MOST_REPEATS} repeats"
+        return f"{power}; {formatting.share(margin)} needs about {needs}."
+    return f"{power}."
+
+
+def value(metric: str, cell_value: "CellValue | None") -> list[str]:
+    """Returns a value, and the largest deviation of its runs: `12,345` and `1.7 %`."""
     if cell_value is None:
-        return formatting.NONE
+        return [formatting.NONE] * 2
     mean = figure(metric, cell_value.mean)
     if cell_value.runs == 1 or not cell_value.mean:
-        return mean
-    reach = (
-        max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least) / cell_value.mean
-    )
-    return f"{mean} ±{formatting.share(reach)}"
+        return [mean, formatting.NONE]
+    reach = max(cell_value.most - cell_value.mean, cell_value.mean - cell_value.least)
+    return [mean, formatting.share(reach / cell_value.mean)]
 
 
 def figure(metric: str, amount: float) -> str:
@@ -92,13 +166,13 @@ def figure(metric: str, amount: float) -> str:
     return f"{amount:,.0f}"
 
 
-def _difference(difference: "Difference | None") -> list[str]:
+def _difference(difference: "Decision | None") -> list[str]:
     if difference is None:
         return [formatting.NONE] * 3
     return [change(difference.change), interval(difference), probability(difference.p)]
 
 
-def interval(difference: "Difference") -> str:
+def interval(difference: "Decision") -> str:
     """Returns the confidence interval, or a dash."""
     if difference.low is None or difference.high is None:
         return formatting.NONE

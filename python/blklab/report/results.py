@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
+from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, with_direction
 from blklab.outcome import Outcome
 from blklab.report import cells, formatting, terminal, volumes
 from blklab.report.tables.base import TableColumn, TextTable, text
@@ -103,7 +103,7 @@ def _latency(outcome: Outcome, figure: str) -> float | None:
     """Returns the latency of the direction with more I/Os; for a command, its mean time."""
     if outcome.get("command") and figure == "mean":
         return METRICS["wall"].of(outcome)
-    return METRICS[figure].of(outcome)
+    return METRICS[with_direction(figure, [[outcome]])].of(outcome)
 
 
 def explanations(

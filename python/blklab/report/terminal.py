@@ -141,8 +141,7 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
             for at, column in enumerate(table.columns)
         ]
         if heading in names:
-            place = names.index(heading)
-            table = only(table, [at for at in range(len(names)) if at != place])
+            table = only(table, [at for at, name in enumerate(names) if name != heading])
             left_out += [heading] if heading else []
     return table, left_out
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from blklab.analysis import persist_settings
 from blklab.analysis.metrics import METRICS
 from blklab.report import formatting, terminal
-from blklab.report.comparison import SAID, change, figure, interval, probability
+from blklab.report.comparison import change, figure, interval, more_repeats, probability, verdict
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
@@ -57,7 +57,7 @@ def tuning_table(tuning: "Tuning") -> TextTable:
             change(effect.difference.change),
             interval(effect.difference),
             probability(effect.difference.p),
-            SAID[effect.verdict],
+            verdict(effect.difference),
         ]
         for effect in tuning.effects
     ]
@@ -80,10 +80,14 @@ def conclusion(tuning: "Tuning") -> str:
             rest.setdefault(effect.setting, set()).add(effect.verdict)
     worse = [setting for setting, verdicts in rest.items() if "worse" in verdicts]
     alone = [setting for setting in rest if setting not in worse and "differ" in rest[setting]]
-    unknown = [
-        setting for setting in rest if setting not in {*worse, *alone} and rest[setting] != {"same"}
+    quiet = [setting for setting in rest if rest[setting] == {"same"}]
+    unknown = [setting for setting in rest if setting not in {*worse, *alone, *quiet}]
+    unclear = [
+        effect.difference.repeats
+        for effect in tuning.effects
+        if effect.setting in unknown and effect.difference.repeats
     ]
-    quiet = [setting for setting in rest if setting not in {*worse, *alone, *unknown}]
+    needed = f"about {more_repeats(max(unclear))}" if unclear else "use repeats = 2 or more"
     parts = [
         f"{printable(setting)} = {printable(effect.value)} improves it"
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"
@@ -92,8 +96,8 @@ def conclusion(tuning: "Tuning") -> str:
     for settings, advice in (
         (worse, "leave unchanged, other values are worse"),
         (alone, "runs differ, but each was run once: repeats = 2 or more"),
-        (unknown, "not known"),
-        (quiet, "no difference seen"),
+        (unknown, f"cannot tell ({needed})"),
+        (quiet, "the same"),
     ):
         if settings:
             parts.append(f"{_listed(sorted(settings))}: {advice}")

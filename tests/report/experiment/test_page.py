@@ -39,7 +39,7 @@ def test_what_was_run_once_is_not_ranked_as_if_it_were_known(
 
     made.add(store, once, steady)
     output = dict(reported("1").sentences)["randread"]
-    assert "+20.0 % against raid1 (run once: the variation is unknown)" in output
+    assert "+20.0 % against raid1; it was run once, so this can be chance" in output
 
 
 @pytest.mark.usefixtures("both")
@@ -72,8 +72,8 @@ def test_before_and_after(store: Store, reported: Reported) -> None:
     made.add(store, labels(), later, name="after")
     output = dict(reported("1", "2").sentences)
     assert output["Change"] == (
-        "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and no"
-        " difference seen in 7."
+        "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and the"
+        " same within ±3.2 % in 7."
     )
 
 
@@ -83,7 +83,10 @@ def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:
 
     made.add(store, labels(), alike)
     output = dict(reported("1").sentences)["randread"]
-    assert output == "no difference seen between raid1, near and far: about 100,200 IOPS."
+    assert (
+        output
+        == "no difference between raid1, near and far: the same within ±0.3 %: about 100,200 IOPS."
+    )
 
 
 @pytest.mark.usefixtures("both")
@@ -244,12 +247,12 @@ def test_what_the_chooser_begins_with(reported: Reported) -> None:
 
     names = {field["name"]: field["title"] for field in chooser().fields}
     assert names[chooser().start["x"]] == "stack"
-    assert names[chooser(metric="p99").start["y"]] == "99th percentile of the latency"
+    assert names[chooser(metric="p99").start["y"]] == "99th percentile of the latency of reads"
     assert names[chooser(x="workload").start["x"]] == "workload"
     assert len(chooser().rows) == 9
     with pytest.raises(UsageError, match="--x: no label 'iodepht'"):
         reported("1", x="iodepht")
-    with pytest.raises(UsageError, match="--metric: no run has 'iosp'; did you mean"):
+    with pytest.raises(UsageError, match="no metric 'iosp'; did you mean"):
         reported("1", metric="iosp")
 
 

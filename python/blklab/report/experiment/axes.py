@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import METRICS
+from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
 from blklab.report import formatting
 from blklab.report.charts.base import (
@@ -94,7 +94,8 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = line_label(view, [label])
     charts = []
     for at, cells in enumerate(panels(view, line, [label]).values()):
-        for metric in _figures_of(label):
+        outcomes = [run.outcome or {} for cell in cells for run in cell.runs]
+        for metric in (with_direction(name, [outcomes]) for name in _figures_of(label)):
             mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
             if len({cell.labels[label] for cell in mine}) > 2:
                 charts.append(_lines(view, mine, label, line, metric, at))
@@ -169,7 +170,11 @@ def _lines(
     title += f": {other_labels}" if other_labels else ""
     at = view.labels.index(label)
     return Chart(
-        f"axis-{at}-{number}-{metric}", title, spec, _table(view, data, label, line, metric), note
+        f"axis-{at}-{number}-{metric.rpartition('.')[2]}",
+        title,
+        spec,
+        _table(view, data, label, line, metric),
+        note,
     )
 
 
@@ -180,7 +185,7 @@ def _scale(ys: Sequence[float], metric: str) -> Spec:
         "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5},
         "scale": {"zero": True},
     }
-    if metric == "mean" and max(ys) / min(ys) >= WIDE:
+    if metric.endswith(".mean") and max(ys) / min(ys) >= WIDE:
         low, high = min(ys) * 0.85, max(ys) * 1.15
         ticks = [tick for tick in log_ticks(low, high) if low <= tick <= high]
         y["scale"] = {"type": "log", "nice": False, "domain": [low, high]}

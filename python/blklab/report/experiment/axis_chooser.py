@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import METRICS
+from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
 from blklab.report.charts.base import duration_label, size_label
@@ -14,9 +14,6 @@ from blklab.spec.problems import near
 
 SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
 """Labels in bytes, by the last part of their names."""
-
-CHOICES: Final = ("iops", "bw", "read_iops", "write_iops", "read_bw", "write_bw")
-CHOICES_MORE: Final = ("mean", "p50", "p99", "p99_9", "max", "wall", "user", "system")
 
 
 def is_size(label: str) -> bool:
@@ -43,7 +40,10 @@ def metric_label(metric: str, value: str) -> str:
 def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChooser:
     """Returns the free chart. Raises UsageError."""
     labels = list(view.labels)
-    metrics = [name for name in (*CHOICES, *CHOICES_MORE) if any(c.value(name) for c in view.cells)]
+    metrics = [name for name in METRICS if any(cell.value(name) for cell in view.cells)]
+    if metric is not None:
+        outcomes = [[run.outcome or {} for run in cell.runs] for cell in view.cells]
+        metric = with_direction(metric_name(metric), outcomes)
     if metric is not None and metric not in metrics:
         raise UsageError(f"--metric: no run has {metric!r}; {near(metric, metrics)}")
     if x is not None and x not in labels and x not in metrics:

@@ -83,7 +83,7 @@ def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list
         "high": None if total.high is None else _round(total.high),
         "end": _round(max(ends)),
     }
-    parts = [(direction, cell.mean(f"{direction}_{metric}")) for direction in WAYS]
+    parts = [(direction, cell.mean(f"{direction}.{metric}")) for direction in WAYS]
     there = [(direction, value) for direction, value in parts if value]
     return [
         {**other_labels, "op": direction, "v": _round(value), "first": at == 0}
@@ -186,7 +186,7 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> Te
             [
                 view.name(cell),
                 *([cell.series.name] if view.several else []),
-                *(form(cell.mean(f"{direction}_{metric}")) for direction in WAYS),
+                *(form(cell.mean(f"{direction}.{metric}")) for direction in WAYS),
                 form(total.mean),
                 f"{form(total.least)} to {form(total.most)}" if spread else formatting.NONE,
                 f"{form(total.low)} to {form(total.high)}" if sure else formatting.NONE,

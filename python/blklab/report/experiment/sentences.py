@@ -1,13 +1,15 @@
 """The result in a few sentences: the fastest cells, differences, predictions."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from blklab.analysis.decision import Decision, Rule, decide
 from blklab.analysis.metrics import METRICS, rate_scale
-from blklab.analysis.resampling import Difference, compare_samples
 from blklab.report import formatting
-from blklab.report.comparison import change, figure, interval
+from blklab.report.comparison import change, figure, interval, more_repeats
 from blklab.report.experiment.view import (
     STACK,
     WORKLOAD,
@@ -16,6 +18,7 @@ from blklab.report.experiment.view import (
     ReportSeries,
     best,
     grouped,
+    workload_options,
 )
 from blklab.report.formatting import Sentence
 
@@ -25,21 +28,15 @@ MOST: Final = 8
 MOST_NAMES: Final = 12
 """Maximum number of values that a sentence ranks."""
 
-UNSURE: Final = 0.05
-"""Probability from which a difference may be chance."""
-
 
 def sentences(view: ExperimentView) -> list[Sentence]:
     """Returns the sentences of the result."""
-    leading = _leading(view)
-    name = f"{leading.name}: " if view.several else ""
-    fastest = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, leading)]
-    return [*fastest, *_predicted(view), *_changed(view)]
-
-
-def _leading(view: ExperimentView) -> ReportSeries:
-    """Returns the series to describe: a measured one before a predicted one."""
-    return next((series for series in view.series if not series.predicts), view.series[0])
+    measured = [series for series in view.series if not series.predicts] or view.series
+    fastest = []
+    for series in measured:
+        name = f"{series.name}: " if view.several else ""
+        fastest += [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
+    return [*fastest[:MOST], *_predicted(view), *_changed(view)]
 
 
 def metric_of(cell: ReportCell) -> str:
@@ -61,35 +58,115 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
         yield from _alone(view, cells)
         return
     others = [label for label in view.labels if label not in {subject, *view.loads}]
-    groups = list(grouped(cells, others).values())
-    sentences_given = 0
-    wins: dict[str, int] = {}
-    for members in groups:
-        metric = metric_of(members[0])
-        there = [cell for cell in best(view, members, metric) if cell.value(metric)]
-        if len(there) < 2:
-            continue
-        better = METRICS[metric].more_is_better
-        there.sort(key=lambda cell: cell.mean(metric) or 0.0, reverse=better)
-        first = there[0].labels.get(subject, "")
-        wins[first] = wins.get(first, 0) + 1
-        if sentences_given < MOST:
-            sentences_given += 1
-            yield Sentence(
-                view.name(members[0], [subject, *view.loads]),
-                _ranking(view, there, subject, metric),
+    ranked: dict[str, list[list[ReportCell]]] = {}
+    for members in grouped(cells, others).values():
+        apart = _by_workload(members, {subject, *view.loads})
+        if len(apart) == len(members) > 1:
+            name = view.name(members[0], [subject, *view.loads])
+            yield Sentence(name, "the cells have different workloads: they are not ranked.")
+        for comparable in apart:
+            metric = metric_of(comparable[0])
+            there = [cell for cell in best(view, comparable, metric) if cell.mean(metric)]
+            if len(there) > 1:
+                ranked.setdefault(metric, []).append(there)
+    for metric, groups in ranked.items():
+        for ranking in _rankings(groups, metric):
+            cell = ranking.cells[0]
+            name = view.name(cell, [subject, *view.loads])
+            yield Sentence(name, ranking.text(view, subject))
+
+
+def _by_workload(cells: Sequence[ReportCell], without: Collection[str]) -> list[list[ReportCell]]:
+    """Returns cells with the same options of their workloads: only they can be ranked."""
+    groups: dict[object, list[ReportCell]] = {}
+    for cell in cells:
+        groups.setdefault(workload_options(cell.runs[0], without), []).append(cell)
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Cells in the order of a metric, the best first, with the decision about each pair."""
+
+    metric: str
+    cells: Sequence[ReportCell]
+    decisions: Mapping[tuple[int, int], Decision | None]
+    """How the first cell differs from the second, in the order of `cells`."""
+
+    def text(self, view: ExperimentView, subject: str) -> str:
+        """Returns the claim that the decisions support."""
+        names = [cell.labels.get(subject, "") for cell in self.cells]
+        top = _rate(self.metric, self.cells[0].mean(self.metric) or 0.0)
+        lead = self.decisions[0, 1]
+        rivals = [at for at in range(1, len(names)) if not self._better(0, at)]
+        if lead is None or lead.once or lead.verdict == "unknown":
+            gain = "" if lead is None else f", {change(lead.change)} against {names[1]}"
+            return (
+                f"{names[0]} has the highest value with {top}{_load(view, self.cells[0])}{gain}; it"
+                " was run once, so this can be chance."
             )
-    if len(groups) > MOST and wins:
-        parts = [f"{name} in {count}" for name, count in sorted(wins.items(), key=lambda w: -w[1])]
-        said_of_all = f"Of {len(groups)} combinations, fastest is {formatting.listing(parts)}."
-        yield Sentence("All together", said_of_all)
+        if len(rivals) == len(names) - 1:
+            return f"{self._undecided(range(len(names)), formatting.listing(names))}: about {top}."
+        if rivals:
+            leaders = [0, *rivals]
+            listed = formatting.listing([names[at] for at in leaders])
+            text = f"fastest are {listed} with about {top}; {self._undecided(leaders, 'of them')}"
+        else:
+            shown = names[0] if subject == STACK else f"{subject} {names[0]}"
+            text = f"{shown} is fastest with {top}{_load(view, self.cells[0])}"
+            text += f", {change(lead.change)} against {names[1]} (interval {interval(lead)})"
+        last = len(names) - 1
+        if last > 1 and all(self._better(at, last) for at in range(last)):
+            least = _rate(self.metric, self.cells[-1].mean(self.metric) or 0.0)
+            text += f"; slowest is {names[-1]} with {least}"
+        return text + "."
+
+    def _better(self, first: int, second: int) -> bool:
+        decision = self.decisions[first, second]
+        return decision is not None and decision.verdict == "better"
+
+    def _undecided(self, cells: Sequence[int], names: str) -> str:
+        """Returns that no difference between some of the cells is certain."""
+        pairs = [self.decisions[pair] for pair in itertools.combinations(cells, 2)]
+        known = [decision for decision in pairs if decision is not None]
+        if known and all(decision.verdict == "same" for decision in known):
+            within = formatting.share(max(decision.within or 0.0 for decision in known))
+            return f"no difference between {names}: the same within ±{within}"
+        needed = [decision.repeats for decision in known if decision.repeats]
+        more = f", about {more_repeats(max(needed))} needed" if needed else ""
+        return f"cannot tell which {'' if names == 'of them' else 'of '}{names} is fastest{more}"
 
 
-def same(change: Difference | None) -> bool:
-    """Returns whether two sides show no difference."""
-    if change is None or change.p is None or change.low is None or change.high is None:
-        return False
-    return change.p >= UNSURE or change.low <= 0 <= change.high
+def _rankings(groups: Sequence[Sequence[ReportCell]], metric: str) -> list[_Ranking]:
+    """Decides all pairs of all groups together: which cell is the best is not known before."""
+    rule = Rule(METRICS[metric])
+    sign = -1 if rule.metric.more_is_better else 1
+    ordered = [sorted(group, key=lambda cell: sign * (cell.mean(metric) or 0)) for group in groups]
+    cells = [cell for group in ordered for cell in group]
+    pairs: list[tuple[int, int]] = []
+    start = 0
+    for group in ordered:
+        pairs += itertools.combinations(range(start, start + len(group)), 2)
+        start += len(group)
+    decisions = decide(
+        [cell.samples(metric) for cell in cells],
+        [0] * len(cells),
+        [([second], [first]) for first, second in pairs],
+        rule,
+    )
+    known = dict(zip(pairs, decisions, strict=True))
+    rankings, start = [], 0
+    for group in ordered:
+        mine = itertools.combinations(range(len(group)), 2)
+        decisions_of = {(a, b): known[start + a, start + b] for a, b in mine}
+        rankings.append(_Ranking(metric, group, decisions_of))
+        start += len(group)
+    return rankings
+
+
+def _load(view: ExperimentView, cell: ReportCell) -> str:
+    load = " ".join(f"{key}={cell.labels.get(key, formatting.NONE)}" for key in view.loads)
+    return f" ({load})" if load else ""
 
 
 def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
@@ -99,33 +176,6 @@ def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
         if 1 < len({cell.labels.get(label) for cell in cells}) <= MOST_NAMES:
             return label
     return None
-
-
-def _ranking(view: ExperimentView, there: Sequence[ReportCell], subject: str, metric: str) -> str:
-    first, second, last = there[0], there[1], there[-1]
-    top = first.mean(metric) or 0.0
-    if same(compare_samples(last.samples(metric), first.samples(metric))):
-        names = formatting.listing([cell.labels.get(subject, "") for cell in there])
-        return f"no difference seen between {names}: about {_rate(metric, top)}."
-    name = first.labels.get(subject, "")
-    shown = name if subject == STACK else f"{subject} {name}"
-    text = f"{shown} is fastest with {_rate(metric, top)}"
-    if view.loads:
-        load = " ".join(f"{key}={first.labels.get(key, formatting.NONE)}" for key in view.loads)
-        text += f" ({load})"
-    lead = compare_samples(second.samples(metric), first.samples(metric))
-    rival = second.labels.get(subject, "")
-    if lead is not None:
-        if lead.p is None or (lead.once and not same(lead)):
-            text += f", {change(lead.change)} against {rival} (run once: the variation is unknown)"
-        elif same(lead):
-            text += f"; {rival} may be as fast ({change(-lead.change)}, no difference seen)"
-        else:
-            text += f", {change(lead.change)} against {rival} (interval {interval(lead)})"
-    if len(there) > 2:
-        least = last.mean(metric) or 0.0
-        text += f"; slowest is {last.labels.get(subject, '')} with {_rate(metric, least)}"
-    return text + "."
 
 
 def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
@@ -215,33 +265,38 @@ def _changed(view: ExperimentView) -> Iterator[Sentence]:
 
 
 def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Iterator[Sentence]:
-    faster: list[tuple[float, Difference, str]] = []
-    slower: list[tuple[float, Difference, str]] = []
-    alike = once = 0
+    pairs: dict[str, list[tuple[ReportCell, ReportCell]]] = {}
     for members in grouped(view.cells, view.labels).values():
         before = next((cell for cell in members if cell.series is base), None)
         after = next((cell for cell in members if cell.series is other), None)
-        if before is None or after is None:
-            continue
-        metric = metric_of(after)
-        effect = compare_samples(before.samples(metric), after.samples(metric))
-        if effect is None or effect.p is None:
-            continue
-        gain = effect.change if METRICS[metric].more_is_better else -effect.change
-        if same(effect):
-            alike += 1
-        else:
-            once += effect.once
-            (faster if gain > 0 else slower).append((abs(gain), effect, view.name(after)))
+        if before and after and len(_by_workload([before, after], ())) == 1:
+            pairs.setdefault(metric_of(after), []).append((before, after))
+    verdicts: dict[str, list[tuple[Decision, str]]] = {}
+    for metric, cells in pairs.items():
+        decisions = decide(
+            [cell.samples(metric) for pair in cells for cell in pair],
+            [0, 1] * len(cells),
+            [([at], [at + 1]) for at in range(0, 2 * len(cells), 2)],
+            Rule(METRICS[metric]),
+        )
+        for decision, (_, after) in zip(decisions, cells, strict=True):
+            if decision is not None:
+                verdicts.setdefault(decision.verdict, []).append((decision, view.name(after)))
     parts = []
-    for cells, word in ((faster, "faster"), (slower, "slower")):
-        if cells:
-            _, effect, name = max(cells, key=lambda item: item[0])
-            parts.append(f"{word} in {len(cells)} (most: {name}, {change(effect.change)})")
-    parts += [f"no difference seen in {alike}"] if alike else []
-    total = len(faster) + len(slower) + alike
-    if total:
-        of = formatting.plural(total, "cell")
-        unsure = f" ({once} of them run once: the variation is unknown)" if once else ""
-        text = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}{unsure}."
+    for verdict, word in (("better", "faster"), ("worse", "slower"), ("differ", "different")):
+        if effects := verdicts.get(verdict):
+            effect, name = max(effects, key=lambda item: abs(item[0].change))
+            once = ", run once" if verdict == "differ" else ""
+            parts.append(f"{word} in {len(effects)} (most: {name}, {change(effect.change)}{once})")
+    if alike := verdicts.get("same"):
+        within = formatting.share(max(decision.within or 0.0 for decision, _ in alike))
+        parts.append(f"the same within ±{within} in {len(alike)}")
+    unclear = [*verdicts.get("unclear", []), *verdicts.get("unknown", [])]
+    if unclear:
+        needed = [decision.repeats for decision, _ in unclear if decision.repeats]
+        more = f"about {more_repeats(max(needed))} needed" if needed else "use repeats"
+        parts.append(f"cannot tell in {len(unclear)} ({more})")
+    if parts:
+        of = formatting.plural(sum(map(len, verdicts.values())), "cell")
+        text = f"{other.name} against {base.name}, of {of}: {formatting.listing(parts)}."
         yield Sentence("Change", text)

@@ -5,7 +5,7 @@ Cells of several series with the same labels are shown side by side.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,10 +13,11 @@ from typing import Any, Final
 from blklab import units
 from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
-from blklab.analysis.metrics import METRICS
-from blklab.analysis.resampling import RunSample, interval
+from blklab.analysis.decision import Rule, intervals
+from blklab.analysis.metrics import LATENCIES, METRICS, WAYS, direction_result, with_direction
 from blklab.analysis.samples import Points, remembered, run_samples
 from blklab.analysis.saturation import LOADS
+from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.outcome import measured
 from blklab.runners.registry import predicts
@@ -79,6 +80,8 @@ class ReportCell:
         self.runs = runs
         self._points = points
         self._values: dict[str, CellFigure | None] = {}
+        self.peers: Sequence[ReportCell] = [self]
+        """The cells of the report: their repeats say how much values vary."""
 
     def samples(self, metric: str) -> list[RunSample]:
         """Returns the values of a metric and their series, for the runs that have it."""
@@ -86,9 +89,27 @@ class ReportCell:
 
     def value(self, metric: str) -> CellFigure | None:
         """Returns a metric, None if no run has it."""
-        if metric not in self._values:
-            self._values[metric] = _value(self.samples(metric))
-        return self._values[metric]
+        # Cells that read and write alike show the same direction.
+        alike = [peer for peer in self.peers if peer.directions == self.directions]
+        outcomes = [[run.outcome or {} for run in peer.runs] for peer in alike]
+        name = with_direction(metric, outcomes) if metric in LATENCIES else metric
+        if name not in self._values:
+            _fill(self.peers, name)
+        return self._values[name]
+
+    @cached_property
+    def directions(self) -> frozenset[str]:
+        """The directions of its I/O."""
+        return frozenset(
+            direction
+            for run in self.runs
+            for direction in WAYS
+            if direction_result(run.outcome or {}, direction).get("total_ios")
+        )
+
+    def set_value(self, metric: str, value: CellFigure | None) -> None:
+        """Stores a metric, which is computed for all cells together."""
+        self._values[metric] = value
 
     def mean(self, metric: str) -> float | None:
         """Returns the mean of a metric."""
@@ -108,12 +129,16 @@ class ReportCell:
         return str(kinds.pop()) if len(kinds) == 1 else "mixed"
 
 
-def _value(samples: Sequence[RunSample]) -> CellFigure | None:
-    if not samples:
-        return None
-    values = [sample.value for sample in samples]
-    low, high = interval(samples) or (None, None)
-    return CellFigure(sum(values) / len(values), min(values), max(values), low, high)
+def _fill(cells: Sequence[ReportCell], metric: str) -> None:
+    samples = [cell.samples(metric) for cell in cells]
+    sides = [cell.series.name for cell in cells]
+    for cell, mine, ends in zip(
+        cells, samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True
+    ):
+        values = [sample.value for sample in mine]
+        low, high = ends or (None, None)
+        known = CellFigure(mean(mine), min(values), max(values), low, high) if values else None
+        cell.set_value(metric, known)
 
 
 def patterns(run: StoredRun) -> list[str]:
@@ -128,6 +153,20 @@ def patterns(run: StoredRun) -> list[str]:
         options = (measured(run.outcome or {}).get("fio") or {"options": {}})["options"]
         pairs = [_rw(words_) for words_ in options.values()]
     return [rw for rw in pairs if rw]
+
+
+OPTIONS: Final = ("rw", "readwrite", "bs", "iodepth", "numjobs", "rwmixread", "fsync", "fdatasync")
+"""fio's options that make a workload."""
+
+
+def workload_options(run: StoredRun, without: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    """Returns the values of a run's workload options, for each job, as far as known."""
+    jobs = [job.get("options", job) for job in run.cell.get("jobs") or []]
+    jobs = jobs or list(
+        (measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values()
+    )
+    keys = [key for key in OPTIONS if key not in without]
+    return tuple(tuple(str(options.get(key, "")) for key in keys) for options in jobs)
 
 
 def _rw(options: Mapping[str, Any]) -> str:
@@ -174,6 +213,8 @@ class ExperimentView:
         ]
         self.labels = self._telling()
         self.cells = [cell for series in self.series for cell in self._folded(series)]
+        for cell in self.cells:
+            cell.peers = self.cells
 
     def _telling(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""

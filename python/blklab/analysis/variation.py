@@ -1,0 +1,191 @@
+"""How much the values of a cell vary: from its repeats, from other cells, or within one run.
+
+Variances are relative to the square of the mean: those of logarithms, by the delta method. Few
+repeats say little about their variance, so cells of one side share what they know: the distribution
+of their variances is fitted by moments (Smyth, "Linear models and empirical Bayes methods",
+Statistical Applications in Genetics and Molecular Biology 3(1), 2004), and it counts as at most
+`MOST_PRIOR` further degrees of freedom. It never makes a variance smaller than the one observed:
+cells of one experiment can differ thirtyfold, and a variable cell must not look stable.
+docs/explanation/verdicts.md has the simulations.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+FEWEST_CELLS: Final = 4
+"""Number of cells with repeats from which the distribution of variances is fitted."""
+
+MOST_PRIOR: Final = 4.0
+"""Maximum degrees of freedom of that distribution."""
+
+LEAST_SAMPLES: Final = 60
+"""Number of intervals from which one run has a confidence interval: with 30 and a correlation of
+0.9, a 95 % interval would hold the true value in 90 % of cases."""
+
+
+@dataclass(frozen=True)
+class RunSample:
+    """The value of a run, and its series over time if known."""
+
+    value: float
+    series: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean of a cell, and how much the values of its runs vary."""
+
+    mean: float
+    runs: int
+    variance: float
+    """The relative variance of one run."""
+
+    degrees: float
+    """The degrees of freedom of the variance."""
+
+    origin: str
+    """`own` repeats, `shared` with other cells, or `within` the only run."""
+
+
+def mean(samples: Sequence[RunSample]) -> float:
+    """Returns the mean of a cell's runs."""
+    return sum(sample.value for sample in samples) / len(samples)
+
+
+def spreads(
+    cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resolution: float
+) -> list[Spread | None]:
+    """Returns the variation of each cell; None if nothing is known about it.
+
+    `sides` says which cells share what they know. A cell with one run takes the variation of the
+    others, or the variation within the run if no cell has repeats. `resolution` is the relative
+    step in which the metric is recorded.
+    """
+    floor = resolution**2 / 12  # of a uniform rounding error: less cannot be seen
+    own = [_own(cell, floor) for cell in cells]
+    by_side: dict[object, list[_Variance]] = {}
+    for side, known in zip(sides, own, strict=True):
+        by_side.setdefault(side, []).extend([known] if known else [])
+    every = _pooled([known for known in own if known])
+    result: list[Spread | None] = []
+    for cell, known, side in zip(cells, own, sides, strict=True):
+        peers = by_side[side]
+        fit = _fit(peers) if len(peers) >= FEWEST_CELLS else None
+        if not cell or mean(cell) <= 0:
+            result.append(None)
+        elif known and fit:
+            degrees = min(known.degrees + fit.degrees, sum(peer.degrees for peer in peers))
+            both = _pooled([known, fit]) or known
+            variance = max(known.variance, both.variance)
+            result.append(Spread(mean(cell), len(cell), variance, degrees, "shared"))
+        elif known:
+            result.append(Spread(mean(cell), len(cell), *known, "own"))
+        elif borrowed := fit or _pooled(peers) or every:
+            result.append(Spread(mean(cell), 1, *borrowed, "shared"))
+        else:
+            within = _within(cell[0])
+            result.append(within and Spread(mean(cell), 1, *within, "within"))
+    return result
+
+
+class _Variance(NamedTuple):
+    variance: float
+    degrees: float
+
+
+def _own(cell: Sequence[RunSample], floor: float) -> _Variance | None:
+    """Returns the relative variance of repeats."""
+    if len(cell) < 2 or (middle := mean(cell)) <= 0:
+        return None
+    squares = sum((sample.value - middle) ** 2 for sample in cell)
+    return _Variance(max(floor, squares / (len(cell) - 1) / middle**2), len(cell) - 1.0)
+
+
+def _pooled(known: Sequence[_Variance]) -> _Variance | None:
+    degrees = sum(each.degrees for each in known)
+    if not degrees:
+        return None
+    return _Variance(sum(each.variance * each.degrees for each in known) / degrees, degrees)
+
+
+def _fit(known: Sequence[_Variance]) -> _Variance:
+    """Returns the usual variance of cells, and how many degrees of freedom it counts as.
+
+    The variance of the logarithms is increased by its standard error: few cells that vary alike by
+    chance are not trusted.
+    """
+    import numpy as np
+    from scipy.special import digamma, polygamma
+
+    variances, degrees = np.asarray(known, dtype=float).T
+    half = degrees / 2
+    logs = np.log(variances) - digamma(half) + np.log(half)
+    chance = float(polygamma(1, half).mean())
+    observed = float(logs.var(ddof=1))
+    error = math.sqrt((polygamma(3, half).mean() + 2 * max(observed, chance) ** 2) / len(known))
+    prior = min(MOST_PRIOR, 2 * _inverse_trigamma(max(observed - chance + error, 1e-3)))
+    usual = float(np.exp(logs.mean() + digamma(prior / 2) - math.log(prior / 2)))
+    return _Variance(usual, prior)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Returns x with trigamma(x) = value, by Newton's method (Smyth, 2004, appendix)."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(12):
+        trigamma = polygamma(1, x)
+        x += float(trigamma * (1 - trigamma / value) / polygamma(2, x))
+    return x
+
+
+def _within(sample: RunSample) -> _Variance | None:
+    """Returns the relative variance of a run's value, from the variation within it."""
+    known = series_variance(sample.series) if len(sample.series) >= LEAST_SAMPLES else None
+    return known and _Variance(known[0] / sample.value**2, known[1])
+
+
+def series_variance(values: Sequence[float]) -> tuple[float, float] | None:
+    """Returns the variance of the mean of an autocorrelated series, and its degrees of freedom.
+
+    None if the series is too short for its autocorrelation.
+    """
+    import numpy as np
+
+    if len(values) < 8:
+        return None
+    independent = len(values) / correlation_time(values)
+    if independent <= 1:
+        return None
+    # The second factor corrects the bias of a variance around the sample's own mean.
+    variance = float(np.var(values, ddof=1)) / independent / (1 - 1 / independent)
+    return variance, independent - 1
+
+
+def correlation_time(values: Sequence[float]) -> float:
+    """Returns how many samples carry the information of one independent sample, at least 1.
+
+    The larger of two estimates: `1 + 2 Σρ`, up to where sums of pairs of correlations are no longer
+    positive (Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7(4), 1992: initial
+    positive sequence), and that of a first-order process, whose correlation is corrected for its
+    bias (Kendall, Biometrika 41, 1954).
+    """
+    import numpy as np
+
+    series = np.asarray(values, dtype=float)
+    count = len(series)
+    centred = series - series.mean() if count else series
+    power = float(centred @ centred)
+    if count < 4 or power <= 1e-24 * float(series @ series):
+        return 1.0
+    size = 1 << (2 * count - 1).bit_length()
+    spectrum = np.abs(np.fft.rfft(centred, size)) ** 2
+    rho = np.fft.irfft(spectrum, size)[:count] / power
+    pairs = rho[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs <= 0)
+    summed = 2 * float(pairs[: ends[0] if len(ends) else None].sum()) - 1
+    first = max(0.0, float(rho[1]))
+    first = min(first + (1 + 3 * first) / count, 0.999)
+    return max(1.0, summed, (1 + first) / (1 - first))
