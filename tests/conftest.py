@@ -25,6 +25,7 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     directory = tmp_path_factory.mktemp("kept")
     monkeypatch.setenv("BLKLAB_STORE", str(directory / "store.db"))
     monkeypatch.setenv("BLKLAB_STATE", str(directory / "state"))
+    monkeypatch.setenv("BLKLAB_LOCKS", str(directory))
 
 
 @dataclass(frozen=True)

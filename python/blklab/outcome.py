@@ -45,6 +45,14 @@ class DirectionResult(TypedDict, total=False):
     clat_ns: LatencyResult
 
 
+class SyncResult(TypedDict, total=False):
+    """The fsyncs and fdatasyncs."""
+
+    total_ios: int
+    iops: float
+    lat_ns: LatencyResult
+
+
 class GroupResult(TypedDict):
     """A job."""
 
@@ -78,17 +86,38 @@ class DeviceResult(DeviceCounts):
     above: NotRequired[Sequence[str]]
 
 
+class LoadStep(TypedDict):
+    """A measurement at one rate."""
+
+    offered_iops: float | None
+    """None without a limit."""
+    iops: float
+    latency_ns: Mapping[str, Mapping[str, float]]
+    """`mean`, `p50`, `p95`, `p99`, `p99_9` of `read` and `write`, as far as there are any."""
+
+
+class LoadRamp(TypedDict):
+    """Latency against offered load."""
+
+    steps: Sequence[LoadStep]
+    p99_limit_ns: int | None
+    best_iops: float | None
+    """The highest IOPS whose 99th percentile is below the limit; None if there is none."""
+
+
 class Outcome(TypedDict, total=False):
     """What every runner returns, and every imported format."""
 
     runtime_ns: int
     read: DirectionResult
     write: DirectionResult
+    sync: SyncResult
     watched_ns: int
     """How long devices were watched; missing if that is the runtime."""
     groups: Sequence[GroupResult]
     devices: Sequence[DeviceResult]
     warnings: list[str]
+    load_ramp: LoadRamp
     series: list[simulated.Point]
     """The jobs' I/Os over time; the store keeps them separately."""
 
@@ -204,6 +233,14 @@ class LabResult(MeasuredResult, total=False):
 
     mdstat: str | None
     lab: GuestFacts
+
+
+def latency_result(outcome: Outcome, kind: str) -> LatencyResult:
+    """Returns the latencies of `read`, `write` or `sync`; empty if the outcome has none."""
+    if kind == "sync":
+        return outcome.get("sync", {}).get("lat_ns") or {}
+    direction = outcome.get("read") if kind == "read" else outcome.get("write")
+    return (direction or {}).get("clat_ns") or {}
 
 
 def measured(outcome: Outcome) -> MeasuredResult:

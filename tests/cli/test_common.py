@@ -1,4 +1,5 @@
 import json
+import threading
 
 import click
 import pytest
@@ -60,3 +61,17 @@ def test_options_take_sizes_and_durations() -> None:
     assert common.SIZE.convert(7, None, None) == 7
     with pytest.raises(click.BadParameter, match="not a size"):
         common.SIZE.convert("four", None, None)
+
+
+def test_log_file_gets_a_line_each_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = threading.Event()
+
+    def describe() -> str:
+        printed.set()
+        return "3 of 12 cells; cell 4 stack=near: measure 0:12"
+
+    with common.each_minute(describe, seconds=0.001):
+        assert printed.wait(60)
+        printed.clear()
+        assert printed.wait(60)
+    assert "blklab: 3 of 12 cells; cell 4 stack=near: measure 0:12\n" in capsys.readouterr().err

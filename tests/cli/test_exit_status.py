@@ -49,6 +49,7 @@ def raises(error: BaseException) -> Callable[[], int]:
         (click.FileError("f", "gone"), 1, "blklab: error: Could not open file 'f': gone\n"),
         (BlklabError("two\nlines \x1b[31m"), 1, "blklab: error: two lines \\x1b[31m\n"),
         (KeyboardInterrupt(), 130, "blklab: interrupted\n"),
+        (KeyboardInterrupt("use --resume"), 130, "blklab: interrupted: use --resume\n"),
         (click.Abort(), 130, "blklab: interrupted\n"),
     ],
 )

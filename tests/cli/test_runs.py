@@ -195,10 +195,26 @@ def test_failures_of_the_store_are_no_answer(run: Run, tmp_path: Path) -> None:
         assert outcome.err.count("\n") == 1
     for path in Path(f"{os.environ['BLKLAB_STORE']}.series").iterdir():
         path.unlink()
-    for command in (words, ("runs", "export", "small", "--as", "series")):
-        outcome = run(*command)
-        assert (outcome.status, outcome.out) == (3, "")
-        assert "the series of this run is missing" in outcome.err
+    outcome = run("runs", "export", "small", "--as", "series")
+    assert (outcome.status, outcome.out) == (3, "")
+    assert "the series of this run is missing" in outcome.err
+
+
+@pytest.mark.usefixtures("small")
+def test_store_copied_without_series_can_be_compared_and_reported(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / "copied.db"
+    copied.write_bytes(Path(os.environ["BLKLAB_STORE"]).read_bytes())
+    monkeypatch.setenv("BLKLAB_STORE", str(copied))
+    compared = run("compare", "small", "--between", "stack")
+    assert compared.status == 0
+    assert "I/Os a second (iops)" in compared.out
+    report = tmp_path / "report.html"
+    assert run("report", "small", "-o", report).status == 0
+    assert "</html>" in report.read_text()
+    assert f"{copied}.series: the series of " in compared.err
+    assert "are missing, so there are no figures over time" in compared.err
 
 
 def test_what_a_dead_process_was_at_is_interrupted(run: Run, small: Path) -> None:

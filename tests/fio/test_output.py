@@ -307,3 +307,13 @@ def test_a_cut_document_is_a_document_or_one_clear_line(
         output.outcomes(output.parse_document(text))
     except BlklabError as error:
         assert "\n" not in str(error)
+
+
+def test_fsync_latency_is_read() -> None:
+    sync = output.outcome(recorded("sync.json"))["sync"]
+    # fio 3.33 writes 0 as total_ios; N is right.
+    assert (sync["total_ios"], sync["lat_ns"]["count"]) == (511, 511)
+    assert sync["iops"] == pytest.approx(511 / 1.026)
+    latency = sync["lat_ns"]
+    assert (latency["min"], latency["p50"], latency["p99_9"]) == (83700, 1400832, 67633152)
+    assert output.outcome(recorded("one.json"))["sync"]["total_ios"] == 0

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError
 from blklab.fio import output, text
 from blklab.fio.latency import QUANTILES
+from tests.fio.conftest import DATA as RECORDED
+from tests.fio.conftest import recorded
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
 SAMPLES = sorted(DATA.glob("*fio*.txt"))
@@ -382,3 +384,13 @@ def test_the_fio_that_is_installed_agrees_with_itself(tmp_path: Path) -> None:
     )
     content = (tmp_path / "both").read_text()
     agree(content, output.parse_document(content))
+
+
+def test_fsync_latency_is_that_of_the_json() -> None:
+    (outcome,) = outcomes((RECORDED / "sync.txt").read_text())
+    sync = outcome["sync"]
+    exact: Any = output.outcome(recorded("sync.json"))["sync"]
+    # fio 3.33 prints the number of fsyncs where the short reads belong.
+    assert sync["total_ios"] == exact["total_ios"] == 511
+    for figure in ("mean", "min", "p50", "p99", "max"):
+        assert sync["lat_ns"][figure] == pytest.approx(exact["lat_ns"][figure], rel=0.01)

@@ -21,6 +21,8 @@ b = { model = "sm883", size = "1GiB" }
 both = { level = 1, members = ["a", "b"], bitmap = true }
 [workloads.mixed]
 rw = "randrw"
+rate = "ramp"
+p99_below = "1s"
 [settings]
 max_ios = 100
 """
@@ -43,5 +45,5 @@ def test_every_field_is_documented(result: dict[str, Any]) -> None:
 def test_every_documented_field_is_there(result: dict[str, Any]) -> None:
     section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
     output = {name.rstrip("[]") for name in re.findall(r"`([a-z][a-z0-9_]*(?:\[\])?)`", section)}
-    output -= {"sim", "host", "repeat", "null", "nr_requests"}
+    output -= {"sim", "host", "repeat", "null", "nr_requests", "p99_below"}
     assert output - set(fields(json.loads(json.dumps(result)))) == set()

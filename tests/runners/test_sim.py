@@ -109,3 +109,51 @@ def test_leaving_early_stops_what_runs(cells: list[Cell]) -> None:
 def test_other_documents_are_refused() -> None:
     with pytest.raises(UsageError, match=r"^cell: missing field"):
         sim.outcome({})
+
+
+RAMP = """
+[devices.disk]
+model = "pm983"
+[stacks.one]
+device = "disk"
+[workloads.mixed]
+rw = "randrw"
+bs = "8k"
+iodepth = 16
+rate = "ramp"
+p99_below = "{limit}"
+[settings]
+runtime = "200ms"
+"""
+
+
+@pytest.mark.parametrize(("limit", "reached"), [("100us", False), ("700us", True), ("1s", True)])
+def test_load_ramp_finds_the_highest_rate_below_a_limit(
+    simulate: Simulate, limit: str, reached: bool
+) -> None:
+    (outcome,) = simulate(RAMP.format(limit=limit)).values()
+    ramp = outcome["load_ramp"]
+    *steps, full = ramp["steps"]
+    assert full["offered_iops"] is None
+    assert full["iops"] == outcome["read"]["iops"] + outcome["write"]["iops"]
+    for step in steps:
+        assert step["iops"] == pytest.approx(step["offered_iops"], rel=0.02)
+    below = [
+        step["iops"]
+        for step in ramp["steps"]
+        if max(latency["p99"] for latency in step["latency_ns"].values()) <= ramp["p99_limit_ns"]
+    ]
+    assert (ramp["best_iops"] is not None) == reached == bool(below)
+    if limit == "1s":
+        assert ramp["best_iops"] == full["iops"]
+        assert len(steps) == 9
+    elif reached:
+        assert ramp["best_iops"] in below
+
+
+def test_rate_below_the_maximum_does_not_add_latency(simulate: Simulate) -> None:
+    """fio reaps everything before it sleeps, so that a slow rate has the latency of the disk."""
+    (outcome,) = simulate(RAMP.format(limit="1s")).values()
+    first = outcome["load_ramp"]["steps"][0]["latency_ns"]["read"]
+    last = outcome["load_ramp"]["steps"][-1]["latency_ns"]["read"]
+    assert first["p50"] < last["p50"]

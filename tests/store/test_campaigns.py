@@ -346,7 +346,7 @@ def test_choosing(store: Store) -> None:
         ("exp~1", "found 1 such campaigns"),
         ("exp:stack", "found 'stack' after the colon, expected LABEL=PATTERN"),
         ("exp:stack=x", "no run matches; labels are stack, iodepth, repeat"),
-        ("exp@", "expected a campaign, such as 3, NAME, NAME@host or NAME@host~1"),
+        ("exp@", "expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1"),
     ],
 )
 def test_choosing_what_is_not_there(store: Store, words: str, output: str) -> None:
@@ -362,3 +362,23 @@ def test_results_that_json_cannot_hold_are_null(store: Store) -> None:
     outcome: Any = {"iops": float("nan"), "of": (1, Path("x"))}
     store.finish(run, FinishedRun(outcome, 1))
     assert query.run(store, run).outcome == {"iops": None, "of": [1, "x"]}
+
+
+def test_campaigns_of_two_hosts_are_told_apart(store: Store) -> None:
+    plan = make_plan()
+    first, second = (store.begin(plan, host).number for host in ("srv1.example.org", "srv2"))
+    listed = query.all_campaigns(store)
+    assert [row.place for row in listed] == ["host (srv1.example.org)", "host (srv2)"]
+    for words, number in (
+        (f"{plan.name}@srv1.example.org", first),
+        (f"{plan.name}@srv2", second),
+        (f"{plan.name}@host", second),
+        (f"{plan.name}@host~1", first),
+    ):
+        assert query.selected(store, words).campaign.number == number
+    with pytest.raises(UsageError, match=r"was run on host \(srv1.example.org\), host \(srv2\)"):
+        query.selected(store, f"{plan.name}@srv3")
+    resumed = store.resume(plan, "srv1.example.org")
+    assert resumed is not None
+    assert resumed.number == first
+    assert store.resume(plan, "srv3") is None

@@ -15,6 +15,7 @@ from blklab.errors import StoreError, UsageError
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.database import VARIABLE
+from blklab.store.tables import KNOWN, REVISION
 from tests.runners.host.conftest import Loops, loops
 from tests.store.conftest import make_plan
 
@@ -119,6 +120,7 @@ class TestOnlyRead:
 def back_to_0001(store: Store) -> None:
     with store.database.writing() as connection:
         connection.exec_driver_sql("drop table meta")
+        connection.exec_driver_sql("alter table campaigns drop column host")
         connection.exec_driver_sql("update alembic_version set version_num = '0001'")
 
 
@@ -150,10 +152,12 @@ def test_an_unknown_revision_is_one_line(where: str, revision: str) -> None:
         Store(where)
     assert "\n" not in str(caught.value)
     with store.database.writing() as connection:
-        connection.exec_driver_sql("update alembic_version set version_num = '0002'")
+        connection.execute(
+            sa.text("update alembic_version set version_num = :new"), {"new": REVISION}
+        )
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+@pytest.mark.parametrize("revision", [*KNOWN, "9999"])
 def test_another_programs_migrations_are_not_ours(tmp_path: Path, revision: str) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:

@@ -23,6 +23,18 @@ pub struct Direction {
     pub clat_ns: Latency,
 }
 
+/// The jobs' fsyncs, as in fio's `sync`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct Syncs {
+    /// Fsyncs that were completed after the ramp.
+    pub total_ios: u64,
+    /// `total_ios` per second.
+    pub iops: f64,
+    /// From the call to its return.
+    pub lat_ns: Latency,
+}
+
 /// Completion latencies.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
@@ -73,6 +85,7 @@ pub struct JobMetrics {
     pub runtime_ns: u64,
     pub read: Direction,
     pub write: Direction,
+    pub sync: Syncs,
     /// Every job group separately.
     pub groups: Vec<Group>,
     /// Over time.
@@ -110,6 +123,7 @@ struct DirectionSums {
 #[derive(Debug)]
 pub struct MetricsRecorder {
     groups: Vec<(String, [DirectionSums; 2])>,
+    syncs: Quantiles,
     series: Timeline<SeriesBin>,
     ramp: Time,
     /// I/Os counted so far.
@@ -120,7 +134,7 @@ impl MetricsRecorder {
     /// A recorder without I/Os; those completed before `ramp` are not counted.
     pub fn new(groups: impl Iterator<Item = String>, ramp: Time) -> Self {
         let groups = groups.map(|name| (name, Default::default())).collect();
-        Self { groups, series: Timeline::new(200), ramp, ios: 0 }
+        Self { groups, syncs: Quantiles::default(), series: Timeline::new(200), ramp, ios: 0 }
     }
 
     /// Counts an I/O that took from `start` to `now`.
@@ -139,6 +153,13 @@ impl MetricsRecorder {
         bin.ios[index] += 1;
         bin.bytes[index] += u64::from(bytes);
         bin.latency[index] += now - start;
+    }
+
+    /// Counts an fsync that took from `start` to `now`.
+    pub fn record_sync(&mut self, start: Time, now: Time) {
+        if now >= self.ramp {
+            self.syncs.record(now - start);
+        }
     }
 
     /// The figures of a run that ended at `end`.
@@ -164,9 +185,13 @@ impl MetricsRecorder {
             clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
         };
         let series = self.series.iter().map(point).collect();
-        let [read, write] =
-            totals.each_ref().map(|d| add_histogram(&d.latencies, direction_figures(d, runtime)));
-        JobMetrics { runtime_ns: runtime, read, write, groups, series, ios: self.ios }
+        let [read, write] = totals
+            .each_ref()
+            .map(|d| Direction { clat_ns: latency_with_bins(&d.latencies), ..direction_figures(d, runtime) });
+        let total_ios = self.syncs.count();
+        let iops = total_ios as f64 * 1e9 / runtime as f64;
+        let sync = Syncs { total_ios, iops, lat_ns: latency_with_bins(&self.syncs) };
+        JobMetrics { runtime_ns: runtime, read, write, sync, groups, series, ios: self.ios }
     }
 }
 
@@ -181,10 +206,9 @@ fn direction_figures(sum: &DirectionSums, runtime: u64) -> Direction {
     }
 }
 
-/// Adds the histogram of latencies to a direction's figures.
-fn add_histogram(latencies: &Quantiles, mut direction: Direction) -> Direction {
+fn latency_with_bins(latencies: &Quantiles) -> Latency {
     let bins = latencies.log_buckets(BINS);
     let filled = bins.into_iter().filter(|bin| bin.2 > 0);
-    direction.clat_ns.bins = filled.map(|(low, high, ios)| (low + (high - low) / 2, ios)).collect();
-    direction
+    let bins = filled.map(|(low, high, ios)| (low + (high - low) / 2, ios)).collect();
+    Latency { summary: latencies.summary(), bins }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::FinishedRun;
-pub use crate::metrics::{Direction, Group, Latency, Point};
+pub use crate::metrics::{Direction, Group, Latency, Point, Syncs};
 use crate::targets;
 pub use crate::targets::TargetReport;
 pub use crate::targets::delay::DelayReport;
@@ -22,6 +22,8 @@ pub struct Outcome {
     pub read: Direction,
     /// The jobs' writes.
     pub write: Direction,
+    /// The jobs' fsyncs.
+    pub sync: Syncs,
     /// Every job group separately.
     pub groups: Vec<Group>,
     /// What each disk did.
@@ -47,6 +49,7 @@ impl Outcome {
             watched_ns: now,
             read: measured.read,
             write: measured.write,
+            sync: measured.sync,
             groups: measured.groups,
             devices,
             targets,

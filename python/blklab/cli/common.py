@@ -169,14 +169,42 @@ def fail_with(failed: Sequence[str]) -> None:
 
 
 @contextmanager
-def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+def each_minute(describe: Callable[[], str], seconds: float = 60.0) -> Iterator[None]:
+    """Print what `describe` returns as a line on stderr each minute while the block runs."""
+    import threading
+
+    from blklab.text import printable
+
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(seconds):
+            if line := describe():
+                with suppress(OSError):  # stderr may be closed
+                    click.echo(f"blklab: {printable(line)}", err=True)
+
+    thread = threading.Thread(target=write, name="blklab-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def progress(
+    description: str, total: int | None = None, unit: str = ""
+) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Yields a function that takes the amount done so far. `total` is the whole amount; None if
-    unknown.
+    unknown. Elsewhere, as in a log file, it prints a line each minute if there is a `unit`.
     """
     if not sys.stderr.isatty():
-        yield lambda _done: None
+        done = [0]
+        with each_minute(lambda: f"{description}: {done[0]} of {total} {unit}" if unit else ""):
+            yield lambda now: done.__setitem__(0, now)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -11,6 +11,7 @@ from blklab.cli.common import (
     margin_option,
     notes,
     store_option,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -106,6 +107,9 @@ def compare(
         (name, query.selected(kept, words).runs)
         for name, words in zip(_short(campaigns), campaigns, strict=True)
     ]
+    every = [run for _, runs in chosen for run in runs]
+    if missing := query.series_missing(kept, every):
+        warn(missing)
     names = [
         *(name.strip() for name in metrics.split(",")),
         *(condition.metric for condition in wanted),

@@ -27,8 +27,9 @@ def _status(run: Callable[[], int]) -> int:
         streams.flush()
     except BrokenPipeError:
         return PIPE_CLOSED
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        # A command may say how to continue.
+        _say(": ".join(["interrupted", *map(str, interrupt.args)]))
         return INTERRUPTED
     except SystemExit as end:  # a signal
         return end.code if isinstance(end.code, int) else 1

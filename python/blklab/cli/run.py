@@ -1,12 +1,13 @@
 """`blklab run`: run the cells of an experiment on a runner."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from blklab.cli.common import (
+    each_minute,
     emit,
     fail_with,
     json_option,
@@ -245,8 +246,15 @@ def measured(
     from blklab.store.campaigns import Store
 
     store = Store(where) if keep else None
-    with _watched(runner, plan) as ended:
-        outcome = carry_out(runner, plan, store, resume=resume, ended=ended, note=warn)
+    try:
+        with _watched(runner, plan) as ended:
+            outcome = carry_out(runner, plan, store, resume=resume, ended=ended, note=warn)
+    except KeyboardInterrupt:
+        if store is None:
+            raise
+        raise KeyboardInterrupt(
+            "finished cells are stored; repeat the command with --resume to measure the others"
+        ) from None
     if outcome.campaign is not None:
         note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome.results, outcome.failed
@@ -256,12 +264,16 @@ def measured(
 def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[int], None]]":
     """Show the progress of a campaign; yield the function that takes the number of cells done."""
     if RUNNERS[plan.runner].predicts:
-        with progress(f"running on {plan.runner}", len(plan.cells)) as advance:
+        with progress(f"running on {plan.runner}", len(plan.cells), unit="cells") as advance:
             yield advance
         return
     from blklab.report.live import shown
 
-    with shown(notes(), plan) as campaign:
+    console = notes()
+    with ExitStack() as stack:
+        campaign = stack.enter_context(shown(console, plan))
+        if not console.is_terminal:
+            stack.enter_context(each_minute(lambda: "; ".join(campaign.lines()[:2])))
         runner.progress = campaign.update
         yield campaign.ended
 

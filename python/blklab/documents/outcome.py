@@ -89,6 +89,12 @@ class SlotStats(TypedDict):
     writes: int
 
 
+class Syncs(TypedDict):
+    iops: float
+    lat_ns: Latency
+    total_ios: int
+
+
 class Outcome(TypedDict):
     devices: list[DiskStats]
     groups: list[Group]
@@ -97,6 +103,7 @@ class Outcome(TypedDict):
     runtime_ns: int
     series: list[Point]
     simulated_ios: int
+    sync: Syncs
     targets: list[TargetReport]
     watched_ns: int
     write: Direction

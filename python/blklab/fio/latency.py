@@ -86,9 +86,9 @@ NOTHING: Final = LatencySummary()
 """The latency of no I/O, or of I/O without measured latency."""
 
 
-def parse_latency(direction: JsonNode, total_ios: int) -> LatencySummary:
+def parse_latency(direction: JsonNode, total_ios: int, key: str = "clat_ns") -> LatencySummary:
     """Returns the latency of one direction of a job: `clat_ns`, or `clat` in µs (fio 2)."""
-    table, unit = direction.part("clat_ns"), 1
+    table, unit = direction.part(key), 1
     if table is None:
         table, unit = direction.part("clat"), 1000
     if table is None or not total_ios:

@@ -212,6 +212,7 @@ class FioJobResult:
     """Jobs of one group ran at the same time; a stonewall begins the next group."""
 
     directions: tuple[FioDirection, FioDirection]
+    sync: LatencySummary
     trims: int
     usr_cpu: float
     """Percent of one CPU, like sys_cpu."""
@@ -260,6 +261,7 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
         name,
         node.count("groupid", 0),
         (read, write),
+        _sync(node.part("sync")),
         0 if trim is None else _direction(trim).total_ios,
         node.number("usr_cpu", 0),
         node.number("sys_cpu", 0),
@@ -345,6 +347,17 @@ def _direction(node: JsonNode | None) -> FioDirection:
     )
 
 
+def _sync(node: JsonNode | None) -> LatencySummary:
+    """Returns the latencies of fsync and fdatasync; fio 3.5 and later report them.
+
+    `total_ios` is not used: it is 0 in fio 3.33.
+    """
+    table = None if node is None else node.part("lat_ns")
+    if node is None or table is None:
+        return latency.NOTHING
+    return latency.parse_latency(node, table.count("N", 0), "lat_ns")
+
+
 def _is_bytes(node: JsonNode, runtime: int) -> bool:
     """Returns whether sizes are in bytes or KiB, if fio does not say: bandwidths are always
     KiB/s.
@@ -393,12 +406,18 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Measured
         done = f"only {trims:,} trims" if trims else "no I/O"
         raise BlklabError(f"job {next(iter(names))!r} did {done}: expected reads or writes")
     runtime_ns = max(result.runtime_ms for result in whole) * 10**6
+    sync = latency.merge([job.sync for job in members])
     notes = document.get("notes")
     messages = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
     return {
         "runtime_ns": runtime_ns,
         "read": whole[0].as_dict(),
         "write": whole[1].as_dict(),
+        "sync": {
+            "total_ios": sync.count,
+            "iops": sync.count * 1e9 / runtime_ns if runtime_ns else 0.0,
+            "lat_ns": sync.as_dict(),
+        },
         "groups": [
             {"name": name, "read": read.as_dict(), "write": write.as_dict()}
             for name in names

@@ -53,17 +53,19 @@ _WAY_3: Final = re.compile(
     r"\((?P<io>[\d.]{1,20}\w{0,4})\s?/\s?(?P<runtime>\d{1,18})msec\)"
 )
 _LATENCY: Final = re.compile(
-    r"clat \((?P<unit>\w+)\)\s{0,9}:\s{0,9}min=\s{0,20}(?P<min>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}"
+    r"(?:clat|sync) \((?P<unit>\w+)\)\s{0,9}:\s{0,9}"
+    r"min=\s{0,20}(?P<min>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}"
     r"max=\s{0,20}(?P<max>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}avg=\s{0,20}(?P<mean>[\d.]{1,20}[kKMG]?)"
     r"\s{0,9},\s{0,9}stdev=\s{0,20}(?P<stddev>[\d.]{1,20}[kKMG]?)"
 )
-_TABLE: Final = re.compile(r"clat percentiles \((\w+)\)")
+_TABLE: Final = re.compile(r"(?:clat|sync) percentiles \((\w+)\)")
 _PERCENTILE: Final = re.compile(r"(\d{1,3}\.\d{1,6})th=\[\s{0,20}>?=?(\d{1,18})\s{0,9}\]")
 _CPU: Final = re.compile(
     rf"usr=\s{{0,9}}{_NUMBER}%,\s{{0,9}}sys=\s{{0,9}}{_NUMBER}%,\s{{0,9}}ctx=\s{{0,9}}(\d{{1,18}})"
 )
 _ISSUED: Final = re.compile(
-    r"total=(?:r=)?(\d{1,18})[,/](?:w=)?(\d{1,18})(?:[,/](?:[dt]=)?(\d{1,18}))?"
+    r"total=(?:r=)?(\d{1,18})[,/](?:w=)?(\d{1,18})(?:[,/](?:[dt]=)?(\d{1,18}))?(?:,(\d{1,18}))?"
+    r"(?: short=(\d{1,18}))?"
 )
 _STARTING: Final = re.compile(r"(\d{1,9}) (?:process|thread)")
 _DISK: Final = re.compile(r"([^\s:,]{1,100}): (.*)")
@@ -131,7 +133,10 @@ class _TextJob:
     jobs: int
     pid: str
     directions: dict[str, _TextDirection] = field(default_factory=dict)
-    issued: tuple[int, int, int] | None = None
+    issued: tuple[int, int, int, int] | None = None
+    """Reads, writes, trims, syncs."""
+
+    sync: _TextDirection | None = None
     cpu: tuple[float, float, int] = (0.0, 0.0, 0)
 
 
@@ -255,7 +260,9 @@ class _TextReader:
 
     def _read_latency(self, line: TextLine) -> None:
         self._table = None
-        if self._way is not None and line.text.startswith("clat"):
+        if line.text.startswith("sync") and self._jobs:
+            self._way = self._jobs[-1].sync = _TextDirection(0.0, 0.0, 0, 0.0, 0, 0)
+        if self._way is not None and line.text.startswith(("clat", "sync")):
             match = _LATENCY.match(line.text)
             if match is None:
                 raise self._wrong(line, "min, max, avg and stdev")
@@ -265,7 +272,7 @@ class _TextReader:
 
     def _read_percentiles(self, line: TextLine) -> None:
         match = _TABLE.match(line.text)
-        # Other latencies are of submission, of fsync or of one priority.
+        # Other latencies are of submission or of one priority.
         self._table = UNITS[match[1]] if match else None
         self._read_row(line)
 
@@ -284,7 +291,9 @@ class _TextReader:
     def _read_issued(self, line: TextLine) -> None:
         match = _ISSUED.search(line.text)
         if match and self._jobs and not self._ended:
-            self._jobs[-1].issued = int(match[1]), int(match[2]), int(match[3] or 0)
+            counts = [int(count or 0) for count in match.groups()]
+            # fio 3.33 prints the number of syncs in the wrong place.
+            self._jobs[-1].issued = counts[0], counts[1], counts[2], counts[3] or counts[4]
 
     def _read_status(self, _: TextLine) -> None:
         self._ended = True
@@ -378,7 +387,11 @@ class _TextReader:
                 options.pop("rw")  # the text does not have the shares of a mix
             (read, write), doubts = output.divide(mixed, options, job.name)
         trims = job.issued[2] if job.issued else int("trim" in job.directions)
-        return FioJobResult(job.name, job.group, (read, write), trims, *job.cpu, options, doubts)
+        syncs = job.issued[3] if job.issued else 0
+        sync = latency.NOTHING if job.sync is None else _times(job.sync, syncs)
+        return FioJobResult(
+            job.name, job.group, (read, write), sync, trims, *job.cpu, options, doubts
+        )
 
 
 _DID: Final = {"read": "read", "write": "wrote"}

@@ -2,11 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from blklab.spec.documents import FioCellDocument
+from blklab.spec.host_cell import minimum_ns
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -29,13 +31,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 def expected(cells: "Sequence[Cell]") -> float:
     """Returns the minimum time of cells in seconds: runtimes, ramps and rounds."""
-    return sum(_seconds(cell.document) for cell in cells)
-
-
-def _seconds(document: Mapping[str, Any]) -> float:
-    steady = document.get("host", {}).get("steady")
-    rounds = steady["rounds"] * steady["round_ns"] if steady else 0
-    return float((document["runtime_ns"] or 0) + document["ramp_ns"] + rounds) / 1e9
+    return sum(minimum_ns(cast(FioCellDocument, cell.document)) for cell in cells) / 1e9
 
 
 @dataclass

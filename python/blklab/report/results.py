@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, with_direction
 from blklab.outcome import Outcome
 from blklab.report import cells, formatting, terminal, volumes
+from blklab.report.load_ramp import ramp_table
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.runners.registry import did
 from blklab.text import printable
@@ -25,6 +26,9 @@ def print_results(
 ) -> None:
     """Prints the results of an experiment."""
     terminal.draw_table(console, results_table(plan, results))
+    for cell, result in _pairs(plan, results):
+        if (ramp := result.outcome.get("load_ramp")) is not None:
+            terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     if (caches := volumes.caches(rows)) is not None:
         terminal.draw_table(console, caches)

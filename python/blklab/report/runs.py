@@ -44,7 +44,7 @@ def campaigns(rows: "Sequence[CampaignRow]") -> TextTable:
             [
                 str(row.number),
                 printable(row.name),
-                row.runner,
+                printable(row.place),
                 str(sum(row.states.values())),
                 _states(row),
                 when(row.created),
@@ -120,7 +120,7 @@ def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTab
     """Returns the table of a campaign's runs."""
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
-    title = f"Campaign {campaign.number}: {title}, on {campaign.runner}"
+    title = f"Campaign {campaign.number}: {title}, on {printable(campaign.place)}"
     rows = [
         ([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome)
         for run in stored_runs

@@ -46,14 +46,15 @@ def carry_out(
     the user. On an interrupt, the cells in progress are planned again.
     """
     environment = runner.environment()
+    host = environment.get("host")
     campaign = None
     if store is not None:
         store.tidy()
-        campaign = store.resume(plan) if resume else None
+        campaign = store.resume(plan, host) if resume else None
         if campaign is None:
             if resume:
                 note("no campaign of exactly these cells was started before: this is a new one")
-            campaign = store.begin(plan)
+            campaign = store.begin(plan, host)
     ledger = _StoreLedger(plan.runner, store, campaign, environment, ended)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
     ledger.done = len(plan.cells) - len(waiting)

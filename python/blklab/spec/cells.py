@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
@@ -45,6 +46,14 @@ class Cell:
 
     replay: replays.ReplaySource | None = None
     """The trace whose I/Os the simulator replays."""
+
+    place: float = 0.0
+    """Where it is among the cells of its repeat, if they are measured one after the other."""
+
+    @property
+    def turn(self) -> tuple[int, float, int]:
+        """Sorts cells in the order of measurement: all once, then all again."""
+        return int(self.labels["repeat"]), self.place, self.number
 
     @property
     def name(self) -> str:
@@ -210,6 +219,7 @@ def _cells(
         for swept in tried
     ]
     troubles: list[SpecProblem] = []
+    shuffle = random.Random(base.seed)  # noqa: S311  # not for secrets
     for stack in stacks:
         for workload in workloads:
             baseline: Mapping[str, Any] = {}
@@ -235,6 +245,7 @@ def _cells(
                         {"seed": experiment.seed + repeat - 1, **document},
                         capacity,
                         replay,
+                        shuffle.random() if base.order == "random" else 0.0,
                     )
     if troubles:
         raise SpecProblems(troubles)

@@ -31,6 +31,7 @@ class FioCellDocument(TypedDict):
     command: NotRequired["CommandDocument | None"]
     file_bytes: NotRequired[int]
     """Bytes of the file on a target."""
+    load_ramp: NotRequired["LoadRampDocument"]
 
 
 def bare_cell(seed: int, job: FioJobDocument) -> FioCellDocument:
@@ -74,12 +75,20 @@ class SteadyStateDocument(TypedDict):
     slope: float
 
 
+class LoadRampDocument(TypedDict):
+    """The rates of a load ramp, and the limit of its 99th percentile."""
+
+    shares: Sequence[float]
+    p99_ns: int | None
+
+
 class HostRunDocument(TypedDict):
     """How a host is prepared."""
 
     drop_caches: bool
     precondition: str
     steady: SteadyStateDocument | None
+    wait_ns: NotRequired[int]
 
 
 class HostCellDocument(FioCellDocument):

@@ -126,6 +126,11 @@ class Experiment(ExperimentTable):
     title: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**63), NUMBER] = 1
     repeats: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 1
+    order: Literal["interleaved", "random"] = "interleaved"
+    """Order of the cells in each repeat on a host and in the lab: as numbered, or shuffled by
+    the seed. All cells are measured once before one is measured again.
+    """
+
     destroy: list[StableId] = Field(default_factory=list)
     """Devices of this host that may be written to."""
 

@@ -11,7 +11,7 @@ from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.documents import FioCellDocument
 from blklab.spec.experiment import Experiment
 from blklab.spec.target import PLACES, Target
-from blklab.spec.workload import Command, Job, Jobs, Replay
+from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay
 
 INTERVAL: Final = 10**9
 """ns between two points of a series, the default of `series`."""
@@ -78,6 +78,7 @@ def document(
         "host": _host(experiment),
         "settings": changed | {key: sweep.text(value) for key, value in swept.items()},
         "destroy": list(experiment.destroy),
+        **sim_cell.load_ramp(tables),
     }
     return made, 0, None
 
@@ -104,6 +105,15 @@ def writes(document: FioCellDocument) -> bool:
     return prepared or any(job_writes(job["options"]) for job in document["jobs"])
 
 
+def minimum_ns(document: FioCellDocument) -> int:
+    """Returns the time that a cell takes at least, ns: runtime, ramp, rounds until steady."""
+    steady = document.get("host", {}).get("steady")
+    rounds = steady["rounds"] * steady["round_ns"] if steady else 0
+    ramp = document.get("load_ramp")
+    runs = 1 + len(ramp["shares"]) if ramp else 1
+    return runs * ((document["runtime_ns"] or 0) + document["ramp_ns"]) + rounds
+
+
 def extent(document: FioCellDocument) -> int:
     """Returns the size of the file that a cell's jobs need, bytes; 0 without a file."""
     ends = [0]
@@ -128,6 +138,7 @@ def _host(experiment: Experiment) -> dict[str, Any]:
     return {
         "drop_caches": host.drop_caches,
         "precondition": host.precondition,
+        **({"wait_ns": host.wait} if host.wait else {}),
         "steady": None
         if steady is None
         else {
@@ -153,7 +164,7 @@ def options(job: Job, place: Target, path: str) -> dict[str, str]:
     words: dict[str, str] = {}
     for key in AS_THEY_ARE:
         value = getattr(job, key)
-        if value is not None and DEFAULTS.get(key, ...) != value:
+        if value is not None and value not in {DEFAULTS.get(key), RAMP}:
             words[key] = fio_options.sizes_for_fio(str(value)) if key in SIZES else str(value)
     if job.bssplit is None:
         words.setdefault("bs", "4k")

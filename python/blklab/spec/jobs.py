@@ -6,7 +6,7 @@ from blklab import units
 from blklab.documents import cell
 from blklab.spec import fio_options, problems
 from blklab.spec.fio_options import HARMLESS
-from blklab.spec.workload import SYNCHRONOUS, Job
+from blklab.spec.workload import RAMP, SYNCHRONOUS, Job
 
 ENDLESS: Final = 1 << 62
 """Bytes of a `time_based` job: more than any runtime allows."""
@@ -126,7 +126,7 @@ def _rate_iops(
             continue
         if job.rate_iops is not None:
             rates.append(fio_options.rate(job.rate_iops, "rate_iops", sizes=False) / part)
-        elif job.rate is not None:
+        elif job.rate not in {None, RAMP}:
             mean = sum(size * weight for size, weight in sizes)
-            rates.append(fio_options.rate(job.rate, "rate", sizes=True) / mean / part)
+            rates.append(fio_options.rate(job.rate or "", "rate", sizes=True) / mean / part)
     return min(rates, default=0.0)

@@ -93,6 +93,7 @@ def document(
         "ramp_ns": ramp,
         "interval_ns": settings.series or host_cell.INTERVAL,
         "settings": others,
+        **sim_cell.load_ramp(tables),
     }
     return made, room, None
 

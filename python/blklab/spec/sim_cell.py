@@ -7,9 +7,13 @@ from blklab.documents import cell
 from blklab.errors import BlklabError
 from blklab.spec import jobs, load, problems, replays, stack_resolution
 from blklab.spec.cell_form import CellForm, Made
+from blklab.spec.documents import LoadRampDocument
 from blklab.spec.experiment import Experiment
-from blklab.spec.workload import Command, Job, Jobs, Replay
+from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay
 from blklab.units import format_size
+
+RAMP_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Rates of a load ramp, as shares of the rate without a limit."""
 
 
 def document(
@@ -61,10 +65,26 @@ def document(
     }
     if host := settings.host.model_dump(exclude_none=True):
         document["host"] = host
+    document |= load_ramp(tables)
     return document, built.capacity, source_of
 
 
 FORM: Final = CellForm("sim", document, settings_are_keys=True)
+
+
+def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocument]:
+    """Returns `load_ramp` of a cell whose jobs have rate = "ramp": the shares of their full rate,
+    and the limit of the 99th percentile; empty for other jobs.
+    """
+    ramped = [(where, job) for where, job in tables.values() if job.rate == RAMP]
+    if not ramped:
+        return {}
+    where, job = ramped[0]
+    if len(ramped) < len(tables) or len({job.p99_below for _, job in ramped}) > 1:
+        raise problems.fail(
+            f"{where}.rate", f"jobs that run together must all have {RAMP!r} and the same p99_below"
+        )
+    return {"load_ramp": {"shares": RAMP_SHARES, "p99_ns": job.p99_below}}
 
 
 def times(

@@ -103,6 +103,9 @@ class HostRun(ExperimentTable):
 
     drop_caches: bool = True
     precondition: Literal["none", "fill", "random"] = "none"
+    wait: Seconds = 0
+    """Time to wait before a cell until other programs leave the devices and the CPUs idle."""
+
     steady: Annotated[
         Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")],
         Discriminator(_steady),

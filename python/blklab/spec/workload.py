@@ -60,6 +60,10 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 """Engines that keep one I/O in flight and ignore `iodepth`."""
 
 
+RAMP: Final = "ramp"
+"""The value of `rate` that measures latency against offered load."""
+
+
 def _options(table: dict[str, Any]) -> dict[str, Any]:
     for option, value in table.items():
         if option in Job.model_fields:
@@ -103,6 +107,8 @@ class Job(ExperimentTable):
     thinktime_blocks: Count = 1
     rate: Words | None = None
     rate_iops: Words | None = None
+    p99_below: Annotated[Seconds, Field(gt=0)] | None = None
+    """With rate = "ramp": the limit of the 99th percentile; blklab searches the highest rate."""
     direct: bool = True
     ioengine: Engine = "libaio"
     options: Annotated[dict[str, bool | int | float | str], AfterValidator(_options)] = Field(
@@ -139,8 +145,8 @@ class Job(ExperimentTable):
     @field_validator("rate")
     @classmethod
     def _rate(cls, value: str | None) -> str | None:
-        if value is not None:
-            fio_options.rate(value, "rate", sizes=True)
+        if value not in {None, RAMP}:
+            fio_options.rate(value or "", "rate", sizes=True)
         return value
 
     @field_validator("rate_iops")
@@ -174,6 +180,8 @@ class Job(ExperimentTable):
             )
         if self.rate is not None and self.rate_iops is not None:
             raise KeyedError("rate_iops", "rate is given as well: use one of the two")
+        if self.p99_below is not None and self.rate != RAMP:
+            raise KeyedError("p99_below", f"needs rate = {RAMP!r}")
         if self.blockalign == 0:
             raise KeyedError("blockalign", "found 0, expected at least 512 B")
         return self

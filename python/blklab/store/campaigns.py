@@ -50,10 +50,10 @@ class Store:
 
     # --- campaigns -------------------------------------------------------------------------------
 
-    def begin(self, plan: "ExperimentPlan") -> StoredCampaign:
-        """Creates a campaign from a plan, with all of its runs planned."""
+    def begin(self, plan: "ExperimentPlan", host: str | None = None) -> StoredCampaign:
+        """Creates a campaign from a plan, with all of its runs planned; `host` measures it."""
         with self.database.writing() as connection:
-            number = self._campaign(connection, plan)
+            number = self._campaign(connection, plan, host)
             waiting = {}
             for cell in plan.cells:
                 waiting[cell.key] = _inserted(
@@ -61,14 +61,20 @@ class Store:
                 )
         return StoredCampaign(number, waiting)
 
-    def resume(self, plan: "ExperimentPlan") -> StoredCampaign | None:
-        """Returns the newest campaign of the same cells, with those that are not done; or None.
+    def resume(self, plan: "ExperimentPlan", host: str | None = None) -> StoredCampaign | None:
+        """Returns the newest campaign of the same cells on `host`, with those that are not done;
+        or None.
 
         Failed runs are tried again, and so are those whose process has died.
         """
         query = (
             sa.select(campaigns.c.id)
-            .where(campaigns.c.digest == plan.digest, campaigns.c.runner == plan.runner)
+            .where(
+                campaigns.c.digest == plan.digest,
+                campaigns.c.runner == plan.runner,
+                # Those of older versions have none.
+                sa.or_(campaigns.c.host == host, campaigns.c.host.is_(None)),
+            )
             .order_by(campaigns.c.id.desc())
             .limit(1)
         )
@@ -116,7 +122,9 @@ class Store:
                 connection.execute(_update(run, **self._written(run, finished[cell.key])))
         return number
 
-    def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan") -> int:
+    def _campaign(
+        self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None
+    ) -> int:
         return _inserted(
             connection,
             campaigns,
@@ -129,6 +137,7 @@ class Store:
                 "experiment": _plain(plan.raw),
                 "version": __version__,
                 "created": _now(),
+                "host": host,
             },
         )
 

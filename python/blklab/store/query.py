@@ -3,6 +3,7 @@
 3                  the campaign of that number
 unbalanced         the newest campaign of the experiment of that name (or file)
 unbalanced@host    the newest on that runner
+unbalanced@srv1    the newest that the host srv1 measured
 unbalanced@host~1  the one before it
 …:stack=raid1,workload=rand*   of it, only the cells with these labels
 """
@@ -42,6 +43,13 @@ class CampaignRow:
     """Number of its runs in each state; `interrupted` only if there are any."""
 
     experiment: Mapping[str, Any]
+    host: str | None = None
+    """The name of the machine that measured it; None if unknown, and for predictions."""
+
+    @property
+    def place(self) -> str:
+        """The runner, with the name of the host: `host (srv1)`."""
+        return f"{self.runner} ({self.host})" if self.host else self.runner
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
             row.created,
             states.get(row.id, dict.fromkeys(STATES, 0)),
             row.experiment,
+            row.host,
         )
         for row in rows
     ]
@@ -190,17 +199,37 @@ def raw(store: Store, number: int) -> str:
     return "" if text is None else zlib.decompress(text).decode(errors="replace")
 
 
-def points(store: Store, number: int) -> list[series.SeriesPoint]:
-    """Returns a run's series; empty if it has none. Raises StoreError if its file is missing."""
+def points(store: Store, number: int, *, needed: bool = False) -> list[series.SeriesPoint]:
+    """Returns a run's series; empty if it has none, or if the store was copied without it.
+
+    Raises StoreError for a damaged file, and for a missing one if it is `needed`.
+    """
     with store.database.reading() as connection:
         name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
-    return [] if name is None else series.read(store.database.series / name)
+    path = None if name is None else store.database.series / name
+    return [] if path is None or not (needed or path.exists()) else series.read(path)
+
+
+def series_missing(store: Store, chosen: Sequence[StoredRun]) -> str | None:
+    """Returns a sentence about runs whose series are missing; None if there are none."""
+    with store.database.reading() as connection:
+        known = connection.execute(sa.select(runs.c.id, runs.c.series)).all()
+    ids = {run.id for run in chosen}
+    directory = store.database.series
+    names = [name for number, name in known if number in ids and name is not None]
+    missing = sum(not (directory / name).exists() for name in names)
+    if not missing:
+        return None
+    return (
+        f"{directory}: the series of {missing} of {len(ids)} runs are missing, so there are no"
+        " figures over time: if you copied the store, copy this directory as well"
+    )
 
 
 # --- choosing ------------------------------------------------------------------------------------
 
 WORDS: Final = re.compile(
-    r"(?:(?P<number>\d{1,9})|(?P<name>[^@:~]+)(?:@(?P<runner>[\w-]+))?(?:~(?P<back>\d{1,6}))?)"
+    r"(?:(?P<number>\d{1,9})|(?P<name>[^@:~]+)(?:@(?P<place>[\w.-]+))?(?:~(?P<back>\d{1,6}))?)"
     r"(?::(?P<labels>.*))?",
     re.A | re.S,
 )
@@ -220,7 +249,8 @@ def selected(store: Store, words: str) -> Selection:
     match = WORDS.fullmatch(words.strip())
     if match is None:
         raise UsageError(
-            f"{words!r}: expected a campaign, such as 3, NAME, NAME@host or NAME@host~1"
+            f"{words!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or"
+            " NAME@host~1"
         )
     campaign = _campaign(store, words, match)
     stored = runs_of(store, campaign.number)
@@ -244,12 +274,12 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
         raise UsageError(
             f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty")
         )
-    on = [row for row in named if match["runner"] in {None, row.runner}]
+    on = [row for row in named if match["place"] in {None, row.runner, row.host}]
     back = int(match["back"] or 0)
     if len(on) <= back:
-        runners = ", ".join(dict.fromkeys(row.runner for row in named))
+        places = ", ".join(dict.fromkeys(row.place for row in named))
         raise UsageError(
-            f"{words!r}: found {len(on)} such campaigns {where} ({name} was run on {runners})"
+            f"{words!r}: found {len(on)} such campaigns {where} ({name} was run on {places})"
         )
     return on[-1 - back]
 

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-KNOWN: Final = ("0001", "0002")
+KNOWN: Final = ("0001", "0002", "0003")
 """The migrations, oldest first."""
 
 REVISION: Final = KNOWN[-1]
@@ -40,6 +40,8 @@ campaigns: Final = Table(
     Column("experiment", JSON, nullable=False),
     Column("version", String, nullable=False),
     Column("created", String, nullable=False),
+    # The name of the machine that measured it; none for predictions and imports.
+    Column("host", String),
     sqlite_autoincrement=True,  # a number is never given twice
 )
 

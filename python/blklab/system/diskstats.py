@@ -245,6 +245,8 @@ class CpuTimes:
     iowait: int
     irq: int
     idle: int
+    steal: int = 0
+    """Time that the hypervisor gave to other guests."""
 
     def shares(self, later: "CpuTimes") -> dict[str, float]:
         """Returns the shares (0 to 1) of the time until `later`; all 0 if no time passed.
@@ -268,7 +270,7 @@ def cpu(roots: Roots) -> CpuTimes:
 
 
 def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:
-    """Parses the first line of /proc/stat; stolen time counts as system time.
+    """Parses the first line of /proc/stat.
 
     Raises BlklabError for anything else.
     """
@@ -282,4 +284,4 @@ def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:
     if name != "cpu" or len(numbers) < 7:
         raise BlklabError(f"{source}: found {line!r}, expected 'cpu' and 7 numbers or more")
     user, nice, system, idle, iowait, irq, softirq, *steal = numbers
-    return CpuTimes(user + nice, system + sum(steal), iowait, irq + softirq, idle)
+    return CpuTimes(user + nice, system, iowait, irq + softirq, idle, sum(steal))

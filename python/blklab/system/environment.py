@@ -87,6 +87,7 @@ def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
     name = os.uname()
     return {
         "blklab": __version__,
+        "host": name.nodename,
         "kernel": {
             "system": name.sysname,
             "release": name.release,

@@ -40,6 +40,16 @@ class Roots:
         return self.dev.parent / "run/udev/data"
 
     @property
+    def locks(self) -> Path | None:
+        """The directory of locks that all users of the machine share; None if it has none.
+
+        $BLKLAB_LOCKS replaces it, so that tests do not wait for other processes.
+        """
+        chosen = os.environ.get("BLKLAB_LOCKS")
+        place = Path(chosen).absolute() if chosen else self.dev.parent / "run/lock"
+        return place if place.is_dir() else None
+
+    @property
     def state_of_root(self) -> Path:
         """Root's state directory, for every user: /var/lib/blklab."""
         return self.dev.parent / ROOTS_STATE

@@ -211,3 +211,20 @@ def test_where_a_target_is(machine: Machine, tmp_path: Path) -> None:
         layers_of({"name": "x", "device": "/dev/null"}, machine.roots)
     with pytest.raises(UsageError, match="no-such: No such file"):
         layers_of({"name": "x", "filesystem": str(tmp_path / "no-such")}, machine.roots)
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        ("cpu 20 0 0 180 0 0 0 0", None),
+        ("cpu 50 0 0 150 0 0 0 0", "other programs use 25% of the CPUs"),
+        ("cpu 0 0 0 150 0 0 0 50", "the hypervisor takes 25% of the CPU time"),
+    ],
+)
+def test_busy_cpus_are_a_warning(mirror: Machine, after: str, message: str | None) -> None:
+    mirror.proc("stat", "cpu 0 0 0 0 0 0 0 0\n")
+    diagnostics = look(mirror, sleep=lambda _seconds: mirror.proc("stat", after + "\n"))
+    assert [(item.code, item.severity) for item in diagnostics] == [("cpu-busy", "warning")] * (
+        message is not None
+    )
+    assert message is None or message in str(diagnostics[0])

@@ -9,11 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from blklab.diagnostic import Diagnostic
 from blklab.runners.host.journal import lock, release
+from blklab.spec.cells import plan
+from blklab.spec.host_cell import FORM
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.system.roots import Roots
@@ -219,6 +223,7 @@ def test_ctrl_c_leaves_a_campaign_that_can_be_resumed(tmp_path: Path, run: Run) 
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
+    assert "interrupted: finished cells are stored; repeat the command with --resume" in err
     assert out == ""
     (campaign,) = query.all_campaigns(Store())
     assert campaign.states == {"planned": 1, "running": 0, "done": 1, "failed": 0}
@@ -241,9 +246,12 @@ def test_the_same_file_is_simulated_and_measured(run: Run, tmp_path: Path) -> No
     assert "the runs come from different runners: host and sim" in document["notes"]
 
 
-def test_one_host_is_measured_on_by_one(run: Run, tmp_path: Path) -> None:
+def test_one_host_is_measured_on_by_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path, f'directory = "{tmp_path}"')
     held = lock("host", Roots())
+    monkeypatch.setenv("BLKLAB_STATE", str(tmp_path / "another state"))
     try:
         for more in ((), ("--resume",), ("--no-store",)):
             refused = run("run", path, "--on", "host", "--force", "device-busy", *more)
@@ -268,3 +276,75 @@ def test_a_dry_run_changes_nothing(run: Run, tmp_path: Path) -> None:
     assert "8 MiB would be written below" in outcome.out
     assert query.all_campaigns(Store()) == []
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["here.toml"]
+
+
+@pytest.mark.parametrize(("busy_checks", "refused"), [(3, False), (99, True)])
+def test_wait_measures_once_the_devices_are_idle(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    busy_checks: int,
+    refused: bool,
+) -> None:
+    finding = Diagnostic("device-busy", "critical", "sda", "found 900 I/Os a second", ())
+    clock = [0.0]
+    checks = []
+
+    def check(*_arguments: object, **_named: object) -> list[Diagnostic]:
+        checks.append(clock[0])
+        clock[0] += 2.0
+        return [finding] if len(checks) <= busy_checks else []
+
+    monkeypatch.setattr("blklab.runners.host.conditions.check", check)
+    timer = SimpleNamespace(monotonic=lambda: clock[0])
+    monkeypatch.setattr("blklab.runners.host.runner.time", timer)
+    path = write(tmp_path, f'directory = "{tmp_path}"', "[host]\nwait = '20s'\n")
+    outcome = run("run", path, "--on", "host")
+    assert outcome.status == refused
+    assert ("found 900 I/Os a second" in outcome.err) == refused
+    assert len(checks) == (10 if refused else 4)
+
+
+def test_dry_run_states_time_and_bytes(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "here.toml"
+    path.write_text(
+        f"""
+repeats = 2
+[targets.here]
+directory = "{tmp_path}"
+size = "128MiB"
+[workloads]
+fill = {{ rw = "write", bs = "1MiB", io_size = "10GiB" }}
+mixed = {{ rw = "randrw", rwmixread = 75, size = "64MiB", numjobs = 2 }}
+ended = {{ rw = "randwrite", runtime = "1m", time_based = true, ramp_time = "5s" }}
+"""
+    )
+    outcome = run("run", path, "--on", "host", "--dry-run")
+    assert outcome.status == 0, outcome.err
+    assert f"128 MiB would be written below {tmp_path}" in outcome.out
+    # Two repeats of 10 GiB, and of a quarter of 2 × 64 MiB.
+    assert "the jobs of all cells would write at most 20.1 GiB" in outcome.out
+    assert "jobs that end by time would write as much as the device takes" in outcome.out
+    assert "2 of the cells would take 2m 10s, without preparation" in outcome.out
+
+
+def test_random_order_measures_each_cell_once_per_repeat(tmp_path: Path) -> None:
+    path = tmp_path / "order.toml"
+    path.write_text(
+        EXPERIMENT.format(target=f'directory = "{tmp_path}"', destroy="[]").replace(
+            "title", 'order = "random"\nrepeats = 3\ntitle'
+        )
+        + "[matrix]\niodepth = [1, 2, 3, 4, 5, 6, 7, 8]\n"
+    )
+
+    def order(seed: int) -> list[tuple[str, str]]:
+        cells = plan(path, seed=seed, form=FORM).cells
+        measured = sorted(cells, key=lambda cell: cell.turn)
+        return [(cell.labels["repeat"], cell.labels["iodepth"]) for cell in measured]
+
+    assert [repeat for repeat, _ in order(1)] == ["1"] * 8 + ["2"] * 8 + ["3"] * 8
+    depths = [depth for _, depth in order(1)]
+    rounds = [depths[at : at + 8] for at in (0, 8, 16)]
+    assert all(sorted(depths_of_round) == list("12345678") for depths_of_round in rounds)
+    assert len({tuple(depths_of_round) for depths_of_round in rounds}) == 3
+    assert order(1) == order(1) != order(2)

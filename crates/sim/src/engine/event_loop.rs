@@ -276,6 +276,7 @@ impl Simulation {
             Role::Job(job) => {
                 if self.ios[io as usize].op == Op::Flush {
                     task.flushing = false;
+                    self.metrics.record_sync(self.ios[io as usize].start, self.now);
                     self.free_ios.push(io);
                     self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
                     return;

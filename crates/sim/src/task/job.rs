@@ -47,6 +47,8 @@ pub struct JobState {
     think_due: bool,
     resume: Time,
     next_by_rate: f64,
+    /// Whether it reaps everything because it will sleep until its rate allows the next I/O.
+    quiescing: bool,
 }
 
 impl JobState {
@@ -72,6 +74,7 @@ impl JobState {
             think_due: false,
             resume: 0,
             next_by_rate: 0.0,
+            quiescing: false,
             spec: spec.clone(),
         }
     }
@@ -85,6 +88,9 @@ impl JobState {
     /// The number of completions that wakes the job.
     #[inline]
     pub fn wake_threshold(&self) -> u32 {
+        if self.quiescing {
+            return 1;
+        }
         self.spec.batch_complete_min.max(1).min(self.in_flight.max(1))
     }
 
@@ -93,8 +99,8 @@ impl JobState {
     #[inline]
     pub fn reap(&mut self) -> u32 {
         let completions = self.completed.len() as u32;
-        let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0 || self.think_due;
-        if !full && !self.draining {
+        let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0;
+        if !full && !self.draining && !self.think_due && !self.quiescing {
             return 0;
         }
         let low = if self.spec.iodepth_low == 0 { self.spec.iodepth } else { self.spec.iodepth_low };
@@ -140,6 +146,11 @@ impl JobState {
             return NextAction::Until(self.resume);
         }
         if self.spec.rate_iops > 0.0 {
+            // Before it sleeps, fio reaps everything (io_u.c, `rate_ddir`: `io_u_quiesce`).
+            self.quiescing = self.next_by_rate > now as f64 && self.in_flight > 0;
+            if self.quiescing {
+                return NextAction::Wait;
+            }
             if self.next_by_rate > now as f64 {
                 return NextAction::Until(self.next_by_rate.ceil() as Time);
             }

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from blklab.analysis.metrics import WAYS, direction_result
+from blklab.outcome import latency_result
 from blklab.report import formatting
 from blklab.report.charts.base import (
     Chart,
@@ -33,6 +33,8 @@ TICKS: Final = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99"
 BINS: Final = 12
 """Bins per decade of histograms."""
 
+NAMES: Final = {"read": "reads", "write": "writes", "sync": "fsyncs"}
+
 OPEN: Final = 4
 """Number of charts that are not folded."""
 
@@ -42,13 +44,13 @@ def section(view: ExperimentView) -> PageSection:
     line = line_label(view)
     charts: list[Chart] = []
     for at, cells in enumerate(panels(view, line).values()):
-        for direction in WAYS:
+        for direction in NAMES:
             mine = [cell for cell in cells if _clat(cell, direction)]
             if not mine:
                 continue
             name = titled(view, mine, line)
-            both = len([w for w in WAYS if any(_clat(cell, w) for cell in cells)]) > 1
-            title = f"{name}, {direction}s" if name and both else name or f"{direction}s"
+            several = len([key for key in NAMES if any(_clat(cell, key) for cell in cells)]) > 1
+            title = f"{name}, {NAMES[direction]}" if name and several else name or NAMES[direction]
             charts.append(
                 _percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title)
             )
@@ -63,9 +65,7 @@ def section(view: ExperimentView) -> PageSection:
 
 def _clat(cell: ReportCell, direction: str) -> list[Mapping[str, Any]]:
     """Returns the latencies of the runs that have any."""
-    latencies = [
-        direction_result(run.outcome or {}, direction).get("clat_ns") or {} for run in cell.runs
-    ]
+    latencies = [latency_result(run.outcome or {}, direction) for run in cell.runs]
     return [clat for clat in latencies if clat.get("count") and clat.get("p50") is not None]
 
 
@@ -132,7 +132,7 @@ def _percentiles(
             "tooltip": tooltips,
         },
     )
-    note = f"The latency that this share of the {direction}s does not exceed."
+    note = f"The latency that this share of the {NAMES[direction]} does not exceed."
     return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, direction), note)
 
 
@@ -233,7 +233,7 @@ def _histogram(
         if row["n"]
     ]
     columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
-    note = f"Twelve bins per decade; shares of each cell's {direction}s."
+    note = f"Twelve bins per decade; shares of each cell's {NAMES[direction]}."
     return Chart(
         name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note
     )

@@ -7,7 +7,7 @@ from blklab.analysis.diagnostics import diagnose
 from blklab.diagnostic import Diagnostic
 from blklab.report import diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
-from blklab.report.experiment import axes, fastest, latency, members, over_time, setup, tables
+from blklab.report.experiment import axes, fastest, latency, load, members, over_time, setup, tables
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import ExperimentView
 from blklab.report.shell import Details, PageSection, PlainText
@@ -56,6 +56,7 @@ class ExperimentReport:
                 tables.section(view),
                 over_time.section(view),
                 latency.section(view),
+                load.section(view),
                 members.section(view),
                 axes.section(view, x, metric),
                 _diagnosed(self.diagnostics),

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
+from blklab.runners.host.machine_load import CODE, busy_cpus, cpu_times
 from blklab.spec import fio_options
 from blklab.spec.documents import HostCellDocument
 from blklab.spec.host_cell import writes
@@ -29,6 +30,7 @@ NAMES: Final = (
     "array-syncing",
     "array-degraded",
     "device-busy",
+    CODE,
     "page-cache",
     "small-data",
     "powersave",
@@ -37,6 +39,9 @@ NAMES: Final = (
     "low-memory",
 )
 """Names that --force accepts."""
+
+BUSY: Final = frozenset({"device-busy", CODE})
+"""Conditions that end by themselves: `wait` in [host] waits for that."""
 
 BUSY_IOS: Final = 20.0
 """I/Os a second that others may do on a device; a journal's commit every 5 s is below it."""
@@ -136,12 +141,15 @@ def _progress(completed: str | None) -> str:
 def _busy(
     beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]
 ) -> Iterator[Diagnostic]:
-    """Reads /proc/diskstats twice, for the lowest and the topmost devices only."""
+    """Reads /proc/stat and /proc/diskstats twice, for the lowest and the topmost devices only."""
     watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
-    before = diskstats.read(roots)
+    before, cpu = diskstats.read(roots), cpu_times(roots)
     began = time.monotonic()
     sleep(SAMPLE)
-    after = diskstats.read(roots)
+    after, cpu_after = diskstats.read(roots), cpu_times(roots)
+    if cpu is not None and cpu_after is not None:
+        shares = cpu.shares(cpu_after)
+        yield from busy_cpus(shares["user"] + shares["system"] + shares["irq"], shares["steal"])
     # A test's sleep is no time; the rates are of the true one, or of what was asked for.
     seconds = max(SAMPLE, time.monotonic() - began)
     for name in watched:

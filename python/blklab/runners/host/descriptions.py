@@ -6,9 +6,9 @@ from typing import Final
 from blklab.runners.kind import CellDescriptions
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host
-from blklab.spec.host_cell import writes
+from blklab.spec.host_cell import job_writes, minimum_ns, writes
 from blklab.spec.target import PLACES
-from blklab.units import format_size
+from blklab.units import format_duration, format_size
 
 
 def place(document: HostCellDocument) -> str:
@@ -77,11 +77,46 @@ def consequences(plan: ExperimentPlan) -> list[str]:
             lines.append(f"{target['device']} {would}; `destroy` names {named}")
         elif document.get("file_bytes"):
             where = target.get("filesystem") or target["directory"]
-            lines.append(f"{format_size(document['file_bytes'])} would be written below {where}")
+            lines.append(
+                f"{format_size(document['file_bytes'])} would be written below {where} before the"
+                " first cell"
+            )
     settings = {key for cell in plan.cells for key in cell.document["settings"]}
     if settings:
         lines.append(f"{', '.join(sorted(settings))} would be changed during a cell, and restored")
+    return [*lines, *_amounts(plan)]
+
+
+def _amounts(plan: ExperimentPlan) -> list[str]:
+    """Returns how long the cells take, and how much their jobs write, as far as it is known."""
+    documents = [as_host(cell.document) for cell in plan.cells]
+    lines = []
+    if limits := [minimum_ns(document) for document in documents if document["runtime_ns"]]:
+        some = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
+        lines.append(f"{some} would take {format_duration(sum(limits))}, without preparation")
+    writing = [
+        (document, job["options"])
+        for document in documents
+        for job in document["jobs"]
+        if job_writes(job["options"])
+    ]
+    amounts = [_written(options) for _, options in writing]
+    if total := sum(amount or 0 for amount in amounts):
+        most = "at most " if any(document["runtime_ns"] for document, _ in writing) else ""
+        lines.append(f"the jobs of all cells would write {most}{format_size(total)}")
+    if None in amounts:
+        lines.append("jobs that end by time would write as much as the device takes until then")
     return lines
+
+
+def _written(options: Mapping[str, str]) -> int | None:
+    """Returns the bytes that all processes of a job write; None if only time ends it."""
+    amount = options.get("io_size", options.get("size", ""))
+    if options.get("time_based") == "1" or not amount.isdigit():
+        return None
+    mixed = options["rw"].partition(":")[0] in {"rw", "readwrite", "randrw"}
+    share = 1 - int(options.get("rwmixread", "50")) / 100 if mixed else 1.0
+    return int(share * int(amount) * int(options.get("numjobs", "1")))
 
 
 def _first_of_each(plan: ExperimentPlan) -> Sequence[HostCellDocument]:

@@ -249,10 +249,10 @@ def lock(name: str, roots: Roots) -> int:
     """Returns a descriptor that holds the lock of that name. Raises BlklabError if it is taken.
 
     Two processes that change the same device's settings would each restore the other's values.
+    All users of a machine share the locks; without /run/lock they are in the state directory.
     """
-    path = state_directory.prepare(roots) / f"lock-{name.replace('/', '!')}"
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    path = lock_path(name, roots)
+    descriptor = _open_lock(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -261,6 +261,31 @@ def lock(name: str, roots: Roots) -> int:
             f"{name}: another blklab is changing its settings; wait until it ends ({path})"
         ) from None
     return descriptor
+
+
+def lock_path(name: str, roots: Roots) -> Path:
+    """Returns the file of a lock. Raises EnvironmentLacks or UsageError without a directory."""
+    file = name.replace("/", "!")
+    if roots.locks is not None:
+        return roots.locks / f"blklab-{file}.lock"
+    return state_directory.prepare(roots) / f"lock-{file}"
+
+
+def _open_lock(path: Path) -> int:
+    """Opens a lock for reading, which is enough for flock(2), or makes it.
+
+    With fs.protected_regular, O_CREAT fails for a file of another user in a sticky directory.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644))
+        return os.open(path, flags)
+    except OSError as error:
+        raise EnvironmentLacks(
+            f"{path}: {error.strerror}: blklab cannot lock this host",
+            "remove the file, or ask its owner",
+        ) from None
 
 
 def release(descriptor: int) -> None:

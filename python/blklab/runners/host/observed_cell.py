@@ -10,6 +10,7 @@ from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio.process import FioProgress
 from blklab.runners.host import conditions
 from blklab.runners.host.journal import HostJournal
+from blklab.runners.host.machine_load import MachineLoad
 from blklab.runners.host.sampler import DiskstatsSampler
 from blklab.runners.host.settings import applied
 from blklab.runners.host.target_locations import TargetLocation
@@ -43,6 +44,12 @@ def measured(
         sampler = DiskstatsSampler(
             names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"])
         )
+        loads: list[MachineLoad] = []
+
+        def watch() -> None:
+            watching.enter_context(sampler)
+            loads.append(MachineLoad(roots))
+
         with ExitStack() as watching:
             figures = fio_cell.measure(
                 _prepared(document, place),
@@ -51,7 +58,7 @@ def measured(
                 may_write=place.writes,
                 progress=progress,
                 proc=roots.proc,
-                ready=lambda: watching.enter_context(sampler),
+                ready=watch,
             )
         place.verify()
         place.prepared = True
@@ -70,6 +77,7 @@ def measured(
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
         *_ramp(outcome),
         *sampler.problems,
+        *(warning for load in loads for warning in load.warnings(sampler.cpu)),
         *_cliffs(layers, sampler.points),
     ]
     return FinishedRun(outcome, seconds, [*figures.series, *sampler.points], figures.raw)

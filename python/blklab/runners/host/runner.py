@@ -4,6 +4,7 @@ Repeats are interleaved (all cells once, then all again), so that a drift over t
 like a difference between cells.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,12 +14,15 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile, target_preparation
+from blklab.runners.fio.process import FioProgress
 from blklab.runners.fio.program import find_fio
 from blklab.runners.host import conditions, settings, system_programs
-from blklab.runners.host.journal import HostJournal, lock, release
+from blklab.runners.host.journal import HostJournal, lock, lock_path, release
+from blklab.runners.host.machine_load import CODE
 from blklab.runners.host.observed_cell import measured
 from blklab.runners.host.restore import restore
 from blklab.runners.host.target_locations import TargetLocations
+from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import HostCellDocument, as_host
 from blklab.store.finished_run import FinishedRun
@@ -27,7 +31,7 @@ from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 
 PATIENCE: Final = 3
-"""Seconds between two checks whether devices are at rest."""
+"""Checks, of two seconds each, until a busy device refuses a cell without `wait`."""
 
 
 class HostRunner(Runner):
@@ -101,7 +105,7 @@ class HostRunner(Runner):
         except BlklabError:
             raise BlklabError(
                 "another blklab is measuring on this host: wait until it ends "
-                f"({self._roots.state / 'lock-host'})"
+                f"({lock_path('host', self._roots)})"
             ) from None
         try:
             yield
@@ -123,7 +127,7 @@ class HostRunner(Runner):
         documents = [as_host(cell.document) for cell in cells]
         with HostJournal(self._roots) as journal, ExitStack() as stack:
             places = TargetLocations(stack, journal, self._yes_destroy)
-            for cell in sorted(cells, key=_turn):
+            for cell in sorted(cells, key=lambda cell: cell.turn):
                 if not ledger.begin(cell):
                     continue
                 try:
@@ -149,30 +153,43 @@ class HostRunner(Runner):
             raise BlklabError(
                 f"{'; '.join(map(str, refused))}; to measure despite this, add {names}"
             )
-        return measured(
+        place = places.of(as_host(cell.document), documents)
+        return measure_ramp(
             as_host(cell.document),
-            places.of(as_host(cell.document), documents),
-            journal,
-            warnings=[str(finding) for finding in findings],
-            forced=sorted(self._force),
-            progress=lambda live: self.progress(cell, live),
+            lambda document: measured(
+                document,
+                place,
+                journal,
+                # The load of the CPUs is measured again during the run.
+                warnings=[str(finding) for finding in findings if finding.code != CODE],
+                forced=sorted(self._force),
+                progress=lambda live: self.progress(cell, live),
+            ),
         )
 
     def _findings(self, cell: Cell) -> list[Diagnostic]:
         """Returns the conditions that would spoil a cell; waits for writeback of earlier cells."""
         target_preparation.sync()
-        for _ in range(PATIENCE):
+        document = as_host(cell.document)
+        began = time.monotonic()
+        limit = document["host"].get("wait_ns", 0) / 1e9
+        tries = 0
+        while True:
             findings = conditions.check(
-                cell.document["target"],
-                [as_host(cell.document)],
+                document["target"],
+                [document],
                 self._roots,
                 passed_by=self._force,
             )
-            if {finding.code for finding in findings if finding.severity == "critical"} != {
-                "device-busy"
-            }:
-                break
-        return findings
+            tries += 1
+            waited = time.monotonic() - began
+            codes = {finding.code for finding in findings}
+            critical = {item.code for item in findings if item.severity == "critical"}
+            if not codes & conditions.BUSY - self._force or critical - conditions.BUSY:
+                return findings
+            if waited >= limit and (tries >= PATIENCE or not critical):
+                return findings
+            self.progress(cell, FioProgress(waited, limit, phase="waiting for other programs"))
 
 
 def make(
@@ -184,7 +201,3 @@ def make(
 ) -> HostRunner:
     """Makes the runner for `blklab run`. Raises UsageError."""
     return HostRunner(force=force, yes_destroy=yes_destroy, note=warn)
-
-
-def _turn(cell: Cell) -> tuple[int, int]:
-    return int(cell.labels["repeat"]), cell.number

@@ -71,7 +71,7 @@ def check(
                 f"dm-delay adds its latency of {latency / 1e6:g} ms, in whole ms and by the "
                 "guest's timer: an I/O takes longer than that, by 4 ms and more before Linux 6.7",
             )
-    busy = cpu["user"] + cpu["system"] + cpu["irq"]
+    busy = cpu["user"] + cpu["system"] + cpu["irq"] + cpu["steal"]
     if busy >= BUSY:
         yield Diagnostic(
             "cpus",

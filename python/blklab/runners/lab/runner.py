@@ -26,6 +26,7 @@ from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
 from blklab.runners.lab.machine.disks import MOST, VirtualDiskShape
 from blklab.runners.lab.rates import factor
 from blklab.runners.lab.stacks.filesystem import MOUNT
+from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import LabCellDocument, as_lab
 from blklab.store.finished_run import FinishedRun
@@ -129,7 +130,7 @@ class LabRunner(Runner):
         EnvironmentLacks if something is missing that the other cells need as well.
         """
         self._documents = self._documents or [as_lab(cell.document) for cell in cells]
-        ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *_turn(cell)))
+        ordered = sorted(cells, key=lambda cell: (cell.document["kernel"], *cell.turn))
         for kernel, group in itertools.groupby(ordered, key=lambda cell: cell.document["kernel"]):
             waiting = list(group)
             while waiting:
@@ -196,13 +197,16 @@ class LabRunner(Runner):
     def _measured(self, machine: GuestMachine, cell: Cell) -> FinishedRun:
         try:
             with _awake():
-                return lab_cell.measure(
-                    machine,
+                return measure_ramp(
                     as_lab(cell.document),
-                    lambda live: self.progress(cell, live),
-                    scale=self._scale(machine.accel),
-                    traced=self._trace,
-                    traces=self._traces / _trace_directory(cell),
+                    lambda document: lab_cell.measure(
+                        machine,
+                        document,
+                        lambda live: self.progress(cell, live),
+                        scale=self._scale(machine.accel),
+                        traced=self._trace,
+                        traces=self._traces / _trace_directory(cell),
+                    ),
                 )
         except BlklabError as error:
             if isinstance(error, GuestGone) or machine.ended:
@@ -238,10 +242,6 @@ def _fitting(cells: Sequence[Cell]) -> int:
         if at and len(shapes) >= MOST:
             return at
     return len(cells)
-
-
-def _turn(cell: Cell) -> tuple[int, int]:
-    return int(cell.labels["repeat"]), cell.number
 
 
 def _trace_directory(cell: Cell) -> str:

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
+from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.replays import ReplaySource
 from blklab.store import series
@@ -64,7 +66,7 @@ def check(cells: Sequence[Cell]) -> None:
     """Builds every cell without simulating it. Raises UsageError for one that cannot work."""
     for cell in cells:
         try:
-            _core.check_cell(json.dumps(cell.document))
+            _core.check_cell(json.dumps(_simulated(cell.document)))
         except UsageError as error:
             raise UsageError(f"{cell.name}: {error}") from error
 
@@ -98,10 +100,19 @@ def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> FinishedRun | Non
     if not ledger.begin(cell):
         return None
     begin = time.perf_counter()
+
+    def simulate(document: Mapping[str, object]) -> FinishedRun:
+        measured = outcome(document, stop, cell.replay)
+        return FinishedRun(measured, 0.0, series.of_outcome(measured.pop("series")))
+
     try:
-        measured = outcome(cell.document, stop, cell.replay)
+        finished = measure_ramp(cell.document, simulate)
     except UsageError as error:  # not a typing error: the experiment was checked before
         ledger.fail(cell, str(error))
         raise BlklabError(f"{cell.name}: {error}") from error
-    points = series.of_outcome(measured.pop("series"))
-    return FinishedRun(measured, time.perf_counter() - begin, points)
+    return replace(finished, seconds=time.perf_counter() - begin)
+
+
+def _simulated(document: Mapping[str, object]) -> Mapping[str, object]:
+    """Returns a cell without the ramp, which blklab makes of several simulations."""
+    return {key: value for key, value in document.items() if key != "load_ramp"}

@@ -1,0 +1,94 @@
+"""Load of other programs, time taken by a hypervisor, and heat, before and during a measurement."""
+
+import os
+import resource
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from blklab.diagnostic import Diagnostic
+from blklab.errors import BlklabError
+from blklab.system import diskstats
+from blklab.system.diskstats import CpuTimes
+from blklab.system.roots import Roots, entries, text
+
+BUSY_CPUS: Final = 0.2
+"""Share of all CPUs that other programs, or a hypervisor, may use."""
+
+CODE: Final = "cpu-busy"
+
+
+def cpu_times(roots: Roots) -> CpuTimes | None:
+    """Returns the times of all CPUs; None if the kernel does not report them."""
+    try:
+        return diskstats.cpu(roots)
+    except BlklabError:
+        return None
+
+
+def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
+    """Yields a warning for each share of all CPUs (0 to 1) that is above BUSY_CPUS."""
+    if used > BUSY_CPUS:
+        yield Diagnostic(
+            CODE,
+            "warning",
+            "CPUs",
+            f"other programs use {used:.0%} of the CPUs, expected at most {BUSY_CPUS:.0%}",
+            ("find the program with top, or set wait in [host]",),
+        )
+    if stolen > BUSY_CPUS:
+        yield Diagnostic(
+            CODE,
+            "warning",
+            "CPUs",
+            f"the hypervisor takes {stolen:.0%} of the CPU time (steal), expected at most"
+            f" {BUSY_CPUS:.0%}",
+            ("measure when its other guests are idle",),
+        )
+
+
+class MachineLoad:
+    """Finds what disturbed a measurement, from its start on.
+
+    The load of other programs is their time in user mode: time in the kernel also belongs to the
+    devices that are measured, such as md's threads.
+    """
+
+    def __init__(self, roots: Roots) -> None:
+        """Starts the measurement."""
+        self._roots = roots
+        self._began = time.monotonic()
+        self._own = _own_user_seconds()
+        self._throttled = _throttled(roots)
+
+    def warnings(self, cpu: Mapping[str, float]) -> list[str]:
+        """Returns the warnings; `cpu` has the shares of all CPUs during the measurement."""
+        available = max(1e-9, time.monotonic() - self._began) * (os.cpu_count() or 1)
+        own = (_own_user_seconds() - self._own) / available
+        diagnostics = list(busy_cpus(cpu.get("user", 0.0) - own, cpu.get("steal", 0.0)))
+        if (times := _throttled(self._roots) - self._throttled) > 0:
+            diagnostics.append(
+                Diagnostic(
+                    "cpu-throttled",
+                    "warning",
+                    "CPUs",
+                    f"the CPUs were slowed down {times} times because of heat, expected none",
+                    ("improve the cooling, and measure again",),
+                )
+            )
+        return [str(diagnostic) for diagnostic in diagnostics]
+
+
+def _own_user_seconds() -> float:
+    """Returns the time in user mode of blklab and of its programs that have ended, s."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(kind).ru_utime for kind in kinds)
+
+
+def _throttled(roots: Roots) -> int:
+    """Returns how often the CPUs were throttled (arch/x86/kernel/cpu/mce/therm_throt.c)."""
+    counts = (
+        text(cpu / "thermal_throttle/core_throttle_count")
+        for cpu in entries(roots.sys / "devices/system/cpu")
+    )
+    return sum(int(count) for count in counts if count and count.isdigit())

@@ -1,0 +1,113 @@
+"""Latency against offered load: measures a cell at several rates, and searches the highest rate
+whose 99th percentile is below a limit.
+
+The jobs first run without a limit. Then each runs with `rate_iops` at shares of what it reached.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from blklab.outcome import LoadRamp, LoadStep, Outcome, latency_result
+from blklab.spec.documents import LoadRampDocument
+from blklab.store.finished_run import FinishedRun
+
+SEARCHES: Final = 4
+"""Measurements that halve the interval of the searched rate, each."""
+
+KINDS: Final = ("read", "write")
+FIGURES: Final = ("mean", "p50", "p95", "p99", "p99_9")
+
+Document = TypeVar("Document", bound=Mapping[str, object])
+
+
+def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun]) -> FinishedRun:
+    """Measures a cell; if it has a ramp, at each of its rates, with the steps in the outcome.
+
+    The figures of the outcome itself are those without a limit.
+    """
+    wanted = cast(LoadRampDocument | None, document.get("load_ramp"))
+    bare = cast(Document, {key: value for key, value in document.items() if key != "load_ramp"})
+    full = measure(bare)
+    if not wanted:
+        return full
+    seconds = full.seconds
+    top = _step(None, full.outcome)
+    steps = [top]
+
+    def at(rate: float) -> LoadStep:
+        nonlocal seconds
+        finished = measure(_limited(bare, full.outcome, rate / top["iops"]))
+        seconds += finished.seconds
+        steps.append(_step(rate, finished.outcome))
+        return steps[-1]
+
+    for share in wanted["shares"]:
+        at(share * top["iops"])
+    limit = wanted["p99_ns"]
+    ramp: LoadRamp = {"steps": steps, "p99_limit_ns": limit, "best_iops": None}
+    if limit is not None:
+        ramp["best_iops"] = _search(steps, limit, at)
+    steps.sort(key=lambda step: step["offered_iops"] or float("inf"))
+    outcome: Outcome = {**full.outcome, "load_ramp": ramp}
+    return replace(full, outcome=outcome, seconds=seconds)
+
+
+def _search(
+    steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], LoadStep]
+) -> float | None:
+    """Returns the highest measured IOPS with a 99th percentile below the limit, None without one.
+
+    The percentile is taken to rise with the rate: the interval between the last step below the
+    limit and the first one above it is halved.
+    """
+    by_rate = sorted(steps, key=lambda step: step["offered_iops"] or step["iops"])
+    failed = next((step for step in by_rate if _p99(step) > limit_ns), None)
+    if failed is None:
+        return by_rate[-1]["iops"]
+    passed = by_rate[: by_rate.index(failed)]
+    low = passed[-1]["iops"] if passed else 0.0
+    best = passed[-1]["iops"] if passed else None
+    high = failed["offered_iops"] or failed["iops"]
+    for _ in range(SEARCHES):
+        rate = (low + high) / 2
+        step = at(rate)
+        if _p99(step) > limit_ns:
+            high = rate
+        else:
+            low, best = rate, step["iops"]
+    return best
+
+
+def _p99(step: LoadStep) -> float:
+    """Returns the larger 99th percentile of reads and writes, ns."""
+    return max((latency.get("p99", 0.0) for latency in step["latency_ns"].values()), default=0.0)
+
+
+def _step(rate: float | None, outcome: Outcome) -> LoadStep:
+    iops = outcome["read"]["iops"] + outcome["write"]["iops"]
+    latencies = {kind: cast(Mapping[str, float], latency_result(outcome, kind)) for kind in KINDS}
+    figures = {
+        kind: {key: float(latency[key]) for key in FIGURES if latency.get(key)}
+        for kind, latency in latencies.items()
+        if latency.get("count")
+    }
+    return {"offered_iops": rate, "iops": iops, "latency_ns": figures}
+
+
+def _limited(document: Document, reached: Outcome, share: float) -> Document:
+    """Returns the cell with every job limited to a share of the rates that it reached."""
+    groups = {group["name"]: group for group in reached["groups"]}
+    jobs = []
+    for job in cast(Sequence[Mapping[str, Any]], document["jobs"]):
+        group = groups[job["name"]]
+        rates = [group["read"].get("iops", 0.0) * share, group["write"].get("iops", 0.0) * share]
+        options = job.get("options")
+        if options is None:  # the simulator's own form
+            jobs.append({**job, "rate_iops": sum(rates) / job["numjobs"]})
+            continue
+        processes = int(options.get("numjobs", "1"))
+        # fio limits each direction of each process separately; 0 would be no limit.
+        each = ",".join(str(max(1, round(rate / processes))) for rate in rates)
+        jobs.append({**job, "options": {**options, "rate_iops": each}})
+    return cast(Document, {**document, "jobs": jobs})
