@@ -6,10 +6,17 @@ Latencies are in ns, rates per second, bandwidths in bytes per second. A missing
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import UsageError
-from blklab.outcome import DeviceResult, DirectionResult, Outcome, in_lab, measured
+from blklab.outcome import (
+    DeviceResult,
+    DirectionResult,
+    Outcome,
+    in_lab,
+    latency_result,
+    measured,
+)
 from blklab.spec.problems import near
 
 WAYS: Final = ("read", "write")
@@ -57,11 +64,16 @@ def _sum(key: str) -> Callable[[Outcome], float | None]:
 
 def _latency(direction: str, key: str) -> Callable[[Outcome], float | None]:
     def of(outcome: Outcome) -> float | None:
-        latency: Mapping[str, Any] = direction_result(outcome, direction).get("clat_ns") or {}
+        latency = cast(Mapping[str, float | None], latency_result(outcome, direction))
         value = latency.get(key)
         return None if value is None else float(value)
 
     return of
+
+
+def _sync_rate(outcome: Outcome) -> float | None:
+    sync = outcome.get("sync") or {}
+    return sync.get("iops") if sync.get("total_ios") else None
 
 
 def _command(key: str) -> Callable[[Outcome], float | None]:
@@ -114,14 +126,22 @@ _ALL: Final = [
     *(
         Metric(
             f"{direction}.{key}",
-            f"{what} of {direction}s",
+            f"{what} of {'fsync' if direction == 'sync' else direction}s",
             "time",
             False,
             _latency(direction, key),
             BIN if key.startswith("p") else 0.002,
         )
-        for direction in WAYS
+        for direction in (*WAYS, "sync")
         for key, what in LATENCIES.items()
+    ),
+    Metric("sync.iops", "fsyncs a second", "rate", True, _sync_rate),
+    Metric(
+        "load.iops",
+        "I/Os a second with the 99th percentile below p99_below",
+        "rate",
+        True,
+        lambda outcome: outcome["load_ramp"]["best_iops"] if "load_ramp" in outcome else None,
     ),
     Metric("wall", "wall-clock time of the command", "time", False, _command("wall_ns")),
     Metric("user", "user CPU time of the command", "time", False, _command("user_ns")),
@@ -136,7 +156,7 @@ def metric_name(text: str) -> str:
     """Returns a metric's name as users spell it: `read.p99`, `read_p99`, `p99.9`, or without a
     direction. Raises UsageError.
     """
-    name = re.sub(r"^(read|write)_", r"\1.", text.strip())
+    name = re.sub(r"^(read|write|sync)_", r"\1.", text.strip())
     name = re.sub(r"\bp99\.(9+)$", r"p99_\1", name)
     if name not in METRICS and name not in LATENCIES:
         raise UsageError(f"no metric {text!r}; {near(name, [*METRICS, *LATENCIES])}")

@@ -150,6 +150,12 @@ def warn(message: str) -> None:
         click.echo(f"blklab: warning: {printable(message)}", err=True)
 
 
+def warn_each(messages: Sequence[str]) -> None:
+    """Print each message as `warn` does."""
+    for message in messages:
+        warn(message)
+
+
 def note(message: str) -> None:
     """Print one line `blklab: …` on stderr if stderr is a terminal."""
     from blklab.text import printable

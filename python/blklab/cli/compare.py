@@ -11,7 +11,7 @@ from blklab.cli.common import (
     margin_option,
     notes,
     store_option,
-    warn,
+    warn_each,
 )
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ def compare(
         (name, query.selected(kept, words).runs)
         for name, words in zip(_short(campaigns), campaigns, strict=True)
     ]
-    every = [run for _, runs in chosen for run in runs]
-    if missing := query.series_missing(kept, every):
-        warn(missing)
+    warn_each(query.series_missing(kept, [run for _, runs in chosen for run in runs]))
     names = [
         *(name.strip() for name in metrics.split(",")),
         *(condition.metric for condition in wanted),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import json_option, progress, store_option, warn
+from blklab.cli.common import json_option, progress, store_option, warn_each
 from blklab.cli.trace.report import tell
 
 if TYPE_CHECKING:
@@ -123,9 +123,7 @@ def _report(
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
-    every = [run for selection in chosen for run in selection.runs]
-    if missing := query.series_missing(kept, every):
-        warn(missing)
+    warn_each(query.series_missing(kept, [run for selection in chosen for run in selection.runs]))
     words = ["blklab", "report", *(selection.words for selection in chosen)]
     words += [
         part

@@ -210,8 +210,8 @@ def points(store: Store, number: int, *, needed: bool = False) -> list[series.Se
     return [] if path is None or not (needed or path.exists()) else series.read(path)
 
 
-def series_missing(store: Store, chosen: Sequence[StoredRun]) -> str | None:
-    """Returns a sentence about runs whose series are missing; None if there are none."""
+def series_missing(store: Store, chosen: Sequence[StoredRun]) -> list[str]:
+    """Returns a sentence about runs whose series are missing; empty if there are none."""
     with store.database.reading() as connection:
         known = connection.execute(sa.select(runs.c.id, runs.c.series)).all()
     ids = {run.id for run in chosen}
@@ -219,11 +219,11 @@ def series_missing(store: Store, chosen: Sequence[StoredRun]) -> str | None:
     names = [name for number, name in known if number in ids and name is not None]
     missing = sum(not (directory / name).exists() for name in names)
     if not missing:
-        return None
-    return (
+        return []
+    return [
         f"{directory}: the series of {missing} of {len(ids)} runs are missing, so there are no"
         " figures over time: if you copied the store, copy this directory as well"
-    )
+    ]
 
 
 # --- choosing ------------------------------------------------------------------------------------
