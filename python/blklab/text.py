@@ -1,6 +1,8 @@
 """Makes text from traces, disks and kernels, which may be hostile, safe to print."""
 
+import re
 import unicodedata
+from collections.abc import Sequence
 
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -24,3 +26,23 @@ def _escape(character: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def differing(names: Sequence[str]) -> list[str]:
+    """Returns the part of each name by which it differs from the others, in the same order."""
+    if len(names) < 2:
+        return list(names)
+    files = {re.sub(r":\d{1,9}$", "", name) for name in names}
+    if len(files) == 1 and len(set(names)) > 1:
+        return [f"line {name.rpartition(':')[2]}" for name in names]
+    words = [re.findall(r"[^\W_]+|#", name) for name in names]
+    start = common_start(words)
+    end = common_start([each[start:][::-1] for each in words])
+    short = ["-".join(each[start : len(each) - end]) for each in words]
+    return short if all(short) and len(set(short)) == len(short) else list(names)
+
+
+def common_start(words: Sequence[Sequence[str]]) -> int:
+    """Returns how many first words all names share."""
+    columns = enumerate(zip(*words, strict=False))
+    return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))

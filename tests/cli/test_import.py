@@ -96,3 +96,70 @@ def test_mistakes_are_one_line(run: Run, arguments: list[object], status: int, o
     assert done.status == status
     assert output in done.err
     assert "Traceback" not in done.err
+
+
+DEVICES = ("array1", "array2", "disk1", "disk2")
+
+
+def test_campaigns_of_devices_compare_and_report_like_a_labelled_campaign(
+    run: Run, tmp_path: Path
+) -> None:
+    for device in DEVICES:
+        assert run("import", *sorted((DATA / "devices").glob(f"{device}-*"))).status == 0
+        labelled = ("--name", "labelled", "--label", f"stack={device}")
+        assert run("import", *sorted((DATA / "devices").glob(f"{device}-*")), *labelled).status == 0
+    compared = json.loads(run("compare", "1", "3", "5", "7", "--metric", "iops", "--json").out)
+    assert compared["sides"] == list(DEVICES)
+    assert [row["labels"] for row in compared["rows"]] == [
+        {"workload": "randread"},
+        {"workload": "randwrite"},
+    ]
+    # From fio's own output: total_ios / runtime of each file.
+    for row in compared["rows"]:
+        for device, value in zip(DEVICES, row["values"], strict=True):
+            name = f"{device}-{row['labels']['workload']}.json"
+            (job,) = json.loads((DATA / "devices" / name).read_text())["jobs"]
+            figures = job["read" if "read" in name else "write"]
+            assert value["mean"] == pytest.approx(figures["total_ios"] * 1000 / figures["runtime"])
+    by_label = json.loads(run("compare", "2", "4", "6", "8", "--metric", "iops", "--json").out)
+    assert by_label["sides"] == list(DEVICES)  # the names are equal, the stacks differ
+    assert by_label["rows"] == compared["rows"]
+    page = tmp_path / "report.html"
+    for numbers in (("1", "3", "5", "7"), ("2", "4", "6", "8")):
+        assert run("report", *numbers, "-o", page).status == 0
+        html = page.read_text()
+        assert all(f"{device} randread" in html for device in DEVICES)
+
+
+def test_files_of_devices_in_one_campaign_are_kept_apart(run: Run) -> None:
+    done = run("import", *sorted((DATA / "devices").iterdir()))
+    assert done.status == 0
+    assert "Campaign 1: devices, on fio" in done.out
+    shown = json.loads(run("runs", "show", "1", "--json").out)
+    assert [(item["labels"]["device"], item["labels"]["workload"]) for item in shown] == [
+        (device, workload)
+        for device in ("loop0", "loop1", "loop2", "loop3")
+        for workload in ("randread", "randwrite")
+    ]
+    assert {item["labels"]["repeat"] for item in shown} == {"1"}
+    assert shown[0]["source"].endswith("devices/array1-randread.json")
+    assert shown[0]["measured"].startswith("2026-11-22T18:45")
+    between = run("compare", "1", "--between", "device", "--metric", "iops")
+    assert between.status == 0
+    split = run("import", *sorted((DATA / "devices").iterdir()), "--pattern", "{stack}-{workload}")
+    assert split.status == 0
+    labels = json.loads(run("runs", "show", "2", "--json").out)[-1]["labels"]
+    assert (labels["stack"], labels["workload"]) == ("disk2", "randwrite")
+
+
+def test_a_bad_file_is_named_and_the_others_are_imported(run: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"jobs": [')
+    done = run("import", DATA / "fio-3.33.json", bad)
+    assert done.status == 1
+    assert "Campaign 1:" in done.out
+    assert (
+        f"blklab: warning: {bad}: fio's JSON is invalid: it ends in line 1: not imported"
+        in done.err
+    )
+    assert "error: 1 of the inputs could not be imported (see above); 4 runs were" in done.err

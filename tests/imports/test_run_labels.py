@@ -9,7 +9,8 @@ import pytest
 from blklab.errors import BlklabError, UsageError
 from blklab.imports.base import ImportSource
 from blklab.imports.collect import batches
-from blklab.imports.run_labels import RunNaming, differing
+from blklab.imports.run_labels import RunNaming
+from blklab.text import differing
 from tests.imports.conftest import FIO, imported, runs
 
 
@@ -36,7 +37,7 @@ def labels(*paths: Path, pattern: str | None = None) -> list[dict[str, str]]:
         (("a1", "sda", {}), ("a2", "nvme0n1", {}), "device", ["sda", "nvme0n1"]),
         (("a1", "sda", {}), ("a2", None, {}), "device", ["sda", None]),
         (("a1", None, {"filename": "/x/f"}), ("a2", None, {"filename": "/y/f"}), "file",
-         ["/x/f", "/y/f"]),
+         ["x", "y"]),
         (("a1", "sda", {"hostname": "u"}), ("a2", "sda", {"hostname": "v"}), "host", ["u", "v"]),
         # Options.
         (("a1", "sda", {"ioengine": "libaio"}), ("a2", "sda", {"ioengine": "io_uring"}),

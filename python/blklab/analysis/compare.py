@@ -8,6 +8,7 @@ from blklab.analysis.comparison_notes import comparison_notes
 from blklab.analysis.decision import MARGIN, Rule, decide, intervals
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Points, remembered, run_samples
+from blklab.analysis.side_names import labels_of_sides
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.spec.problems import near
@@ -80,8 +81,8 @@ def compare(
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that
     differ only in other labels are merged. The sides may differ in the `chosen` labels, which
-    selected them. Sides that differ by less than `margin` are the same. Raises UsageError for
-    metrics and labels that do not exist.
+    selected them, and in labels that distinguish whole sides, such as the device. Sides that differ
+    by less than `margin` are the same. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = [
@@ -91,6 +92,7 @@ def compare(
         if not side.runs:
             raise UsageError(f"{side.name}: no run is done")
     shared = _shared(usable)
+    chosen = {*chosen, *labels_of_sides([side.runs for side in usable])}
     for label in by or ():
         if label not in shared:
             raise UsageError(f"--by: not all sides have a label {label!r}; {near(label, shared)}")

@@ -94,7 +94,7 @@ def compare(
     cell of the baseline is missing, or has one run and --sure needs two; 3 the store failed.
     """
     from blklab.analysis import compare as analysis
-    from blklab.analysis import fail_if
+    from blklab.analysis import fail_if, side_names
     from blklab.errors import BlklabError, UsageError
     from blklab.report import comparison as report
     from blklab.report import diagnostics
@@ -103,9 +103,13 @@ def compare(
 
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept = Store(store, reading=True)
+    selections = [query.selected(kept, words) for words in campaigns]
+    known = side_names.distinguish(selections) if all(w.isdigit() for w in campaigns) else None
     chosen = [
-        (name, query.selected(kept, words).runs)
-        for name, words in zip(_short(campaigns), campaigns, strict=True)
+        (name, selection.runs)
+        for name, selection in zip(
+            known[1] if known else _short(campaigns), selections, strict=True
+        )
     ]
     warn_each(query.series_missing(kept, [run for _, runs in chosen for run in runs]))
     names = [

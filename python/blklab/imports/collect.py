@@ -22,7 +22,7 @@ from blklab.imports.run_labels import RunNaming
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.finished_run import FinishedRun
-from blklab.text import printable
+from blklab.text import common_start, printable
 
 LARGEST: Final = 256 << 20
 """Maximum bytes of a file; fio's largest outputs are a tenth of that."""
@@ -255,13 +255,23 @@ def _batch(
     names = dict.fromkeys(label for own in labels for label in own)
     varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.path.name)
-    default = "published" if first.path.is_dir() else log["prefix"] if log else first.path.stem
+    default = "published" if first.path.is_dir() else log["prefix"] if log else _shared(runs)
     # The name must not contain the characters that select campaigns.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
     raw = {"import": {"name": name, "files": files[:1000]}}
     plan = SourceNames(naming.title, cells, varied, runner, first.path, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
+
+
+def _shared(runs: Sequence[ImportedRun]) -> str:
+    """Returns the words at the start of all file names, otherwise their directory's name."""
+    first = Path(runs[0].where).absolute()
+    stems = list(dict.fromkeys(Path(re.sub(r":\d+$", "", run.where)).stem for run in runs))
+    if len(stems) == 1:
+        return stems[0]
+    words = [re.split(r"([-_. ]+)", stem) for stem in stems]
+    return "".join(words[0][: common_start(words)]).rstrip("-_. ") or first.parent.name
 
 
 def _too_large(value: object) -> bool:

@@ -6,14 +6,14 @@ are kept apart by the label `source`.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
-from blklab.text import printable
+from blklab.text import differing, printable
 from blklab.units import parse_size
 
 TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
@@ -121,11 +121,13 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
         labels.pop("repeat", None)
         labels_of_runs.append(labels)
     places = [_places(run) for run in runs]
+    files = list(dict.fromkeys(place["file"] for place in places if "file" in place))
+    short = dict(zip(files, differing(files), strict=True))
     for key in ("host", "device", "file"):
         if any(len({places[at].get(key) for at in same}) > 1 for same in _same(labels_of_runs)):
             for labels, place in zip(labels_of_runs, places, strict=True):
                 if key in place:
-                    labels.setdefault(key, place[key])
+                    labels.setdefault(key, short.get(place[key], place[key]))
     numbered = naming.pattern is not None and "{repeat}" in naming.pattern
     notes = [] if numbered else _keep_apart(runs, labels_of_runs, places)
     labels_of_runs = [
@@ -153,6 +155,8 @@ def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, s
     by_workload: dict[tuple[str, ...], set[str | None]] = {}
     for run, options in zip(runs, facts, strict=True):
         context = (run.workload, *run.labels.values())
+        if key not in TOLD:
+            context += tuple(_places(run).values())
         by_workload.setdefault(context, set()).add(options.get(key))
     return any(len(values) > 1 for values in by_workload.values())
 
@@ -186,7 +190,7 @@ def _keep_apart(
             origins.setdefault(name if known else runs[at].section or runs[at].where, []).append(at)
         if len(origins) < 2:
             continue
-        for name, positions in zip(differing(origins), origins.values(), strict=True):
+        for name, positions in zip(differing(list(origins)), origins.values(), strict=True):
             apart += len(positions)
             for at in positions:
                 labels_of_runs[at]["source"] = name
@@ -197,25 +201,6 @@ def _keep_apart(
         " do not show that they measured the same device: if they are repeats, use"
         " --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
     ]
-
-
-def differing(names: Iterable[str]) -> list[str]:
-    """Returns the part of each name by which it differs from the others, in the same order."""
-    whole = list(names)
-    files = {_LINE.sub("", name) for name in whole}
-    if len(files) == 1 and all(map(_LINE.search, whole)):
-        return [f"line {name.rpartition(':')[2]}" for name in whole]
-    words = [re.findall(r"[^\W_]+|#", name) for name in whole]
-    start = _common(words)
-    end = _common([each[start:][::-1] for each in words])
-    short = ["-".join(each[start : len(each) - end]) for each in words]
-    return short if all(short) and len(set(short)) == len(short) else whole
-
-
-def _common(words: Sequence[Sequence[str]]) -> int:
-    """Returns how many first words all names share."""
-    columns = enumerate(zip(*words, strict=False))
-    return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))
 
 
 def _short(value: str) -> str:

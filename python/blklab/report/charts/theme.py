@@ -17,14 +17,14 @@ LIGHT: Final = {
     "flush": "#2f9466",
     "error": "#c4302b",
     "doubt": "#fff6dd",
-    "s1": "#1f6fc4",
-    "s2": "#e07b16",
-    "s3": "#2f9466",
-    "s4": "#8a5fc0",
-    "s5": "#c4302b",
-    "s6": "#0c97ab",
-    "s7": "#a3771b",
-    "s8": "#d6589f",
+    "s1": "#0072b2",
+    "s2": "#e69f00",
+    "s3": "#009e73",
+    "s4": "#cc79a7",
+    "s5": "#d55e00",
+    "s6": "#56b4e9",
+    "s7": "#1c2430",
+    "s8": "#8a7f00",
 }
 DARK: Final = {
     "ink": "#e6eaf0",
@@ -40,16 +40,18 @@ DARK: Final = {
     "flush": "#5cc795",
     "error": "#ff7a70",
     "doubt": "#2e2812",
-    "s1": "#5aa9f7",
-    "s2": "#f39a45",
-    "s3": "#5cc795",
-    "s4": "#b796e8",
-    "s5": "#ff7a70",
-    "s6": "#4fc9da",
-    "s7": "#d9b35a",
-    "s8": "#f08cc4",
+    "s1": "#3d9bd8",
+    "s2": "#e69f00",
+    "s3": "#1fc49a",
+    "s4": "#e29cc6",
+    "s5": "#f0773a",
+    "s6": "#8ccbf2",
+    "s7": "#e6eaf0",
+    "s8": "#f0e442",
 }
-"""Colours for dark mode; blue and orange are distinct for the colour-blind."""
+"""Colours for dark mode. `s1` to `s8` follow Okabe and Ito's palette, which is distinct for the
+colour-blind (https://jfly.uni-koeln.de/color/); yellow is darker on white, and lighter on black.
+"""
 
 
 SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))

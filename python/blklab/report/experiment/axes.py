@@ -18,7 +18,7 @@ from blklab.report.charts.base import (
 )
 from blklab.report.comparison import figure
 from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
-from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
+from blklab.report.experiment.layout import dash, line_colour, line_label, panels, titled
 from blklab.report.experiment.view import ExperimentView, ReportCell, numeric
 from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
@@ -142,7 +142,7 @@ def _lines(
         tip("high_text", "at most (95 %)"),
     ]
     x = {**quantity("x", label), **axis(xs, label)}
-    hue = colour("line", lines, title=line, symbolType="stroke")
+    hue = line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
     interval = {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue}
     ranges = layer("rule", interval, strokeWidth=4, opacity=0.25)

@@ -15,7 +15,7 @@ from blklab.report.charts.base import (
     size_ticks,
     tip,
 )
-from blklab.report.experiment.layout import MOST_ROWS, fewer, offset, opacity, rows
+from blklab.report.experiment.layout import MOST_ROWS, colour, fewer, offset, opacity, rows
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text
 
@@ -124,14 +124,8 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
         "encoding": {
             **shared,
             "x": {**quantity("v", stack="zero"), **x},
-            "color": {
-                "field": "op",
-                "type": "nominal",
-                "scale": {"domain": ["read", "write"], "range": ["@read", "@write"]},
-                "legend": {"title": None, "values": ops} if len(ops) > 1 or view.several else None,
-            },
+            **_looks(view, ops),
             "order": {"field": "op", "type": "nominal", "sort": "ascending"},
-            "opacity": opacity(view),
             "tooltip": tooltips,
         },
     }
@@ -145,6 +139,18 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
         {"calculate": _between("low", "high", metric), "as": "interval_text"},
     ]
     return chart_spec(data, transform=texts, encoding={}, layer=layers)
+
+
+def _looks(view: ExperimentView, ops: Sequence[str]) -> Spec:
+    """Returns colour and opacity of bars: colours are directions, or several measured series."""
+    legend = {"title": None, "values": ops} if len(ops) > 1 or view.several else None
+    op = {"field": "op", "type": "nominal", "legend": legend}
+    if view.several and len({series.predicts for series in view.series}) == 1:
+        names = [series.name for series in view.series]
+        scale = {"domain": ["read", "write"], "range": [1, 0.55]}
+        return {"color": colour("series", names), "opacity": {**op, "scale": scale}}
+    scale = {"domain": ["read", "write"], "range": ["@read", "@write"]}
+    return {"color": {**op, "scale": scale}, "opacity": opacity(view)}
 
 
 def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:

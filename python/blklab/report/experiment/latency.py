@@ -17,7 +17,7 @@ from blklab.report.charts.base import (
     tip,
     zoom,
 )
-from blklab.report.experiment.layout import colour, dash, line_label, panels, titled
+from blklab.report.experiment.layout import dash, line_colour, line_label, panels, titled
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.shell import Details, PageSection
 from blklab.report.tables.base import TextTable, figures, text
@@ -127,7 +127,7 @@ def _percentiles(
                 axis={"values": list(places), "labelExpr": f"{shown} : ''", "grid": True},
             ),
             "y": {**quantity("v"), **y},
-            "color": colour("line", lines, title=line, symbolType="stroke"),
+            "color": line_colour(view, lines, line),
             "strokeDash": dash(view, cells),
             "tooltip": tooltips,
         },
@@ -206,7 +206,7 @@ def _histogram(
     shared: Spec = {
         "x": {**quantity("middle"), **x},
         "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
-        "color": colour("line", lines, title=line, symbolType="stroke"),
+        "color": line_colour(view, lines, line),
         "detail": {"field": "series", "type": "nominal"},
     }
     steps = {"interpolate": "step", "clip": True}

@@ -115,7 +115,12 @@ def opacity(view: ExperimentView) -> Spec:
         "type": "ordinal",
         "sort": None,
         "scale": {"domain": names, "range": levels[: len(names)]},
-        "legend": {"title": None, "symbolFillColor": "@soft", "symbolType": "square"}
+        "legend": {
+            "title": None,
+            "symbolFillColor": "@soft",
+            "symbolType": "square",
+            **legend_room(names),
+        }
         if view.several
         else None,
     }
@@ -124,12 +129,7 @@ def opacity(view: ExperimentView) -> Spec:
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     """Returns the colour of names; names beyond the last colour share it."""
     palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
-    look: dict[str, object] = {
-        "symbolOpacity": 1,
-        "symbolStrokeWidth": 2,
-        "columns": 4,
-        "labelLimit": 150,
-    }
+    look: dict[str, object] = {"symbolOpacity": 1, "symbolStrokeWidth": 2, **legend_room(names)}
     look |= {"titleOrient": "left", "titleFontWeight": "normal"}
     shown = {"title": None, **look, **legend} if len(names) > 1 else None
     return {
@@ -138,6 +138,21 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
         "scale": {"domain": list(names), "range": palette},
         "legend": shown,
     }
+
+
+def legend_room(names: Sequence[str]) -> dict[str, int]:
+    """Returns the columns of a legend, and the pixels of its names, so that none is cut off in a
+    chart of half a page.
+    """
+    longest = max(map(len, names), default=1)
+    return {"columns": max(1, min(4, 56 // (longest + 6))), "labelLimit": 340}
+
+
+def line_colour(view: ExperimentView, lines: Sequence[str], line: str | None) -> Spec:
+    """Returns the colour of the lines of a chart: by label, otherwise by series."""
+    if line is None and view.several:
+        return colour("series", [series.name for series in view.series], symbolType="stroke")
+    return colour("line", lines, title=line, symbolType="stroke")
 
 
 def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
@@ -158,6 +173,7 @@ def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
             "symbolType": "stroke",
             "symbolSize": 250,
             "symbolOpacity": 1,
+            **legend_room(names),
             "values": [name for name in names if name in seen],
         }
         if len(seen) > 1

@@ -13,6 +13,9 @@ from blklab.report.shell import PageSection
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
+NEGLIGIBLE: Final = 0.01
+"""Share of a run's I/Os below which a direction has no shares: they are stray I/Os."""
+
 MOST_DEVICES: Final = 7
 """Maximum number of devices with their own colour; the others are merged."""
 
@@ -44,13 +47,18 @@ def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
+    ios = [
+        sum(device["ios"][at] for run in cell.runs for device in lowest_devices(run.outcome or {}))
+        for at in (0, 1)
+    ]
+    stray = [count < NEGLIGIBLE * sum(ios) for count in ios]
     every = [device_shares(run.outcome or {}) for run in cell.runs]
     shares_by_name = {}
     for name in dict.fromkeys(name for devices in every for name in devices):
         pairs = [devices[name] for devices in every if name in devices]
         shares_by_name[name] = (
-            _mean([read for read, _ in pairs]),
-            _mean([write for _, write in pairs]),
+            None if stray[0] else _mean([read for read, _ in pairs]),
+            None if stray[1] else _mean([write for _, write in pairs]),
         )
     return shares_by_name
 
@@ -138,7 +146,7 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
     note = (
         "reads and writes: share of all I/Os of the lowest devices. each took: from"
         " dispatch to completion. in its queue: mean number of requests in the device and"
-        " its queue. Means of repeats."
+        " its queue. Means of repeats. A direction with less than 1 % of the I/Os has no shares."
     )
     return TextTable("Devices", columns, body, note)
 

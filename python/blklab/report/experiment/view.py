@@ -6,7 +6,7 @@ Cells of several series with the same labels are shown side by side.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from blklab.analysis.decision import Rule, intervals
 from blklab.analysis.metrics import LATENCIES, METRICS, WAYS, direction_result, with_direction
 from blklab.analysis.samples import Points, remembered, run_samples
 from blklab.analysis.saturation import LOADS
+from blklab.analysis.side_names import PLACES, distinguish
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.outcome import measured
@@ -27,10 +28,10 @@ from blklab.text import printable
 
 Labels = Mapping[str, str]
 
-STACK: Final = "stack"
-WORKLOAD: Final = "workload"
+STACK: Final[str] = "stack"
+WORKLOAD: Final[str] = "workload"
 
-NAMES: Final = frozenset({STACK, WORKLOAD, "kernel"})
+NAMES: Final = frozenset({*PLACES, WORKLOAD, "kernel"})
 """Labels that are always names, although their values look like numbers: 4.19 is more than 4.2."""
 
 MOST_SIDES: Final = 6
@@ -209,7 +210,7 @@ class ExperimentView:
         ]
         self.series = [
             ReportSeries(printable(name), campaign, runs)
-            for name, campaign, runs in _sides(names, selections)
+            for name, campaign, runs in _merged(selections) or _sides(names, selections)
         ]
         self.labels = self._telling()
         self.cells = [cell for series in self.series for cell in self._folded(series)]
@@ -225,7 +226,7 @@ class ExperimentView:
             if label != REPEAT
             and any(len({run.labels.get(label) for run in s.runs}) > 1 for s in self.series)
         ]
-        first = [label for label in (STACK, WORKLOAD) if label in values]
+        first: list[str] = [label for label in (*PLACES, WORKLOAD) if label in values]
         if not values:
             first = [label for label in (WORKLOAD, STACK) if label in every][:1]
         return [*first, *(label for label in values if label not in first)]
@@ -233,7 +234,8 @@ class ExperimentView:
     def _folded(self, series: ReportSeries) -> list[ReportCell]:
         runs_by_cell: dict[tuple[str, ...], list[StoredRun]] = {}
         # A missing label counts as equal to the only value of another series.
-        own = [label for label in series.runs[0].labels if label != REPEAT]
+        own = dict.fromkeys(label for run in series.runs for label in run.labels)
+        own.pop(REPEAT, None)
         for run in series.runs:
             runs_by_cell.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(
                 run
@@ -303,7 +305,7 @@ class ExperimentView:
     def name(self, cell: ReportCell, without: Sequence[str] = (), *, series: bool = False) -> str:
         """Returns the name of a cell: `raid1 randread bs=4k`."""
         parts = [
-            value if label in {STACK, WORKLOAD} else f"{label}={value}"
+            value if label in {*PLACES, WORKLOAD} else f"{label}={value}"
             for label, value in cell.labels.items()
             if label not in without
         ]
@@ -360,6 +362,34 @@ def _sides(
         return whole
     rows = {selection.campaign.number: selection.campaign for selection in selections}
     return [(side.name, rows[side.runs[0].campaign], list(side.runs)) for side in split]
+
+
+def _merged(
+    selections: Sequence[Selection],
+) -> "list[tuple[str, CampaignRow, list[StoredRun]]] | None":
+    """Returns campaigns that were imported from one tool as one series, with a label for what
+    distinguishes them; None for others.
+    """
+    runs = [run for selection in selections for run in selection.runs if run.outcome]
+    tools = {run.runner for run in runs}
+    if len(selections) < 2 or len(tools) > 1 or not all(run.origin() for run in runs):
+        return None
+    known = distinguish(selections)
+    if known is None or any(known[0] in run.labels for run in runs):
+        return None if known is None or known[0] == "campaign" else [_series(selections, runs)]
+    named = [
+        replace(run, labels={known[0]: name, **run.labels})
+        for selection, name in zip(selections, known[1], strict=True)
+        for run in selection.runs
+        if run.outcome
+    ]
+    return [_series(selections, named)]
+
+
+def _series(
+    selections: Sequence[Selection], runs: list[StoredRun]
+) -> "tuple[str, CampaignRow, list[StoredRun]]":
+    return selections[0].campaign.name, selections[0].campaign, runs
 
 
 def _names(selections: Sequence[Selection]) -> list[str]:
