@@ -17,6 +17,8 @@ from blklab.cli.common import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.store.query import Selection
+
 
 @click.command()
 @click.argument("campaigns", nargs=-1, required=True)
@@ -94,7 +96,7 @@ def compare(
     cell of the baseline is missing, or has one run and --sure needs two; 3 the store failed.
     """
     from blklab.analysis import compare as analysis
-    from blklab.analysis import fail_if, side_names
+    from blklab.analysis import fail_if
     from blklab.errors import BlklabError, UsageError
     from blklab.report import comparison as report
     from blklab.report import diagnostics
@@ -104,12 +106,9 @@ def compare(
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept = Store(store, reading=True)
     selections = [query.selected(kept, words) for words in campaigns]
-    known = side_names.distinguish(selections) if all(w.isdigit() for w in campaigns) else None
     chosen = [
         (name, selection.runs)
-        for name, selection in zip(
-            known[1] if known else _short(campaigns), selections, strict=True
-        )
+        for name, selection in zip(_short(campaigns, selections), selections, strict=True)
     ]
     warn_each(query.series_missing(kept, [run for _, runs in chosen for run in runs]))
     names = [
@@ -164,7 +163,11 @@ def _labels(campaigns: tuple[str, ...]) -> set[str]:
     return {term.partition("=")[0].strip() for term in terms if term.strip()}
 
 
-def _short(campaigns: tuple[str, ...]) -> list[str]:
-    """Return the names of the sides, without labels if they are unique."""
+def _short(campaigns: tuple[str, ...], selections: "list[Selection]") -> list[str]:
+    """Return the names of the sides: what distinguishes numbered campaigns, without labels."""
+    from blklab.analysis.side_names import distinguish
+
+    if all(words.isdigit() for words in campaigns) and (known := distinguish(selections)):
+        return known[1]
     names = [words.partition(":")[0].strip() for words in campaigns]
     return names if len(set(names)) == len(names) else list(campaigns)
