@@ -328,7 +328,8 @@ def test_runs_that_were_forced_are_noted() -> None:
         [ComparisonSide("a", three(100)), ComparisonSide("X", new)], ["iops"], no_points
     )
     assert [str(each) for each in result.notes] == [
-        "2 runs of X were forced: device-busy; 1 run of X has warnings (blklab runs show)"
+        "2 runs of X were forced: device-busy",
+        "1 run of X with this warning: hot",
     ]
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 from blklab import units
 from blklab.analysis.comparison import ComparisonRow, ComparisonSide
 from blklab.analysis.metrics import LATENCIES, WAYS, direction_result, rate_scale
+from blklab.analysis.run_conditions import condition_notes, drift_notes
 from blklab.diagnostic import Diagnostic
-from blklab.outcome import measured
 from blklab.store.query import StoredRun
 
 Pair = Sequence[Sequence[StoredRun]]
@@ -62,7 +62,10 @@ def comparison_notes(
     else:
         yield from _unlike(pairs, chosen)
     yield from _scaled(compared)
-    yield from _doubtful(compared)
+    metrics = list(dict.fromkeys(row.metric for row in rows))
+    for side in compared:
+        yield from condition_notes(side.name, side.runs)
+        yield from drift_notes(side.name, side.runs, metrics)
 
 
 def _note(code: str, message: str) -> Diagnostic:
@@ -139,31 +142,3 @@ def _described(key: str, value: Any) -> str:
     if key.endswith("_ns") and isinstance(value, int | float):
         return units.format_duration(value)
     return str(value)
-
-
-def _doubtful(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
-    """Yields how many runs of a side were forced or have warnings."""
-    for side in compared:
-        outcomes = [measured(run.outcome) for run in side.runs if run.outcome]
-        forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
-        warned = [outcome for outcome in outcomes if outcome.get("warnings")]
-        parts = []
-        if forced:
-            names = sorted({str(name) for names_of_run in forced for name in names_of_run})
-            parts.append(
-                f"{_runs(forced)} of {side.name}"
-                f" {'were' if len(forced) != 1 else 'was'} forced:"
-                f" {', '.join(names)}"
-            )
-        if warned:
-            parts.append(
-                f"{_runs(warned)} of {side.name}"
-                f" {'have' if len(warned) != 1 else 'has'} warnings (blklab runs"
-                " show)"
-            )
-        if parts:
-            yield _note("doubtful-runs", "; ".join(parts))
-
-
-def _runs(runs: Sequence[Any]) -> str:
-    return f"{len(runs):,} run{'s' * (len(runs) != 1)}"

@@ -11,6 +11,7 @@ from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
 from blklab.analysis.decision import Decision
 from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, rate_scale
+from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.sanity_checks import check_run
 from blklab.diagnostic import Diagnostic
@@ -57,6 +58,9 @@ def diagnose(runs: Sequence[StoredRun], points: Points) -> list[Diagnostic]:
             diagnostics += check_run(run)
     merged = [*_merged(diagnostics, names), *_repeats(done, names), *_campaigns(done)]
     merged += [*_predictions(done, points), *_busy(done)]
+    for campaign in dict.fromkeys(run.campaign for run in done):
+        runs_of_campaign = [run for run in done if run.campaign == campaign]
+        merged += drift_notes(f"campaign {campaign}", runs_of_campaign, ["iops"])
     return sorted(merged, key=lambda diagnostic: diagnostic.rank)
 
 

@@ -30,8 +30,9 @@ def tune(
       blklab run sweep.toml --on host && blklab tune sweep@host
       blklab tune sweep@host --metric p99
     """
-    from blklab.analysis import persist_settings
+    from blklab.analysis import persist_settings, run_conditions
     from blklab.analysis import tune as analysis
+    from blklab.report import diagnostics
     from blklab.report import tuning as report
     from blklab.runners.registry import RUNNERS
     from blklab.store import query
@@ -49,8 +50,18 @@ def tune(
     )
     alone = selection.campaign.experiment["sweep"].get("mode") != "all"
 
+    notes = [
+        *run_conditions.condition_notes(campaign, selection.runs),
+        *run_conditions.drift_notes(campaign, selection.runs, [tunings[0].metric]),
+    ]
+
     def draw(console: "Console") -> None:
         report.print_tuning(console, tunings, lasting, alone=alone)
+        diagnostics.print_diagnostics(console, notes, "Notes")
 
-    document = {"tunings": [tuning.as_dict() for tuning in tunings], "keep": vars(lasting)}
+    document = {
+        "tunings": [tuning.as_dict() for tuning in tunings],
+        "keep": vars(lasting),
+        "diagnostics": [diagnostics.as_dict(note) for note in notes],
+    }
     emit(document, as_json, draw)

@@ -1,0 +1,98 @@
+"""Conditions that weaken a set of runs: forced checks, warnings, and a drift over time."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from blklab.analysis.metrics import METRICS
+from blklab.diagnostic import Diagnostic
+from blklab.outcome import measured
+from blklab.runners.registry import predicts
+from blklab.store.query import StoredRun
+
+SURE: Final = 0.01
+"""Largest p of a reported drift."""
+
+LEAST_DRIFT: Final = 0.02
+"""Smallest reported drift, from the first to the last run."""
+
+MOST_WARNINGS: Final = 3
+"""Kinds of warnings that are quoted."""
+
+
+def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
+    """Yields the notes about the runs of one campaign or side, called `name`."""
+    outcomes = [measured(run.outcome) for run in runs if run.outcome]
+    forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
+    if forced:
+        names = sorted({str(word) for words in forced for word in words})
+        were = "were" if len(forced) != 1 else "was"
+        yield _note("forced", f"{_count(len(forced))} of {name} {were} forced: {', '.join(names)}")
+    kinds: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for warning in outcome.get("warnings") or []:
+            kinds.setdefault(re.sub(r"\d+(?:[.,]\d+)*", "0", warning), []).append(warning)
+    for same in list(kinds.values())[:MOST_WARNINGS]:
+        like = " or like it" if len(set(same)) > 1 else ""
+        yield _note("warning", f"{_count(len(same))} of {name} with this warning{like}: {same[0]}")
+    if len(kinds) > MOST_WARNINGS:
+        yield _note("warning", f"{name} has more warnings: blklab runs show")
+
+
+def drift_notes(
+    name: str, runs: Sequence[StoredRun], metrics: Sequence[str]
+) -> Iterator[Diagnostic]:
+    """Yields the metrics of a campaign that rose or fell in the order of measurement."""
+    for metric in metrics:
+        drift = find_drift(runs, metric, SURE / max(1, len(metrics)))
+        if drift is not None:
+            verb = "rose" if drift > 0 else "fell"
+            yield _note(
+                "drift",
+                f"{metric} of {name} {verb} by {abs(drift):.0%} from the first run to the last,"
+                " everything else being equal: the machine or the disks changed meanwhile;"
+                ' order = "random" keeps this out of the differences between cells',
+            )
+
+
+def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> float | None:
+    """Returns the relative change of a metric from the first run to the last; None if it may be 0.
+
+    A straight line is fitted to the logarithms of all cells with repeats, each cell with its own
+    mean, over the order of measurement. Its slope must differ from 0 (Student's t).
+    """
+    from scipy.special import stdtr
+
+    measured_runs = [run for run in runs if run.started and not predicts(run.runner)]
+    cells: dict[tuple[tuple[str, str], ...], list[tuple[int, float]]] = {}
+    for place, run in enumerate(sorted(measured_runs, key=lambda run: run.started or "")):
+        value = METRICS[metric].of(run.outcome or {})
+        if value is not None and value > 0:
+            labels = tuple(pair for pair in run.labels.items() if pair[0] != "repeat")
+            cells.setdefault(labels, []).append((place, math.log(value)))
+    points = [point for cell in cells.values() if len(cell) > 1 for point in _centred(cell)]
+    degrees = len(points) - sum(len(cell) > 1 for cell in cells.values()) - 1
+    spread = sum(place**2 for place, _ in points)
+    if degrees < 3 or not spread:
+        return None
+    slope = sum(place * value for place, value in points) / spread
+    rest = sum((value - slope * place) ** 2 for place, value in points) / degrees
+    error = math.sqrt(rest / spread)
+    drift = math.expm1(slope * (len(measured_runs) - 1))
+    p = 2 * float(stdtr(degrees, -abs(slope) / error)) if error else 0.0
+    return drift if p < alpha and abs(drift) >= LEAST_DRIFT else None
+
+
+def _centred(cell: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+    """Returns the places and values of a cell, each less its mean."""
+    place, value = (sum(column) / len(cell) for column in zip(*cell, strict=True))
+    return [(at - place, log - value) for at, log in cell]
+
+
+def _note(code: str, message: str) -> Diagnostic:
+    return Diagnostic(code, "note", "", message)
+
+
+def _count(runs: int) -> str:
+    return f"{runs:,} run{'s' * (runs != 1)}"
