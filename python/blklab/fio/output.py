@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -145,11 +145,6 @@ def _total(document: FioDocument, key: str) -> float:
     return sum(_number(part, key) for part in parts if isinstance(part, dict))
 
 
-def has_ios(document: FioDocument) -> bool:
-    """Returns whether the jobs of a document have done any I/O."""
-    return _total(document, "io_bytes") > 0
-
-
 def _number(table: FioDocument, key: str) -> float:
     value = table.get(key)
     return float(value) if isinstance(value, int) and abs(value) < 1 << 64 else 0.0
@@ -160,13 +155,9 @@ def measured_at(document: FioDocument) -> str | None:
     milliseconds = _number(document, "timestamp_ms") or _number(document, "timestamp") * 1000
     if 0 < milliseconds < 1e14:
         return datetime.fromtimestamp(milliseconds // 1000, UTC).isoformat()
-    return local_time(str(document.get("time", "")))
-
-
-def local_time(text: str) -> str | None:
-    """Returns a time as C's ctime prints it, ISO 8601; None for another text."""
     try:
-        return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").isoformat()
+        local = " ".join(str(document.get("time", "")).split())
+        return datetime.strptime(local, "%a %b %d %H:%M:%S %Y").isoformat()
     except ValueError:
         return None
 
@@ -289,20 +280,13 @@ def divide(
             f"job {name!r}: reads and writes are merged (unified_rw_reporting), and their shares"
             " are unknown: expected separate figures, or fio's JSON"
         )
-    text = options.get("rwmixread") or ""
-    other = options.get("rwmixwrite") or ""
+    text, other = options.get("rwmixread", ""), options.get("rwmixwrite", "")
     share = int(text) if text.isdigit() else 100 - int(other) if other.isdigit() else 50
-    parts = [
-        replace(
-            mixed,
-            total_ios=round(mixed.total_ios * part / 100),
-            io_bytes=round(mixed.io_bytes * part / 100),
-            iops=mixed.iops * part / 100,
-            bw_bytes=mixed.bw_bytes * part / 100,
-            clat=latency.NOTHING,
-        )
-        for part in (min(share, 100), 100 - min(share, 100))
-    ]
+    parts = []
+    for part in (share / 100, 1 - share / 100):
+        ios, size = round(mixed.total_ios * part), round(mixed.io_bytes * part)
+        rates = mixed.iops * part, mixed.bw_bytes * part
+        parts.append(FioDirection(ios, size, *rates, mixed.runtime_ms))
     return (parts[0], parts[1]), [
         f"job {name!r}: fio merged reads and writes (unified_rw_reporting): they are divided"
         f" {share}:{100 - share} as requested, and their latencies are unknown"

@@ -54,38 +54,28 @@ def _document(fields: Sequence[str]) -> FioDocument:
     names = ("read", "write", "trim")[: 2 if fields[0] == "3" else 3]
     end = 5 + size * len(names)
     usr, system, ctx = (field.rstrip("%") for field in fields[end : end + 3])
-    job: FioDocument = {
-        "jobname": fields[2],
-        "groupid": int(fields[3]),
-        "error": int(fields[4]),
-        "usr_cpu": float(usr),
-        "sys_cpu": float(system),
-        "ctx": int(ctx),
-        **{name: _direction(fields[5 + at * size :]) for at, name in enumerate(names)},
-    }
+    job: FioDocument = {"jobname": fields[2], "groupid": int(fields[3]), "error": int(fields[4])}
+    job |= {"usr_cpu": float(usr), "sys_cpu": float(system), "ctx": int(ctx)}
+    job |= {name: _direction(fields[5 + at * size :]) for at, name in enumerate(names)}
     disks: list[FioDocument] = []
     # Behind the disks are errors and the job's description.
     for at in range(end + 34, len(fields) - len(_DISK) + 1, len(_DISK)):
         name, *values = fields[at : at + len(_DISK)]
         if not all(re.fullmatch(r"\d{1,18}(?:\.\d{1,6})?%?", value) for value in values):
             break
-        figures = [int(value) for value in values[:-1]]
         if name == "slaves" and disks:
             disks[-1]["aggr_util"] = 0
         else:
-            disks.append(
-                dict(zip(_DISK, [name, *figures, float(values[-1].rstrip("%"))], strict=True))
-            )
+            figures = [*map(int, values[:-1]), float(values[-1].rstrip("%"))]
+            disks.append(dict(zip(_DISK, [name, *figures], strict=True)))
     return {"fio version": fields[1], "jobs": [job], "disk_util": disks, "notes": []}
 
 
 def _direction(fields: Sequence[str]) -> FioDocument:
     kib, bandwidth, iops, runtime = (int(field) for field in fields[:4])
-    clat: FioDocument = {
-        key: float(field)
-        for key, field in zip(("min", "max", "mean", "stddev"), fields[8:12], strict=True)
-    }
     pairs = [field.partition("%=") for field in fields[12:32]]
-    clat["percentile"] = {key: int(value) for key, _, value in pairs if key != "0"}
+    percentiles = {key: int(value) for key, _, value in pairs if key != "0"}
+    low, high, mean, deviation = map(float, fields[8:12])
+    clat = {"min": low, "max": high, "mean": mean, "stddev": deviation, "percentile": percentiles}
     sizes = {"io_bytes": kib * 1024, "io_kbytes": kib, "bw": bandwidth}
     return {**sizes, "iops": iops, "runtime": runtime, "clat": clat}

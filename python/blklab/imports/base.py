@@ -89,9 +89,6 @@ class ImportResult:
     notes: Sequence[str] = ()
     """Skipped parts with the reason; each names its file."""
 
-    failed: Sequence[str] = ()
-    """Files that could not be imported, with the reason."""
-
 
 @dataclass(frozen=True)
 class ImportFormat:

@@ -171,14 +171,11 @@ def _read(
 
 
 def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) -> ImportResult:
-    """Returns the runs that a format reads from each file; adds invalid files to `failed`.
-
-    Interval logs are read together, because several files are one run.
-    """
-    together = each.name == "fio-log"
+    """Returns the runs that a format reads from each file; adds invalid files to `failed`."""
     runs: list[ImportedRun] = []
     notes: list[str] = []
-    for files in [given.files] if together else [[file] for file in given.files]:
+    single = [[file] for file in given.files]
+    for files in fio_log.by_run(given.files) if each.name == "fio-log" else single:
         try:
             result = each.read(replace(given, files=files))
             for run in result.runs:
@@ -191,7 +188,6 @@ def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) ->
             continue
         runs += result.runs
         notes += result.notes
-        failed += map(BlklabError, result.failed)
     return ImportResult(runs, notes)
 
 

@@ -7,7 +7,7 @@ creation are no I/O of blocks: both are left out, as are tests that were too sho
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from blklab.errors import BlklabError
@@ -61,24 +61,18 @@ def matches_bonnie(file: ImportFile) -> bool:
 
 def read_iozone(given: ImportSource) -> ImportResult:
     """Returns a run for each figure of IOzone's tables."""
-    return _read(given, _iozone)
+    return ImportResult([run for file in given.files for run in _checked(file, _iozone(file))])
 
 
 def read_bonnie(given: ImportSource) -> ImportResult:
     """Returns a run for each test of bonnie++."""
-    return _read(given, _bonnie)
+    return ImportResult([run for file in given.files for run in _checked(file, _bonnie(file))])
 
 
-def _read(
-    given: ImportSource, runs_of: Callable[[ImportFile], Iterator[ImportedRun]]
-) -> ImportResult:
-    runs: list[ImportedRun] = []
-    for file in given.files:
-        own = list(runs_of(file))
-        if not own:
-            raise BlklabError(f"{file.where}: the table has no figures: expected numbers")
-        runs += own
-    return ImportResult(runs)
+def _checked(file: ImportFile, runs: Iterator[ImportedRun]) -> list[ImportedRun]:
+    if not (own := list(runs)):
+        raise BlklabError(f"{file.where}: the table has no figures: expected numbers")
+    return own
 
 
 def _run(

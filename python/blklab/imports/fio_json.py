@@ -74,33 +74,24 @@ def _status_points(document: FioDocument) -> list[SeriesPoint]:
     points: list[SeriesPoint] = []
     time, before = 0, [(0, 0, 0.0), (0, 0, 0.0)]
     for each in [*document["earlier"], document] if "earlier" in document else ():
-        outcome = output.outcome(each)
-        width = outcome["runtime_ns"] - time
-        if width <= 0:
-            continue
+        try:
+            outcome = output.outcome(each)
+        except BlklabError:
+            continue  # no I/O yet
         now = [
-            (
-                part["total_ios"],
-                part["io_bytes"],
-                (part["clat_ns"]["mean"] or 0) * part["total_ios"],
-            )
+            (n := part["total_ios"], part["io_bytes"], (part["clat_ns"]["mean"] or 0) * n)
             for part in (outcome["read"], outcome["write"])
         ]
-        done = [
-            (new[0] - old[0], new[1] - old[1], max(0.0, new[2] - old[2]))
-            for new, old in zip(now, before, strict=True)
-        ]
-        points.append(
-            SeriesPoint(
-                JOBS,
-                time,
-                width,
-                *(ios for ios, _, _ in done),
-                *(size for _, size, _ in done),
-                *(total / ios if ios and total else None for ios, _, total in done),
+        pairs = list(zip(now, before, strict=True))
+        ios = [new[0] - old[0] for new, old in pairs]
+        if (width := outcome["runtime_ns"] - time) > 0:
+            means = (
+                (new[2] - old[2]) / count if count > 0 and new[2] > old[2] else None
+                for count, (new, old) in zip(ios, pairs, strict=True)
             )
-        )
-        time, before = time + width, now
+            sizes = (new[1] - old[1] for new, old in pairs)
+            points.append(SeriesPoint(JOBS, time, width, *ios, *sizes, *means))
+            time, before = time + width, now
     return points
 
 

@@ -18,6 +18,8 @@ from blklab.errors import BlklabError
 from blklab.fio import latency, logs
 from blklab.fio.output import FioJobResult
 from blklab.imports.base import (
+    LATENCIES,
+    QUANTILES,
     ImportedRun,
     ImportFile,
     ImportResult,
@@ -68,11 +70,17 @@ def _named(file: ImportFile) -> _Log:
 
 
 def read(given: ImportSource) -> ImportResult:
-    """Returns one run for each directory and name before `_iops`, `_bw`, `_clat`."""
-    runs: dict[tuple[str, str], list[_Log]] = defaultdict(list)
-    for log in map(_named, given.files):
-        runs[str(log.file.path.parent), log.prefix].append(log)
-    return ImportResult([_run(members) for members in runs.values()])
+    """Returns the run of the logs of one directory and name, as `by_run` groups them."""
+    return ImportResult([_run([_named(file) for file in given.files])])
+
+
+def by_run(files: Sequence[ImportFile]) -> list[list[ImportFile]]:
+    """Returns logs by directory and name before `_iops`, `_bw`, `_clat`."""
+    runs: dict[tuple[str, str], list[ImportFile]] = defaultdict(list)
+    for file in files:
+        match = NAME.fullmatch(file.path.name)
+        runs[str(file.path.parent), match["prefix"] if match else file.where].append(file)
+    return list(runs.values())
 
 
 def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> list[SeriesPoint]:
@@ -119,94 +127,73 @@ def _points(jobs: Sequence[logs.JobLog]) -> list[SeriesPoint]:
 
 def _run(members: Sequence[_Log]) -> ImportedRun:
     histograms = [log for log in members if log.kind == "clat_hist"]
-    chosen = members if len(histograms) == len(members) else _chosen(members)
-    jobs = len({log.job for log in chosen})
+    others = [log for log in members if log.kind != "clat_hist"]
+    chosen = _chosen(others) if others else histograms
     name = chosen[0].prefix or "fio"
-    latencies: list[latency.LatencySummary] = []
     samples: list[dict[str, float]] = [{}, {}]
     if histograms:
         points, latencies = _histograms(histograms)
-    if len(histograms) == len(members):
-        pass
-    elif _each(chosen):
+        samples = [_known(bins) for bins in latencies]
+    if others and _each(chosen):
         points, counted = _counted(chosen)
-        samples = [_exact(values) for values in counted]
-    else:
+        samples = [_known(Counter(values)) for values in counted]
+    elif others:
         try:
             points = _points(logs.gather(_texts(chosen), "log"))
         except BlklabError as error:
             raise BlklabError(f"{chosen[0].file.where}: {error}") from None
-        samples = [{}, {}]
     if not any(point.read_ios or point.write_ios for point in points):
         raise BlklabError(f"{chosen[0].file.where}: no I/Os: also expected {name}_iops.….log")
     runtime = points[-1].time_ns + points[-1].width_ns
     directions = [of_points(points, at, runtime, known) for at, known in enumerate(samples)]
-    for direction, summary in zip(directions, latencies, strict=False):
-        direction["clat_ns"] = summary.as_dict()
-    return ImportedRun(
-        chosen[0].file.where,
-        name,
-        {"numjobs": str(jobs)},
-        outcome(name, runtime, directions),
-        points,
-    )
+    options = {"numjobs": str(len({log.job for log in chosen}))}
+    result = outcome(name, runtime, directions)
+    return ImportedRun(chosen[0].file.where, name, options, result, points)
 
 
 # --- histograms ----------------------------------------------------------------------------------
 
 
-def _histograms(
-    members: Sequence[_Log],
-) -> tuple[list[SeriesPoint], list[latency.LatencySummary]]:
-    """Returns the series of histograms, and the latencies of reads and of writes."""
-    cells: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
-    sizes: Counter[tuple[int, int]] = Counter()
+def _histograms(members: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[int]]]:
+    """Returns the series of histograms by second, and the I/Os of each direction by latency."""
+    cells: dict[int, list[Counter[int]]] = defaultdict(lambda: [Counter(), Counter()])
+    sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    whole: list[Counter[int]] = [Counter(), Counter()]
     for log in members:
         for at, line in enumerate(log.file.text.splitlines(), 1):
-            if not line.strip():
-                continue
-            if not _HISTOGRAM.fullmatch(line.strip()):
-                raise BlklabError(
-                    f"{log.file.where}:{at}: found {line[:60]!r}, expected time, direction, block"
-                    " size and the bins of a histogram"
-                )
-            time, direction, size, *bins = map(int, line.split(","))
+            if line.strip() and not _HISTOGRAM.fullmatch(line.strip()):
+                where = f"{log.file.where}:{at}"
+                raise BlklabError(f"{where}: found {line[:60]!r}, expected bins of a histogram")
+            time, direction, size, *bins = map(int, line.split(",")) if line.strip() else (0, 2, 0)
             if direction > 1:
                 continue
-            values = _middles(len(bins), f"{log.file.where}:{at}")
-            # Jobs log at slightly different times.
-            place = round(time / 1000), direction
-            cells[place].update({v: n for v, n in zip(values, bins, strict=True) if n})
-            sizes[place] += size * sum(bins)
+            values = zip(_middles(len(bins), log.file.where), bins, strict=True)
+            counted = {value: ios for value, ios in values if ios}
+            second = round(time / 1000)  # jobs log at slightly different times
+            cells[second][direction].update(counted)
+            whole[direction].update(counted)
+            sizes[second][direction] += size * sum(bins)
     points, begin = [], 0
-    for second in sorted({second for second, _ in cells}):
-        end = max(second, begin + 1)
-        both = [cells[second, direction] for direction in (0, 1)]
-        points.append(
-            SeriesPoint(
-                JOBS,
-                begin * SECOND,
-                (end - begin) * SECOND,
-                *(part.total() for part in both),
-                *(sizes[second, direction] for direction in (0, 1)),
-                *(_summary(part).mean if part else None for part in both),
-            )
-        )
-        begin = end
-    whole: list[Counter[int]] = [Counter(), Counter()]
-    for (_, direction), part in cells.items():
-        whole[direction].update(part)
-    return points, [_summary(part) for part in whole]
+    for second, both in sorted(cells.items()):
+        width = max(1, second - begin)
+        means = (_known(part).get("mean") for part in both)
+        ios = (part.total() for part in both)
+        place = (JOBS, begin * SECOND, width * SECOND)
+        points.append(SeriesPoint(*place, *ios, *sizes[second], *means))
+        begin += width
+    return points, whole
 
 
-def _summary(bins: Counter[int]) -> latency.LatencySummary:
-    count = bins.total()
-    if not count:
-        return latency.NOTHING
-    mean = math.fsum(value * number for value, number in bins.items()) / count
-    squares = math.fsum((value - mean) ** 2 * number for value, number in bins.items())
+def _known(bins: Counter[int]) -> dict[str, float]:
+    """Returns the latencies of I/Os by latency; quantiles by nearest rank."""
+    if not (count := bins.total()):
+        return {}
+    mean = math.fsum(value * ios for value, ios in bins.items()) / count
+    squares = math.fsum((value - mean) ** 2 * ios for value, ios in bins.items())
     deviation = math.sqrt(squares / max(1, count - 1))
-    return latency.LatencySummary(count, mean, deviation, min(bins), max(bins), bins)
+    summary = latency.LatencySummary(count, mean, deviation, min(bins), max(bins), bins).as_dict()
+    keys = (*LATENCIES, *QUANTILES)
+    return {key: value for key, value in summary.items() if key in keys}  # type: ignore[misc]
 
 
 @cache
@@ -277,9 +264,7 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]
         )
         for at in range(slices)
     ]
-    return points, [
-        sorted(io.value for io in timed if io.direction == direction) for direction in (0, 1)
-    ]
+    return points, [[io.value for io in timed if io.direction == at] for at in (0, 1)]
 
 
 def _ios(file: ImportFile) -> list[_Io]:
@@ -297,22 +282,3 @@ def _ios(file: ImportFile) -> list[_Io]:
         if direction < 2:
             ios.append(_Io(time, value, direction, size))
     return ios
-
-
-def _exact(values: Sequence[int]) -> dict[str, float]:
-    """Returns the latencies of a run from the sorted latencies of all I/Os."""
-    if not values:
-        return {}
-    mean = math.fsum(values) / len(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    ranks = {
-        name: values[max(1, math.ceil(percent / 100 * len(values) - 1e-9)) - 1]
-        for name, percent in latency.QUANTILES.items()
-    }
-    return {
-        "mean": mean,
-        "stddev": math.sqrt(squares / max(1, len(values) - 1)),
-        "min": values[0],
-        "max": values[-1],
-        **ranks,
-    }
