@@ -256,3 +256,16 @@ def in_lab(outcome: Outcome) -> LabResult:
 def predicted(outcome: Outcome) -> simulated.Outcome | None:
     """Returns the outcome as the simulator gave it, None for other runners."""
     return cast(simulated.Outcome, outcome) if "processor_ns" in outcome else None
+
+
+def device_kind(name: str) -> str:
+    """Returns `kind` of a device of which only the kernel's name is known."""
+    stacked = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
+    return next((kind for start, kind in stacked.items() if name.startswith(start)), "disk")
+
+
+def target_devices(outcome: Outcome) -> str:
+    """Returns the devices of a run: arrays without their members, otherwise its disks."""
+    devices = outcome.get("devices") or []
+    stacked = [device["name"] for device in devices if not device.get("leaf", True)]
+    return "+".join(stacked or [device["name"] for device in devices])

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from blklab.outcome import target_devices
 from blklab.spec.workload import Job
 from blklab.store.query import Selection, StoredRun
 from blklab.text import differing
@@ -37,9 +38,7 @@ def _value(run: StoredRun, place: str) -> str:
     if place in run.labels:
         return run.labels[place]
     if place == "device":
-        devices = (run.outcome or {}).get("devices") or []
-        stacked = [device["name"] for device in devices if not device.get("leaf", True)]
-        return "+".join(stacked or [device["name"] for device in devices])
+        return target_devices(run.outcome or {})
     options = [job.get("options", {}) for job in run.cell.get("jobs") or []]
     keys = {"file": ("filename", "directory"), "host": ("hostname",)}.get(place, ())
     return next((str(each[key]) for each in options for key in keys if each.get(key)), "")

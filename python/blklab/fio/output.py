@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
-from blklab.outcome import DeviceResult, DirectionResult, MeasuredResult
+from blklab.outcome import DeviceResult, DirectionResult, MeasuredResult, device_kind
 from blklab.text import printable
 
 WAYS: Final = ("read", "write")
@@ -445,9 +445,6 @@ def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection
     return read, write
 
 
-_STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
-
-
 def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     """Returns `disk_util`: the target, and the members of an array after it (fio's diskutil.c)."""
     nodes = list(root.parts("disk_util"))
@@ -457,7 +454,7 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     devices: list[DeviceResult] = []
     for node in nodes:
         name = node.text("name", "")
-        kind = next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")
+        kind = device_kind(name)
         leaf = not node.has("aggr_util")
         sectors = [node.count(f"{direction}_sectors", 0) for direction in WAYS]
         devices.append(

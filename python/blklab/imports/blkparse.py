@@ -5,7 +5,7 @@ events are printed above it, otherwise the bytes over the throughput, which is r
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -19,7 +19,7 @@ from blklab.imports.base import (
     direction_result,
     outcome,
 )
-from blklab.outcome import MeasuredResult
+from blklab.outcome import MeasuredResult, device_kind
 from blklab.text import printable
 
 _SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
@@ -150,7 +150,7 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
         completed,
         merges=merges,
         sectors=[size_ // 512 for size_ in size],
-        kind=_kind(summary),
+        kind=device_kind(summary.name),
     )
     directions = [direction_result(completed[at], size[at], runtime) for at in (0, 1)]
     result = outcome(summary.name, runtime, directions, [disk])
@@ -165,13 +165,6 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
     }
     result = cast(MeasuredResult, {**result, "blkparse": counted})
     return ImportedRun(where, "trace", {}, result, labels={"device": summary.name})
-
-
-def _kind(summary: _DeviceSummary) -> str:
-    return next((kind for start, kind in _KINDS.items() if summary.name.startswith(start)), "disk")
-
-
-_KINDS: Final[Mapping[str, str]] = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
 def _runtime(size: list[int], throughput: tuple[int, int]) -> int:

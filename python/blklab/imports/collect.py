@@ -211,26 +211,16 @@ def _companions(
     """Returns the logs of each JSON in its directory: those that its job options name, otherwise
     those that no other JSON names, if it is the only one without names there.
     """
+    companions: dict[Path, list[ImportFile]] = {}
     named = {file.path: {Path(name).name for name in _LOG_NAME.findall(file.text)}
              for file in documents}  # fmt: skip
-    companions = {}
-    for document in documents:
-        others = [file for file in documents if file.path.parent == document.path.parent]
-        unnamed = [file for file in others if not named[file.path]]
-        taken = set[str]().union(*(named[file.path] for file in others))
-        own = [
-            log
-            for log in logs
-            if log.path.parent == document.path.parent
-            and (match := fio_log.NAME.fullmatch(log.path.name))
-            and (
-                match["prefix"] in named[document.path]
-                if named[document.path]
-                else len(unnamed) == 1 and match["prefix"] not in taken
-            )
-        ]
-        if own:
-            companions[document.path] = own
+    for log in logs:
+        match = fio_log.NAME.fullmatch(log.path.name)
+        same = [path for path in named if path.parent == log.path.parent]
+        by_name = [path for path in same if match and match["prefix"] in named[path]]
+        others = [path for path in same if not named[path]]
+        if by_name or len(others) == 1:
+            companions.setdefault((by_name or others)[0], []).append(log)
     return companions
 
 

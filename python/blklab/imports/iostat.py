@@ -23,11 +23,10 @@ from blklab.imports.base import (
     outcome,
 )
 from blklab.imports.iostat_reports import IostatReport, IostatText, parse_reports
-from blklab.outcome import DeviceResult
+from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint
 
 SECOND: Final = 10**9
-_STACKED: Final = {"md": "md", "dm-": "dm", "loop": "loop", "bcache": "bcache"}
 
 
 def matches(file: ImportFile) -> bool:
@@ -135,7 +134,7 @@ def _chosen(
 def _kind(name: str, names: Sequence[str] = ()) -> str:
     if any(name != other and _is_part(name, other) for other in names):
         return "partition"
-    return next((kind for start, kind in _STACKED.items() if name.startswith(start)), "disk")
+    return device_kind(name)
 
 
 def _is_part(name: str, whole: str) -> bool:

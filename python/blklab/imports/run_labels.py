@@ -13,6 +13,7 @@ from typing import Final
 
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
+from blklab.outcome import target_devices
 from blklab.text import differing, printable
 from blklab.units import parse_size
 
@@ -61,18 +62,16 @@ class RunNaming:
 
 def name_pattern(pattern: str) -> "re.Pattern[str]":
     """Returns the expression of a pattern such as `{stack}_{workload}`. Raises UsageError."""
-    names = _FIELD.findall(pattern)
-    wrong = [name for name in names if not name.isidentifier()]
-    if not names or wrong or len(set(names)) < len(names):
-        raise UsageError(
-            f"--pattern {pattern!r}: expected labels in braces, each once, such as"
-            " '{stack}_{workload}'"
-        )
-    parts = _FIELD.split(pattern)
-    return re.compile(
-        "".join(f"(?P<{part}>.+?)" if at % 2 else re.escape(part) for at, part in enumerate(parts)),
-        re.S,
-    )
+    parts = [f"(?P<{part}>.+?)" if at % 2 else re.escape(part)
+             for at, part in enumerate(_FIELD.split(pattern))]  # fmt: skip
+    try:
+        expression = re.compile("".join(parts), re.S)
+    except re.error:  # a label twice, or one that is no name
+        expression = re.compile("")
+    if not expression.groups:
+        expected = "expected labels in braces, each once, such as '{stack}_{workload}'"
+        raise UsageError(f"--pattern {pattern!r}: {expected}")
+    return expression
 
 
 def split_names(
@@ -163,16 +162,12 @@ def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, s
 
 def _places(run: ImportedRun) -> Labels:
     """Returns what is known about where a run measured: host, device, file."""
-    devices = run.outcome["devices"]
-    # The members of an array come with it; the disks of a run without arrays are its targets.
-    stacked = [device["name"] for device in devices if not device["leaf"]]
-    names = stacked or [device["name"] for device in devices]
     options = run.options
     known = {
         "host": options.get("hostname"),
-        "device": "+".join(names),
+        "device": target_devices(run.outcome),
         "file": options.get("filename") or options.get("directory"),
-        **{key: run.labels.get(key) for key in ("host", "device", "file") if key in run.labels},
+        **{key: run.labels[key] for key in ("host", "device", "file") if key in run.labels},
     }
     return {key: printable(value)[:200] for key, value in known.items() if value}
 

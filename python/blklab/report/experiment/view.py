@@ -371,25 +371,17 @@ def _merged(
     distinguishes them; None for others.
     """
     runs = [run for selection in selections for run in selection.runs if run.outcome]
-    tools = {run.runner for run in runs}
-    if len(selections) < 2 or len(tools) > 1 or not all(run.origin() for run in runs):
-        return None
     known = distinguish(selections)
-    if known is None or any(known[0] in run.labels for run in runs):
-        return None if known is None or known[0] == "campaign" else [_series(selections, runs)]
-    named = [
-        replace(run, labels={known[0]: name, **run.labels})
+    if len(selections) < 2 or known is None or len({run.runner for run in runs}) > 1:
+        return None
+    if not all(run.origin() for run in runs):
+        return None
+    names = {
+        selection.campaign.number: name
         for selection, name in zip(selections, known[1], strict=True)
-        for run in selection.runs
-        if run.outcome
-    ]
-    return [_series(selections, named)]
-
-
-def _series(
-    selections: Sequence[Selection], runs: list[StoredRun]
-) -> "tuple[str, CampaignRow, list[StoredRun]]":
-    return selections[0].campaign.name, selections[0].campaign, runs
+    }
+    named = [replace(run, labels={known[0]: names[run.campaign], **run.labels}) for run in runs]
+    return [(selections[0].campaign.name, selections[0].campaign, named)]
 
 
 def _names(selections: Sequence[Selection]) -> list[str]:
