@@ -1,7 +1,11 @@
 """Decisions about samples whose truth is known."""
 
+import itertools
+import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,3 +187,24 @@ def test_the_interval_of_a_mean_holds_it(count: int) -> None:
         assert ends is not None
         held += ends[0] <= 1 <= ends[1]
     assert 0.91 <= held / 400 <= 0.99
+
+
+@pytest.mark.parametrize("metric", ["iops", "read.mean", "write.p99"])
+def test_identical_campaigns_are_never_better_or_worse(metric: str) -> None:
+    """Eight campaigns of fio on a loop device, interleaved: all 56 ordered pairs."""
+    path = Path(__file__).parent.parent / "data/identical-campaigns.json"
+    campaigns = json.loads(path.read_text())
+    of = METRICS[metric].of
+    sides = [
+        [[value for run in runs if (value := of(run)) is not None] for runs in campaign.values()]
+        for campaign in campaigns
+    ]
+    verdicts = Counter[str]()
+    gates = 0
+    for base, other in itertools.permutations(sides, 2):
+        there = [(a, b) for a, b in zip(base, other, strict=True) if a]
+        decisions = compared([a for a, _ in there], [b for _, b in there], Rule(METRICS[metric]))
+        verdicts.update(decision.verdict for decision in decisions)
+        gates += any(decision.high is not None and decision.high < 0 for decision in decisions)
+    assert set(verdicts) <= {"unclear", "same"}
+    assert gates == 0

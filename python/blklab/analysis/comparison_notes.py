@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from blklab import units
 from blklab.analysis.comparison import ComparisonRow, ComparisonSide
-from blklab.analysis.metrics import LATENCIES, WAYS, direction_result, rate_scale
+from blklab.analysis.metrics import LATENCIES, directions, rate_scale
 from blklab.analysis.run_conditions import condition_notes, drift_notes
 from blklab.diagnostic import Diagnostic
 from blklab.store.query import StoredRun
@@ -76,24 +76,13 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
     """Yields a note about cells that only read on one side and only write on the other."""
     if not any(name in LATENCIES for row in rows for name in row.asked):
         return
-    count = 0
-    for pair in pairs:
-        directions = [
-            {
-                direction
-                for run in side
-                for direction in WAYS
-                if direction_result(run.outcome or {}, direction).get("total_ios")
-            }
-            for side in pair
-        ]
-        count += all(directions) and not set.intersection(*directions)
+    there = [[directions(run.outcome or {} for run in side) for side in pair] for pair in pairs]
+    count = sum(all(sides) and not set.intersection(*sides) for sides in there)
     if count:
-        cells = "cell reads" if count == 1 else "cells read"
         yield _note(
             "other-direction",
-            f"{count} {cells} on one side and write{'s' * (count == 1)} on the other: their"
-            " latencies are not comparable",
+            "one side only reads and the other only writes: latencies are not comparable in"
+            f" {count} {'cell' if count == 1 else 'cells'}",
         )
 
 

@@ -4,7 +4,7 @@ Latencies are in ns, rates per second, bandwidths in bytes per second. A missing
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -163,6 +163,16 @@ def metric_name(text: str) -> str:
     return name
 
 
+def directions(outcomes: Iterable[Outcome]) -> set[str]:
+    """Returns the directions of all I/O."""
+    return {
+        direction
+        for outcome in outcomes
+        for direction in WAYS
+        if direction_result(outcome, direction).get("total_ios")
+    }
+
+
 def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     """Returns the metric that a name means for these sides of a comparison.
 
@@ -171,18 +181,15 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     """
     if name not in LATENCIES:
         return name
+    there = [directions(side) for side in sides]
 
     def weight(direction: str) -> tuple[int, int]:
-        of = METRICS[f"{direction}.{name}"].of
-        counts = [
-            sum(
-                direction_result(outcome, direction).get("total_ios") or 1
-                for outcome in side
-                if of(outcome) is not None
-            )
+        counts = (
+            direction_result(outcome, direction).get("total_ios") or 0
             for side in sides
-        ]
-        return sum(map(bool, counts)), sum(counts)
+            for outcome in side
+        )
+        return sum(direction in side for side in there), sum(counts)
 
     return f"{max(WAYS, key=weight)}.{name}"
 

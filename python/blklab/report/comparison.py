@@ -81,14 +81,14 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]")
 def verdict(decision: "Decision | None") -> str:
     """Returns a verdict as text."""
     if decision is None:
-        return "not measured on both sides"
+        return "on one side only"
     match decision.verdict:
         case "same":
             return f"same within ±{formatting.share(decision.within)}"
         case "differ":
             return "these two runs differ"
         case "unclear" if decision.repeats:
-            return f"cannot tell: {more_repeats(decision.repeats)}"
+            return f"cannot tell: {more_repeats(decision.repeats).removeprefix('about ')}"
         case "unclear" | "unknown":
             return "cannot tell: run once"
     return decision.verdict
@@ -97,8 +97,8 @@ def verdict(decision: "Decision | None") -> str:
 def more_repeats(count: int) -> str:
     """Returns how many more repeats are needed."""
     if count > MOST_REPEATS:
-        return f"more than {MOST_REPEATS} more repeats"
-    return formatting.plural(count, "more repeat")
+        return f"over {MOST_REPEATS} more repeats"
+    return f"about {formatting.plural(count, 'more repeat')}"
 
 
 def summary(comparison: "Comparison", name: str) -> str:
@@ -120,12 +120,12 @@ def summary(comparison: "Comparison", name: str) -> str:
         if words == "the same":
             part += f" within ±{formatting.share(max(each.within or 0.0 for each in of))}"
         if needed := [each.repeats for each in of if each.repeats]:
-            part += f" (about {more_repeats(max(needed))})"
+            part += f" ({more_repeats(max(needed))})"
         elif words in {"cannot tell", "different in one run each"}:
             part += " (use repeats = 2 or more)"
         parts.append(part)
     if missing := known.count(None):
-        parts.append(f"{missing} not measured on both sides")
+        parts.append(f"{missing} on one side only")
     line = f"{name}: {', '.join(parts)}."
     return f"{line}{_power(known, comparison.margin)}"
 
@@ -138,10 +138,8 @@ def _power(known: "Sequence[Decision | None]", margin: float) -> str:
     usual = sorted(known_power, key=lambda each: each.detectable or 0.0)[len(known_power) // 2]
     power = f" A change of {formatting.share(usual.detectable)} can be detected"
     if usual.detectable is not None and usual.detectable > margin and usual.needed:
-        needs = formatting.plural(usual.needed, "repeat")
-        if usual.needed > MOST_REPEATS:
-            needs = f"more than {MOST_REPEATS} repeats"
-        return f"{power}; {formatting.share(margin)} needs about {needs}."
+        needs = f"about {usual.needed}" if usual.needed <= MOST_REPEATS else f"over {MOST_REPEATS}"
+        return f"{power}; {formatting.share(margin)} needs {needs} repeats."
     return f"{power}."
 
 

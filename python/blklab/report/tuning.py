@@ -87,7 +87,7 @@ def conclusion(tuning: "Tuning") -> str:
         for effect in tuning.effects
         if effect.setting in unknown and effect.difference.repeats
     ]
-    needed = f"about {more_repeats(max(unclear))}" if unclear else "use repeats = 2 or more"
+    needed = more_repeats(max(unclear)) if unclear else "use repeats = 2 or more"
     parts = [
         f"{printable(setting)} = {printable(effect.value)} improves it"
         f" ({change(effect.difference.change)}, {interval(effect.difference)})"

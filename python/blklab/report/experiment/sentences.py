@@ -35,8 +35,9 @@ def sentences(view: ExperimentView) -> list[Sentence]:
     fastest = []
     for series in measured:
         name = f"{series.name}: " if view.several else ""
-        fastest += [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
-    return [*fastest[:MOST], *_predicted(view), *_changed(view)]
+        claims = [Sentence(topic, f"{name}{text}") for topic, text in _fastest(view, series)]
+        fastest += claims[: max(1, MOST // len(measured))]
+    return [*fastest, *_predicted(view), *_changed(view)]
 
 
 def metric_of(cell: ReportCell) -> str:
@@ -110,7 +111,7 @@ class _Ranking:
         if rivals:
             leaders = [0, *rivals]
             listed = formatting.listing([names[at] for at in leaders])
-            text = f"fastest are {listed} with about {top}; {self._undecided(leaders, 'of them')}"
+            text = f"fastest are {listed} with about {top}; {self._undecided(leaders, 'them')}"
         else:
             shown = names[0] if subject == STACK else f"{subject} {names[0]}"
             text = f"{shown} is fastest with {top}{_load(view, self.cells[0])}"
@@ -133,8 +134,8 @@ class _Ranking:
             within = formatting.share(max(decision.within or 0.0 for decision in known))
             return f"no difference between {names}: the same within ±{within}"
         needed = [decision.repeats for decision in known if decision.repeats]
-        more = f", about {more_repeats(max(needed))} needed" if needed else ""
-        return f"cannot tell which {'' if names == 'of them' else 'of '}{names} is fastest{more}"
+        more = f", {more_repeats(max(needed))} needed" if needed else ""
+        return f"cannot tell which of {names} is fastest{more}"
 
 
 def _rankings(groups: Sequence[Sequence[ReportCell]], metric: str) -> list[_Ranking]:
@@ -294,7 +295,7 @@ def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Ite
     unclear = [*verdicts.get("unclear", []), *verdicts.get("unknown", [])]
     if unclear:
         needed = [decision.repeats for decision, _ in unclear if decision.repeats]
-        more = f"about {more_repeats(max(needed))} needed" if needed else "use repeats"
+        more = f"{more_repeats(max(needed))} needed" if needed else "use repeats"
         parts.append(f"cannot tell in {len(unclear)} ({more})")
     if parts:
         of = formatting.plural(sum(map(len, verdicts.values())), "cell")

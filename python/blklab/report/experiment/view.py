@@ -14,7 +14,7 @@ from blklab import units
 from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.decision import Rule, intervals
-from blklab.analysis.metrics import LATENCIES, METRICS, WAYS, direction_result, with_direction
+from blklab.analysis.metrics import LATENCIES, METRICS, directions, with_direction
 from blklab.analysis.samples import Points, remembered, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.side_names import PLACES, distinguish
@@ -101,12 +101,7 @@ class ReportCell:
     @cached_property
     def directions(self) -> frozenset[str]:
         """The directions of its I/O."""
-        return frozenset(
-            direction
-            for run in self.runs
-            for direction in WAYS
-            if direction_result(run.outcome or {}, direction).get("total_ios")
-        )
+        return frozenset(directions(run.outcome or {} for run in self.runs))
 
     def set_value(self, metric: str, value: CellFigure | None) -> None:
         """Stores a metric, which is computed for all cells together."""
