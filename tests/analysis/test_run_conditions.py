@@ -32,7 +32,7 @@ def campaign(drift: float, seed: int, *, repeats: int = 5, cells: int = 6) -> li
 
 
 @pytest.mark.parametrize("drift", [-0.3, 0.5])
-def test_drift_is_found_whatever_the_cells_are(drift: float) -> None:
+def test_drift_is_found_in_cells_of_different_speed(drift: float) -> None:
     runs = campaign(drift, 1)
     assert find_drift(runs, "iops") == pytest.approx(drift, abs=0.1)
     (note,) = drift_notes("disks@host", random.Random(1).sample(runs, len(runs)), ["iops"])
@@ -41,8 +41,8 @@ def test_drift_is_found_whatever_the_cells_are(drift: float) -> None:
 
 
 def test_no_drift_is_rarely_reported() -> None:
-    found = sum(find_drift(campaign(0.0, seed), "iops") is not None for seed in range(300))
-    assert found <= 9  # 1 % of 300; more than 9 have a probability of 0.1 %
+    reported = sum(find_drift(campaign(0.0, seed), "iops") is not None for seed in range(300))
+    assert reported <= 9  # 1 % of 300; more than 9 have a probability of 0.1 %
 
 
 def test_drift_needs_repeats_and_measurements() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import altair
@@ -12,6 +13,7 @@ from blklab.report import export
 from blklab.report.shell import AxisChooser
 from blklab.report.tables.base import TextTable
 from blklab.store.campaigns import Store
+from tests.conftest import Run
 from tests.report.experiment import made
 from tests.report.experiment.conftest import Reported, host, labels
 from tests.report.test_page import Parsed
@@ -338,3 +340,19 @@ def test_commands_have_their_time(store: Store, reported: Reported) -> None:
     text = plain(report.html())
     assert "near is fastest with 1.00 s, −50.0 % against raid1" in text
     assert "Commands" in text
+
+
+def test_load_ramps_have_a_chart(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "ramp.toml"
+    path.write_text(
+        '[devices.ssd]\nmodel = "pm983"\n[stacks.one]\ndevice = "ssd"\n[workloads.mixed]\n'
+        'rw = "randrw"\niodepth = 8\nrate = "ramp"\np99_below = "1s"\n'
+        '[settings]\nruntime = "50ms"\n'
+    )
+    assert run("run", path).status == 0
+    assert run("report", "ramp", "-o", tmp_path / "r.md").status == 0
+    page = (tmp_path / "r.md").read_text()
+    assert "Latency against load" in page
+    assert "reads: 99th percentile of the latency" in page
+    assert "writes: 99th percentile of the latency" in page
+    assert "The highest measured rate with a 99th percentile below 1 s: " in page

@@ -59,7 +59,7 @@ def _chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> Chart:
         transform=[{"calculate": duration_label("datum.v"), "as": "v_text"}],
         mark={"type": "line", "point": {"size": 22}, "strokeWidth": 1.7},
         encoding={
-            "x": quantity("x", "IOPS reached"),
+            "x": quantity("x", "IOPS reached", scale={"type": "log", "nice": True}),
             "y": {**quantity("v"), **log_durations(min(values) * 0.9, max(values) * 1.1, None)},
             "order": {"field": "x", "type": "quantitative"},
             "color": colour("line", [name for name, _ in lines], symbolType="stroke"),
