@@ -123,7 +123,7 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
         ("targets.toml", 'rw = "randwrite"', 'rw = "rndwrite"', "rw: found 'rndwrite'"),
         ("randomio_runs.csv", "md10fs,8", "md11fs,8", "found configuration 'md11fs'"),
         ("randomio_runs.csv", "md10fs,8", "md10fs,0", "threads: found '0'"),
-        ("randomio_runs.csv", "md10fs,8,512", "md10fs,8,513", "block size '513'"),
+        ("randomio_runs.csv", "md10fs,8,512", "md10fs,8,513", "block size 513"),
         (
             "targets.toml",
             "[workload_common]",
