@@ -189,3 +189,22 @@ def test_hostile_names_do_not_leave_their_place() -> None:
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
     assert 'KERNEL=="a??x??b"' in kept.udev[0]
     assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')
+
+
+def with_changes(run: StoredRun, changes: list[Any]) -> Any:
+    return {**(run.outcome or {}), "settings": changes}
+
+
+def test_a_value_that_the_host_had_is_the_baseline() -> None:
+    """`none` was set before the sweep: it is no change, although its runs differ by chance."""
+    every = runs({(AS_IS, AS_IS): 1000.0, ("none", AS_IS): 1010.0, ("bfq", AS_IS): 700.0})
+    changes: Any = {"bfq": [{"where": "sda", "key": "scheduler", "original": "none", "set": "bfq"}]}
+    every = [
+        replace(run, outcome=with_changes(run, changes.get(run.labels["scheduler"], [])))
+        for run in every
+    ]
+    sweep = {"scheduler": ["none", "bfq"], "nr_requests": []}
+    (result,) = tune(campaign(sweep), every, "iops", lambda _run: [])
+    assert [(effect.value, effect.verdict) for effect in result.effects] == [("bfq", "worse")]
+    assert result.baseline == pytest.approx(1005, abs=2)
+    assert result.note == "the host already had scheduler = none: this counts as 'as is'"

@@ -88,17 +88,20 @@ def decide(
     sides: Sequence[object],
     pairs: Sequence[Pair],
     rule: Rule,
+    least: int = 0,
 ) -> list[Decision | None]:
     """Decides all comparisons of a metric together; None for a pair without values.
 
     Cells with equal `sides` share what is known about their variation. If a pair has several cells
-    on each side, the mean of their changes is decided.
+    on each side, the mean of their changes is decided. `least` is the number of comparisons if
+    these pairs were chosen among more.
     """
     known = spreads(cells, sides, rule.metric.resolution)
     contrasts = [
         _contrast([[(cells[at], known[at]) for at in side] for side in pair]) for pair in pairs
     ]
     count = sum(contrast is not None and bool(contrast.cells) for contrast in contrasts)
+    count = max(count, least)
     return [None if contrast is None else _judge(contrast, rule, count) for contrast in contrasts]
 
 
@@ -204,7 +207,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     if largest <= max(NEGLIGIBLE, rule.metric.resolution) or (
         low <= 0 <= high and largest <= rule.margin
     ):
-        verdict, within = ("unclear" if once else "same"), largest
+        verdict, within = ("unclear", None) if once else ("same", largest)
     elif low <= 0 <= high:
         verdict = "unclear"
     elif once:
@@ -220,16 +223,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     runs = min(spread.runs for spread, _ in contrast.cells)
     needed = None if once else runs + _repeats(contrast, each, margin)
     return Decision(
-        verdict,
-        math.expm1(contrast.log),
-        low,
-        high,
-        p,
-        once,
-        within,
-        repeats,
-        detectable,
-        needed,
+        verdict, math.expm1(contrast.log), low, high, p, once, within, repeats, detectable, needed
     )
 
 

@@ -1,9 +1,12 @@
 """Runs as samples: a value for each run, and its series."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from blklab.analysis.metrics import WAYS, Metric
 from blklab.analysis.variation import RunSample
+from blklab.outcome import measured
+from blklab.spec.sweep import AS_IS, is_setting
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
 
@@ -23,6 +26,22 @@ def remembered(points: Points) -> Points:
         return kept[run]
 
     return read
+
+
+def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Returns runs with the label `as is` where a sweep set the value that the host already had."""
+    swept = {label for run in runs for label, value in run.labels.items() if value == AS_IS}
+    merged = []
+    for run in runs:
+        changes = measured(run.outcome or {}).get("settings")
+        if changes is not None:
+            changed = {each["key"] for each in changes}
+            unchanged = {label for label in swept if is_setting(label)} - changed
+            labels = {**run.labels, **dict.fromkeys(unchanged & set(run.labels), AS_IS)}
+            merged.append(replace(run, labels=labels))
+        else:
+            merged.append(run)
+    return merged
 
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:

@@ -1,17 +1,16 @@
 """Evaluate a sweep: the effect of each setting, with its uncertainty."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.decision import Decision, Pair, Rule, decide
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
-from blklab.analysis.samples import Measured, Points, run_samples
+from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
-from blklab.outcome import measured as measured_result
 from blklab.spec.sweep import AS_IS, MODE, is_setting
 from blklab.store.query import CampaignRow, StoredRun
 
@@ -86,7 +85,14 @@ def tune(
     """
     asked = metric_name(metric)
     settings = [key for key in campaign.experiment.get("sweep", {}) if key != MODE]
-    done = [_without_no_changes(run, settings) for run in runs if run.outcome is not None]
+    done = merged_unchanged([run for run in runs if run.outcome is not None])
+    had = {
+        f"{setting} = {before.labels[setting]}"
+        for before, after in zip(runs, merged_unchanged(runs), strict=True)
+        for setting in settings
+        if before.labels[setting] != after.labels[setting]
+    }
+    runs = merged_unchanged(runs)
     if not settings:
         raise UsageError(
             f"campaign {campaign.number} ({campaign.name}): not a sweep; add [sweep] to"
@@ -110,7 +116,7 @@ def tune(
         measured = run_samples(mine, METRICS[name], points)
         if measured:
             labels = {label: value for label, value in context if label in varied}
-            note = _left_out(measured, runs, settings) if together else ""
+            note = _left_out(measured, runs, settings) if together else _unchanged(had)
             by_metric.setdefault(name, []).append(
                 _Context(labels, _by_settings(measured, settings), settings, together, note)
             )
@@ -121,17 +127,6 @@ def tune(
         for name, contexts_of in by_metric.items()
         for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence))
     ]
-
-
-def _without_no_changes(run: StoredRun, settings: Sequence[str]) -> StoredRun:
-    """Returns a run with the label `as is` where a setting was given the value that it had."""
-    changed = measured_result(run.outcome or {}).get("settings") or []
-    labels = dict(run.labels)
-    for setting in settings:
-        values = [each for each in changed if each["key"] == setting]
-        if values and all(each.get("original") == each.get("set") for each in values):
-            labels[setting] = AS_IS
-    return replace(run, labels=labels)
 
 
 Values = tuple[str, ...]
@@ -182,6 +177,13 @@ def _by_settings(
     for run, sample in measured:
         cells.setdefault(tuple(run.labels[setting] for setting in settings), []).append(sample)
     return cells
+
+
+def _unchanged(values: Collection[str]) -> str:
+    """Returns a sentence about values that the host already had."""
+    return f"the host already had {', '.join(sorted(values))}: this counts as '{AS_IS}'" * bool(
+        values
+    )
 
 
 def _left_out(

@@ -90,29 +90,20 @@ def confidence_option(command: F) -> F:
     )(command)
 
 
-class _Share(click.ParamType[float]):
-    """A share: `5%` or `0.05`."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = 0.0
-        if not 0 < share < 1:
-            self.fail(f"{text!r}: expected a share between 0 and 100 %, such as 5%", param, ctx)
-        return share
+def _share(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
+    """Parse a share: `5%` or `0.05`."""
+    with suppress(ValueError):
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if 0 < share < 1:
+            return share
+    raise click.BadParameter(f"{text!r}: expected a share between 0 and 100 %, such as 5%")
 
 
 def margin_option(command: F) -> F:
     """Decorator: add `--margin`, for verdicts of equality."""
     return click.option(
         "--margin",
-        type=_Share(),
+        callback=_share,
         default="5%",
         show_default=True,
         metavar="SHARE",

@@ -154,6 +154,7 @@ def _rankings(groups: Sequence[Sequence[ReportCell]], metric: str) -> list[_Rank
         [0] * len(cells),
         [([second], [first]) for first, second in pairs],
         rule,
+        len(cells[0].peers) - 1,  # as `tune` compares all settings, although some are not ranked
     )
     known = dict(zip(pairs, decisions, strict=True))
     rankings, start = [], 0

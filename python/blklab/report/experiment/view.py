@@ -15,7 +15,7 @@ from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.decision import Rule, intervals
 from blklab.analysis.metrics import LATENCIES, METRICS, directions, with_direction
-from blklab.analysis.samples import Points, remembered, run_samples
+from blklab.analysis.samples import Points, merged_unchanged, remembered, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.side_names import PLACES, distinguish
 from blklab.analysis.variation import RunSample, mean
@@ -345,7 +345,9 @@ def _sides(
     """Returns the series: a campaign with a label that another one lacks becomes one for each
     value.
     """
-    done = [[run for run in selection.runs if run.outcome] for selection in selections]
+    done = [
+        merged_unchanged([run for run in selection.runs if run.outcome]) for selection in selections
+    ]
     whole = [
         (name, selection.campaign, runs)
         for name, selection, runs in zip(names, selections, done, strict=True)
