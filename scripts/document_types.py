@@ -114,9 +114,7 @@ def formatted(text: str) -> str:
     """Returns Python as ruff lays it out."""
     command = ["ruff", "format", "-q", "--stdin-filename", str(TARGET / "x.py"), "-"]
     ruff = Path(sys.executable).with_name("ruff")
-    return subprocess.run(
-        [str(ruff), *command[1:]], input=text, text=True, capture_output=True, check=True
-    ).stdout
+    return subprocess.run([str(ruff), *command[1:]], input=text, text=True, capture_output=True, check=True).stdout
 
 
 def modules() -> dict[str, str]:

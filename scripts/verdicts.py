@@ -118,10 +118,7 @@ def measured(decide: Decide, single: Single) -> dict[str, str]:
         figures[f"power {name} {count}"] = share(power, 5 * TRIALS)
     for rho, samples in itertools.product((0.0, 0.5, 0.9), (30, 60, 300)):
         generator = np.random.default_rng(3)
-        answers = [
-            single(series(generator, samples, rho), series(generator, samples, rho))
-            for _ in range(TRIALS // 2)
-        ]
+        answers = [single(series(generator, samples, rho), series(generator, samples, rho)) for _ in range(TRIALS // 2)]
         given = [answer for answer in answers if answer[0] is not None]
         text = share(sum(map(holds, given)), len(given))
         part = "" if len(given) in {0, len(answers)} else f" of {share(len(given), len(answers))}"
@@ -190,10 +187,7 @@ runs as a share of their mean.
         *(
             table(
                 title,
-                {
-                    name: [f"{key} {name} {count}" for count in COUNTS]
-                    for name in ("1%", "5%", "15%", "1 to 30 %")
-                },
+                {name: [f"{key} {name} {count}" for count in COUNTS] for name in ("1%", "5%", "15%", "1 to 30 %")},
                 ["runs vary", *counts],
             )
             for key, title in (
@@ -204,18 +198,12 @@ runs as a share of their mean.
         ),
         table(
             "One run each, with autocorrelation: how often the interval holds the true change",
-            {
-                f"correlation {rho}": [f"single {rho} {samples}" for samples in (30, 60, 300)]
-                for rho in (0.0, 0.5, 0.9)
-            },
+            {f"correlation {rho}": [f"single {rho} {samples}" for samples in (30, 60, 300)] for rho in (0.0, 0.5, 0.9)},
             ["", "30 intervals", "60 intervals", "300 intervals"],
         ),
         table(
             "Eight identical campaigns on a loop device",
-            {
-                metric: [f"real {metric} false", f"real {metric} gates"]
-                for metric in ("iops", "mean", "p99")
-            },
+            {metric: [f"real {metric} false", f"real {metric} gates"] for metric in ("iops", "mean", "p99")},
             ["metric", 'pairs with a false "better" or "worse"', "false gates"],
         ),
     ]

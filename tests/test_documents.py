@@ -18,9 +18,7 @@ def test_the_types_are_as_they_are_generated() -> None:
     generator = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generator)
     directory = ROOT / "python/blklab/documents"
-    written = {
-        path.stem: path.read_text() for path in directory.glob("*.py") if path.stem != "__init__"
-    }
+    written = {path.stem: path.read_text() for path in directory.glob("*.py") if path.stem != "__init__"}
     assert written == generator.modules(), "run `make types`"
 
 

@@ -123,8 +123,6 @@ def update(page: Path, command: str, shown: str, printed: str) -> None:
 
 
 def test_the_tutorial_shows_the_example_file() -> None:
-    blocks = re.findall(
-        r"```toml\n(.*?)```", (ROOT / "docs/tutorial/which-array.md").read_text(), re.DOTALL
-    )
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/tutorial/which-array.md").read_text(), re.DOTALL)
     assert blocks
     assert all(block in (ROOT / "examples/server.toml").read_text() for block in blocks)

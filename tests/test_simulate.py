@@ -53,17 +53,11 @@ def test_a_trace_is_replayed_whole(timed: bool) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     timed = {"timed": True, "iodepth": 1}
-    with pytest.raises(
-        UsageError, match=r"^trace: I/Os of the devices .*: choose one of them to replay$"
-    ):
+    with pytest.raises(UsageError, match=r"^trace: I/Os of the devices .*: choose one of them to replay$"):
         _core.simulate(mirror(4 << 30, timed), trace=([TRACE], None, None))
-    with pytest.raises(
-        UsageError, match=r"^replay: the .* ends beyond the stack, which has 2048 sec"
-    ):
+    with pytest.raises(UsageError, match=r"^replay: the .* ends beyond the stack, which has 2048 sec"):
         _core.simulate(mirror(1 << 20, timed), trace=([TRACE], None, "md127"))
-    with pytest.raises(
-        UsageError, match=r"^replay: the cell has `replay`, but no trace was given$"
-    ):
+    with pytest.raises(UsageError, match=r"^replay: the cell has `replay`, but no trace was given$"):
         _core.simulate(mirror(4 << 30, timed))
     with pytest.raises(UsageError, match=r"nowhere: does not exist"):
         _core.simulate(mirror(4 << 30, timed), trace=(["nowhere"], None, None))

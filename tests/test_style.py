@@ -42,9 +42,7 @@ def _refused() -> tuple[re.Pattern[str], frozenset[str]]:
 
 
 def _files() -> Iterator[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True
-    ).stdout
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
     for name in listed.splitlines():
         if not name.startswith(EXEMPT) and name.endswith(SUFFIXES) and (ROOT / name).exists():
             yield ROOT / name
@@ -62,9 +60,7 @@ def _python_names(text: str) -> Iterator[tuple[int, str]]:
 
 def _rust_names(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
-        for match in re.finditer(
-            r"\b(?:let(?: mut)?|fn|mod|struct|enum|trait|for)\s+(\w+)|\b(\w+):\s", line
-        ):
+        for match in re.finditer(r"\b(?:let(?: mut)?|fn|mod|struct|enum|trait|for)\s+(\w+)|\b(\w+):\s", line):
             yield number, match[1] or match[2]
 
 
@@ -99,9 +95,7 @@ def test_class_names_are_unique() -> None:
     assert not {name: files for name, files in classes.items() if len(files) > 1}
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in _files() if p.suffix == ".md"], ids=lambda p: str(p.relative_to(ROOT))
-)
+@pytest.mark.parametrize("path", [p for p in _files() if p.suffix == ".md"], ids=lambda p: str(p.relative_to(ROOT)))
 def test_prose_has_at_most_120_characters(path: Path) -> None:
     in_code, wide = False, []
     for number, line in enumerate(path.read_text().splitlines(), 1):

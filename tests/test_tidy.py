@@ -37,9 +37,7 @@ CRATES = {
 MOST_UNTYPED = 263
 """Of `dict[str, Any]` and `Mapping[str, Any]` in the package: fewer, as documents get types."""
 
-STARTS_PROCESSES = re.compile(
-    r"child_process\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*"
-)
+STARTS_PROCESSES = re.compile(r"child_process\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*")
 """Files below python/blklab that may import subprocess."""
 
 # Split, so that this file does not name them itself.
@@ -96,9 +94,7 @@ def imports(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-@pytest.mark.parametrize(
-    "manifest", sorted(ROOT.glob("crates/*/Cargo.toml")), ids=lambda path: path.parent.name
-)
+@pytest.mark.parametrize("manifest", sorted(ROOT.glob("crates/*/Cargo.toml")), ids=lambda path: path.parent.name)
 def test_crates_depend_only_downwards(manifest: Path) -> None:
     content = tomllib.loads(manifest.read_text())
     tables = [content, *content.get("target", {}).values()]
@@ -177,9 +173,7 @@ def rust_functions(path: Path) -> Iterator[tuple[str, int]]:
     for first, line in enumerate(lines):
         if match := RUST_FUNCTION.match(line):
             for last in range(first, len(lines)):
-                if lines[last].endswith(";") and (
-                    last == first or lines[last].startswith(f"{match[1]})")
-                ):
+                if lines[last].endswith(";") and (last == first or lines[last].startswith(f"{match[1]})")):
                     break  # a declaration
                 if lines[last].startswith(f"{match[1]}}}") or (last == first and line[-1] == "}"):
                     yield match[2], last - first + 1
@@ -198,12 +192,7 @@ def test_functions_are_short() -> None:
 
 
 def test_no_registry_is_named() -> None:
-    named = [
-        f"{path.relative_to(ROOT)}: {host}"
-        for path, text in texts()
-        for host in REGISTRIES
-        if host in text
-    ]
+    named = [f"{path.relative_to(ROOT)}: {host}" for path, text in texts() for host in REGISTRIES if host in text]
     assert not named
 
 
@@ -219,9 +208,7 @@ def test_requirements_are_pinned_by_hash_and_name_no_index() -> None:
 
 def test_no_developers_machine_is_named() -> None:
     named = [
-        f"{path.relative_to(ROOT)}: {match[0]}"
-        for path, text in texts()
-        for match in DEVELOPER_PATHS.finditer(text)
+        f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts() for match in DEVELOPER_PATHS.finditer(text)
     ]
     assert not named
 

@@ -16,8 +16,7 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        _escape(character) if unicodedata.category(character) in _UNSAFE else character
-        for character in text
+        _escape(character) if unicodedata.category(character) in _UNSAFE else character for character in text
     )
 
 

@@ -8,9 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 _SIZE_PREFIXES: Final = "KMGTPE"
-_SIZE: Final = re.compile(
-    r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A
-)
+_SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A)
 
 NANOSECONDS: Final = {
     "ns": 1,

@@ -27,9 +27,7 @@ def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> S
     }
     none: Mapping[str, Any] = {"total_ios": 0, "iops": 0.0, "bw_bytes": 0.0, "clat_ns": {}}
     outcome: Any = {"runtime_ns": 10**9, "read": direction, "write": none, "devices": []}
-    return StoredRun(
-        number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {}
-    )
+    return StoredRun(number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {})
 
 
 def no_points(_run: int) -> Sequence[SeriesPoint]:
@@ -151,12 +149,8 @@ def pair(base: float, other: float) -> Comparison:
     ],
 )
 def test_conditions(text: str, fails: bool) -> None:
-    result = fail_if.judge_condition(
-        pair(100, 90), fail_if.parse_condition(text), sure=False
-    ).failed
-    assert [line.partition(";")[0].replace(" (read.p99)", "") for line in result] == (
-        [f"new: {text}"] if fails else []
-    )
+    result = fail_if.judge_condition(pair(100, 90), fail_if.parse_condition(text), sure=False).failed
+    assert [line.partition(";")[0].replace(" (read.p99)", "") for line in result] == ([f"new: {text}"] if fails else [])
 
 
 def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
@@ -164,9 +158,7 @@ def test_a_doubtful_failure_is_none_when_it_must_be_sure() -> None:
     noisy = [[run(value, repeat=str(n)) for n, value in enumerate(side)] for side in (
         (100.0, 120.0, 80.0), (94.0, 110.0, 70.0)
     )]  # fmt: skip
-    result = compare(
-        [ComparisonSide("a", noisy[0]), ComparisonSide("b", noisy[1])], ["iops"], no_points
-    )
+    result = compare([ComparisonSide("a", noisy[0]), ComparisonSide("b", noisy[1])], ["iops"], no_points)
     assert fail_if.judge_condition(result, condition, sure=False).failed
     doubtful = fail_if.judge_condition(result, condition, sure=True)
     assert (doubtful.failed, doubtful.unjudged(allow_missing=False)) == ([], [])
@@ -177,9 +169,7 @@ def test_nothing_to_judge_is_no_success() -> None:
     item, two = three(100, stack="raid1"), three(100, stack="near")
     rows = [*item, *three(100, stack="far")]
     result = compare([ComparisonSide("a", rows), ComparisonSide("b", two)], ["iops"], no_points)
-    judged = fail_if.judge_condition(
-        result, fail_if.parse_condition("iops < 0.95*baseline"), sure=False
-    )
+    judged = fail_if.judge_condition(result, fail_if.parse_condition("iops < 0.95*baseline"), sure=False)
     assert judged.failed == []
     (output,) = judged.unjudged(allow_missing=True)
     assert "no cell has iops on both sides; the cells differ in stack" in output
@@ -202,37 +192,26 @@ def test_a_cell_that_vanished_is_no_success(text: str) -> None:
 def test_a_cell_that_vanished_among_others_is_no_success() -> None:
     item = [*three(100, stack="x", workload="rd"), *three(50, stack="x", workload="wr")]
     two = three(100, stack="x", workload="rd")
-    result = compare(
-        [ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points, by=["stack"]
-    )
+    result = compare([ComparisonSide("c1", item), ComparisonSide("c2", two)], ["iops"], no_points, by=["stack"])
     condition = fail_if.parse_condition("iops < 0.95*baseline")
     judged = fail_if.judge_condition(result, condition, sure=False)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=False) == ["iops: stack=x workload=wr: not measured on c2"]
-    assert "in merged rows, 1 cells of the first side are missing on another side" in map(
-        str, result.notes
-    )
+    assert "in merged rows, 1 cells of the first side are missing on another side" in map(str, result.notes)
     # One of each is no loss: it was named so.
     other = [ComparisonSide("c1", two), ComparisonSide("c2", three(90, stack="x", workload="wr"))]
     result = compare(other, ["iops"], no_points, by=["stack"])
-    assert (
-        fail_if.judge_condition(result, condition, sure=False).unjudged(allow_missing=False) == []
-    )
+    assert fail_if.judge_condition(result, condition, sure=False).unjudged(allow_missing=False) == []
 
 
 def steady(_run: int) -> Sequence[SeriesPoint]:
-    return [
-        SeriesPoint("jobs", at * 10**9, 10**9, 90 + at % 3, 0, 4096, 0, 5.0, None)
-        for at in range(60)
-    ]
+    return [SeriesPoint("jobs", at * 10**9, 10**9, 90 + at % 3, 0, 4096, 0, 5.0, None) for at in range(60)]
 
 
 @pytest.mark.parametrize("text", ["iops < 0.95*baseline", "iops < 95", "p99 > 0.9*baseline"])
 @pytest.mark.parametrize("points", [no_points, steady])
 def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
-    result = compare(
-        [ComparisonSide("a", [run(100)]), ComparisonSide("b", [run(50)])], ["iops", "p99"], points
-    )
+    result = compare([ComparisonSide("a", [run(100)]), ComparisonSide("b", [run(50)])], ["iops", "p99"], points)
     judged = fail_if.judge_condition(result, fail_if.parse_condition(text), sure=True)
     assert judged.failed == []
     assert judged.unjudged(allow_missing=True) == [
@@ -243,13 +222,9 @@ def test_of_one_run_nothing_is_sure(text: str, points: Points) -> None:
 
 def test_being_sure_of_a_bound() -> None:
     new = [run(value, repeat=str(value)) for value in (80.0, 90.0, 100.0)]
-    result = compare(
-        [ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points
-    )
+    result = compare([ComparisonSide("a", three(100)), ComparisonSide("b", new)], ["iops"], no_points)
     judged = {
-        bound: fail_if.judge_condition(
-            result, fail_if.parse_condition(f"iops < {bound}"), sure=True
-        )
+        bound: fail_if.judge_condition(result, fail_if.parse_condition(f"iops < {bound}"), sure=True)
         for bound in (95, 150)
     }
     assert (judged[95].failed, judged[150].failed) == ([], ["b: iops < 150"])
@@ -263,10 +238,7 @@ def test_two_single_runs_are_neither_better_nor_worse() -> None:
 
     def points(number: int) -> Sequence[SeriesPoint]:
         iops = 90 if number == outcomes[0].id else 50
-        return [
-            SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 4096, 0, 5.0, None)
-            for at in range(60)
-        ]
+        return [SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 4096, 0, 5.0, None) for at in range(60)]
 
     sides_ = [ComparisonSide("a", outcomes[:1]), ComparisonSide("b", outcomes[1:])]
     result = compare(sides_, ["iops"], points)
@@ -285,14 +257,10 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
         ["rd", "wr"],
     )
     assert all(row.differences == [None] for row in apart.rows)
-    assert "the cells differ in workload: use --by, or select a label behind the colon" in str(
-        apart.notes[0]
-    )
+    assert "the cells differ in workload: use --by, or select a label behind the colon" in str(apart.notes[0])
     meant = compare(result, ["iops"], no_points, chosen={"workload"})
     assert [row.verdicts for row in meant.rows] == [["worse"]]
-    assert [row.verdicts for row in compare(result, ["iops"], no_points, by=["bs"]).rows] == [
-        ["worse"]
-    ]
+    assert [row.verdicts for row in compare(result, ["iops"], no_points, by=["bs"]).rows] == [["worse"]]
 
 
 def test_cells_that_were_asked_for_other_things_are_noted() -> None:
@@ -324,9 +292,7 @@ def test_runs_that_were_forced_are_noted() -> None:
 
     new = [doubtful(each, forced=["device-busy"]) for each in three(100)[:2]]
     new += [doubtful(run(100), warnings=["hot"])]
-    result = compare(
-        [ComparisonSide("a", three(100)), ComparisonSide("X", new)], ["iops"], no_points
-    )
+    result = compare([ComparisonSide("a", three(100)), ComparisonSide("X", new)], ["iops"], no_points)
     assert [str(each) for each in result.notes] == [
         "2 runs of X were forced: device-busy",
         "1 run of X with this warning: hot",

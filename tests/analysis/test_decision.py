@@ -45,16 +45,12 @@ def lognormal(generator: np.random.Generator, cv: float, count: int) -> Sequence
 @pytest.mark.parametrize("draw", [normal, lognormal])
 @pytest.mark.parametrize("spreads", [(0.01, 0.01), (0.05, 0.05), (0.3, 0.3), (0.05, 0.15)])
 @pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_intervals_hold_the_truth_as_often_as_they_claim(
-    draw: Draw, spreads: tuple[float, float], count: int
-) -> None:
+def test_intervals_hold_the_truth_as_often_as_they_claim(draw: Draw, spreads: tuple[float, float], count: int) -> None:
     """At least 93 % of the time: with 400 trials, chance alone takes up to 2 points more."""
     generator = np.random.default_rng(20_260)
     held = 0
     for _ in range(400):
-        (decision,) = compared(
-            [draw(generator, spreads[0], count)], [draw(generator, spreads[1], count)]
-        )
+        (decision,) = compared([draw(generator, spreads[0], count)], [draw(generator, spreads[1], count)])
         assert decision.low is not None
         assert decision.high is not None
         held += decision.low <= 0 <= decision.high
@@ -75,9 +71,7 @@ def test_all_intervals_of_a_metric_hold_together(count: int) -> None:
 
 
 values = st.lists(st.floats(90, 110), min_size=1, max_size=4)
-sides = st.integers(1, 5).flatmap(
-    lambda count: st.tuples(*[st.lists(values, min_size=count, max_size=count)] * 2)
-)
+sides = st.integers(1, 5).flatmap(lambda count: st.tuples(*[st.lists(values, min_size=count, max_size=count)] * 2))
 
 
 @given(sides)
@@ -125,9 +119,7 @@ def test_an_eightfold_change_of_five_cells_with_three_repeats_is_seen() -> None:
 
 @pytest.mark.parametrize("other", [(139.5, 139.5), (139.4, 139.6)])
 @pytest.mark.parametrize("base", [(100.0, 100.0), (99.9, 100.1)])
-def test_a_change_of_two_simulations_is_seen(
-    base: tuple[float, float], other: tuple[float, float]
-) -> None:
+def test_a_change_of_two_simulations_is_seen(base: tuple[float, float], other: tuple[float, float]) -> None:
     decisions = compared([base] * 3, [other] * 3)
     assert [decision.verdict for decision in decisions] == ["better"] * 3
 

@@ -41,9 +41,7 @@ def stored_run(number: int = 1, **rest: Any) -> StoredRun:
     return StoredRun(number, **values)
 
 
-def of(
-    runs: Sequence[StoredRun], points: Mapping[int, Sequence[SeriesPoint]] | None = None
-) -> list[Diagnostic]:
+def of(runs: Sequence[StoredRun], points: Mapping[int, Sequence[SeriesPoint]] | None = None) -> list[Diagnostic]:
     return diagnose(runs, lambda run: (points or {}).get(run, []))
 
 
@@ -60,10 +58,7 @@ def with_outcome(change: Change, **rest: Any) -> StoredRun:
 
 
 def environment(name: str, **rest: Any) -> dict[str, Any]:
-    devices = [
-        {**device, **rest} if device["name"] == name else device
-        for device in made.ENVIRONMENT["devices"]
-    ]
+    devices = [{**device, **rest} if device["name"] == name else device for device in made.ENVIRONMENT["devices"]]
     return {**made.ENVIRONMENT, "devices": devices}
 
 
@@ -73,9 +68,7 @@ def test_nothing_is_said_of_a_clean_run() -> None:
 
 
 @pytest.mark.parametrize("workload", ["randread", "read", "randrw"])
-def test_nothing_is_doubted_of_clean_simulations(
-    run: RunCommand, tmp_path: Any, workload: str
-) -> None:
+def test_nothing_is_doubted_of_clean_simulations(run: RunCommand, tmp_path: Any, workload: str) -> None:
     path = tmp_path / "clean.toml"
     path.write_text(
         f"""
@@ -109,9 +102,7 @@ def test_a_disk_that_is_too_fast() -> None:
 
 def test_a_bus_that_is_too_slow_for_it() -> None:
     def change(outcome: dict[str, Any]) -> None:
-        outcome["devices"] = made.mirror(
-            made.direction_result(4e5, 1e6), made.direction_result(0, 1e6), 0.9
-        )
+        outcome["devices"] = made.mirror(made.direction_result(4e5, 1e6), made.direction_result(0, 1e6), 0.9)
 
     text = diagnostics_text([with_outcome(change)], "impossible-rate")
     assert "1.37 GiB/s read from sda, which is more than 572 MiB/s of SATA" in text
@@ -119,9 +110,7 @@ def test_a_bus_that_is_too_slow_for_it() -> None:
 
 def test_the_page_cache() -> None:
     def change(outcome: dict[str, Any]) -> None:
-        outcome["devices"] = made.mirror(
-            made.direction_result(1e4, 1e6), made.direction_result(0, 1e6), 0.5
-        )
+        outcome["devices"] = made.mirror(made.direction_result(1e4, 1e6), made.direction_result(0, 1e6), 0.5)
 
     text = diagnostics_text([with_outcome(change)], "page-cache")
     assert "the jobs read 3.81 GiB, but only 391 MiB were read from the devices" in text
@@ -132,9 +121,7 @@ def test_data_that_are_too_small() -> None:
     text = diagnostics_text([stored_run(cell={"jobs": [job], "target": {}})], "small-data")
     assert "2 GiB of data with I/O through the page cache (direct=0) and 128 GiB of memory" in text
     target = {"name": "raid1", "cache_bytes": 4 << 30}
-    text = diagnostics_text(
-        [stored_run(cell={"jobs": [made.job("randread")], "target": target})], "small-data"
-    )
+    text = diagnostics_text([stored_run(cell={"jobs": [made.job("randread")], "target": target})], "small-data")
     assert "a cache of 4 GiB in front of it" in text
 
 
@@ -150,9 +137,7 @@ def twins(times: Sequence[float], ios: Sequence[int]) -> StoredRun:
 
 def test_unequal_twins() -> None:
     text = diagnostics_text([twins((9e6, 3e6), (500_000, 500_000))], "unequal-twins")
-    assert (
-        "sda took 9 ms for each of its reads, sdb 3 ms for as many: both are the same model" in text
-    )
+    assert "sda took 9 ms for each of its reads, sdb 3 ms for as many: both are the same model" in text
     assert of([twins((3.2e6, 3e6), (500_000, 500_000))]) == []
     # Who has more to do has a longer queue: that is the balancer's, not the disk's.
     assert of([twins((9e6, 3e6), (900_000, 100_000))]) == []
@@ -160,23 +145,15 @@ def test_unequal_twins() -> None:
 
 def test_drift_stalls_and_levels() -> None:
     base = made.series(1e5, 100)
-    sinking = [
-        replace(p, read_ios=round(p.read_ios * (1.5 - at / 100))) for at, p in enumerate(base)
-    ]
+    sinking = [replace(p, read_ios=round(p.read_ios * (1.5 - at / 100))) for at, p in enumerate(base)]
     text = diagnostics_text([stored_run()], "drift", points={1: sinking})
     assert "raid1" not in text
     assert " IOPS in the first third and " in text
     assert "(−5" in text
     stalled = [*base[:40], replace(base[40], read_ios=10), *base[41:]]
-    assert "10 IOPS 40 s after the start" in diagnostics_text(
-        [stored_run()], "outliers", points={1: stalled}
-    )
-    switching = [
-        replace(p, read_ios=p.read_ios // (1 + at // 3 % 2 * 3)) for at, p in enumerate(base)
-    ]
-    assert "IOPS and otherwise about" in diagnostics_text(
-        [stored_run()], "two-levels", points={1: switching}
-    )
+    assert "10 IOPS 40 s after the start" in diagnostics_text([stored_run()], "outliers", points={1: stalled})
+    switching = [replace(p, read_ios=p.read_ios // (1 + at // 3 % 2 * 3)) for at, p in enumerate(base)]
+    assert "IOPS and otherwise about" in diagnostics_text([stored_run()], "two-levels", points={1: switching})
 
 
 def test_what_runs_say_of_themselves() -> None:
@@ -229,7 +206,5 @@ def test_an_odd_repeat() -> None:
 
 
 def test_a_campaign_that_drifts() -> None:
-    text = diagnostics_text(
-        repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign"
-    )
+    text = diagnostics_text(repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign")
     assert text.startswith("Campaign 1: IOPS of later runs differ by −6 %")

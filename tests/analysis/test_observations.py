@@ -81,9 +81,7 @@ def test_what_fio_prints_is_read(tmp_path: Path) -> None:
             check=True,
         )
         clones, mixed, together = from_fio(tmp_path / form)
-        assert (clones.name, clones.workload["rw"], clones.workload["numjobs"]) == (
-            ("clones", "randread", 2)
-        )
+        assert (clones.name, clones.workload["rw"], clones.workload["numjobs"]) == (("clones", "randread", 2))
         assert clones.reads
         assert clones.random
         assert clones.read_iops > 0

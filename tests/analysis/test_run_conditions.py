@@ -25,9 +25,7 @@ def campaign(drift: float, seed: int, *, repeats: int = 5, cells: int = 6) -> li
         log = noise.gauss(0, 0.03) + math.log1p(drift) * at / (count - 1)
         started = (BEGIN + timedelta(minutes=at)).isoformat()
         labels = {"stack": str(cell), "repeat": str(repeat + 1)}
-        stored.append(
-            replace(run(1000 * (cell + 1) * math.exp(log)), started=started, labels=labels)
-        )
+        stored.append(replace(run(1000 * (cell + 1) * math.exp(log)), started=started, labels=labels))
     return stored
 
 

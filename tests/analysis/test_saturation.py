@@ -27,9 +27,7 @@ def test_a_queue_bends_where_its_servers_are_all_busy() -> None:
     assert (curve.knee.in_flight, curve.saturated.in_flight) == (4, 4)
     assert curve.overloaded is None
     assert curve.as_dict()["knee"] == 4
-    assert "the knee is at 4 I/Os in flight (400 IOPS, 10 ms); saturated from 4" in report.sentence(
-        curve
-    )
+    assert "the knee is at 4 I/Os in flight (400 IOPS, 10 ms); saturated from 4" in report.sentence(curve)
 
 
 def test_too_much_load_is_seen() -> None:
@@ -65,13 +63,9 @@ def test_synchronous_engines_have_one_in_flight(engine: str, depth: int) -> None
 
 
 def test_the_table_is_randomios() -> None:
-    lines = list(
-        report.randomio([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 8)])
-    )
+    lines = list(report.randomio([queue(threads, bs) for bs in ("4k", "64k") for threads in (1, 8)]))
     assert lines[:2] == ["", "stack=x bs=4k"]
-    assert lines[5] == (
-        "  100.0 |   50.0   1.0   10.0 9000.0    0.0 |   50.0   1.0   10.0 9000.0    0.0  numjobs=1"
-    )
+    assert lines[5] == ("  100.0 |   50.0   1.0   10.0 9000.0    0.0 |   50.0   1.0   10.0 9000.0    0.0  numjobs=1")
     assert [line for line in lines if "=64k" in line] == ["stack=x bs=64k"]
 
 

@@ -20,9 +20,7 @@ def campaign(sweep: dict[str, Any]) -> CampaignRow:
     return CampaignRow(3, "sweep", "", "host", "", "", "", {}, {"sweep": sweep})
 
 
-def runs(
-    points: dict[tuple[str, str], float], *, spread: float = 1, **labels: str
-) -> list[StoredRun]:
+def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: str) -> list[StoredRun]:
     """Five repeats of each (scheduler, nr_requests) with this many IOPS, a little apart."""
     generator = random.Random(1)
     result = []
@@ -106,10 +104,7 @@ def test_settings_that_were_tried_once_are_not_kept() -> None:
 
     def steady(run: int) -> list[SeriesPoint]:
         iops = round(once[run].outcome["read"]["iops"])  # type: ignore[index]
-        return [
-            SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 0, 0, 1.0, None)
-            for at in range(60)
-        ]
+        return [SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 0, 0, 1.0, None) for at in range(60)]
 
     once = [replace(run, id=at) for at, run in enumerate(once)]
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
@@ -183,9 +178,7 @@ def test_what_makes_settings_last() -> None:
 def test_hostile_names_do_not_leave_their_place() -> None:
     device = {"name": 'a$(x)"b', "kind": "disk", "id": None}
     change = {"key": "scheduler", "where": device["name"]}
-    kept = persist_settings.persist_settings(
-        {"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}]
-    )
+    kept = persist_settings.persist_settings({"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}])
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
     assert 'KERNEL=="a??x??b"' in kept.udev[0]
     assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')
@@ -199,10 +192,7 @@ def test_a_value_that_the_host_had_is_the_baseline() -> None:
     """`none` was set before the sweep: it is no change, although its runs differ by chance."""
     every = runs({(AS_IS, AS_IS): 1000.0, ("none", AS_IS): 1010.0, ("bfq", AS_IS): 700.0})
     changes: Any = {"bfq": [{"where": "sda", "key": "scheduler", "original": "none", "set": "bfq"}]}
-    every = [
-        replace(run, outcome=with_changes(run, changes.get(run.labels["scheduler"], [])))
-        for run in every
-    ]
+    every = [replace(run, outcome=with_changes(run, changes.get(run.labels["scheduler"], []))) for run in every]
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": []}
     (result,) = tune(campaign(sweep), every, "iops", lambda _run: [])
     assert [(effect.value, effect.verdict) for effect in result.effects] == [("bfq", "worse")]

@@ -50,9 +50,7 @@ def test_cells_share_what_they_know_but_no_cell_looks_quieter_than_it_is() -> No
     own = [np.var([s.value for s in cell], ddof=1) / np.mean([s.value for s in cell]) ** 2
            for cell in cells]  # fmt: skip
     assert all(each is not None and each.degrees > 2 for each in known)
-    assert all(
-        each.variance >= least - 1e-12 for each, least in zip(known, own, strict=True) if each
-    )
+    assert all(each.variance >= least - 1e-12 for each, least in zip(known, own, strict=True) if each)
     # Three cells are too few: each has its own variance.
     few = spreads(cells[:3], ["a"] * 3, 0.0)
     assert [each and each.variance for each in few] == pytest.approx(own[:3])

@@ -84,9 +84,7 @@ def measured(run: Run) -> dict[str, float]:
 @pytest.mark.parametrize("form", [as_json, as_text])
 def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: Any) -> None:
     Path("fio.out").write_text(form(measured))
-    outcome = run(
-        "calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "-o", "my.toml", "--json"
-    )
+    outcome = run("calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "-o", "my.toml", "--json")
     assert outcome.status == 0
     assert outcome.err == "fitting read_command_ns, read_bandwidth to small, large\n"
     document = json.loads(outcome.out)
@@ -206,6 +204,5 @@ def test_a_bad_fit_is_said(run: Run) -> None:
     worst = max(residuals, key=lambda item: abs(item["error"]))
     assert abs(worst["error"]) > 0.25
     assert outcome.err.splitlines()[-1] == (
-        f"blklab: warning: the model fits badly: its error for {worst['run']!r} is"
-        f" {worst['error']:+.0%}"
+        f"blklab: warning: the model fits badly: its error for {worst['run']!r} is {worst['error']:+.0%}"
     )

@@ -90,9 +90,7 @@ def test_the_version_is_cargos(run: Run) -> None:
         (["completion", "tcsh"], "bash"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_status_2(
-    run: Run, arguments: list[str], hint: str
-) -> None:
+def test_a_wrong_command_line_is_one_line_and_status_2(run: Run, arguments: list[str], hint: str) -> None:
     outcome = run(*arguments)
     assert (outcome.status, outcome.out) == (2, "")
     assert outcome.err.startswith("blklab: error: ")

@@ -21,9 +21,7 @@ def test_not_a_number_is_not_json() -> None:
         common.emit(float("nan"), True, lambda _console: None)
 
 
-def test_piped_tables_are_wide_and_plain(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_piped_tables_are_wide_and_plain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     table = Table(expand=True)
@@ -36,9 +34,7 @@ def test_piped_tables_are_wide_and_plain(
     assert "\x1b" not in text
 
 
-def test_columns_decides_the_width(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_decides_the_width(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     common.emit(None, False, lambda console: console.rule())
     assert len(capsys.readouterr().out.rstrip("\n")) == 60

@@ -43,9 +43,7 @@ def test_predictions_are_compared_with_publications(run: Run) -> None:
     assert run("run", experiment, "--only", "stack=near,workload=randread,kernel=4.19").status == 0
     renames = ["--rename", "stack:fast-raid10=near", "--rename", "device:sdc=ssd"]
     assert run("import", ROOT / "reference", *renames).status == 0
-    result = json.loads(
-        run("compare", "unbalanced@sim", "published:stack=near", "--metric", "iops", "--json").out
-    )
+    result = json.loads(run("compare", "unbalanced@sim", "published:stack=near", "--metric", "iops", "--json").out)
     (row,) = [item for item in result["rows"] if None not in item["values"]]
     assert row["labels"]["workload"] == "randread"
     assert row["values"][1]["mean"] == 207520.7
@@ -101,9 +99,7 @@ def test_mistakes_are_one_line(run: Run, arguments: list[object], status: int, o
 DEVICES = ("array1", "array2", "disk1", "disk2")
 
 
-def test_campaigns_of_devices_compare_and_report_like_a_labelled_campaign(
-    run: Run, tmp_path: Path
-) -> None:
+def test_campaigns_of_devices_compare_and_report_like_a_labelled_campaign(run: Run, tmp_path: Path) -> None:
     for device in DEVICES:
         assert run("import", *sorted((DATA / "devices").glob(f"{device}-*"))).status == 0
         labelled = ("--name", "labelled", "--label", f"stack={device}")
@@ -137,9 +133,7 @@ def test_files_of_devices_in_one_campaign_are_kept_apart(run: Run) -> None:
     assert "Campaign 1: devices, on fio" in done.out
     shown = json.loads(run("runs", "show", "1", "--json").out)
     assert [(item["labels"]["device"], item["labels"]["workload"]) for item in shown] == [
-        (device, workload)
-        for device in ("loop0", "loop1", "loop2", "loop3")
-        for workload in ("randread", "randwrite")
+        (device, workload) for device in ("loop0", "loop1", "loop2", "loop3") for workload in ("randread", "randwrite")
     ]
     assert {item["labels"]["repeat"] for item in shown} == {"1"}
     assert shown[0]["source"].endswith("devices/array1-randread.json")
@@ -158,8 +152,5 @@ def test_a_bad_file_is_named_and_the_others_are_imported(run: Run, tmp_path: Pat
     done = run("import", DATA / "fio-3.33.json", bad)
     assert done.status == 1
     assert "Campaign 1:" in done.out
-    assert (
-        f"blklab: warning: {bad}: fio's JSON is invalid: it ends in line 1: not imported"
-        in done.err
-    )
+    assert f"blklab: warning: {bad}: fio's JSON is invalid: it ends in line 1: not imported" in done.err
     assert "error: 1 of the inputs could not be imported (see above); 4 runs were" in done.err

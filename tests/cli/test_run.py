@@ -162,9 +162,7 @@ def test_results_are_json(run: Run, small: Path) -> None:
 
 
 def test_results_depend_on_the_seed_and_not_on_the_jobs(run: Run, small: Path) -> None:
-    first, again, two = (
-        run("run", small, "--json", "--no-store", "--jobs", jobs).out for jobs in (1, 1, 2)
-    )
+    first, again, two = (run("run", small, "--json", "--no-store", "--jobs", jobs).out for jobs in (1, 1, 2))
     assert first == again == two
     assert run("run", small, "--json", "--seed", 2).out != first
 
@@ -189,9 +187,7 @@ def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) ->
         r" [\d.]+% went to slot 0 because its head was nearest",
         near,
     )
-    assert re.search(
-        r"The balancer of raid1 .* went to slot 0 because it had the fewest I/Os pending", raid1
-    )
+    assert re.search(r"The balancer of raid1 .* went to slot 0 because it had the fewest I/Os pending", raid1)
     assert re.search(r"All tags \(nr_requests\) of ssd were in use [\d,]+ times", near)
 
 
@@ -211,16 +207,12 @@ def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None
     )
     outcome = run("run", small, "--explain", "--only", "stack=raid1,workload=randwrite")
     text = " ".join(outcome.out.split())
-    assert re.search(
-        r"Writeback throttling of nvme is the limit \(flushing \d+% of the time\)", text
-    )
+    assert re.search(r"Writeback throttling of nvme is the limit \(flushing \d+% of the time\)", text)
     assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times\. md", text)
     assert re.search(r"ssd spent \d+% of the time in \d+ flushes and served nothing", text)
 
 
-def test_a_cell_that_fails_is_one_line(
-    run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_that_fails_is_one_line(run: Run, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> str:
         raise UsageError("job randread: it has no sizes")
 
@@ -228,8 +220,7 @@ def test_a_cell_that_fails_is_one_line(
     outcome = run("run", small, "--only", "stack=near")
     assert (outcome.status, outcome.out) == (1, "")
     assert outcome.err == (
-        "blklab: error: cell 3 (stack=near workload=randread repeat=1): job randread: it has no"
-        " sizes\n"
+        "blklab: error: cell 3 (stack=near workload=randread repeat=1): job randread: it has no sizes\n"
     )
 
 

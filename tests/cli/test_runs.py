@@ -152,9 +152,7 @@ def test_of_one_run_nothing_is_sure(run: Run) -> None:
     assert "cannot tell: run once" in run(*words, "--metric", "iops").out
     outcome = run(*words, "--fail-if", "iops < 0.95*baseline", "--sure")
     assert outcome.status == 2
-    assert (
-        "the variation between runs is unknown with one run: use repeats = 2 or more" in outcome.err
-    )
+    assert "the variation between runs is unknown with one run: use repeats = 2 or more" in outcome.err
 
 
 @pytest.mark.usefixtures("small")
@@ -245,9 +243,7 @@ def test_doubtful_runs_are_marked(run: Run) -> None:
         OUTCOME | {"forced": [], "warnings": ["sda: \x1b[1mhot"]},
         OUTCOME,
     ]
-    finished = {
-        cell.key: FinishedRun(item, 1) for cell, item in zip(plan.cells, outcomes, strict=True)
-    }
+    finished = {cell.key: FinishedRun(item, 1) for cell, item in zip(plan.cells, outcomes, strict=True)}
     store.add(plan, finished, {})
     shown = run("runs", "show", "exp").out
     assert shown.count("done *") == 2

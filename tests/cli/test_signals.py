@@ -34,22 +34,16 @@ def feed(process: "subprocess.Popen[bytes]", *, endless: bool) -> None:
         at = 0
         while at < 20 or endless:
             records = range(at * 1000, (at + 1) * 1000)
-            process.stdin.write(
-                b"".join(Record(n, Q, QUEUED | WRITE, n * 8, 4096).packed(n + 1) for n in records)
-            )
+            process.stdin.write(b"".join(Record(n, Q, QUEUED | WRITE, n * 8, 4096).packed(n + 1) for n in records))
             process.stdin.flush()
             at += 1
 
 
 @pytest.mark.parametrize("endless", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_nothing_unfinished_is_left(
-    tmp_path: Path, number: signal.Signals, *, endless: bool
-) -> None:
+def test_nothing_unfinished_is_left(tmp_path: Path, number: signal.Signals, *, endless: bool) -> None:
     arguments = ["trace", "convert", "-", "-o", str(tmp_path / "out.parquet")]
-    process = subprocess.Popen(
-        [*BLKLAB, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
-    )
+    process = subprocess.Popen([*BLKLAB, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     feeder = threading.Thread(target=feed, args=(process,), kwargs={"endless": endless})
     feeder.start()
     try:
@@ -92,9 +86,7 @@ def test_handlers_are_as_before() -> None:
 
 
 def test_events_end_on_the_spot() -> None:
-    process = subprocess.Popen(
-        [*BLKLAB, "trace", "events", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([*BLKLAB, "trace", "events", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -121,13 +113,9 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    "name", ["click", "click.core", "blklab.errors", "blklab.cli.root", "blklab._core"]
-)
+@pytest.mark.parametrize("name", ["click", "click.core", "blklab.errors", "blklab.cli.root", "blklab._core"])
 def test_an_interrupt_while_python_imports_is_silent(name: str) -> None:
-    outcome = subprocess.run(
-        [sys.executable, "-c", SLOW_START.format(name=name)], capture_output=True, check=False
-    )
+    outcome = subprocess.run([sys.executable, "-c", SLOW_START.format(name=name)], capture_output=True, check=False)
     assert outcome.returncode == 130
     assert outcome.stdout == b""
     assert outcome.stderr in {b"", b"blklab: interrupted\n"}

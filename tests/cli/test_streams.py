@@ -25,9 +25,7 @@ PRINTING = [
 printing = pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 
 
-def shell(
-    redirection: str, arguments: list[str], directory: Path
-) -> "subprocess.CompletedProcess[str]":
+def shell(redirection: str, arguments: list[str], directory: Path) -> "subprocess.CompletedProcess[str]":
     given = [argument.format(directory) for argument in arguments]
     command = f'exec "$@" {redirection}'
     return subprocess.run(

@@ -38,9 +38,7 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
     report = tmp_path / "accuracy.md"
     outcome = run("validate", "--reference", SMALL, "--json", "--check", "-o", report)
     assert outcome.status == 0
-    assert outcome.err == (
-        "calibrating ssd on 2 runs\ncalibrating nvme on 1 runs\npredicting 5 rows\n"
-    )
+    assert outcome.err == ("calibrating ssd on 2 runs\ncalibrating nvme on 1 runs\npredicting 5 rows\n")
     rows = json.loads(outcome.out)
     assert [(row["target"], row["test"]) for row in rows] == [
         ("fast-raid1", "randread"),
@@ -54,9 +52,7 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
         latencies = [] if row["target"] != "md10fs" else ["read_lat_ms", "write_lat_ms"]
         assert sorted(row["published"]) == sorted([*FIGURES, *latencies])
         assert sorted(row["predicted"]) == sorted([*FIGURES, *latencies])
-        published, predicted = (
-            sum(row[side][figure] for figure in FIGURES) for side in ("published", "predicted")
-        )
+        published, predicted = (sum(row[side][figure] for figure in FIGURES) for side in ("published", "predicted"))
         assert row["error"] == pytest.approx(predicted / published - 1)
         assert abs(row["error"]) < 0.2
     assert rows[-1]["members"] == {}
@@ -143,9 +139,7 @@ def test_a_bad_row_is_said_before_anything_runs(
     assert output in outcome.err
 
 
-def test_a_row_is_judged_by_what_its_target_is_made_of(
-    run: Run, copy: Path, tmp_path: Path
-) -> None:
+def test_a_row_is_judged_by_what_its_target_is_made_of(run: Run, copy: Path, tmp_path: Path) -> None:
     for name in ("targets.toml", "fio_runs.csv", "fio_device_io.csv"):
         edit(copy / name, ("fast-", "array-"))
     outcome = run("validate", "--reference", copy, "-o", tmp_path / "accuracy.md")

@@ -65,10 +65,7 @@ class Lab:
         for cell in cells:
             ledger.begin(cell)
             Lab.cells.append(cell.labels["stack"])
-            devices = [
-                {"name": device["name"], "ios": [0, 200], "leaf": True}
-                for device in cell.document["devices"]
-            ]
+            devices = [{"name": device["name"], "ios": [0, 200], "leaf": True} for device in cell.document["devices"]]
             outcome: Any = {
                 "read": {"iops": 0.0},
                 "write": {"iops": Lab.slowest},
@@ -163,9 +160,7 @@ def test_cells_are_resumed(run: Run, directory: Path) -> None:
         (["--lab", "--only", "stack=raid7"], "--only stack=raid7: no such stack;"),
     ],
 )
-def test_what_makes_no_sense_is_said(
-    run: Run, directory: Path, options: list[str], output: str
-) -> None:
+def test_what_makes_no_sense_is_said(run: Run, directory: Path, options: list[str], output: str) -> None:
     outcome = run("validate", "--reference", directory, *options)
     assert (outcome.status, outcome.out) == (2, "")
     assert output in outcome.err

@@ -33,10 +33,7 @@ def test_merged_processes_are_what_fio_merges_itself() -> None:
     # The latency of every I/O of each process, and what fio made of all of them in the same run.
     document = recorded("grouped.json")
     outcome: Any = output.outcome(document)
-    processes = [
-        logs.parse_log((DATA / f"grouped_clat.{number}.log").read_text(), "")
-        for number in range(1, 5)
-    ]
+    processes = [logs.parse_log((DATA / f"grouped_clat.{number}.log").read_text(), "") for number in range(1, 5)]
     for at, direction in enumerate(("read", "write")):
         values = [[item.value for item in process if item.direction == at] for process in processes]
         merged: Any = latency.merge([of(item) for item in values if item]).as_dict()

@@ -24,9 +24,7 @@ def test_recorded_logs_add_up_to_what_fio_counted(name: str, interval_ms: int) -
     assert sum(item.write_ios for item in series) == outcome["write"]["total_ios"]
     assert sum(item.read_bytes for item in series) == outcome["read"]["io_bytes"]
     assert sum(item.write_bytes for item in series) == outcome["write"]["io_bytes"]
-    assert [item.time_ns for item in series] == [
-        at * interval_ms * 10**6 for at in range(len(series))
-    ]
+    assert [item.time_ns for item in series] == [at * interval_ms * 10**6 for at in range(len(series))]
     assert sum(item.width_ns for item in series) == outcome["runtime_ns"]
     for direction in ("read", "write"):
         ios = [getattr(item, f"{direction}_ios") for item in series]
@@ -50,12 +48,8 @@ def test_four_processes_at_steady_rates() -> None:
 
 def test_times_that_are_not_aligned() -> None:
     # 100 I/Os/s, logged at 1000 and 2000 ms; 10 I/Os/s, at 500 and 1500 ms, and gone then.
-    item = JobLog(
-        iops=[LogSample(1000, 100, 0), LogSample(2000, 100, 0)], clat=[LogSample(1000, 5, 0)]
-    )
-    other = JobLog(
-        iops=[LogSample(500, 10, 0), LogSample(1500, 10, 0)], clat=[LogSample(1500, 105, 0)]
-    )
+    item = JobLog(iops=[LogSample(1000, 100, 0), LogSample(2000, 100, 0)], clat=[LogSample(1000, 5, 0)])
+    other = JobLog(iops=[LogSample(500, 10, 0), LogSample(1500, 10, 0)], clat=[LogSample(1500, 105, 0)])
     first, second = logs.merge([item, other], 10**9, 1000)
     assert (first.read_ios, second.read_ios) == (110, 105)
     # 5 I/Os of the other in the second half of the first second, next to 100 of the first.
@@ -124,12 +118,8 @@ def test_totals_are_conserved(jobs: list[JobLog], interval_ms: int) -> None:
     series = logs.merge(jobs, interval_ms * 10**6)
     for at, direction in enumerate(("read", "write")):
         totals = [job.totals[at] for job in jobs if job.totals is not None]
-        assert sum(getattr(item, f"{direction}_ios") for item in series) == sum(
-            item.ios for item in totals
-        )
-        assert sum(getattr(item, f"{direction}_bytes") for item in series) == sum(
-            item.bytes for item in totals
-        )
+        assert sum(getattr(item, f"{direction}_ios") for item in series) == sum(item.ios for item in totals)
+        assert sum(getattr(item, f"{direction}_bytes") for item in series) == sum(item.bytes for item in totals)
         values = [item.value for job in jobs for item in job.clat if item.direction == at]
         for item in series:
             mean = getattr(item, f"{direction}_clat_ns")

@@ -46,13 +46,9 @@ def test_jobs_that_ran_at_the_same_time_add() -> None:
         assert outcome[direction]["iops"] == pytest.approx(sum(item["iops"] for item in directions))
         clat = outcome[direction]["clat_ns"]
         assert clat["count"] == sum(count for _, count in clat["bins"])
-        assert clat["min"] == min(
-            item["clat_ns"]["min"] for item in directions if item["total_ios"]
-        )
+        assert clat["min"] == min(item["clat_ns"]["min"] for item in directions if item["total_ios"])
     assert [group["name"] for group in outcome["groups"]] == ["mix", "scan", "sparse"]
-    assert outcome["groups"][0]["read"]["total_ios"] == sum(
-        job["read"]["total_ios"] for job in document["jobs"][:2]
-    )
+    assert outcome["groups"][0]["read"]["total_ios"] == sum(job["read"]["total_ios"] for job in document["jobs"][:2])
 
 
 def test_a_stonewall_parts_groups() -> None:
@@ -241,9 +237,7 @@ def test_a_wrong_field_is_said_where() -> None:
         output.outcome(document)
     document = recorded("four.json")
     document["jobs"][1]["write"]["total_ios"] = "many"
-    with pytest.raises(
-        BlklabError, match=r"jobs\[1\]\.write\.total_ios: found 'many', expected a number"
-    ):
+    with pytest.raises(BlklabError, match=r"jobs\[1\]\.write\.total_ios: found 'many', expected a number"):
         output.outcome(document)
 
 
@@ -299,9 +293,7 @@ def test_a_changed_document_is_an_outcome_or_one_clear_line(data: st.DataObject)
 
 @settings(max_examples=200)
 @given(st.integers(0, len(ONE)), st.integers(0, 200), st.text(max_size=10))
-def test_a_cut_document_is_a_document_or_one_clear_line(
-    start: int, length: int, instead: str
-) -> None:
+def test_a_cut_document_is_a_document_or_one_clear_line(start: int, length: int, instead: str) -> None:
     text = ONE[:start] + instead + ONE[start + length :]
     try:
         output.outcomes(output.parse_document(text))

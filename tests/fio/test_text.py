@@ -115,8 +115,7 @@ def test_suffixes_and_sectors_of_version_3() -> None:
     assert (write["clat_ns"]["p1"], write["clat_ns"]["mean"]) == (30_016, 55_250)
     assert run["fio"]["options"]["randread"]["numjobs"] == "2"
     assert run["warnings"] == [
-        "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be"
-        " capped at 1"
+        "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1"
     ]
     assert run["devices"][0]["sectors"] == [14488000, 4832000]
     assert run["devices"][1]["merges"] == [0, 250]
@@ -149,8 +148,7 @@ def test_decimal_units_of_kb_base_1000() -> None:
 def folded(content: str, width: int) -> str:
     """Cuts every line at a width, as a terminal does."""
     return "\n".join(
-        "\n".join(line[at : at + width] for at in range(0, max(len(line), 1), width))
-        for line in content.split("\n")
+        "\n".join(line[at : at + width] for at in range(0, max(len(line), 1), width)) for line in content.split("\n")
     )
 
 
@@ -248,9 +246,7 @@ def test_a_text_that_was_cut_off_has_no_wrong_run(path: Path) -> None:
             assert len(outcomes_) == len(whole[run.line])
             for item, known in zip(outcomes_, whole[run.line], strict=True):
                 disks = len(item["devices"])
-                names = [
-                    [disk["name"] for disk in each["devices"]][:disks] for each in (item, known)
-                ]
+                names = [[disk["name"] for disk in each["devices"]][:disks] for each in (item, known)]
                 assert names[0] == names[1]
                 for key in ("read", "write", "groups", "runtime_ns"):
                     assert item[key] == known[key]
@@ -264,9 +260,7 @@ def test_a_direction_that_is_missing_is_no_zero() -> None:
     without = content[: content.index("  write:")] + content[content.index("  lat (nsec) ") :]
     uncounted = re.sub(r".*issued.*\n", "", without)
     for broken in (without, uncounted, without + content):
-        with pytest.raises(
-            BlklabError, match=r"^line 2: the line about what job 'randread' wrote is missing"
-        ):
+        with pytest.raises(BlklabError, match=r"^line 2: the line about what job 'randread' wrote is missing"):
             outcomes(broken)
 
 
@@ -294,9 +288,7 @@ def test_broken_lines_are_named(old: str, new: str, output: str) -> None:
     st.text(max_size=30),
     st.booleans(),
 )
-def test_mangled_output_never_crashes(
-    content: str, place: float, length: int, new: str, again: bool
-) -> None:
+def test_mangled_output_never_crashes(content: str, place: float, length: int, new: str, again: bool) -> None:
     at = round(place * len(content))
     broken = content[:at] + new + content[at + length :] + (content if again else "")
     try:
@@ -335,14 +327,10 @@ def agree(content: str, document: Any) -> None:
     assert len(text) == len(known)
     for item, other in zip(text, known, strict=True):
         assert item["runtime_ns"] == other["runtime_ns"]
-        assert [group["name"] for group in item["groups"]] == [
-            group["name"] for group in other["groups"]
-        ]
+        assert [group["name"] for group in item["groups"]] == [group["name"] for group in other["groups"]]
         for disk, exact_disk in zip(item["devices"], other["devices"], strict=True):
             # Hundredths of a per cent.
-            assert disk.pop("busy_ns") == pytest.approx(
-                exact_disk.pop("busy_ns"), abs=item["runtime_ns"] / 10_000
-            )
+            assert disk.pop("busy_ns") == pytest.approx(exact_disk.pop("busy_ns"), abs=item["runtime_ns"] / 10_000)
             assert disk == exact_disk
         for direction in ("read", "write"):
             text_way, json_way = dict(item[direction]), dict(other[direction])

@@ -17,9 +17,7 @@ def imported(
     *paths: Path | str, form: str | None = None, naming: RunNaming | None = None, **given: Any
 ) -> tuple[Batch, list[str]]:
     """Returns the only batch of files, and the notes."""
-    result = batches(
-        [str(p) for p in paths], ImportSource((), **given), naming or RunNaming(), form
-    )
+    result = batches([str(p) for p in paths], ImportSource((), **given), naming or RunNaming(), form)
     (batch,) = result.batches
     return batch, result.notes
 

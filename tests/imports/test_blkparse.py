@@ -45,9 +45,7 @@ def test_a_recorded_summary_of_five_devices() -> None:
     path = ROOT / "tests/data/traces/pgbench-raid1/expected/ALL.summary.txt"
     batch, notes = imported(path)
     by_device = {labels["device"]: run for labels, run in runs(batch)}
-    assert (by_device["vdd"]["read"]["total_ios"], by_device["vdd"]["write"]["total_ios"]) == (
-        (7545, 2043)
-    )
+    assert (by_device["vdd"]["read"]["total_ios"], by_device["vdd"]["write"]["total_ios"]) == ((7545, 2043))
     assert by_device["vdd"]["devices"][0]["merges"] == [25, 281]
     assert all("left out" in note for note in notes)
     assert outcome(path, device="vdd") == by_device["vdd"]

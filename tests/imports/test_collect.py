@@ -159,9 +159,7 @@ def test_mangled_files_are_one_line_or_a_result(
     content = TEXTS[name]
     at = round(place * len(content))
     path = tmp_path_factory.mktemp("mangled") / name
-    path.write_text(
-        content[:at] + new + content[at + length :] + (content if twice else ""), errors="replace"
-    )
+    path.write_text(content[:at] + new + content[at + length :] + (content if twice else ""), errors="replace")
     try:
         result = batches([str(path)], ImportSource((), None, None, True), RunNaming()).batches
     except BlklabError as error:

@@ -11,9 +11,7 @@ from tests.imports.conftest import DATA, imported, runs
 def test_an_article_of_iozone() -> None:
     batch, notes = imported(DATA / "iozone-sd.md")
     assert notes == []
-    by_labels = {
-        (own["heading"].split()[0], own["workload"], own["bs"]): run for own, run in runs(batch)
-    }
+    by_labels = {(own["heading"].split()[0], own["workload"], own["bs"]): run for own, run in runs(batch)}
     assert len(by_labels) == 2 * 2 * 6
     # 6,748 and 920 KiB/s in records of 4 KiB: 1,687 and 230 IOPS
     assert by_labels["Sandisk", "random-read", "4k"]["read"]["iops"] == pytest.approx(1687)

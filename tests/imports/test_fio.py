@@ -30,9 +30,7 @@ def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
     assert notes == []
     # The first run was on ZFS, without disk statistics, the second on an Optane.
     assert [labels for labels, _ in runs(batch)] == [
-        {"workload": "mytest", "rw": "write", "bs": bs, "iodepth": "1", "numjobs": "1"}
-        | device
-        | {"repeat": "1"}
+        {"workload": "mytest", "rw": "write", "bs": bs, "iodepth": "1", "numjobs": "1"} | device | {"repeat": "1"}
         for bs, device in (
             ("4k", {}),
             ("4k", {"device": "nvme1n1"}),
@@ -93,18 +91,13 @@ def test_a_run_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
     assert len(batch.plan.cells) == 2
     (note,) = notes
     assert note == (
-        f"{path}: line 75: the line about what job 'mytest' issued is missing: the text is"
-        " truncated: skipped"
+        f"{path}: line 75: the line about what job 'mytest' issued is missing: the text is truncated: skipped"
     )
 
 
 def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
-    (tmp_path / "raw_iops.1.log").write_text(
-        "0, 1, 0, 4096, 0\n500, 1, 0, 4096, 0\n1500, 1, 1, 8192, 0\n"
-    )
-    (tmp_path / "raw_clat.1.log").write_text(
-        "0, 1000, 0, 4096, 0\n500, 3000, 0, 4096, 0\n1500, 7000, 1, 8192, 0\n"
-    )
+    (tmp_path / "raw_iops.1.log").write_text("0, 1, 0, 4096, 0\n500, 1, 0, 4096, 0\n1500, 1, 1, 8192, 0\n")
+    (tmp_path / "raw_clat.1.log").write_text("0, 1000, 0, 4096, 0\n500, 3000, 0, 4096, 0\n1500, 7000, 1, 8192, 0\n")
     (tmp_path / "raw_slat.1.log").write_text("")
     batch, notes = imported(*tmp_path.iterdir())
     assert notes == [f"{tmp_path}/raw_slat.1.log: is empty: skipped"]
@@ -113,9 +106,7 @@ def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
     assert (run["read"]["total_ios"], run["read"]["io_bytes"]) == (2, 8192)
     assert (run["write"]["total_ios"], run["write"]["io_bytes"]) == (1, 8192)
     latency = run["read"]["clat_ns"]
-    assert (latency["mean"], latency["min"], latency["p50"], latency["p99"]) == (
-        (2000, 1000, 1000, 3000)
-    )
+    assert (latency["mean"], latency["min"], latency["p50"], latency["p99"]) == ((2000, 1000, 1000, 3000))
     points = batch.finished[batch.plan.cells[0].key].points
     assert [(p.time_ns, p.width_ns, p.read_ios, p.write_ios) for p in points] == [
         (0, 10**9, 2, 0),

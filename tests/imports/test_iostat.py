@@ -11,9 +11,7 @@ from tests.imports.conftest import DATA, imported, outcome, runs
 
 def test_version_9_with_times() -> None:
     batch, notes = imported(DATA / "form-iostat-9.txt")
-    assert notes == [
-        f"{DATA}/form-iostat-9.txt:4: the first report covers the time since boot: skipped"
-    ]
+    assert notes == [f"{DATA}/form-iostat-9.txt:4: the first report covers the time since boot: skipped"]
     ((labels, run),) = runs(batch)
     assert batch.plan.runner == "iostat"
     assert labels == {"device": "sda", "workload": "iostat", "repeat": "1"}
@@ -32,9 +30,7 @@ def test_version_9_with_times() -> None:
     assert disk["busy_ns"] == 4_500_000_000 + 5_000_000_000
     assert disk["queue_ns"] == 7_500_000_000 + 30_000_000_000
     assert (disk["flushes"], disk["discards"], disk["leaf"]) == (None, None, True)
-    assert run["cpu"] == pytest.approx(
-        {"user": 0.15, "system": 0.1, "iowait": 0.25, "irq": 0, "idle": 0.5}
-    )
+    assert run["cpu"] == pytest.approx({"user": 0.15, "system": 0.1, "iowait": 0.25, "irq": 0, "idle": 0.5})
     points = batch.finished[batch.plan.cells[0].key].points
     assert [(p.source, p.time_ns, p.width_ns, p.read_ios) for p in points] == [
         (JOBS, 0, 5 * 10**9, 500),
@@ -164,14 +160,10 @@ def test_rows_without_a_header_between_them(tmp_path: Path) -> None:
 
 
 def test_a_broken_row_is_named(tmp_path: Path) -> None:
-    content = (
-        (DATA / "form-iostat-9.txt").read_text().replace("300.00    0.00  2400", "300.00 2400")
-    )
+    content = (DATA / "form-iostat-9.txt").read_text().replace("300.00    0.00  2400", "300.00 2400")
     path = tmp_path / "iostat.txt"
     path.write_text(content)
-    with pytest.raises(
-        BlklabError, match=r"iostat\.txt:23: found 'sda .* expected a device and 11 figures"
-    ):
+    with pytest.raises(BlklabError, match=r"iostat\.txt:23: found 'sda .* expected a device and 11 figures"):
         imported(path)
 
 

@@ -75,16 +75,12 @@ def test_our_own_table_comes_back(
     # The table puts runs that differ in nothing but the load together.
     order = {
         pair: number
-        for number, pair in enumerate(
-            dict.fromkeys((r[0]["stack"], r[0]["workload"], r[0]["bs"]) for r in given_runs)
-        )
+        for number, pair in enumerate(dict.fromkeys((r[0]["stack"], r[0]["workload"], r[0]["bs"]) for r in given_runs))
     }
     expected = sorted(given_runs, key=lambda r: order[r[0]["stack"], r[0]["workload"], r[0]["bs"]])
     actual, _ = imported(path)
     assert len(actual.plan.cells) == len(expected)
-    for (labels, back), cell, (own, _, result) in zip(
-        runs(actual), actual.plan.cells, expected, strict=True
-    ):
+    for (labels, back), cell, (own, _, result) in zip(runs(actual), actual.plan.cells, expected, strict=True):
         assert (labels["stack"], labels["workload"]) == (own["stack"], own["workload"])
         options = cell.document["jobs"][0]["options"]
         assert {key: options[key] for key in ("bs", "numjobs", "iodepth")} == {
@@ -94,18 +90,14 @@ def test_our_own_table_comes_back(
             assert back[direction]["iops"] == result[direction]["iops"]
             if result[direction]["iops"]:
                 for key in ("mean", "stddev", "min", "max"):
-                    assert back[direction]["clat_ns"][key] == pytest.approx(
-                        result[direction]["clat_ns"][key]
-                    )
+                    assert back[direction]["clat_ns"][key] == pytest.approx(result[direction]["clat_ns"][key])
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
     content = (DATA / "form-randomio.txt").read_text()
     path.write_text(content.replace("0.1    1.6  131.1", "0.1  131.1"))
-    with pytest.raises(
-        BlklabError, match=r"table\.txt:6: found '792.3 .* expected total .* 5 of writes"
-    ):
+    with pytest.raises(BlklabError, match=r"table\.txt:6: found '792.3 .* expected total .* 5 of writes"):
         imported(path)
     path.write_text(content.replace("24.8", "2.4.8"))
     with pytest.raises(BlklabError, match=r"table\.txt:6: found '2\.4\.8', expected a number"):
@@ -130,7 +122,5 @@ def test_columns_before_the_total_are_labels(tmp_path: Path) -> None:
         ("4k", "2"),
         ("64k", "1"),
     ]
-    path.write_text(
-        f"iops min avg max sdev |{head}\n512 200.0 |{row} |{row}\n12:00:01 8.0 |{row} |{row}\n"
-    )
+    path.write_text(f"iops min avg max sdev |{head}\n512 200.0 |{row} |{row}\n12:00:01 8.0 |{row} |{row}\n")
     assert [own.get("bs") for own, _ in runs(imported(path)[0])] == ["512", None]

@@ -227,8 +227,7 @@ def test_a_missing_directory_is_one_line(run: Run, tmp_path: Path) -> None:
     outcome = run("validate", "--reference", tmp_path / "no")
     assert outcome.status == 2
     assert outcome.err == (
-        f"blklab: error: {tmp_path}/no: no such directory; expected one with targets.toml"
-        " and fio_runs.csv\n"
+        f"blklab: error: {tmp_path}/no: no such directory; expected one with targets.toml and fio_runs.csv\n"
     )
 
 
@@ -239,17 +238,13 @@ def mangled(draw: st.DrawFn) -> tuple[str, bytes]:
     content = TABLES[name].encode()
     first = draw(st.integers(0, len(content)))
     last = draw(st.integers(first, min(len(content), first + 40)))
-    ugly = st.sampled_from(
-        [b"", b",", b'"', b"\n", b"\0", b"\xff", b"inf", b"1e999", b"-0", b"\r", b"9" * 5000]
-    )
+    ugly = st.sampled_from([b"", b",", b'"', b"\n", b"\0", b"\xff", b"inf", b"1e999", b"-0", b"\r", b"9" * 5000])
     middle = draw(st.one_of(ugly, st.binary(max_size=20)))
     return name, content[:first] + middle + content[last:]
 
 
 @given(mangled())
-def test_mangled_tables_never_crash(
-    tmp_path_factory: pytest.TempPathFactory, change: tuple[str, bytes]
-) -> None:
+def test_mangled_tables_never_crash(tmp_path_factory: pytest.TempPathFactory, change: tuple[str, bytes]) -> None:
     path = tmp_path_factory.mktemp("ref")
     for name, text in TABLES.items():
         (path / name).write_text(text)

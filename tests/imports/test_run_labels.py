@@ -77,9 +77,7 @@ def test_numbered_runs_on_one_device_are_repeats(tmp_path: Path, names: tuple[st
 
 def test_a_device_that_distinguishes_is_a_label_of_every_run(tmp_path: Path) -> None:
     paths = [
-        write(tmp_path / f"{device}-{bs}.json", device, bs=bs)
-        for device in ("sda", "sdb")
-        for bs in ("4k", "64k")
+        write(tmp_path / f"{device}-{bs}.json", device, bs=bs) for device in ("sda", "sdb") for bs in ("4k", "64k")
     ]
     assert [(own["device"], own["bs"]) for own in labels(*paths)] == [
         ("sda", "4k"), ("sda", "64k"), ("sdb", "4k"), ("sdb", "64k"),
@@ -88,21 +86,16 @@ def test_a_device_that_distinguishes_is_a_label_of_every_run(tmp_path: Path) -> 
 
 
 def test_a_pattern_splits_names(tmp_path: Path) -> None:
-    paths = [
-        write(tmp_path / f"{name}.json") for name in ("raid1_4k_1", "raid1_4k_2", "raid5_4k_1")
-    ]
+    paths = [write(tmp_path / f"{name}.json") for name in ("raid1_4k_1", "raid1_4k_2", "raid5_4k_1")]
     assert labels(*paths, pattern="{stack}_{size}_{repeat}") == [
         {"stack": "raid1", "size": "4k", "repeat": "1"},
         {"stack": "raid1", "size": "4k", "repeat": "2"},
         {"stack": "raid5", "size": "4k", "repeat": "1"},
     ]
     odd = write(tmp_path / "odd.json")
-    result = batches(
-        [str(path) for path in (*paths, odd)], ImportSource(()), RunNaming(pattern="{a}_{b}_{c}")
-    )
+    result = batches([str(path) for path in (*paths, odd)], ImportSource(()), RunNaming(pattern="{a}_{b}_{c}"))
     assert result.failed == [
-        f"{odd}: neither the file name 'odd' nor the job name 'one' matches"
-        " --pattern '{a}_{b}_{c}'"
+        f"{odd}: neither the file name 'odd' nor the job name 'one' matches --pattern '{{a}}_{{b}}_{{c}}'"
     ]
     assert len(result.batches[0].plan.cells) == 3
     # The name of the job matches.
@@ -125,9 +118,7 @@ def test_a_bad_file_does_not_refuse_the_others(tmp_path: Path) -> None:
     gone, unknown, wrong = result.failed
     assert "cannot be read" in gone
     assert unknown.startswith(f"{other}: unknown format")
-    assert wrong == (
-        f"{bad}: jobs[0].read.total_ios: found -5000000000, expected a number from 0 to 2^64"
-    )
+    assert wrong == (f"{bad}: jobs[0].read.total_ios: found -5000000000, expected a number from 0 to 2^64")
     with pytest.raises(BlklabError, match="total_ios"):
         batches([str(bad)], ImportSource(()), RunNaming())
 

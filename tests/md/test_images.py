@@ -100,9 +100,7 @@ def test_the_same_entries_on_both(tmp_path: Path) -> None:
 
 
 def test_arrays_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    result = images.read_images(
-        [image("raid1-12.vda", tmp_path), image("raid10-n2.vda", tmp_path)]
-    ).arrays
+    result = images.read_images([image("raid1-12.vda", tmp_path), image("raid10-n2.vda", tmp_path)]).arrays
     assert len({array.name for array in result}) == 2
 
 
@@ -203,9 +201,7 @@ NAMES = sorted(path.name.split(".head")[0] for path in DATA.glob("*head64k.gz"))
 @example("raid10-f2.vda", [(4096, 76, b"\x00" * 4), (4096, 8, b"\x08")])
 @example("raid1-12-full.vda", [(4096, 72, b"\x05\0\0\0\x02\0\0\0"), (4096, 88, b"\x01")])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-def test_no_bytes_make_it_fail(
-    directory: Path, name: str, changes: list[tuple[int, int, bytes]]
-) -> None:
+def test_no_bytes_make_it_fail(directory: Path, name: str, changes: list[tuple[int, int, bytes]]) -> None:
     path = image(name, directory)
     with path.open("r+b") as file:
         for at, beyond, content in changes:

@@ -40,9 +40,7 @@ def test_a_sound_mirror(machine: Arrays) -> None:
 
 
 def test_0_90_whose_uuid_sysfs_turns_around(machine: Arrays) -> None:
-    machine.mirror(
-        "raid1-090", metadata_version="0.90", uuid="79a1b61a-7e6a-220a-3c6b-183d348f9553"
-    )
+    machine.mirror("raid1-090", metadata_version="0.90", uuid="79a1b61a-7e6a-220a-3c6b-183d348f9553")
     (array,) = machine.seen().arrays
     assert array.uuid == "1ab6a179:0a226a7e:3d186b3c:53958f34"
     assert all(item.superblock for item in array.members)
@@ -171,9 +169,7 @@ def test_no_bitmap_matters_where_it_is_large(machine: Arrays) -> None:
 def test_flash_and_rotating_disks(machine: Arrays) -> None:
     machine.disk("sda", "8:0", "raid10-n2.vda")
     machine.disk("sdb", "8:16", "raid10-n2.vdb", queue__rotational="1")
-    machine.array(
-        "md0", "9:0", {"sda": {}, "sdb": {}}, level="raid10", layout="258", chunk_size="524288"
-    )
+    machine.array("md0", "9:0", {"sda": {}, "sdb": {}}, level="raid10", layout="258", chunk_size="524288")
     result = machine.findings_by_code()
     assert "RAID-10 reads only from sda" in result["mixed"].message
     machine.write(machine.roots.sys / "block/sdb", {"queue__rotational": "0"})
@@ -273,8 +269,7 @@ def test_what_may_not_be_read_is_said(machine: Arrays, monkeypatch: pytest.Monke
     path.write_text("4096 8\n")
     (array,) = machine.seen().arrays
     assert array.unseen == tuple(
-        f"{machine.roots.dev}/{name}: not seen: permission denied: run blklab as root"
-        for name in ("sda", "sdb")
+        f"{machine.roots.dev}/{name}: not seen: permission denied: run blklab as root" for name in ("sda", "sdb")
     )
     result = machine.findings_by_code()
     assert "1 entry, 8 sectors" in result["bbl-entries"].message
@@ -331,9 +326,7 @@ def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.Mo
     assert "\x1b" not in done.out
 
 
-def test_a_machine_without_arrays(
-    machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_arrays(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
     done = run("md", "audit")
     assert (done.status, done.err) == (0, "")
@@ -367,16 +360,12 @@ ATTRIBUTES = (
     )
 )  # fmt: skip
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-def test_any_content_of_sysfs(
-    tmp_path_factory: pytest.TempPathFactory, output: dict[str, str]
-) -> None:
+def test_any_content_of_sysfs(tmp_path_factory: pytest.TempPathFactory, output: dict[str, str]) -> None:
     machine = Arrays(tmp_path_factory.mktemp("machine"))
     machine.disk("sda", "8:0")
     machine.disk("sdb", "8:16", queue__rotational="1")
     machine.array("md0", "9:0", {"sda": {"bad_blocks": "4096 8"}, "sdb": {}})
-    machine.write(
-        machine.roots.sys / "block/md0", {f"md__{name}": text for name, text in output.items()}
-    )
+    machine.write(machine.roots.sys / "block/md0", {f"md__{name}": text for name, text in output.items()})
     result = machine.seen()
     document = report.as_dict(result, find_problems(result))
     assert json.loads(json.dumps(document, allow_nan=False)) == document

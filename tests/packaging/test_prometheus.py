@@ -37,9 +37,7 @@ def promtool(*arguments: object, stdin: bytes = b"") -> str:
     program = shutil.which("promtool", path=PATH)
     if program is None:
         pytest.skip("no promtool here")
-    done = subprocess.run(
-        [program, *map(str, arguments)], input=stdin, capture_output=True, check=False
-    )
+    done = subprocess.run([program, *map(str, arguments)], input=stdin, capture_output=True, check=False)
     output = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, output
     return output
@@ -131,18 +129,14 @@ def test_prometheus_takes_the_rules_and_they_do_what_they_say() -> None:
 
 def test_every_alert_is_tested() -> None:
     tested = RULES.with_name("blklab-md.test.yml").read_text()
-    assert {rule["alert"] for rule in rules() if "alert" in rule} <= set(
-        re.findall(r"\bMd\w+", tested)
-    )
+    assert {rule["alert"] for rule in rules() if "alert" in rule} <= set(re.findall(r"\bMd\w+", tested))
 
 
 @pytest.mark.parametrize("since_boot", [False, True])
 def test_prometheus_likes_the_metrics(mirrored: Arrays, since_boot: bool) -> None:
     member = mirrored.roots.sys / "block/md0/md"
     mirrored.write(member, {"sync_action": "check", "sync_completed": "1 / 2", "sync_speed": "1"})
-    exported = Exported(
-        mirrored, activity=(lambda made, _: ActivitySinceBoot(made.roots)) if since_boot else None
-    )
+    exported = Exported(mirrored, activity=(lambda made, _: ActivitySinceBoot(made.roots)) if since_boot else None)
     assert promtool("check", "metrics", stdin=generate_latest(exported.registry)) == ""
 
 
@@ -169,11 +163,7 @@ def test_panels_do_not_lie_upon_one_another() -> None:
     for panel in dashboard()["panels"]:
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24
-        cells = {
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         assert not cells & taken
         taken |= cells
 

@@ -122,9 +122,7 @@ class Page:
 
     def ask(self, expression: str) -> Any:
         """Returns the value of a JavaScript expression."""
-        result = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
@@ -139,9 +137,7 @@ class Page:
 
     def paper(self, path: Path) -> None:
         """Writes the page as PDF, as printed."""
-        result = self.call(
-            "Page.printToPDF", printBackground=False, paperWidth=8.27, paperHeight=11.7
-        )
+        result = self.call("Page.printToPDF", printBackground=False, paperWidth=8.27, paperHeight=11.7)
         path.write_bytes(base64.b64decode(result["data"]))
 
 

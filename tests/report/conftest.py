@@ -37,9 +37,7 @@ def read_trace(path: Path, **selection: Any) -> ProfileView:
     return ProfileView(characterise([str(path)], _core.Filter(**selection)))
 
 
-def life(
-    time: int, sector: int, *, write: bool = False, size: int = 4096, **rest: int
-) -> list[Record]:
+def life(time: int, sector: int, *, write: bool = False, size: int = 4096, **rest: int) -> list[Record]:
     """Returns the events of one I/O: 1 ms from queued to dispatched, 9 ms to completed."""
     direction = WRITE if write else READ
     where: dict[str, Any] = {"sector": sector, "size": size, **rest}

@@ -68,17 +68,14 @@ def drawn(chromium: Page) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 390], ids=["desk", "phone"])
-def test_a_real_trace(
-    chromium: Page, pgbench: ProfileView, tmp_path: Path, width: int, dark: bool
-) -> None:
+def test_a_real_trace(chromium: Page, pgbench: ProfileView, tmp_path: Path, width: int, dark: bool) -> None:
     path = tmp_path / "report.html"
     path.write_text(page.render(pgbench))
     chromium.show(path, width=width, dark=dark)
     drawn(chromium)
     assert chromium.ask("document.documentElement.scrollWidth") <= width
     wide = chromium.ask(
-        "[...document.querySelectorAll('.chart svg')].filter(s =>"
-        " s.getBoundingClientRect().right > innerWidth).length"
+        "[...document.querySelectorAll('.chart svg')].filter(s => s.getBoundingClientRect().right > innerWidth).length"
     )
     assert wide == 0
     background = chromium.ask("getComputedStyle(document.body).backgroundColor")
@@ -110,8 +107,7 @@ def test_tooltips_hold_no_html(chromium: Page, hostile: Path) -> None:
     seen = set()
     for number in range(chromium.ask(f"{bars}.length")):
         place = chromium.ask(
-            f"(r => [r.x + r.width / 2, r.y + r.height / 2])({bars}[{number}]"
-            ".getBoundingClientRect())"
+            f"(r => [r.x + r.width / 2, r.y + r.height / 2])({bars}[{number}].getBoundingClientRect())"
         )
         chromium.point_at(*place)
         tooltip = "document.getElementById('vg-tooltip-element')"
@@ -123,20 +119,15 @@ def test_tooltips_hold_no_html(chromium: Page, hostile: Path) -> None:
     assert chromium.console == []
 
 
-def test_charts_over_time_zoom_together(
-    chromium: Page, pgbench: ProfileView, tmp_path: Path
-) -> None:
+def test_charts_over_time_zoom_together(chromium: Page, pgbench: ProfileView, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page.render(pgbench))
     chromium.show(path, width=1200, dark=False)
     ticks = "document.querySelector('#{} .role-axis-label').textContent"
     before = chromium.ask(ticks.format("mix"))
-    chromium.ask(
-        "document.querySelector('#iops').scrollIntoView({block: 'center', behavior: 'instant'})"
-    )
+    chromium.ask("document.querySelector('#iops').scrollIntoView({block: 'center', behavior: 'instant'})")
     x, y = chromium.ask(
-        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
-        "(document.querySelector('#iops svg').getBoundingClientRect())"
+        "(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#iops svg').getBoundingClientRect())"
     )
     wheel = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": -300, "modifiers": 2}
     chromium.call("Input.dispatchMouseEvent", **wheel)

@@ -27,22 +27,15 @@ def printed(width: int, show: Callable[[Console], None]) -> str:
 
 def compared(*sides: str, **labels: str) -> Comparison:
     others = len(sides) - 1
-    rows = [
-        ComparisonRow("iops", labels, [VALUE] * len(sides), [decision] * others)
-        for decision in (WORSE, UNCLEAR)
-    ]
+    rows = [ComparisonRow("iops", labels, [VALUE] * len(sides), [decision] * others) for decision in (WORSE, UNCLEAR)]
     return Comparison(sides, list(labels), rows, [])
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("sides", [("base@host", "new@host"), ("a@host", "b@host", "c@host")])
 @pytest.mark.parametrize("labels", [{}, {"workload": "randread"}])
-def test_labels_and_verdicts_stand_whole(
-    width: int, sides: tuple[str, ...], labels: dict[str, str]
-) -> None:
-    text = printed(
-        width, lambda console: comparison.print_comparison(console, compared(*sides, **labels))
-    )
+def test_labels_and_verdicts_stand_whole(width: int, sides: tuple[str, ...], labels: dict[str, str]) -> None:
+    text = printed(width, lambda console: comparison.print_comparison(console, compared(*sides, **labels)))
     assert max(map(len, text.splitlines())) <= width
     assert "210,696" in text
     for word in (*labels, *labels.values(), *sides[:1], *sides[2:], "worse", "cannot tell"):
@@ -54,9 +47,7 @@ def test_p_goes_first_then_the_interval() -> None:
     def notes(width: int) -> str:
         output = printed(
             width,
-            lambda console: comparison.print_comparison(
-                console, compared("a", "b", workload="randread")
-            ),
+            lambda console: comparison.print_comparison(console, compared("a", "b", workload="randread")),
         )
         result = re.search("Columns hidden \\(terminal too narrow\\): (.*)", output)
         return result[1] if result else ""

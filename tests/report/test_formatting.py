@@ -16,9 +16,7 @@ def test_a_share_is_0_or_100_only_when_it_is(value: float | None, text: str) -> 
     assert formatting.share(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (0.0, "0"), (1.5, "1.5"), (22.22, "22.2"), (2260.5, "2,260")]
-)
+@pytest.mark.parametrize(("value", "text"), [(None, "–"), (0.0, "0"), (1.5, "1.5"), (22.22, "22.2"), (2260.5, "2,260")])
 def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     assert formatting.number(value) == text
 

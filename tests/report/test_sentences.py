@@ -33,9 +33,7 @@ def test_an_array(pgbench: ProfileView) -> None:
         " 7.9 % writes and 3 % flushes; reads are mostly 4 KiB (83 %; up to 128 KiB) and writes are"
         " 4 KiB to 160 KiB (median 8 KiB)."
     )
-    assert result["Pattern"].startswith(
-        "Reads are random (2 % of them continue a stream) and writes"
-    )
+    assert result["Pattern"].startswith("Reads are random (2 % of them continue a stream) and writes")
     assert "arrivals are bursty: the busiest second had 542 I/Os" in result["Pattern"]
     assert "Q2C: from being queued to completion" in result["Latency"]
     assert "52; none for 38 % of the time" in result["Latency"]

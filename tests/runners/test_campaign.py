@@ -60,9 +60,7 @@ def test_what_another_process_has_done_is_done() -> None:
     assert outcome.failed == []
 
 
-def test_the_command_says_so_with_status_1(
-    run: Run, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_says_so_with_status_1(run: Run, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "small.toml"
     path.write_text(
         """devices.disk = { model = "sm883", size = "1GiB" }

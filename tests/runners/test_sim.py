@@ -67,10 +67,7 @@ def test_figures_fit_together(simulate: Simulate) -> None:
         total = sum(outcome[direction]["total_ios"] for direction in ("read", "write"))
         assert total == 2000
         assert sum(sum(point["ios"]) for point in outcome["series"]) == total
-        assert (
-            sum(group["read"]["total_ios"] for group in outcome["groups"])
-            == (outcome["read"]["total_ios"])
-        )
+        assert sum(group["read"]["total_ios"] for group in outcome["groups"]) == (outcome["read"]["total_ios"])
 
 
 def test_a_cell_that_fails_says_which_it_is(cells: list[Cell]) -> None:
@@ -101,9 +98,7 @@ def test_leaving_early_stops_what_runs(cells: list[Cell]) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sim.SimRunner(2).run(
-            [cells[0], replace(cells[1], document=endless(cells[1]))], Interrupting()
-        )
+        sim.SimRunner(2).run([cells[0], replace(cells[1], document=endless(cells[1]))], Interrupting())
 
 
 def test_other_documents_are_refused() -> None:
@@ -128,9 +123,7 @@ runtime = "200ms"
 
 
 @pytest.mark.parametrize(("limit", "reached"), [("100us", False), ("700us", True), ("1s", True)])
-def test_load_ramp_finds_the_highest_rate_below_a_limit(
-    simulate: Simulate, limit: str, reached: bool
-) -> None:
+def test_load_ramp_finds_the_highest_rate_below_a_limit(simulate: Simulate, limit: str, reached: bool) -> None:
     (outcome,) = simulate(RAMP.format(limit=limit)).values()
     ramp = outcome["load_ramp"]
     *steps, full = ramp["steps"]

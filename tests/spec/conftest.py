@@ -43,9 +43,7 @@ def expand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Expand:
     """Returns a function that expands the small experiment, `old` replaced by `new`."""
     monkeypatch.chdir(tmp_path)
 
-    def expand(
-        old: str = "", new: str = "", *, more: str = "", text: str = SMALL
-    ) -> ExperimentPlan:
+    def expand(old: str = "", new: str = "", *, more: str = "", text: str = SMALL) -> ExperimentPlan:
         assert old in text
         Path("exp.toml").write_text(text.replace(old, new, 1) + more if old else text + more)
         return plan(Path("exp.toml"))

@@ -118,9 +118,7 @@ def test_words_mean_what_fio_means(expand: Expand, words: str, expected: dict[st
         ("throttled", "6.1", ("none", 256, 256, 1280, True, 75000)),
     ],
 )
-def test_a_kernel_has_its_queues(
-    kind: kernels.Kind, kernel: str, queue: tuple[object, ...] | None
-) -> None:
+def test_a_kernel_has_its_queues(kind: kernels.Kind, kernel: str, queue: tuple[object, ...] | None) -> None:
     if queue is None:
         with pytest.raises(ValueError, match="invalid kernel"):
             kernels.parse(kernel)
@@ -153,9 +151,7 @@ def test_what_a_device_says_goes_before_settings_and_kernel(expand: Expand) -> N
         ("raid6", [10, 10, None, 10], (0, 0, False), 20),
     ],
 )
-def test_capacities(
-    level: str, members: list[int | None], copies: tuple[int, int, bool], expected: int
-) -> None:
+def test_capacities(level: str, members: list[int | None], copies: tuple[int, int, bool], expected: int) -> None:
     # In units of half a chunk.
     sizes = [None if member is None else member << 12 for member in members]
     assert capacity.array(level, sizes, 2 << 12, copies) == expected << 12
@@ -265,8 +261,7 @@ def test_calibrated_devices(expand: Expand) -> None:
     with pytest.raises(UsageError) as caught:
         expand(*change)
     assert str(caught.value) == (
-        "mine.toml: device.page_bytes: is missing; device.pagebytes: no such key; did you mean"
-        " 'page_bytes'?"
+        "mine.toml: device.page_bytes: is missing; device.pagebytes: no such key; did you mean 'page_bytes'?"
     )
 
 
@@ -311,9 +306,7 @@ def experiments(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=experiments())
-def test_any_tables_work_or_are_refused(
-    raw: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_any_tables_work_or_are_refused(raw: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = raw if isinstance(raw, dict) else {"devices": raw}
     monkeypatch.setattr("blklab.spec.load.read_toml", lambda _path: table)
     refused_or_expanded(tmp_path / "exp.toml")
@@ -325,9 +318,7 @@ def test_any_tables_work_or_are_refused(
     noise=st.text(max_size=12),
     at=st.integers(0, 200),
 )
-def test_any_text_works_or_is_refused(
-    lines: list[str], noise: str, at: int, tmp_path: Path
-) -> None:
+def test_any_text_works_or_is_refused(lines: list[str], noise: str, at: int, tmp_path: Path) -> None:
     text = "\n".join(lines)
     path = tmp_path / "exp.toml"
     path.write_bytes((text[:at] + noise + text[at:]).encode("utf-8", "replace"))

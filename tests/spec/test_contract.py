@@ -13,9 +13,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "crates/documents/schema.json").read_text())["cell"]
 TYPES = {**SCHEMA["$defs"], "Cell": SCHEMA}
 
-CELL = plan(
-    ROOT / "examples" / "unbalanced.toml", changes=[parse_set("settings.host.md_ns=1")]
-).cells[12]
+CELL = plan(ROOT / "examples" / "unbalanced.toml", changes=[parse_set("settings.host.md_ns=1")]).cells[12]
 SPINDLES = plan(ROOT / "examples" / "spindles.toml").cells[0]
 REPLAY = plan(ROOT / "examples" / "replay.toml").cells[0]
 MD = CELL.document["stack"]["md"]

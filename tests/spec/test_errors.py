@@ -37,32 +37,27 @@ CASES = [
     (
         SIZE,
         'size = "12GiB"',
-        "workloads.reads.size: 12 GiB at offset 0 B do not fit on stack 'near', whose capacity "
-        "is 10 GiB",
+        "workloads.reads.size: 12 GiB at offset 0 B do not fit on stack 'near', whose capacity is 10 GiB",
     ),
     (
         SIZE,
         SIZE + '\noffset = "3GiB"',
-        "workloads.reads.size: 8 GiB at offset 3 GiB do not fit on stack 'near', whose capacity "
-        "is 10 GiB",
+        "workloads.reads.size: 8 GiB at offset 3 GiB do not fit on stack 'near', whose capacity is 10 GiB",
     ),
     (
         SIZE,
         SIZE + '\nnumjobs = 4\noffset_increment = "1GiB"',
-        "workloads.reads.size: 8 GiB at offset 3 GiB do not fit on stack 'near', whose capacity "
-        "is 10 GiB",
+        "workloads.reads.size: 8 GiB at offset 3 GiB do not fit on stack 'near', whose capacity is 10 GiB",
     ),
     (
         '"4.19"',
         '"4.31"',
-        "settings.kernel: unknown kernel '4.31': expected MAJOR.MINOR, from 2.6 to 7.x, such as "
-        "4.19 or 6.1",
+        "settings.kernel: unknown kernel '4.31': expected MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1",
     ),
     (
         '"4.19"',
         '"linux"',
-        "settings.kernel: invalid kernel 'linux': expected MAJOR.MINOR, from 2.6 to 7.x, such "
-        "as 4.19 or 6.1",
+        "settings.kernel: invalid kernel 'linux': expected MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1",
     ),
     ('"4.19"', "4.19", 'settings.kernel: found 4.19: write it in quotes, such as "4.19"'),
     ("kernel =", "kernal =", "settings.kernal: no such key; did you mean 'kernel'?"),
@@ -110,8 +105,7 @@ CASES = [
     (
         'size = "10GiB"',
         'size = "10GB"',
-        "devices.nvme.size: '10GB' could mean powers of 1000 or of 1024: write 10GiB (or 10g) "
-        "for 1024, or plain bytes",
+        "devices.nvme.size: '10GB' could mean powers of 1000 or of 1024: write 10GiB (or 10g) for 1024, or plain bytes",
     ),
     (
         'size = "10GiB"',
@@ -121,20 +115,17 @@ CASES = [
     (
         'size = "10GiB"',
         'size = "10GiB"\nscheduler = "cfq"',
-        "devices.nvme.scheduler: kernel 4.19 has no 'cfq' for 'nvme' devices, expected one of "
-        "none, mq-deadline",
+        "devices.nvme.scheduler: kernel 4.19 has no 'cfq' for 'nvme' devices, expected one of none, mq-deadline",
     ),
     (
         'kernel = "4.19"',
         'kernel = "6.1"\nscheduler = "deadline"',
-        "settings.scheduler: kernel 6.1 has no 'deadline' for 'nvme' devices, expected one of "
-        "none, mq-deadline",
+        "settings.scheduler: kernel 6.1 has no 'deadline' for 'nvme' devices, expected one of none, mq-deadline",
     ),
     (
         'kernel = "4.19"',
         'scheduler = "bfq"',
-        "settings.scheduler: found 'bfq', expected 'none', 'noop', 'mq-deadline', 'deadline', "
-        "'cfq'",
+        "settings.scheduler: found 'bfq', expected 'none', 'noop', 'mq-deadline', 'deadline', 'cfq'",
     ),
     (
         'size = "10GiB"',
@@ -207,8 +198,7 @@ CASES = [
     (
         '"randread"',
         '"random"',
-        "workloads.reads.rw: found 'random', expected one of read, write, randread, randwrite, "
-        "rw, readwrite, randrw",
+        "workloads.reads.rw: found 'random', expected one of read, write, randread, randwrite, rw, readwrite, randrw",
     ),
     (
         '"4k"',
@@ -229,8 +219,7 @@ CASES = [
     (
         SIZE,
         SIZE + '\nbssplit = "4k/50:64k/40"',
-        "workloads.reads.bssplit: bssplit '4k/50:64k/40': the shares add up to 90 %, expected "
-        "100 %",
+        "workloads.reads.bssplit: bssplit '4k/50:64k/40': the shares add up to 90 %, expected 100 %",
     ),
     (SIZE, SIZE + "\ntime_based = true", "workloads.reads.time_based: needs a runtime"),
     (
@@ -252,8 +241,7 @@ CASES = [
     (
         'kernel = "4.19"',
         'runtime = "1 fortnight"',
-        "settings.runtime: '1 fortnight' is not a duration: write 1.5s, 200ms, 10us, 1h30m or"
-        " seconds",
+        "settings.runtime: '1 fortnight' is not a duration: write 1.5s, 200ms, 10us, 1h30m or seconds",
     ),
     # The matrix.
     (
@@ -300,8 +288,7 @@ CASES = [
     (
         SIZE,
         SIZE + '\nrandom_distribution = "zoned:50/10:40/90"',
-        "workloads.reads.random_distribution: zoned: accesses: the shares add up to 90 %, "
-        "expected 100 %",
+        "workloads.reads.random_distribution: zoned: accesses: the shares add up to 90 %, expected 100 %",
     ),
     ("[devices.nvme]", "title = 3\n[devices.nvme]", "title: found 3, expected text"),
     ("[matrix]", "[matrx]", "matrx: no such key; did you mean 'matrix'?"),
@@ -354,9 +341,7 @@ def test_a_file_that_is_not_there() -> None:
         ),
     ],
 )
-def test_a_trace_that_cannot_be_replayed(
-    tmp_path: Path, trace: object, device: str, output: str
-) -> None:
+def test_a_trace_that_cannot_be_replayed(tmp_path: Path, trace: object, device: str, output: str) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(
         f"""
@@ -367,9 +352,7 @@ def test_a_trace_that_cannot_be_replayed(
     )
     with pytest.raises(UsageError) as caught:
         plan(path)
-    assert str(caught.value) == (
-        f"{path}: workloads.trace.replay: {output.replace('DIRECTORY', str(tmp_path))}"
-    )
+    assert str(caught.value) == (f"{path}: workloads.trace.replay: {output.replace('DIRECTORY', str(tmp_path))}")
 
 
 def test_a_key_of_very_many_parts(fails: Fails) -> None:

@@ -29,9 +29,7 @@ Expand = Callable[..., ExperimentPlan]
 
 @pytest.fixture
 def expand(tmp_path: Path) -> Expand:
-    def expand(
-        more: str = "", *, old: str = "", new: str = "", form: CellForm = host_cell.FORM
-    ) -> ExperimentPlan:
+    def expand(more: str = "", *, old: str = "", new: str = "", form: CellForm = host_cell.FORM) -> ExperimentPlan:
         assert old in HOST
         path = tmp_path / "exp.toml"
         path.write_text(HOST.replace(old, new, 1) + more if old else HOST + more)
@@ -91,9 +89,7 @@ def test_sizes_mean_the_same_to_fio(expand: Expand) -> None:
 
 
 def test_one_file_serves_every_cell_on_a_target(expand: Expand) -> None:
-    more = (
-        "[workloads.far]\nsize = '32MiB'\noffset = '1GiB'\noffset_increment = '1GiB'\nnumjobs = 3"
-    )
+    more = "[workloads.far]\nsize = '32MiB'\noffset = '1GiB'\noffset_increment = '1GiB'\nnumjobs = 3"
     assert {cell.capacity for cell in expand(more).cells} == {(3 << 30) + (32 << 20)}
 
 
@@ -111,9 +107,7 @@ def test_percentages_are_of_the_targets_size(expand: Expand) -> None:
 def test_one_setting_at_a_time_from_the_baseline(expand: Expand) -> None:
     more = "[sweep]\nnr_requests = [64, 256]\niodepth = [32]\n'vm.dirty_ratio' = [5]"
     cells = expand(more).cells
-    tried = [
-        [cell.labels[key] for key in ("nr_requests", "iodepth", "vm.dirty_ratio")] for cell in cells
-    ]
+    tried = [[cell.labels[key] for key in ("nr_requests", "iodepth", "vm.dirty_ratio")] for cell in cells]
     assert tried == [
         ["as is", "as is", "as is"],
         ["64", "as is", "as is"],
@@ -165,9 +159,7 @@ def test_what_only_models_have_is_no_axis_of_a_host(expand: Expand) -> None:
 
 
 def test_a_command(expand: Expand) -> None:
-    more = (
-        "[workloads.grep]\ncommand = ['git', 'grep', '-q', 'blah']\n[matrix]\nworkload = ['grep']"
-    )
+    more = "[workloads.grep]\ncommand = ['git', 'grep', '-q', 'blah']\n[matrix]\nworkload = ['grep']"
     (cell,) = expand(more).cells
     assert cell.document["jobs"] == []
     assert cell.document["command"] == {
@@ -257,9 +249,7 @@ def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     models = "[devices.d]\nmodel = 'sm883'\n[stacks.disk]\ndevice = 'd'\n"
     with pytest.raises(UsageError, match="nomerges: is not simulated: use --on lab or --on host"):
         expand(models + "[sweep]\nnomerges = [2]", form=sim_cell.FORM)
-    cells = expand(
-        models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=sim_cell.FORM
-    ).cells
+    cells = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=sim_cell.FORM).cells
     # Read-ahead changes nothing in a simulation: it is no cell.
     assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32"]
     assert [cell.document["devices"][0]["queue"]["nr_requests"] for cell in cells] == [64, 32]

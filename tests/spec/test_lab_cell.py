@@ -42,9 +42,7 @@ Expand = Callable[..., ExperimentPlan]
 
 @pytest.fixture
 def expand(tmp_path: Path) -> Expand:
-    def expand(
-        old: str = "", new: str = "", *, more: str = "", form: CellForm = lab_cell.FORM
-    ) -> ExperimentPlan:
+    def expand(old: str = "", new: str = "", *, more: str = "", form: CellForm = lab_cell.FORM) -> ExperimentPlan:
         assert old in EXPERIMENT
         path = tmp_path / "exp.toml"
         path.write_text((EXPERIMENT.replace(old, new, 1) if old else EXPERIMENT) + more)
@@ -236,8 +234,7 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         (
             ARRAY,
             ARRAY.replace("level = 1", 'kind = "zfs"'),
-            "stacks.top.kind: found 'zfs', expected one of lvm, lvmcache, bcache, delay; for an "
-            "md array, set level",
+            "stacks.top.kind: found 'zfs', expected one of lvm, lvmcache, bcache, delay; for an md array, set level",
         ),
         (
             ARRAY,
@@ -276,9 +273,7 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         ('size = "2GiB"', 'size = "2GiB"\nlogical_block_size = 1000', "devices.slow.logical_block"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(
-    expand: Expand, old: str, new: str, output: str
-) -> None:
+def test_what_is_wrong_is_said_with_its_place(expand: Expand, old: str, new: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand(old, new)
     assert output in str(caught.value)

@@ -18,9 +18,7 @@ def test_a_path_is_for_the_only_stack(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     result = placed(source(stacks={"raid1": {}}), ["."])
     assert result.raw["targets"] == {"raid1": {"directory": str(tmp_path)}}
-    assert placed(source(), [str(tmp_path)]).raw["targets"] == {
-        "here": {"directory": str(tmp_path)}
-    }
+    assert placed(source(), [str(tmp_path)]).raw["targets"] == {"here": {"directory": str(tmp_path)}}
 
 
 def test_named_ones_replace_the_files_and_keep_its_sizes() -> None:

@@ -99,9 +99,7 @@ def postgresql() -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def where(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
+def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Returns an empty store's place, of either kind."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     if request.param == "sqlite":

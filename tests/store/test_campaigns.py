@@ -151,9 +151,7 @@ def test_what_a_crash_left_is_removed(store: Store) -> None:
     assert {path.name for path in store.database.series.iterdir()} == mine
 
 
-def test_what_is_being_added_is_not_tidied_away(
-    where: str, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_being_added_is_not_tidied_away(where: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process tidies while a series is there, and its row is not committed yet."""
     real = series.write
 
@@ -181,9 +179,7 @@ def test_two_databases_have_two_directories_of_series(
     for _ in range(2):  # dropped and made again, it is another store
         server.run("createdb", "-h", str(server.directory), "-U", "blklab", "other")
         stores.append(Store(postgresql.replace("/postgres?", "/other?")))
-        assert Store(stores[-1].database.engine.url.render_as_string()).database.series == (
-            stores[-1].database.series
-        )
+        assert Store(stores[-1].database.engine.url.render_as_string()).database.series == (stores[-1].database.series)
         server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "other")
     item, other = (store.database.series for store in stores)
     assert item != other
@@ -235,9 +231,7 @@ def test_a_server_that_is_away_is_waited_for(away: Away) -> None:
     assert query.run(store, second).message == "fio was killed"
 
 
-def test_a_server_that_ends_before_it_says_so_has_done_it(
-    away: Away, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_ends_before_it_says_so_has_done_it(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
     run = away.runs[0]
     monkeypatch.setattr("blklab.store.database.time.sleep", away.waited.append)
     written = Database.writing
@@ -260,9 +254,7 @@ def test_a_server_that_ends_before_it_says_so_has_done_it(
     assert query.run(away.store, run).state == "done"
 
 
-def test_what_was_measured_is_in_a_file_if_the_server_stays_away(
-    away: Away, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
     server, store, run = away.server, away.store, away.runs[0]
     assert store.claim(run, {})
     waited: list[float] = []
@@ -288,9 +280,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(
     assert path.exists()
 
 
-def test_of_a_full_disk_nothing_is_waited_for(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_full_disk_nothing_is_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
 

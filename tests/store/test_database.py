@@ -38,9 +38,7 @@ def test_a_newer_store_is_refused(where: str) -> None:
     with pytest.raises(BlklabError, match="was made by a newer blklab"):
         Store(where)
     with store.database.writing() as connection:
-        connection.execute(
-            sa.text("update alembic_version set version_num = :number"), {"number": REVISION}
-        )
+        connection.execute(sa.text("update alembic_version set version_num = :number"), {"number": REVISION})
 
 
 def test_many_may_open_a_new_store_at_once(where: str) -> None:

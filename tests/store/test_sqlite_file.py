@@ -143,18 +143,12 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
 def test_an_unknown_revision_is_one_line(where: str, revision: str) -> None:
     store = Store(where)
     with store.database.writing() as connection:
-        connection.execute(
-            sa.text("update alembic_version set version_num = :new"), {"new": revision}
-        )
-    with pytest.raises(
-        StoreError, match="is not a store that this version of blklab knows"
-    ) as caught:
+        connection.execute(sa.text("update alembic_version set version_num = :new"), {"new": revision})
+    with pytest.raises(StoreError, match="is not a store that this version of blklab knows") as caught:
         Store(where)
     assert "\n" not in str(caught.value)
     with store.database.writing() as connection:
-        connection.execute(
-            sa.text("update alembic_version set version_num = :new"), {"new": REVISION}
-        )
+        connection.execute(sa.text("update alembic_version set version_num = :new"), {"new": REVISION})
 
 
 @pytest.mark.parametrize("revision", [*KNOWN, "9999"])

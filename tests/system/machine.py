@@ -9,9 +9,7 @@ class Machine:
     """What the kernel would say, written down."""
 
     def __init__(self, root: Path) -> None:
-        self.roots = Roots(
-            proc=root / "proc", sys=root / "sys", dev=root / "dev", state=root / "state"
-        )
+        self.roots = Roots(proc=root / "proc", sys=root / "sys", dev=root / "dev", state=root / "state")
         self.root = root
         (self.roots.proc / "self").mkdir(parents=True)
         (self.roots.sys / "dev/block").mkdir(parents=True)
@@ -20,9 +18,7 @@ class Machine:
         self.roots.dev.mkdir()
         self.mounted: list[str] = []
 
-    def device(
-        self, name: str, number: str, *, parent: str = "", slaves: str = "", **files: str
-    ) -> Path:
+    def device(self, name: str, number: str, *, parent: str = "", slaves: str = "", **files: str) -> Path:
         """Makes a device; `files` are attributes, a / in their names written as two underscores."""
         block = self.roots.sys / "devices/block"
         node = block / parent / name if parent else block / name

@@ -83,17 +83,13 @@ def test_btrfs_is_on_all_its_devices(machine: Machine, lives_on: LivesOn, tmp_pa
         check_apart([device("sdb", "8:16")], tmp_path, machine.roots)
 
 
-def test_an_overlay_is_where_it_writes(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_overlay_is_where_it_writes(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     upper, merged = tmp_path / "upper", tmp_path / "merged"
     upper.mkdir()
     merged.mkdir()
     numbers = iter(["0:50", "8:33"])
     monkeypatch.setattr(layers, "number_of", lambda _device: next(numbers))
-    machine.mount(
-        "0:50", merged, "overlay", "overlay", f"rw,lowerdir=/l,upperdir={upper},workdir=/w"
-    )
+    machine.mount("0:50", merged, "overlay", "overlay", f"rw,lowerdir=/l,upperdir={upper},workdir=/w")
     assert filesystem_devices(merged, machine.roots) == ({"8:33"}, "")
 
 
@@ -105,18 +101,14 @@ def test_a_loop_device_is_on_its_file(machine: Machine, lives_on: LivesOn, tmp_p
     assert beneath("7:0", machine.roots) == {"7:0", "8:33", "8:32"}
 
 
-def test_memory_is_on_no_device_and_the_unknown_is_said(
-    machine: Machine, lives_on: LivesOn, tmp_path: Path
-) -> None:
+def test_memory_is_on_no_device_and_the_unknown_is_said(machine: Machine, lives_on: LivesOn, tmp_path: Path) -> None:
     lives_on("0:25")
     machine.mount("0:25", tmp_path, "tmpfs", "tmpfs")
     assert filesystem_devices(tmp_path, machine.roots) == (set(), "")
     machine.mounted.clear()
     machine.mount("0:25", tmp_path, "zfs", "tank/data")
     notes = check_apart([device("sda", "8:0")], tmp_path, machine.roots)
-    assert notes == [
-        f"cannot find out which devices {tmp_path} is on: {tmp_path} is zfs on tank/data"
-    ]
+    assert notes == [f"cannot find out which devices {tmp_path} is on: {tmp_path} is zfs on tank/data"]
 
 
 def test_mount_points_with_spaces(machine: Machine) -> None:

@@ -39,9 +39,7 @@ def test_every_generation_of_the_format() -> None:
     assert (old.number, old.name, old.reads, old.write_ticks) == ("3:0", "hda", 446216, 19310380)
     assert (old.in_flight, old.busy, old.queue) == (0, 3376340, 23705160)
     assert (old.discards, old.flushes) == (None, None)
-    assert parse_line(WITH_DISCARDS) == replace(
-        old, discards=1, discard_merges=2, discard_sectors=3, discard_ticks=4
-    )
+    assert parse_line(WITH_DISCARDS) == replace(old, discards=1, discard_merges=2, discard_sectors=3, discard_ticks=4)
     new = parse_line(WITH_FLUSHES)
     assert (new.discard_ticks, new.flushes, new.flush_ticks) == (12485, 44448, 3198)
     assert parse_line(WITH_FLUSHES + " 7 8") == new
@@ -91,9 +89,7 @@ def test_differences_are_in_nanoseconds() -> None:
         in_flight=7,
     )
     did = difference(before, after, 1.0)
-    assert did == DeviceActivity(
-        (10, 0), (0, 0), (0, 64), (3000000, 0), 900000000, 5000000, 1, 2, 2000000
-    )
+    assert did == DeviceActivity((10, 0), (0, 0), (0, 64), (3000000, 0), 900000000, 5000000, 1, 2, 2000000)
     assert did.counts()["sectors"] == [0, 64]
     assert (did + did).ticks_ns == (6000000, 0)
     assert (did + replace(did, flushes=None)).flushes is None
@@ -141,12 +137,8 @@ def test_counts_of_64_bits_do_not_run_over(start: int, grown: int) -> None:
     assert difference(before, after, 60.0).sectors == (grown, 0)
 
 
-@given(
-    pieces=st.lists(st.integers(0, 60_000 * 65536 % WRAP), max_size=8), start=st.integers(0, WRAP)
-)
-def test_short_intervals_add_up_to_more_than_the_counter_holds(
-    pieces: list[int], start: int
-) -> None:
+@given(pieces=st.lists(st.integers(0, 60_000 * 65536 % WRAP), max_size=8), start=st.integers(0, WRAP))
+def test_short_intervals_add_up_to_more_than_the_counter_holds(pieces: list[int], start: int) -> None:
     at = replace(parse_line(OLD), queue=start % WRAP)
     total = DeviceActivity((0, 0), (0, 0), (0, 0), (0, 0), 0, 0, None, None, None)
     for piece in pieces:

@@ -23,9 +23,7 @@ def test_everything_that_is_told(machine: Machine) -> None:
         {"cpufreq/scaling_governor": "powersave", "cpufreq/scaling_driver": "intel_pstate"},
     )
     sysfs = machine.roots.sys / "block"
-    machine.write(
-        sysfs / "sda", {"queue/scheduler": "[none] bfq", "queue/write_cache": "write back"}
-    )
+    machine.write(sysfs / "sda", {"queue/scheduler": "[none] bfq", "queue/write_cache": "write back"})
     machine.write(sysfs / "sda/device", {"model": "ST4000DM004  ", "rev": "0001"})
     machine.write(sysfs / "sda/sda1", {"start": "2048"})
     machine.write(

@@ -106,9 +106,7 @@ def test_shared_serial_numbers_name_nothing(machine: Machine) -> None:
 def test_bare_names(machine: Machine) -> None:
     names = ("sda", "/dev/sda", "/dev/disk/by-path/x", "/dev/mapper/x", "md127")
     assert all(is_bare(name, machine.roots) for name in names)
-    assert not any(
-        is_bare(name, machine.roots) for name in ("ata-X", "/dev/disk/by-id/ata-X", "file:/dev/x")
-    )
+    assert not any(is_bare(name, machine.roots) for name in ("ata-X", "/dev/disk/by-id/ata-X", "file:/dev/x"))
 
 
 def test_the_same_disk(machine: Machine) -> None:

@@ -27,26 +27,18 @@ def printed(run: Run, *arguments: str) -> str:
     return "".join(line for line in lines if not line.startswith("Input file "))
 
 
-@pytest.mark.parametrize(
-    ("trace", "device"), [("pgbench-raid1", "dm-0"), ("scsi-errors", "sda"), ("bfq", "vdc")]
-)
+@pytest.mark.parametrize(("trace", "device"), [("pgbench-raid1", "dm-0"), ("scsi-errors", "sda"), ("bfq", "vdc")])
 def test_events_equal_the_recorded_text(run: Run, trace: str, device: str) -> None:
-    assert printed(run, str(TRACES / trace / device)) == expected(
-        trace, f"{device}.blkparse.txt.zst"
-    )
+    assert printed(run, str(TRACES / trace / device)) == expected(trace, f"{device}.blkparse.txt.zst")
 
 
 @pytest.mark.parametrize("trace", NAMES)
-def test_events_of_a_whole_set_equal_blkparse_line_for_line(
-    run: Run, tmp_path: Path, trace: str
-) -> None:
+def test_events_of_a_whole_set_equal_blkparse_line_for_line(run: Run, tmp_path: Path, trace: str) -> None:
     for file in (TRACES / trace).glob("*.zst"):
         subprocess.run(["zstd", "-dq", str(file), "-o", str(tmp_path / file.stem)], check=True)
     names = sorted({file.name.split(".")[0] for file in tmp_path.iterdir()})
     inputs = [argument for name in names for argument in ("-i", name)]
-    blkparse = subprocess.run(
-        ["blkparse", *inputs], cwd=tmp_path, capture_output=True, check=True, text=True
-    )
+    blkparse = subprocess.run(["blkparse", *inputs], cwd=tmp_path, capture_output=True, check=True, text=True)
     theirs = [line for line in blkparse.stdout.splitlines() if not line.startswith("Input file ")]
     assert printed(run, str(tmp_path)).splitlines() == theirs
 
@@ -77,9 +69,7 @@ def test_every_figure_of_the_summary_is_in_the_profile(run: Run) -> None:
         assert head is not None
         device = devices[head[2]]
         tally = device["cpus"][head[1]] if head[1] else device["total"]
-        for side, what, count, kib in re.findall(
-            r"(Read|Write)s? (\w+):\s+(\d+)(?:,\s+(\d+)KiB)?", block
-        ):
+        for side, what, count, kib in re.findall(r"(Read|Write)s? (\w+):\s+(\d+)(?:,\s+(\d+)KiB)?", block):
             if what == "depth":
                 assert device["max_depth"][side == "Write"] == int(count)
             else:

@@ -8,9 +8,7 @@ from blklab.documents.profile import SizeCount
 from blklab.trace.fio.compare import largest_gap
 from blklab.trace.fio.sizes import MOST_SIZES, SizeShare, alignment, mean, split
 
-COUNTS = st.lists(
-    st.tuples(st.integers(1, 1 << 25), st.integers(1, 10**7)), min_size=1, max_size=200
-)
+COUNTS = st.lists(st.tuples(st.integers(1, 1 << 25), st.integers(1, 10**7)), min_size=1, max_size=200)
 SECTORS = st.lists(
     st.tuples(st.integers(1, 4096).map(lambda n: n * 512), st.integers(1, 10**6)),
     min_size=1,

@@ -79,9 +79,7 @@ def test_btt_is_wrong_here(tmp_path: Path) -> None:
     q2c, _ = known_trace(tmp_path / "known")
     merge = ["blkparse", "-i", "known", "-d", "known.bin", "-O"]
     subprocess.run(merge, cwd=tmp_path, check=True, capture_output=True)
-    text = subprocess.run(
-        ["btt", "-i", "known.bin"], cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout
+    text = subprocess.run(["btt", "-i", "known.bin"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     result = re.search(r"^Q2C\S*\s+(\S+)\s+\S+\s+\S+\s+(\d+)", text, re.MULTILINE)
     assert result is not None
     smallest, count = float(result[1]) * 1e9, int(result[2])

@@ -52,9 +52,7 @@ def test_a_copy_tells_what_the_trace_tells(run: Run, tmp_path: Path, trace: str)
     assert events(run, copy) == events(run, TRACES / trace)
 
 
-@pytest.mark.parametrize(
-    "sample", sorted(path.name for path in FORMATS.iterdir() if path.suffix != ".md")
-)
+@pytest.mark.parametrize("sample", sorted(path.name for path in FORMATS.iterdir() if path.suffix != ".md"))
 def test_a_copy_of_any_format_tells_the_same(run: Run, tmp_path: Path, sample: str) -> None:
     copy = converted(run, FORMATS / sample, tmp_path / "x.parquet", "parquet")
     assert comparable(profile(run, copy)) == comparable(profile(run, FORMATS / sample))
@@ -75,9 +73,7 @@ def test_what_people_read_of_a_copy_is_the_same(run: Run, tmp_path: Path) -> Non
 
 def test_drops_and_the_clock_are_in_the_copy(run: Run, tmp_path: Path) -> None:
     trace = converted(run, TRACES / "bfq", tmp_path / "vdc", "blktrace")
-    (tmp_path / "vdc.blklab.json").write_text(
-        '{"dropped": 7, "devices": [{"name": "vdc", "dropped": 7}]}'
-    )
+    (tmp_path / "vdc.blklab.json").write_text('{"dropped": 7, "devices": [{"name": "vdc", "dropped": 7}]}')
     copy = converted(run, trace, tmp_path / "x.parquet", "parquet")
     facts = profile(run, copy)["trace"]
     assert facts["dropped"] == 7
@@ -102,9 +98,7 @@ def records(files: list[Path]) -> list[list[tuple[Any, ...]]]:
 
 
 def blkparse(directory: Path, name: str) -> list[str]:
-    done = subprocess.run(
-        ["blkparse", "-i", name], cwd=directory, capture_output=True, check=True, text=True
-    )
+    done = subprocess.run(["blkparse", "-i", name], cwd=directory, capture_output=True, check=True, text=True)
     return done.stdout.splitlines()
 
 
@@ -128,9 +122,7 @@ def test_files_of_other_programs_and_of_the_first_version(run: Run, tmp_path: Pa
     rows = polars.read_parquet(copy).drop("remap_target", "payload")
     bare, old = tmp_path / "bare.parquet", tmp_path / "old.parquet"
     rows.write_parquet(bare, compression="snappy")
-    rows.write_parquet(
-        old, compression="snappy", metadata={"format": "blktrace", "version": "0.1.0"}
-    )
+    rows.write_parquet(old, compression="snappy", metadata={"format": "blktrace", "version": "0.1.0"})
     for path, layers in ((bare, False), (old, True)):
         result = profile(run, path)
         assert result["trace"]["capabilities"]["layers"] is layers

@@ -20,10 +20,7 @@ KEY = AgreementKey("pairs", (("stack", "raid1"), ("workload", "reads"), ("repeat
 
 @cache
 def recorded() -> list[tuple[LabRecording, list[AgreementRow]]]:
-    return [
-        (item, recordings.predicted(REFERENCE, item))
-        for item in recordings.read_recordings(REFERENCE)
-    ]
+    return [(item, recordings.predicted(REFERENCE, item)) for item in recordings.read_recordings(REFERENCE)]
 
 
 def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
@@ -42,9 +39,7 @@ def test_every_cell_is_recorded() -> None:
     assert "published" in others
     for kernel, suites in (("6.1", set(wanted)), ("6.12", others)):
         keys = {
-            agreement.agreement_key(suite, cell.labels)
-            for suite in suites
-            for cell in cells.plan(wanted[suite]).cells
+            agreement.agreement_key(suite, cell.labels) for suite in suites for cell in cells.plan(wanted[suite]).cells
         }
         assert keys == set(by_kernel[kernel].cells)
 
@@ -53,9 +48,7 @@ def test_of_every_cell_that_misses_something_is_known() -> None:
     known = recordings.misses(REFERENCE)
     for _, rows in recorded():
         for row, miss in recordings.missed(known, rows):
-            assert miss is not None, (
-                f"{row.kernel} {row.key.suite} {row.key.text}: {row.error:+.1%}"
-            )
+            assert miss is not None, f"{row.kernel} {row.key.suite} {row.key.text}: {row.error:+.1%}"
             assert miss.verdict in {"explained", "open"}
 
 
@@ -83,9 +76,7 @@ def test_devices_above_disks_do_not_count() -> None:
         {"name": "raid1", "ios": [3, 1], "leaf": False},
         {"name": "simulated", "ios": [2, 2]},
     ]
-    result = agreement.agreement_figures(
-        {"read": direction, "write": direction, "devices": devices}
-    )
+    result = agreement.agreement_figures({"read": direction, "write": direction, "devices": devices})
     assert result == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
 
 
@@ -100,22 +91,14 @@ def test_devices_above_disks_do_not_count() -> None:
     ],
 )
 def test_both_bounds_count(iops: float, members: dict[str, tuple[int, int]], holds: bool) -> None:
-    row = AgreementRow(
-        KEY, "6.1", AgreementFigures(iops, 0, members), AgreementFigures(1000, 0, MEMBERS)
-    )
+    row = AgreementRow(KEY, "6.1", AgreementFigures(iops, 0, members), AgreementFigures(1000, 0, MEMBERS))
     assert row.holds == holds
 
 
 def test_nine_of_ten_are_enough() -> None:
-    good = AgreementRow(
-        KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
-    )
-    bad = AgreementRow(
-        KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
-    )
-    idle = AgreementRow(
-        KEY, "6.12", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(0, 0, MEMBERS)
-    )
+    good = AgreementRow(KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
+    bad = AgreementRow(KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
+    idle = AgreementRow(KEY, "6.12", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(0, 0, MEMBERS))
     assert [item.holds for item in agreement.agreement_verdicts([*[good] * 9, bad, idle])] == [
         True,
         False,
@@ -129,12 +112,8 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = recordings.write_recording(tmp_path, first)
     assert path == tmp_path / "lab" / "measured" / "6.1.json"
     assert recordings.read_recordings(tmp_path)[0].cells[KEY] == AgreementFigures(1.2, 0, MEMBERS)
-    recordings.write_recording(
-        tmp_path, LabRecording("6.1", {"fio": "3.33"}, {other: AgreementFigures(7, 0, MEMBERS)})
-    )
-    recordings.write_recording(
-        tmp_path, LabRecording("6.12", {}, {other: AgreementFigures(8, 0, MEMBERS)})
-    )
+    recordings.write_recording(tmp_path, LabRecording("6.1", {"fio": "3.33"}, {other: AgreementFigures(7, 0, MEMBERS)}))
+    recordings.write_recording(tmp_path, LabRecording("6.12", {}, {other: AgreementFigures(8, 0, MEMBERS)}))
     old, new = recordings.read_recordings(tmp_path)
     assert set(old.cells) == {other, KEY}
     assert (old.measured_with, new.kernel) == ({"fio": "3.33"}, "6.12")
@@ -143,9 +122,7 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_recording_is_of_one_environment(tmp_path: Path) -> None:
     other = AgreementKey("other", KEY.labels)
     for item, fio in ((KEY, "3.33"), (other, "3.39")):
-        recordings.write_recording(
-            tmp_path, LabRecording("6.1", {"fio": fio}, {item: AgreementFigures(7, 0, MEMBERS)})
-        )
+        recordings.write_recording(tmp_path, LabRecording("6.1", {"fio": fio}, {item: AgreementFigures(7, 0, MEMBERS)}))
     (result,) = recordings.read_recordings(tmp_path)
     assert (list(result.cells), result.measured_with) == ([other], {"fio": "3.39"})
 
@@ -172,12 +149,8 @@ def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
     recordings.recordings_directory(tmp_path).mkdir(parents=True)
     path = recordings.recordings_directory(tmp_path) / "misses.toml"
     path.write_text('[[misses]]\ncell = "raid1 *"\nverdict = "open"\ntext = """\ntwo\nlines"""\n')
-    good = AgreementRow(
-        KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
-    )
-    bad = AgreementRow(
-        KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
-    )
+    good = AgreementRow(KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
+    bad = AgreementRow(KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
     ((row, miss),) = recordings.missed(recordings.misses(tmp_path), [good, bad])
     assert row is bad
     assert miss is not None
@@ -188,7 +161,5 @@ def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
 
 
 def test_rows_keep_what_json_can_say() -> None:
-    row = AgreementRow(
-        KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS)
-    )
+    row = AgreementRow(KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
     assert json.loads(json.dumps(row.as_dict()))["holds"] is True

@@ -112,9 +112,7 @@ def calibrate(
     `where` names the input in errors; `tell` gets a line for each stage. Raises UsageError.
     """
     if device.get("kind") not in STAGES:
-        raise UsageError(
-            f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit"
-        )
+        raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit")
     if not runs:
         raise UsageError(f"{where}: no run to calibrate on")
     settings = {"kernel": kernel, "filesystem": filesystem}
@@ -175,10 +173,7 @@ def _fit(
     begin = [math.log(max(1, device[name])) for name in parameters]
 
     def values(point: Sequence[float]) -> dict[str, int]:
-        return {
-            name: _allowed(name, math.exp(min(x, 60.0)))
-            for name, x in zip(parameters, point, strict=True)
-        }
+        return {name: _allowed(name, math.exp(min(x, 60.0))) for name, x in zip(parameters, point, strict=True)}
 
     def misfit(point: Sequence[float]) -> float:
         away = sum((x - x0) ** 2 for x, x0 in zip(point, begin, strict=True))
@@ -191,9 +186,7 @@ def _fit(
     if count == 1:
         # One parameter is cheap to scan, and some disks have two local minima.
         start = min(([begin[0] + math.log(2) * step / 2] for step in range(-4, 5)), key=misfit)
-    simplex = np.array(
-        [start] + [[x + 0.3 * (i == j) for j, x in enumerate(start)] for i in range(count)]
-    )
+    simplex = np.array([start] + [[x + 0.3 * (i == j) for j, x in enumerate(start)] for i in range(count)])
     best = minimize(
         misfit,
         start,
@@ -234,9 +227,7 @@ def as_toml(calibration: Calibration, source: str) -> str:
             residual.run.read_iops + residual.run.write_iops,
         )
         name = printable(residual.run.name)
-        lines.append(
-            f"#   {name}: {predicted:.0f}, measured {measured:.0f} ({residual.error:+.1%})"
-        )
+        lines.append(f"#   {name}: {predicted:.0f}, measured {measured:.0f} ({residual.error:+.1%})")
     return "\n".join(lines) + "\n"
 
 

@@ -35,17 +35,11 @@ def comparison_sides(
         if between and between not in _labels(runs):
             raise UsageError(f"{name}: no label {between!r}; {near(between, _labels(runs))}")
         for values in dict.fromkeys(_key(run, split) for run in runs):
-            description = " ".join(
-                f"{label}={value}" for label, value in zip(split, values, strict=True)
-            )
-            of = " ".join(
-                filter(None, (name if len(chosen) > 1 or not between else "", description))
-            )
+            description = " ".join(f"{label}={value}" for label, value in zip(split, values, strict=True))
+            of = " ".join(filter(None, (name if len(chosen) > 1 or not between else "", description)))
             compared.append(ComparisonSide(of, [run for run in runs if _key(run, split) == values]))
     if len(compared) < 2:
-        raise UsageError(
-            "a comparison needs two sides: name another campaign, or use --between LABEL"
-        )
+        raise UsageError("a comparison needs two sides: name another campaign, or use --between LABEL")
     return compared
 
 
@@ -85,9 +79,7 @@ def compare(
     by less than `margin` are the same. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
-    usable = [
-        ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared
-    ]
+    usable = [ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared]
     for side in usable:
         if not side.runs:
             raise UsageError(f"{side.name}: no run is done")
@@ -124,29 +116,19 @@ def _cell(side: ComparisonSide, labels: Sequence[str], key: Key) -> list[StoredR
 
 def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
     every = [set(_labels(side.runs)) for side in compared]
-    return [
-        label for label in _labels(compared[0].runs) if all(label in labels for labels in every)
-    ]
+    return [label for label in _labels(compared[0].runs) if all(label in labels for labels in every)]
 
 
-def _telling(
-    compared: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]
-) -> list[str]:
+def _telling(compared: Sequence[ComparisonSide], shared: Sequence[str], chosen: Collection[str]) -> list[str]:
     """Returns the labels that identify cells: those with several values on a side, or different
     values on two sides, unless the sides were selected by them.
     """
-    values = {
-        label: [{run.labels.get(label) for run in side.runs} for side in compared]
-        for label in shared
-    }
+    values = {label: [{run.labels.get(label) for run in side.runs} for side in compared] for label in shared}
     return [
         label
         for label, on in values.items()
         if label != REPEAT
-        and (
-            any(len(values_of_side) > 1 for values_of_side in on)
-            or (label not in chosen and on[0] != set.union(*on))
-        )
+        and (any(len(values_of_side) > 1 for values_of_side in on) or (label not in chosen and on[0] != set.union(*on)))
     ]
 
 
@@ -176,9 +158,7 @@ class _PairedCell:
         merged = [dict.fromkeys(_key(run, self._within) for run, _ in side) for side in measured]
         lacks = [
             [
-                " ".join(
-                    f"{label}={value}" for label, value in zip(self._within, cell, strict=True)
-                )
+                " ".join(f"{label}={value}" for label, value in zip(self._within, cell, strict=True))
                 for cell in merged[0]
                 if side and cell not in side
             ]
@@ -196,16 +176,10 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
     many = len(measured[0][2])
     samples = [side for *_, sides, _ in measured for side in sides]
     sides = list(range(many)) * len(measured)
-    pairs = [
-        ([base], [base + at]) for base in range(0, len(samples), many) for at in range(1, many)
-    ]
+    pairs = [([base], [base + at]) for base in range(0, len(samples), many) for at in range(1, many)]
     decisions = decide(samples, sides, pairs, rule)
     repeated = any(len(side) > 1 for side in samples)
-    ends = (
-        intervals(samples, sides, rule, sum(map(bool, samples)))
-        if repeated
-        else [None] * len(sides)
-    )
+    ends = intervals(samples, sides, rule, sum(map(bool, samples))) if repeated else [None] * len(sides)
     values = [_value(side, end) for side, end in zip(samples, ends, strict=True)]
     return [
         ComparisonRow(

@@ -78,9 +78,7 @@ class Comparison:
                     "metric": row.metric,
                     "labels": dict(row.labels),
                     "values": [value and vars(value) for value in row.values],
-                    "differences": [
-                        difference and vars(difference) for difference in row.differences
-                    ],
+                    "differences": [difference and vars(difference) for difference in row.differences],
                     "verdicts": row.verdicts,
                 }
                 for row in self.rows

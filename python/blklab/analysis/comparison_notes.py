@@ -31,9 +31,7 @@ def comparison_notes(
     alone = all(difference is None for row in rows for difference in row.differences)
     if single and not alone:
         assumed = (
-            "they are assumed to vary as much as the others"
-            if repeated
-            else "the variation between runs is unknown"
+            "they are assumed to vary as much as the others" if repeated else "the variation between runs is unknown"
         )
         yield _note("run-once", f"some cells have one run: {assumed}; use repeats = 2 or more")
     yield from _other_directions(rows, pairs)

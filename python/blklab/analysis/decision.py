@@ -97,9 +97,7 @@ def decide(
     these pairs were chosen among more.
     """
     known = spreads(cells, sides, rule.metric.resolution)
-    contrasts = [
-        _contrast([[(cells[at], known[at]) for at in side] for side in pair]) for pair in pairs
-    ]
+    contrasts = [_contrast([[(cells[at], known[at]) for at in side] for side in pair]) for pair in pairs]
     count = sum(contrast is not None and bool(contrast.cells) for contrast in contrasts)
     count = max(count, least)
     return [None if contrast is None else _judge(contrast, rule, count) for contrast in contrasts]
@@ -137,8 +135,7 @@ class _Contrast:
     def error(self, more: int = 0) -> tuple[float, float]:
         """Returns the standard error and its degrees of freedom, with more repeats of each side."""
         parts = [
-            (weight**2 * spread.variance / (spread.runs + more), spread.degrees + more)
-            for spread, weight in self.cells
+            (weight**2 * spread.variance / (spread.runs + more), spread.degrees + more) for spread, weight in self.cells
         ]
         total = sum(variance for variance, _ in parts)
         if not total:
@@ -164,10 +161,7 @@ def _contrast(
     means = [[mean(samples) for samples, _ in side] for side in pair]
     if not means[0] or not all(means[0]):
         return None
-    logs = [
-        math.log(other / base) if other / base > 0 else -math.inf
-        for base, other in zip(*means, strict=True)
-    ]
+    logs = [math.log(other / base) if other / base > 0 else -math.inf for base, other in zip(*means, strict=True)]
     middle = sum(logs) / len(logs)
     spreads_of = [spread for side in pair for _, spread in side if spread]
     known = len(spreads_of) == 2 * len(logs) and math.isfinite(middle)
@@ -197,16 +191,12 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     each = rule.each(count)
     error, degrees = contrast.error()
     reach = _quantile(each, degrees) * error
-    low, high = (
-        math.expm1(min(WIDEST, max(-WIDEST, contrast.log + end))) for end in (-reach, reach)
-    )
+    low, high = (math.expm1(min(WIDEST, max(-WIDEST, contrast.log + end))) for end in (-reach, reach))
     largest = max(abs(low), abs(high))
     t = abs(contrast.log) / error if error else math.inf if contrast.log else 0.0
     p = -math.expm1(count * math.log1p(-min(2 * float(stdtr(degrees, -t)), 1 - 1e-16)))
     within = repeats = None
-    if largest <= max(NEGLIGIBLE, rule.metric.resolution) or (
-        low <= 0 <= high and largest <= rule.margin
-    ):
+    if largest <= max(NEGLIGIBLE, rule.metric.resolution) or (low <= 0 <= high and largest <= rule.margin):
         verdict, within = ("unclear", None) if once else ("same", largest)
     elif low <= 0 <= high:
         verdict = "unclear"
@@ -222,9 +212,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     detectable = math.expm1(min(WIDEST, contrast.resolved(each, 0)))
     runs = min(spread.runs for spread, _ in contrast.cells)
     needed = None if once else runs + _repeats(contrast, each, margin)
-    return Decision(
-        verdict, math.expm1(contrast.log), low, high, p, once, within, repeats, detectable, needed
-    )
+    return Decision(verdict, math.expm1(contrast.log), low, high, p, once, within, repeats, detectable, needed)
 
 
 def _repeats(contrast: _Contrast, confidence: float, log: float) -> int:

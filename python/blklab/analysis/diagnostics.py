@@ -95,9 +95,9 @@ def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Dia
     """Merges diagnostics with the same code; the one with the largest weight is shown in full."""
     codes: dict[tuple[str, str], list[Diagnostic]] = {}
     for diagnostic in diagnostics:
-        codes.setdefault(
-            (diagnostic.code, diagnostic.message if diagnostic.code in SAID else ""), []
-        ).append(diagnostic)
+        codes.setdefault((diagnostic.code, diagnostic.message if diagnostic.code in SAID else ""), []).append(
+            diagnostic
+        )
     for (code, message), members in codes.items():
         members.sort(key=lambda diagnostic: -diagnostic.weight)
         ids = dict.fromkeys(number for diagnostic_ in members for number in diagnostic_.runs)
@@ -132,8 +132,7 @@ def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
         last = ", ".join(f"{iops:,.0f}" for iops in rounds[-5:])
         yield _doubt(
             "not-steady",
-            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); the"
-            " result was recorded anyway",
+            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); the result was recorded anyway",
             run,
         )
     for warning in outcome.get("warnings") or []:
@@ -153,8 +152,7 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
         first, last = sum(values[:third]) / third, sum(values[-third:]) / third
         yield _doubt(
             "drift",
-            f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last"
-            f" ({_percent(change)})",
+            f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})",
             run,
             weight=abs(change),
         )
@@ -172,8 +170,7 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
         more = f"; {len(stalls)} such intervals" if len(stalls) > 1 else ""
         yield _doubt(
             "outliers",
-            f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is"
-            f" {worst.median:,.0f}{more}",
+            f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is {worst.median:,.0f}{more}",
             run,
             weight=abs(worst.value / worst.median - 1) if worst.median else 0.0,
         )
@@ -214,8 +211,7 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
                 counted.setdefault((*where, part), []).append(run.id)
     several = len({runner for runner, *_ in counted}) > 1
     parts = [
-        f"{name}{f' ({runner})' if several else ''} in {len(ids)} of {used[runner, name]} runs"
-        f" ({part})"
+        f"{name}{f' ({runner})' if several else ''} in {len(ids)} of {used[runner, name]} runs ({part})"
         for (runner, name, part), ids in sorted(counted.items(), key=lambda item: -len(item[1]))
     ]
     if parts:
@@ -285,9 +281,7 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
                 continue
             mean = sum(known) / len(known)
             ratios += [
-                (run.started or "", run.id, value / mean)
-                for run, value in zip(members, values, strict=True)
-                if value
+                (run.started or "", run.id, value / mean) for run, value in zip(members, values, strict=True) if value
             ]
         change = anomalies.course([ratio for *_, ratio in sorted(ratios)])
         if change is not None:

@@ -61,10 +61,7 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"The CPUs of the jobs are the limit: they are busy {cpu:.0%} of the time."
     elif not saturated and (throttled := [d for d in outcome["devices"] if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
-        yield (
-            f"Writeback throttling of {throttled[0]['name']} is the limit ({PARTS[part]}"
-            f" {share:.0%} of the time)."
-        )
+        yield (f"Writeback throttling of {throttled[0]['name']} is the limit ({PARTS[part]} {share:.0%} of the time).")
     elif not saturated:
         busiest = max(outcome["devices"], key=lambda device: saturation(device, runtime)[0])
         share, part = saturation(busiest, runtime)

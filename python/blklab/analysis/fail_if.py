@@ -40,9 +40,7 @@ def parse_condition(text: str) -> Condition:
     """Parses a condition. Raises UsageError."""
     match = _WORDS.fullmatch(text)
     if match is None:
-        raise UsageError(
-            f"--fail-if {text!r}: expected METRIC < BOUND, such as 'iops < 0.95*baseline'"
-        )
+        raise UsageError(f"--fail-if {text!r}: expected METRIC < BOUND, such as 'iops < 0.95*baseline'")
     name, sign, bound = match.groups()
     try:
         name = metric_name(name)

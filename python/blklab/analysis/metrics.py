@@ -166,10 +166,7 @@ def metric_name(text: str) -> str:
 def directions(outcomes: Iterable[Outcome]) -> set[str]:
     """Returns the directions of all I/O."""
     return {
-        direction
-        for outcome in outcomes
-        for direction in WAYS
-        if direction_result(outcome, direction).get("total_ios")
+        direction for outcome in outcomes for direction in WAYS if direction_result(outcome, direction).get("total_ios")
     }
 
 
@@ -184,11 +181,7 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     there = [directions(side) for side in sides]
 
     def weight(direction: str) -> tuple[int, int]:
-        counts = (
-            direction_result(outcome, direction).get("total_ios") or 0
-            for side in sides
-            for outcome in side
-        )
+        counts = (direction_result(outcome, direction).get("total_ios") or 0 for side in sides for outcome in side)
         return sum(direction in side for side in there), sum(counts)
 
     return f"{max(WAYS, key=weight)}.{name}"

@@ -109,9 +109,7 @@ def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
                     " expected stonewall between them"
                 )
         _check(path, first.name, first.options)
-        read, write = (
-            sum(job.directions[direction].iops for job in members) for direction in (0, 1)
-        )
+        read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
         if read + write == 0:
             continue
         words = {"numjobs": len(members), **_words(path, first)}
@@ -126,26 +124,19 @@ def _check(path: Path, name: str, options: Mapping[str, str]) -> None:
     """Raises UsageError for a job that cannot be simulated from its options."""
     for option, harmless in DIFFERENT.items():
         if option in options and options[option].strip() not in harmless:
-            raise UsageError(
-                f"{path}: job {name!r}: {option}={options[option]}: expected a run without {option}"
-            )
+            raise UsageError(f"{path}: job {name!r}: {option}={options[option]}: expected a run without {option}")
     if {"rwmixread", "rwmixwrite"} <= options.keys():
-        shares = [
-            _whole(path, name, f"rwmix{direction}", options) for direction in ("read", "write")
-        ]
+        shares = [_whole(path, name, f"rwmix{direction}", options) for direction in ("read", "write")]
         if sum(shares) != 100:
             raise UsageError(
-                f"{path}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}:"
-                " expected 100 together"
+                f"{path}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
             )
 
 
 def _whole(path: Path, name: str, key: str, options: Mapping[str, str]) -> int:
     value = options[key].strip()
     if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise UsageError(
-            f"{path}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number"
-        )
+        raise UsageError(f"{path}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number")
     return int(value)
 
 

@@ -26,9 +26,7 @@ class PersistedSettings:
     """Lines of a sysctl.d file."""
 
 
-def persist_settings(
-    settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]
-) -> PersistedSettings:
+def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> PersistedSettings:
     """Returns how to persist settings on the devices that these results changed.
 
     A disk with a stable identity is matched by it, because `sdb` may be another disk after a boot.
@@ -48,9 +46,7 @@ def persist_settings(
         for name in (name for of, name in changed if of == key):
             device = devices.get(name, {"name": name})
             path = attribute(key)
-            commands.append(
-                f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}"
-            )
+            commands.append(f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}")
             rules.append(
                 f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk",'
                 f' {_match(device)}, ATTR{{{path}}}="{_quoted(value)}"'

@@ -40,9 +40,7 @@ def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic
         yield _note("warning", f"{name} has more warnings: blklab runs show")
 
 
-def drift_notes(
-    name: str, runs: Sequence[StoredRun], metrics: Sequence[str]
-) -> Iterator[Diagnostic]:
+def drift_notes(name: str, runs: Sequence[StoredRun], metrics: Sequence[str]) -> Iterator[Diagnostic]:
     """Yields the metrics of a campaign that rose or fell in the order of measurement."""
     for metric in metrics:
         drift = find_drift(runs, metric, SURE / max(1, len(metrics)))

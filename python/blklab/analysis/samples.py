@@ -67,8 +67,7 @@ def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:
         case "iops" | "bw":
             key = "ios" if figure == "iops" else "bytes"
             return [
-                sum(getattr(point, f"{name}_{key}") for name in directions) * 1e9 / point.width_ns
-                for point in mine
+                sum(getattr(point, f"{name}_{key}") for name in directions) * 1e9 / point.width_ns for point in mine
             ]
         case "mean" if direction:
             latencies = (getattr(point, f"{direction}_clat_ns") for point in mine)

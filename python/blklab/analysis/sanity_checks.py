@@ -66,9 +66,7 @@ def _doubt(code: str, message: str) -> Diagnostic:
 def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
     """Returns fio's options of each job of a measured run, as far as known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
-    return jobs or list(
-        (measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values()
-    )
+    return jobs or list((measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values())
 
 
 def most_random_reads(in_flight: float) -> float:
@@ -188,9 +186,7 @@ def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
             groups.setdefault(key, []).append(device)
     for twins in groups.values():
         for direction, name in ((0, "reads"), (1, "writes")):
-            yield from _unequal(
-                [twin for twin in twins if twin["ios"][direction] >= ENOUGH], direction, name
-            )
+            yield from _unequal([twin for twin in twins if twin["ios"][direction] >= ENOUGH], direction, name)
 
 
 def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> Iterator[Diagnostic]:

@@ -87,15 +87,7 @@ def curves(runs: Sequence[Measured]) -> list[SaturationCurve]:
     tell = {
         label
         for label in varied
-        if len(
-            {
-                value
-                for other_labels in loads_by_group
-                for name, value in other_labels
-                if name == label
-            }
-        )
-        > 1
+        if len({value for other_labels in loads_by_group for name, value in other_labels if name == label}) > 1
     }
     return [
         SaturationCurve(

@@ -49,9 +49,7 @@ def labels_of_sides(sides: Sequence[Sequence[StoredRun]]) -> set[str]:
     workloads ran: they distinguish sides, not cells.
     """
     every = {label for side in sides for run in side for label in run.labels} - LOAD
-    values = {
-        label: [{run.labels.get(label, "") for run in side} for side in sides] for label in every
-    }
+    values = {label: [{run.labels.get(label, "") for run in side} for side in sides] for label in every}
     return {
         label
         for label, on in values.items()

@@ -104,11 +104,7 @@ def tune(
     for run in done:
         pairs = tuple(pair for pair in run.labels.items() if pair[0] not in {*settings, REPEAT})
         contexts.setdefault(pairs, []).append(run)
-    varied = {
-        label
-        for label in dict(next(iter(contexts)))
-        if len({dict(context)[label] for context in contexts}) > 1
-    }
+    varied = {label for label in dict(next(iter(contexts))) if len({dict(context)[label] for context in contexts}) > 1}
     together = campaign.experiment["sweep"].get(MODE) == "all"
     by_metric: dict[str, list[_Context]] = {}
     for context, mine in contexts.items():
@@ -157,11 +153,7 @@ class _Context:
             values = list(dict.fromkeys(cell[at] for cell in self.cells))
             first = AS_IS if AS_IS in values else values[0]
             for value in values:
-                pairs = [
-                    ((*cell[:at], first, *cell[at + 1 :]), cell)
-                    for cell in self.cells
-                    if cell[at] == value
-                ]
+                pairs = [((*cell[:at], first, *cell[at + 1 :]), cell) for cell in self.cells if cell[at] == value]
                 pairs = [pair for pair in pairs if pair[0] in self.cells]
                 if not self.together:
                     pairs = [pair for pair in pairs if set(pair[0]) == {AS_IS}]
@@ -170,9 +162,7 @@ class _Context:
         return changes
 
 
-def _by_settings(
-    measured: Sequence[Measured], settings: Sequence[str]
-) -> dict[Values, list[RunSample]]:
+def _by_settings(measured: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
     cells: dict[Values, list[RunSample]] = {}
     for run, sample in measured:
         cells.setdefault(tuple(run.labels[setting] for setting in settings), []).append(sample)
@@ -181,14 +171,10 @@ def _by_settings(
 
 def _unchanged(values: Collection[str]) -> str:
     """Returns a sentence about values that the host already had."""
-    return f"the host already had {', '.join(sorted(values))}: this counts as '{AS_IS}'" * bool(
-        values
-    )
+    return f"the host already had {', '.join(sorted(values))}: this counts as '{AS_IS}'" * bool(values)
 
 
-def _left_out(
-    measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]
-) -> str:
+def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]) -> str:
     """Returns a sentence about missing combinations, if there are any."""
     every = math.prod(len({run.labels[setting] for run in tried}) for setting in settings)
     missing = every - len(_by_settings(measured, settings))

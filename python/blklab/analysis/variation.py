@@ -54,9 +54,7 @@ def mean(samples: Sequence[RunSample]) -> float:
     return sum(sample.value for sample in samples) / len(samples)
 
 
-def spreads(
-    cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resolution: float
-) -> list[Spread | None]:
+def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resolution: float) -> list[Spread | None]:
     """Returns the variation of each cell; None if nothing is known about it.
 
     `sides` says which cells share what they know. A cell with one run takes the variation of the

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument(
-    "inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT..."
-)
+@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @click.option(
     "--model",
     required=True,

@@ -64,9 +64,7 @@ INPUT: Final = _Input(path_type=str)
 
 def json_option(command: F) -> F:
     """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(
-        command
-    )
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
 
 
 def store_option(command: F) -> F:
@@ -190,9 +188,7 @@ def each_minute(describe: Callable[[], str], seconds: float = 60.0) -> Iterator[
 
 
 @contextmanager
-def progress(
-    description: str, total: int | None = None, unit: str = ""
-) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int | None = None, unit: str = "") -> Iterator[Callable[[int], None]]:
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Yields a function that takes the amount done so far. `total` is the whole amount; None if

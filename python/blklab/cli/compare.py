@@ -106,10 +106,7 @@ def compare(
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept = Store(store, reading=True)
     selections = [query.selected(kept, words) for words in campaigns]
-    chosen = [
-        (name, selection.runs)
-        for name, selection in zip(_short(campaigns, selections), selections, strict=True)
-    ]
+    chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     warn_each(query.series_missing(kept, [run for _, runs in chosen for run in runs]))
     names = [
         *(name.strip() for name in metrics.split(",")),
@@ -131,9 +128,7 @@ def compare(
     judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
     failed = [line for judgement in judged for line in judgement.failed]
     unjudged = list(
-        dict.fromkeys(
-            line for judgement in judged for line in judgement.unjudged(allow_missing=allow_missing)
-        )
+        dict.fromkeys(line for judgement in judged for line in judgement.unjudged(allow_missing=allow_missing))
     )
     doubtful = [line for judgement in judged for line in judgement.doubtful]
     noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]

@@ -80,9 +80,7 @@ def _report(error: BaseException) -> int:
 def _describe(error: OSError) -> str:
     """Return `FILE: reason`, without the error number that Python prints first."""
     reason = error.strerror or str(error)
-    names = [
-        os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes)
-    ]
+    names = [os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes)]
     return f"{' -> '.join(names)}: {reason}" if names else reason
 
 

@@ -19,9 +19,7 @@ FORMATS = (
 """The formats of blklab.imports.registry, which is too slow to import for `--help`."""
 
 
-def _labels(
-    _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str]:
+def _labels(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     """Parse `KEY=VALUE`."""
     labels = {}
     for text in texts:
@@ -32,9 +30,7 @@ def _labels(
     return labels
 
 
-def _renamed(
-    _ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[tuple[str, str], str]:
+def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[tuple[str, str], str]:
     """Parse `LABEL:OLD=NEW`."""
     renamed = {}
     for text in texts:
@@ -48,9 +44,7 @@ def _renamed(
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--name", metavar="NAME", help="Name of the campaign; default: the name of the first file."
-)
+@click.option("--name", metavar="NAME", help="Name of the campaign; default: the name of the first file.")
 @click.option("--title", default="", metavar="TEXT", help="Title of the campaign.")
 @click.option(
     "--label",
@@ -152,17 +146,14 @@ def import_(
         emit(documents, as_json, lambda console: _draw(console, imported.batches))
     elif imported.batches:
         kept = Store(store)
-        numbers = [
-            kept.add(batch.plan, batch.finished, batch.environment) for batch in imported.batches
-        ]
+        numbers = [kept.add(batch.plan, batch.finished, batch.environment) for batch in imported.batches]
         for number in numbers:
             note(f"stored as campaign {number}: blklab report {number}")
         _show(kept, numbers, as_json)
     if imported.failed:
         runs = sum(len(batch.plan.cells) for batch in imported.batches)
         raise BlklabError(
-            f"{len(imported.failed)} of the inputs could not be imported (see above);"
-            f" {runs} runs were imported"
+            f"{len(imported.failed)} of the inputs could not be imported (see above); {runs} runs were imported"
         )
 
 
@@ -184,10 +175,7 @@ def _document(batch: "Batch") -> dict[str, object]:
     return {
         "experiment": batch.plan.name,
         "runner": batch.plan.runner,
-        "runs": [
-            {"labels": dict(cell.labels), **batch.finished[cell.key].outcome}
-            for cell in batch.plan.cells
-        ],
+        "runs": [{"labels": dict(cell.labels), **batch.finished[cell.key].outcome} for cell in batch.plan.cells],
     }
 
 

@@ -125,12 +125,7 @@ def _report(
 
     warn_each(query.series_missing(kept, [run for selection in chosen for run in selection.runs]))
     words = ["blklab", "report", *(selection.words for selection in chosen)]
-    words += [
-        part
-        for name, value in (("--x", x), ("--metric", metric))
-        if value
-        for part in (name, value)
-    ]
+    words += [part for name, value in (("--x", x), ("--metric", metric)) if value for part in (name, value)]
     return ExperimentReport(
         ExperimentView(chosen, lambda run: query.points(kept, run)),
         lambda run: query.raw(kept, run),

@@ -13,34 +13,18 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
     "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
-    "tune": CommandEntry(
-        "blklab.cli.tune:tune", "Show which setting of a sweep had an effect, and how to keep it"
-    ),
-    "compare": CommandEntry(
-        "blklab.cli.compare:compare", "Compare results and show whether they differ"
-    ),
-    "import": CommandEntry(
-        "blklab.cli.import_:import_", "Import results of other tools into the store"
-    ),
-    "report": CommandEntry(
-        "blklab.cli.report:report", "Write a report of results: charts, tables, diagnostics"
-    ),
+    "tune": CommandEntry("blklab.cli.tune:tune", "Show which setting of a sweep had an effect, and how to keep it"),
+    "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ"),
+    "import": CommandEntry("blklab.cli.import_:import_", "Import results of other tools into the store"),
+    "report": CommandEntry("blklab.cli.report:report", "Write a report of results: charts, tables, diagnostics"),
     "runs": CommandEntry("blklab.cli.runs:runs", "List, show, export and remove stored results"),
     "lab": CommandEntry("blklab.cli.lab:lab", "Prepare guests for `run --on lab`, and run a demo"),
     "md": CommandEntry("blklab.cli.md:md", "Audit, repair and monitor md arrays"),
-    "restore": CommandEntry(
-        "blklab.cli.restore:restore", "Restore settings that a killed run has changed"
-    ),
+    "restore": CommandEntry("blklab.cli.restore:restore", "Restore settings that a killed run has changed"),
     "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),
-    "calibrate": CommandEntry(
-        "blklab.cli.calibrate:calibrate", "Fit a device model to measurements of one device"
-    ),
-    "validate": CommandEntry(
-        "blklab.cli.validate:validate", "Compare predictions with published and lab measurements"
-    ),
-    "completion": CommandEntry(
-        "blklab.cli.completion:completion", "Print the completion script for your shell"
-    ),
+    "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a device model to measurements of one device"),
+    "validate": CommandEntry("blklab.cli.validate:validate", "Compare predictions with published and lab measurements"),
+    "completion": CommandEntry("blklab.cli.completion:completion", "Print the completion script for your shell"),
 }
 
 

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from blklab.spec.cells import ExperimentPlan
 
 
-def only_cells(
-    _ctx: click.Context, _parameter: click.Parameter, text: str | None
-) -> dict[str, str]:
+def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> dict[str, str]:
     """Parse `stack=raid1,workload=rand*`."""
     wanted: dict[str, str] = {}
     for term in text.split(",") if text is not None else []:
@@ -53,15 +51,11 @@ class _RunCommand(click.Command):
             type=click.Choice(list(RUNNERS)),
             default="sim",
             show_default=True,
-            help="The runner: "
-            + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
+            help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
         )
         experiment, *others = super().get_params(ctx)
         at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
-        theirs = [
-            click.Option([option.flag], **option.attributes(kind.where))
-            for kind, option in _options()
-        ]
+        theirs = [click.Option([option.flag], **option.attributes(kind.where)) for kind, option in _options()]
         return [experiment, choice, *others[:at], *theirs, *others[at:]]
 
 
@@ -112,9 +106,7 @@ def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
 @click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
 @click.option("--no-store", is_flag=True, help="Print the results; do not store them.")
 @store_option
-@click.option(
-    "--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors."
-)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors.")
 @json_option
 def run(
     *,
@@ -223,11 +215,7 @@ def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
     taken = {option.name for option in kind.options}
     for _, option in _options():
         if option.name not in taken and options[option.name]:
-            whose = [
-                runner_kind.name
-                for runner_kind in RUNNERS.values()
-                if option in runner_kind.options
-            ]
+            whose = [runner_kind.name for runner_kind in RUNNERS.values() if option in runner_kind.options]
             raise _refused(option.flag, option.elsewhere, whose)
     return kind.maker()(**{name: options[name] for name in taken}, note=note, warn=warn)
 
@@ -278,9 +266,7 @@ def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[in
         yield campaign.ended
 
 
-def _print(
-    plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, as_json: bool
-) -> None:
+def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, as_json: bool) -> None:
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}

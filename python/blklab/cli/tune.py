@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 @confidence_option
 @store_option
 @json_option
-def tune(
-    *, campaign: str, metric: str, confidence: float, store: str | None, as_json: bool
-) -> None:
+def tune(*, campaign: str, metric: str, confidence: float, store: str | None, as_json: bool) -> None:
     """Show which setting of a sweep had an effect, how large it is, and how to keep the setting.
 
     CAMPAIGN is a finished sweep: `blklab run EXPERIMENT --on host` with a table [sweep]
@@ -40,14 +38,10 @@ def tune(
 
     kept = Store(store, reading=True)
     selection = query.selected(kept, campaign)
-    tunings = analysis.tune(
-        selection.campaign, selection.runs, metric, lambda run: query.points(kept, run), confidence
-    )
+    tunings = analysis.tune(selection.campaign, selection.runs, metric, lambda run: query.points(kept, run), confidence)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
-    lasting = persist_settings.persist_settings(
-        better, [run.outcome for run in selection.runs if run.outcome]
-    )
+    lasting = persist_settings.persist_settings(better, [run.outcome for run in selection.runs if run.outcome])
     alone = selection.campaign.experiment["sweep"].get("mode") != "all"
 
     notes = [

@@ -48,15 +48,10 @@ _DIRECTORY = click.Path(path_type=Path)
     is_flag=False,
     flag_value="all",
     metavar="[SUITE]",
-    help="Measure DIR/lab/SUITE.toml on real kernels and simulate it; without SUITE: all suites"
-    " except 'short'.",
+    help="Measure DIR/lab/SUITE.toml on real kernels and simulate it; without SUITE: all suites except 'short'.",
 )
-@click.option(
-    "--recorded", is_flag=True, help="With --lab: use recorded measurements; boot no guest."
-)
-@click.option(
-    "--record", is_flag=True, help="With --lab: store the measurements in DIR/lab/measured."
-)
+@click.option("--recorded", is_flag=True, help="With --lab: use recorded measurements; boot no guest.")
+@click.option("--record", is_flag=True, help="With --lab: store the measurements in DIR/lab/measured.")
 @click.option(
     "--only",
     metavar="LABEL=PATTERN,...",

@@ -208,13 +208,7 @@ class Cell(TypedDict):
 
 CommandOrder = Literal["rotation", "seek", "arrival"]
 
-Distribution = (
-    RandomDistribution
-    | ZipfDistribution
-    | ParetoDistribution
-    | NormalDistribution
-    | ZonedDistribution
-)
+Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
 
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
 

@@ -83,17 +83,14 @@ def parse_log(text: str, where: str) -> list[LogSample]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise BlklabError(
-                f"{where}: line {number}: found {line[:60]!r}, expected time, value,"
-                " direction, … of a fio interval log"
+                f"{where}: line {number}: found {line[:60]!r}, expected time, value, direction, … of a fio interval log"
             )
         if match[3] in "01":
             samples.append(LogSample(int(match[1]), int(match[2]), int(match[3])))
     return samples
 
 
-def gather(
-    texts: Mapping[str, str], prefix: str, jobs: Sequence[FioJobResult] = ()
-) -> list[JobLog]:
+def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[FioJobResult] = ()) -> list[JobLog]:
     """Returns the logs of each job from files by name, such as `log_iops.1.log`.
 
     `jobs` are those of fio's JSON, without `group_reporting`: fio numbers the logs in their order.
@@ -143,9 +140,7 @@ class _AmountOverTime:
         if amount <= 0:
             end = max(runtime_ms, self.end, 1.0)
             return _AmountOverTime([(0.0, end, float(total))] if total else [])
-        return _AmountOverTime(
-            [(start, end, amount_ / amount * total) for start, end, amount_ in pieces]
-        )
+        return _AmountOverTime([(start, end, amount_ / amount * total) for start, end, amount_ in pieces])
 
     def among(self, edges: Sequence[float]) -> list[float]:
         """Returns the amount between each two edges; what comes after the last edge belongs to
@@ -178,9 +173,7 @@ def _parts(start: float, end: float, edges: Sequence[float]) -> Iterator[tuple[i
             yield at, since, until
 
 
-def _covered(
-    samples: Sequence[LogSample], direction: int, every_ms: float
-) -> list[tuple[float, float, int]]:
+def _covered(samples: Sequence[LogSample], direction: int, every_ms: float) -> list[tuple[float, float, int]]:
     """Returns the time that each line of one direction covers, and its value."""
     intervals: list[tuple[float, float, int]] = []
     before = 0
@@ -203,17 +196,13 @@ def _every(logs: Sequence[JobLog]) -> float:
         for log in logs
         for samples in (log.iops, log.bandwidth, log.clat)
         for direction in (0, 1)
-        for sooner, later in pairwise(
-            sorted(sample.time_ms for sample in samples if sample.direction == direction)
-        )
+        for sooner, later in pairwise(sorted(sample.time_ms for sample in samples if sample.direction == direction))
         if later > sooner
     ]
     return median(gaps) if gaps else 1000.0
 
 
-def merge(
-    logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = None
-) -> list[LogSlice]:
+def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = None) -> list[LogSlice]:
     """Returns the series of jobs that began together, in intervals of `interval_ns`.
 
     I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's
@@ -222,10 +211,7 @@ def merge(
     """
     every = logged_ms or _every(logs)
     ios = [[_rate(log, log.iops, direction, every, "ios") for direction in (0, 1)] for log in logs]
-    size = [
-        [_rate(log, log.bandwidth, direction_, every, "bytes") for direction_ in (0, 1)]
-        for log in logs
-    ]
+    size = [[_rate(log, log.bandwidth, direction_, every, "bytes") for direction_ in (0, 1)] for log in logs]
     ends = [spread.end for pair in (*ios, *size) for spread in pair]
     end = max([*ends, *(float(log.runtime_ms) for log in logs)], default=0.0)
     if end <= 0:
@@ -263,16 +249,11 @@ def merge(
     ]
 
 
-def _rate(
-    log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str
-) -> _AmountOverTime:
+def _rate(log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str) -> _AmountOverTime:
     """Returns the I/Os or the bytes of one job over time."""
     unit = 1024 if what == "bytes" else 1
     spread = _AmountOverTime(
-        [
-            (start, end, value * unit * (end - start) / 1000)
-            for start, end, value in _covered(samples, direction, every)
-        ]
+        [(start, end, value * unit * (end - start) / 1000) for start, end, value in _covered(samples, direction, every)]
     )
     if log.totals is None:
         return spread
@@ -292,9 +273,7 @@ def _whole(parts: Sequence[Sequence[float]], total: int) -> list[int]:
     return edges
 
 
-def _total(
-    logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction: int, what: str
-) -> int:
+def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction: int, what: str) -> int:
     """Returns the totals of all jobs: as known, otherwise from their lines."""
     totals = [getattr(log.totals[direction], what) for log in logs if log.totals is not None]
     if len(totals) == len(logs):
@@ -318,6 +297,4 @@ def _means(
                 weight = ios.until(until) - ios.until(since)
                 weights[at] += weight
                 sums[at] += weight * value
-    return [
-        total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True)
-    ]
+    return [total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True)]

@@ -326,9 +326,7 @@ def _direction(node: JsonNode | None) -> FioDirection:
         iops = total * 1000 / runtime
     if runtime and size:
         bandwidth = size * 1000 / runtime
-    return FioDirection(
-        total, round(size), iops, bandwidth, runtime, latency.parse_latency(node, total)
-    )
+    return FioDirection(total, round(size), iops, bandwidth, runtime, latency.parse_latency(node, total))
 
 
 def _sync(node: JsonNode | None) -> LatencySummary:
@@ -375,9 +373,7 @@ def outcome(document: FioDocument) -> MeasuredResult:
     all_outcomes = outcomes(document)
     if len(all_outcomes) > 1:
         names = ", ".join(part["groups"][0]["name"] for part in all_outcomes)
-        raise BlklabError(
-            f"{len(all_outcomes)} groups ran one after another ({names}): expected one"
-        )
+        raise BlklabError(f"{len(all_outcomes)} groups ran one after another ({names}): expected one")
     return all_outcomes[0]
 
 

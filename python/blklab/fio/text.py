@@ -193,9 +193,7 @@ class _TextReader:
             takes[line.kind](line)
 
     def _wrong(self, line: TextLine, expected: str) -> BlklabError:
-        return BlklabError(
-            f"line {line.number}: found {printable(line.text[:60])!r}, expected {expected}"
-        )
+        return BlklabError(f"line {line.number}: found {printable(line.text[:60])!r}, expected {expected}")
 
     def _read_header(self, line: TextLine) -> None:
         self._next(line, headers=True)
@@ -221,9 +219,7 @@ class _TextReader:
         pid = _PID.search(line.text)
         self._time = line.text[pid.end() :].lstrip(": ") if pid else ""
         name = printable(match["name"])
-        self._jobs.append(
-            _TextJob(name, int(match["group"]), int(match["jobs"]), pid[1] if pid else "")
-        )
+        self._jobs.append(_TextJob(name, int(match["group"]), int(match["jobs"]), pid[1] if pid else ""))
         self._total += 1
         if self._total > MOST_JOBS:
             raise BlklabError(f"line {line.number}: more than {MOST_JOBS:,} jobs")
@@ -389,9 +385,7 @@ class _TextReader:
         trims = job.issued[2] if job.issued else int("trim" in job.directions)
         syncs = job.issued[3] if job.issued else 0
         sync = latency.NOTHING if job.sync is None else _times(job.sync, syncs)
-        return FioJobResult(
-            job.name, job.group, (read, write), sync, trims, *job.cpu, options, doubts
-        )
+        return FioJobResult(job.name, job.group, (read, write), sync, trims, *job.cpu, options, doubts)
 
 
 _DID: Final = {"read": "read", "write": "wrote"}

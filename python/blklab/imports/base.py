@@ -15,9 +15,7 @@ MOST_RUNS: Final = 100_000
 """Maximum runs of an import."""
 
 LATENCIES: Final = ("mean", "stddev", "min", "max")
-QUANTILES: Final = (
-    *("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99"),
-)
+QUANTILES: Final = (*("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99"),)
 
 
 @dataclass(frozen=True)
@@ -173,9 +171,7 @@ def device(name: str, ios: Sequence[int], **known: Any) -> DeviceResult:
     return cast(DeviceResult, {"name": name, "ios": list(ios), **unknown, **own})
 
 
-def of_points(
-    points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Mapping[str, float]
-) -> DirectionResult:
+def of_points(points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Mapping[str, float]) -> DirectionResult:
     """Returns the totals of a series: its reads (`at` 0) or writes; `known` are more latencies."""
     parts = [
         (point.read_ios, point.read_bytes, point.read_clat_ns)

@@ -23,9 +23,7 @@ from blklab.outcome import MeasuredResult, device_kind
 from blklab.text import printable
 
 _SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
-_THROUGHPUT: Final = re.compile(
-    r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s"
-)
+_THROUGHPUT: Final = re.compile(r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s")
 _EVENTS: Final = re.compile(r"Events \(([^()]{1,100})\): ([\d,]{1,26}) entries")
 _COUNT: Final = r"(\d{1,3}(?:,\d{3}){1,6}|\d{1,18})(?!\d)"
 _FIGURE: Final = re.compile(
@@ -58,11 +56,7 @@ def read(given: ImportSource) -> ImportResult:
     runs: list[ImportedRun] = []
     notes: list[str] = []
     for file in given.files:
-        summaries = [
-            summary
-            for summary in _summaries(file)
-            if given.device is None or summary.name == given.device
-        ]
+        summaries = [summary for summary in _summaries(file) if given.device is None or summary.name == given.device]
         if not summaries:
             which = "" if given.device is None else f" of {printable(given.device)}"
             raise BlklabError(f"{file.where}: no blkparse summary{which}")
@@ -112,8 +106,7 @@ def _summaries(file: ImportFile) -> Iterator[_DeviceSummary]:
                 _add(now, side, what, _number(count), size and _number(size) * _SCALES[unit])
     if now is not None:
         raise BlklabError(
-            f"{file.where}:{now.line}: the summary of {now.name} is truncated: expected"
-            " Throughput (R/W) and Events"
+            f"{file.where}:{now.line}: the summary of {now.name} is truncated: expected Throughput (R/W) and Events"
         )
 
 

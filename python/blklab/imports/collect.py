@@ -64,9 +64,7 @@ class ImportedFiles:
     """Files that could not be imported, with the reason."""
 
 
-def batches(
-    paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None
-) -> ImportedFiles:
+def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None) -> ImportedFiles:
     """Returns one campaign for each tool. Raises BlklabError, UsageError for a single bad file."""
     files: list[ImportFile] = []
     failed: list[BlklabError] = []
@@ -180,9 +178,7 @@ def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) ->
             result = each.read(replace(given, files=files))
             for run in result.runs:
                 if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
-                    raise BlklabError(
-                        f"{run.where}: has figures of 2^63 or more; expected a result"
-                    )
+                    raise BlklabError(f"{run.where}: has figures of 2^63 or more; expected a result")
         except BlklabError as error:
             failed.append(error)
             continue
@@ -205,9 +201,7 @@ def _recognised(file: ImportFile) -> str | None:
 _LOG_NAME: Final = re.compile(r'"write_(?:bw|lat|iops|hist)_log"\s*:\s*"([^"]{1,400})"')
 
 
-def _companions(
-    documents: Sequence[ImportFile], logs: Sequence[ImportFile]
-) -> dict[Path, list[ImportFile]]:
+def _companions(documents: Sequence[ImportFile], logs: Sequence[ImportFile]) -> dict[Path, list[ImportFile]]:
     """Returns the logs of each JSON in its directory: those that its job options name, otherwise
     those that no other JSON names, if it is the only one without names there.
     """
@@ -227,9 +221,7 @@ def _companions(
 # --- labels --------------------------------------------------------------------------------------
 
 
-def _batch(
-    runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: RunNaming
-) -> tuple[Batch, list[str]]:
+def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: RunNaming) -> tuple[Batch, list[str]]:
     labels, doubts = run_labels.make_labels(runs, naming)
     cells, finished = [], {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
@@ -288,7 +280,6 @@ def _renamed(outcome: Outcome, naming: RunNaming) -> Outcome:
     if not names:
         return outcome
     devices: list[DeviceResult] = [
-        {**device, "name": names.get(device["name"], device["name"])}
-        for device in outcome["devices"]
+        {**device, "name": names.get(device["name"], device["name"])} for device in outcome["devices"]
     ]
     return {**outcome, "devices": devices}

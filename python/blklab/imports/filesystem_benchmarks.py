@@ -37,12 +37,8 @@ _HEAD: Final = re.compile(r"\s{0,99}kB\s{1,20}reclen\s{1,20}write\b", re.I)
 _ROW: Final = re.compile(r"\s{0,99}\d{1,15}\s{1,30}\d{1,9}\s{1,30}\d[\d.\s]{0,900}")
 _COMMAND: Final = re.compile(r"\biozone((?:\s{1,20}[^\s`|>]{1,200}){1,60})")
 _UNIT: Final = re.compile(r"Output is in (?!kBytes/sec)(.{1,40})", re.I)
-_TABLE: Final = re.compile(
-    r"\s{0,9}Version\s{1,9}[@#]?\d\.\d{1,2}\w?\s{1,20}-{2,9}Sequential Output"
-)
-_CSV: Final = re.compile(
-    r"\s{0,9}1\.9\d,[12]\.\d{1,2}\w?,[^,]{1,99},\d{1,6},\d{0,12},\d{1,12}[KMG]?,.{30,900}"
-)
+_TABLE: Final = re.compile(r"\s{0,9}Version\s{1,9}[@#]?\d\.\d{1,2}\w?\s{1,20}-{2,9}Sequential Output")
+_CSV: Final = re.compile(r"\s{0,9}1\.9\d,[12]\.\d{1,2}\w?,[^,]{1,99},\d{1,6},\d{0,12},\d{1,12}[KMG]?,.{30,900}")
 _SIZE: Final = re.compile(r"(\d{1,15}[KMGT]?)(?::(\d{1,9}[kKmM]?))?")
 _FIGURE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kKmM]?)|\+{3,9}|")
 _TIME: Final = re.compile(r"(\d{1,12})(us|ms|s)")
@@ -88,10 +84,7 @@ def _run(
     workload, rw = test
     runtime = max(1, round(size / rate * 1e9))
     done = [rw not in {"write", "randwrite"}, rw in {"write", "randwrite", "rw"}]
-    directions = [
-        direction_result(max(1, size // block) * moves, size * moves, runtime, latency)
-        for moves in done
-    ]
+    directions = [direction_result(max(1, size // block) * moves, size * moves, runtime, latency) for moves in done]
     options = {"rw": rw, "bs": str(block), "iodepth": "1", "numjobs": "1"}
     result = outcome(workload, runtime, directions)
     labels = {"heading": known["heading"]} if "heading" in known else {}

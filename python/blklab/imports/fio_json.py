@@ -43,15 +43,12 @@ def _read(given: ImportSource, parse: Callable[[str], list[FioDocument]]) -> Imp
     return ImportResult(runs)
 
 
-def _runs(
-    file: ImportFile, given: ImportSource, documents: Sequence[FioDocument]
-) -> list[ImportedRun]:
+def _runs(file: ImportFile, given: ImportSource, documents: Sequence[FioDocument]) -> list[ImportedRun]:
     outcomes = [output.outcomes(document) for document in documents]
     logs = given.logs.get(file.path, ())
     if logs and sum(map(len, outcomes)) > 1:
         raise BlklabError(
-            f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run"
-            " with one group"
+            f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run with one group"
         )
     points = fio_log.with_totals(logs, output.jobs(documents[0])) if logs else []
     return [
@@ -105,11 +102,7 @@ def asked(outcome: MeasuredResult) -> dict[str, str]:
     by_job = list(outcome["fio"]["options"].values())
     if not by_job:
         return {}
-    common = {
-        key: value
-        for key, value in by_job[0].items()
-        if all(options.get(key) == value for options in by_job)
-    }
+    common = {key: value for key, value in by_job[0].items() if all(options.get(key) == value for options in by_job)}
     counts = [str(options.get("numjobs") or 1) for options in by_job]
     if len(by_job) > 1 and all(count.isascii() and count.isdigit() for count in counts):
         common["numjobs"] = str(sum(map(int, counts)))

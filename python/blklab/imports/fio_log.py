@@ -33,9 +33,7 @@ NAME: Final = re.compile(
     r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log",
     re.S,
 )
-_FIRST: Final = re.compile(
-    r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)"
-)
+_FIRST: Final = re.compile(r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)")
 
 _HISTOGRAM: Final = re.compile(r"\d{1,18}, ?[0-2], ?\d{1,12}((?:, ?\d{1,18}){16,1856})\s*")
 """Time, direction, block size, I/Os by latency."""
@@ -63,8 +61,7 @@ def _named(file: ImportFile) -> _Log:
     match = NAME.fullmatch(file.path.name)
     if match is None:
         raise BlklabError(
-            f"{file.where}: unknown kind of log; expected a name such as NAME_iops.1.log,"
-            " …_bw…, …_clat… or …_lat…"
+            f"{file.where}: unknown kind of log; expected a name such as NAME_iops.1.log, …_bw…, …_clat… or …_lat…"
         )
     return _Log(file, match["prefix"], match["kind"], int(match["job"] or 1))
 
@@ -107,13 +104,9 @@ def _chosen(members: Sequence[_Log]) -> list[_Log]:
     for log in used:
         other = seen.setdefault((log.kind, log.job), log.file.where)
         if other != log.file.where:
-            raise BlklabError(
-                f"{other} and {log.file.where}: both are the {log.kind} log of one job"
-            )
+            raise BlklabError(f"{other} and {log.file.where}: both are the {log.kind} log of one job")
     if not used:
-        raise BlklabError(
-            f"{members[0].file.where}: also expected logs of I/Os, bandwidth or completion latency"
-        )
+        raise BlklabError(f"{members[0].file.where}: also expected logs of I/Os, bandwidth or completion latency")
     return used
 
 
@@ -204,10 +197,7 @@ def _middles(count: int, where: str) -> list[int]:
     for full, unit in BINS.items():
         step = full // count
         if step * count == full and step & (step - 1) == 0:
-            edges = [
-                at if at < 128 else ((1 << 6) + at % 64) << (at // 64 - 1)
-                for at in range(0, full + 1, step)
-            ]
+            edges = [at if at < 128 else ((1 << 6) + at % 64) << (at // 64 - 1) for at in range(0, full + 1, step)]
             return [unit * (low + high) // 2 for low, high in pairwise(edges)]
     raise BlklabError(f"{where}: found {count} bins, expected 1856 or a power of two fewer")
 
@@ -242,9 +232,7 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]
     end = max(io.time_ms for io in (*counted, *timed)) + 1
     slices = math.ceil(end / 1000)
     if slices > logs.MOST_SLICES:
-        raise BlklabError(
-            f"{chosen[0].file.where}: {slices:,} s: expected at most {logs.MOST_SLICES:,}"
-        )
+        raise BlklabError(f"{chosen[0].file.where}: {slices:,} s: expected at most {logs.MOST_SLICES:,}")
     ios = [[0, 0] for _ in range(slices)]
     size = [[0, 0] for _ in range(slices)]
     lasted: list[list[list[int]]] = [[[], []] for _ in range(slices)]
@@ -275,8 +263,7 @@ def _ios(file: ImportFile) -> list[_Io]:
         fields = [part.strip() for part in line.split(",", 5)[:4]]
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
             raise BlklabError(
-                f"{file.where}:{number}: found {line[:60]!r}, expected time, value,"
-                " direction, size of an I/O"
+                f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
             )
         time, value, direction, size = map(int, fields)
         if direction < 2:

@@ -26,9 +26,7 @@ def read(given: ImportSource) -> ImportResult:
         except BlklabError as error:
             raise BlklabError(f"{file.where}: {error}") from None
         if not runs_read:
-            raise BlklabError(
-                f"{file.where}: no results of fio; expected NAME: (groupid=…, jobs=…): …"
-            )
+            raise BlklabError(f"{file.where}: no results of fio; expected NAME: (groupid=…, jobs=…): …")
         lines = file.text.split("\n")
         ends = [run.line - 1 for run in runs_read[1:]] + [len(lines)]
         for run, end in zip(runs_read, ends, strict=True):

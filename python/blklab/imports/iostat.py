@@ -32,8 +32,7 @@ SECOND: Final = 10**9
 def matches(file: ImportFile) -> bool:
     """Returns whether there is a table of `iostat -x` in a text."""
     return any(
-        "%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line
-        for line in file.text.split("\n")
+        "%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line for line in file.text.split("\n")
     )
 
 
@@ -71,28 +70,20 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     directions = [of_points(own, at, runtime, {}) for at in (0, 1)]
     if not any(direction["total_ios"] for direction in directions):
         raise BlklabError(f"{file.where}: {chosen} did no I/O")
-    result = outcome(
-        chosen, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes]
-    )
+    result = outcome(chosen, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
     result["cpu"] = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in own]
     every = [point for series in points.values() for point in series]
-    run = ImportedRun(
-        file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen}
-    )
+    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen})
     return run, notes
 
 
-def _widths(
-    reports: Sequence[IostatReport], text: IostatText, given: ImportSource
-) -> tuple[list[int], list[str]]:
+def _widths(reports: Sequence[IostatReport], text: IostatText, given: ImportSource) -> tuple[list[int], list[str]]:
     """Returns the interval of each report in ns, and notes."""
     usual = given.interval_ns or (text.interval_s or 0) * SECOND
     notes = []
     gaps = [
-        (later.time_s - sooner.time_s) % 86400
-        if later.time_s is not None and sooner.time_s is not None
-        else 0
+        (later.time_s - sooner.time_s) % 86400 if later.time_s is not None and sooner.time_s is not None else 0
         for sooner, later in zip(text.reports, text.reports[1:], strict=False)
     ]
     # The interval of a report is the time before it; the first one has none.
@@ -110,25 +101,19 @@ def _widths(
     return widths, notes
 
 
-def _chosen(
-    file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wanted: str | None
-) -> str:
+def _chosen(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wanted: str | None) -> str:
     """Returns the device of the run: the named one, the only one with I/O, or the only array."""
     if wanted is not None:
         if wanted not in points:
             raise BlklabError(f"{file.where}: no device {wanted!r}; it has {', '.join(points)}")
         return wanted
     busy = [
-        name
-        for name, series in points.items()
-        if any(point.read_ios or point.write_ios for point in series)
+        name for name, series in points.items() if any(point.read_ios or point.write_ios for point in series)
     ] or list(points)
     for some in (busy, [name for name in busy if _kind(name) == "md"]):
         if len(some) == 1:
             return some[0]
-    raise BlklabError(
-        f"{file.where}: {len(busy)} devices: select one with --device: {', '.join(busy[:40])}"
-    )
+    raise BlklabError(f"{file.where}: {len(busy)} devices: select one with --device: {', '.join(busy[:40])}")
 
 
 def _kind(name: str, names: Sequence[str] = ()) -> str:
@@ -152,8 +137,7 @@ class _IostatRow:
         self.merges = [row.get(f"{letter}rqm/s", 0.0) * seconds for letter in "rw"]
         waits = [row.get(f"{letter}_await", row.get("await")) for letter in "rw"]
         self.waits = [
-            None if wait is None or not ios else wait * 1e6
-            for wait, ios in zip(waits, self.ios, strict=True)
+            None if wait is None or not ios else wait * 1e6 for wait, ios in zip(waits, self.ios, strict=True)
         ]
         self.busy = row.get("%util", 0.0) / 100 * width_ns
         queue = row.get("aqu-sz", row.get("avgqu-sz"))
@@ -174,16 +158,12 @@ def _points(name: str, reports: Sequence[IostatReport], widths: Sequence[int]) -
     points, time = [], 0
     for report, width in zip(reports, widths, strict=True):
         row = _IostatRow(report.devices.get(name, {}), width)
-        points.append(
-            SeriesPoint(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits)
-        )
+        points.append(SeriesPoint(name, time, width, *map(round, row.ios), *map(round, row.bytes), *row.waits))
         time += width
     return points
 
 
-def _device(
-    name: str, names: Sequence[str], reports: Sequence[IostatReport], widths: Sequence[int]
-) -> DeviceResult:
+def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], widths: Sequence[int]) -> DeviceResult:
     """Returns the totals of a device over all reports."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     single: dict[str, float | None] = defaultdict(float)
@@ -218,17 +198,13 @@ def _device(
 
 def _cpu(reports: Sequence[IostatReport], widths: Sequence[int]) -> dict[str, float] | None:
     """Returns shares of all CPUs, the mean over the reports; None without `avg-cpu`."""
-    facts = [
-        (report.cpu, width) for report, width in zip(reports, widths, strict=True) if report.cpu
-    ]
+    facts = [(report.cpu, width) for report, width in zip(reports, widths, strict=True) if report.cpu]
     whole = sum(width for _, width in facts)
     if not whole:
         return None
 
     def share(*columns: str) -> float:
-        return sum(
-            sum(cpu.get(column, 0.0) for column in columns) * width for cpu, width in facts
-        ) / (100 * whole)
+        return sum(sum(cpu.get(column, 0.0) for column in columns) * width for cpu, width in facts) / (100 * whole)
 
     return {
         "user": share("%user", "%nice"),

@@ -159,9 +159,7 @@ class _ReportReader:
         for column, word in zip(self._columns, words, strict=True):
             match = _VALUE.fullmatch(word)
             if match is not None and (column in COLUMNS or column in CPU):
-                values[column] = (
-                    number(match[1], where) * _SCALES[match[2]] / _unit(column, match[2])
-                )
+                values[column] = number(match[1], where) * _SCALES[match[2]] / _unit(column, match[2])
         return values
 
     def _device(self, at: int, words: Sequence[str]) -> None:

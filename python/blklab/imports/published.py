@@ -64,9 +64,7 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
                 "clat_ns": times(0, None),
             }
         )
-    disks = [
-        device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()
-    ]
+    disks = [device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()]
     result = outcome(run.test, round(seconds * 10**9), directions, disks)
     labels = {"stack": run.target}
     return ImportedRun(run.where, run.test, asked, result, labels=labels, section="published")

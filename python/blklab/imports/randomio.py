@@ -28,9 +28,7 @@ from blklab.text import printable
 from blklab.units import parse_size
 
 _HEAD: Final = re.compile(r"iops\s+min\s+avg\s+max\s+sdev\s*\|\s*iops\s+min\s+avg\s+max\s+sdev")
-_ROW: Final = re.compile(
-    r"\s{0,20}(?:(\S[^|]{0,60}?)\s{1,20})?(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})"
-)
+_ROW: Final = re.compile(r"\s{0,20}(?:(\S[^|]{0,60}?)\s{1,20})?(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})")
 _CLOCK: Final = re.compile(r"[\d./-]{0,12}[ T]?\d{1,2}:\d\d(?::\d\d)?")
 _COMMAND: Final = re.compile(
     r"\brandomio\s+(\S{1,200})\s+(\d{1,6})\s+([\d.]{1,12})\s+([\d.]{1,12})\s+(\d{1,12})\s+"
@@ -104,14 +102,11 @@ def _first(text: str, names: list[str]) -> dict[str, str]:
 
 def _wrong(file: ImportFile, at: int, line: str) -> str:
     return (
-        f"{file.where}:{at}: found {printable(line.strip()[:60])!r}, expected total | 5"
-        " figures of reads | 5 of writes"
+        f"{file.where}:{at}: found {printable(line.strip()[:60])!r}, expected total | 5 figures of reads | 5 of writes"
     )
 
 
-def _figures(
-    file: ImportFile, at: int, line: str, row: "re.Match[str]"
-) -> tuple[list[float], list[float], str]:
+def _figures(file: ImportFile, at: int, line: str, row: "re.Match[str]") -> tuple[list[float], list[float], str]:
     reads = row[3].split()
     writes = row[4].split(None, 5)
     if len(reads) != 5 or len(writes) < 5:
@@ -156,9 +151,7 @@ def _run(
     except ValueError:
         size = 0
     labels = {key: value for key, value in header.items() if key not in _ASKED}
-    options: dict[str, str] = {
-        key: header[key] for key in _ASKED if key in header and key != "workload"
-    }
+    options: dict[str, str] = {key: header[key] for key in _ASKED if key in header and key != "workload"}
     done = "randrw" if reads[0] and writes[0] else "randread" if reads[0] else "randwrite"
     options.setdefault("rw", done)
     name = header.get("workload", "randomio")

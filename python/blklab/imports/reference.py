@@ -98,9 +98,7 @@ def read_reference(path: Path) -> Reference:
 
 def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any]:
     tables = described.get(key, {})
-    if not isinstance(tables, dict) or not all(
-        isinstance(table, dict) for table in tables.values()
-    ):
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise UsageError(f"{path}: {key}: expected tables")
     return tables
 
@@ -160,12 +158,9 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
         for kind, known in (("target", targets), ("test", tests)):
             if row[kind] not in known:
                 raise UsageError(
-                    f"{where}: {kind}: found {row[kind]!r}, which is not in {TARGETS}; it"
-                    f" has {', '.join(known)}"
+                    f"{where}: {kind}: found {row[kind]!r}, which is not in {TARGETS}; it has {', '.join(known)}"
                 )
-        read_iops, write_iops = (
-            _number(where, row, f"{direction}_iops") for direction in ("read", "write")
-        )
+        read_iops, write_iops = (_number(where, row, f"{direction}_iops") for direction in ("read", "write"))
         if read_iops + write_iops <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
         runtime, reads, writes = (
@@ -189,16 +184,11 @@ def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
 def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
     columns = ("config", "threads", "io_bytes", "read_iops", "write_iops")
     for where, row in _rows(path, (*columns, "read_lat_avg_ms", "write_lat_avg_ms")):
-        numbers = [
-            _number(where, row, column)
-            for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")
-        ]
+        numbers = [_number(where, row, column) for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")]
         threads, io_bytes, *rest = numbers
         for column, value in (("threads", threads), ("io_bytes", io_bytes)):
             if not 1 <= value <= 1 << 30 or value != int(value):
-                raise UsageError(
-                    f"{where}: {column}: found {row[column]!r}, expected a whole number"
-                )
+                raise UsageError(f"{where}: {column}: found {row[column]!r}, expected a whole number")
         if rest[0] + rest[1] <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
         yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest)

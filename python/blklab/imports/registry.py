@@ -20,9 +20,7 @@ FORMATS: Final = {
         ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_json.matches, fio_json.read),
         ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
         ImportFormat("fio-text", "fio", "fio's normal output", fio_text.matches, fio_text.read),
-        ImportFormat(
-            "fio-terse", "fio", "fio's terse output", fio_json.matches_terse, fio_json.read_terse
-        ),
+        ImportFormat("fio-terse", "fio", "fio's terse output", fio_json.matches_terse, fio_json.read_terse),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
         ImportFormat(
             "iozone",

@@ -74,9 +74,7 @@ def name_pattern(pattern: str) -> "re.Pattern[str]":
     return expression
 
 
-def split_names(
-    runs: Sequence[ImportedRun], pattern: str | None
-) -> tuple[list[ImportedRun], list[str]]:
+def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[ImportedRun], list[str]]:
     """Returns the runs with the labels in their names, and a message for each that has none.
 
     The name is that of the file without its ending, otherwise that of the job.
@@ -130,8 +128,7 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
     numbered = naming.pattern is not None and "{repeat}" in naming.pattern
     notes = [] if numbered else _keep_apart(runs, labels_of_runs, places)
     labels_of_runs = [
-        {key: renamed.get((key, value), value) for key, value in labels.items()} | extra
-        for labels in labels_of_runs
+        {key: renamed.get((key, value), value) for key, value in labels.items()} | extra for labels in labels_of_runs
     ]
     for same in _same(labels_of_runs):
         for number, at in enumerate(same, 1):
@@ -172,9 +169,7 @@ def _places(run: ImportedRun) -> Labels:
     return {key: printable(value)[:200] for key, value in known.items() if value}
 
 
-def _keep_apart(
-    runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]
-) -> list[str]:
+def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]) -> list[str]:
     """Adds the label `source` to runs that may not be repeats; returns a note about it."""
     apart = 0
     for same in _same(labels_of_runs):

@@ -96,9 +96,7 @@ def _lines(content: str) -> Iterator[list[str]]:
 
 def _lists_off(lines: list[list[str]]) -> bool:
     # Keywords may be shortened to three letters or more, and case does not matter.
-    created = [
-        line[1:] for line in lines if len(line[0]) >= 3 and "create".startswith(line[0].lower())
-    ]
+    created = [line[1:] for line in lines if len(line[0]) >= 3 and "create".startswith(line[0].lower())]
     return any(word.lower() == "bbl=no" for words in created for word in words)
 
 
@@ -108,9 +106,7 @@ def _checkers(roots: Roots) -> Iterator[str]:
         content = text(root / name) or ""
         active = [line for line in content.splitlines() if not line.lstrip().startswith("#")]
         if any(word in line for line in active):
-            autocheck = re.search(
-                r"^\s*AUTOCHECK=(\S+)", text(root / "etc/default/mdadm") or "", re.M
-            )
+            autocheck = re.search(r"^\s*AUTOCHECK=(\S+)", text(root / "etc/default/mdadm") or "", re.M)
             if word == "checkarray" and autocheck and autocheck[1].strip("\"'") != "true":
                 continue
             yield check_name

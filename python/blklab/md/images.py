@@ -36,19 +36,11 @@ def read_images(paths: Sequence[Path]) -> Inventory:
             strays.append(member)
         else:
             groups.setdefault(superblock.key, []).append(member)
-    arrays = [
-        _make_array(members, newest)
-        for members in groups.values()
-        if (newest := newest_superblock(members))
-    ]
+    arrays = [_make_array(members, newest) for members in groups.values() if (newest := newest_superblock(members))]
     return Inventory(
         tuple(_with_unique_names(arrays)),
         tuple(strays),
-        unseen=tuple(
-            f"{candidate.path}: not seen: {candidate.unseen}"
-            for candidate in strays
-            if candidate.unseen
-        ),
+        unseen=tuple(f"{candidate.path}: not seen: {candidate.unseen}" for candidate in strays if candidate.unseen),
     )
 
 
@@ -56,9 +48,7 @@ def _with_unique_names(arrays: list[Array]) -> list[Array]:
     """Adds the UUID to the names of arrays with the same name."""
     counts = Counter(array.name for array in arrays)
     return [
-        replace(array, name=f"{array.name} {array.uuid} {array.metadata}")
-        if counts[array.name] > 1
-        else array
+        replace(array, name=f"{array.name} {array.uuid} {array.metadata}") if counts[array.name] > 1 else array
         for array in arrays
     ]
 

@@ -42,16 +42,12 @@ def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
     ]
     names = {array.name for array in arrays}
     unseen.extend(
-        f"{name}: {mdstat} lists it, but {blocks} does not"
-        for name in _names_in_mdstat(roots)
-        if name not in names
+        f"{name}: {mdstat} lists it, but {blocks} does not" for name in _names_in_mdstat(roots) if name not in names
     )
     if any(array.repairing is None for array in arrays):
         directory = roots.shown(roots.state_of_root)
         unseen.append(f"{directory}: not seen: unfinished repairs: run blklab as root")
-    return Inventory(
-        tuple(arrays), (), reader.read_software(roots), tuple(unseen), volumes=_volumes(roots)
-    )
+    return Inventory(tuple(arrays), (), reader.read_software(roots), tuple(unseen), volumes=_volumes(roots))
 
 
 def read_array(node: Path, roots: Roots) -> Array:
@@ -96,16 +92,13 @@ def _array(
     # Kernels before 4.19 do not have this file.
     uuid = array_uuid(text(md / "uuid") or "")
     array_members = [
-        replace(member, activity=activity.get(member.name))
-        for member in read_members(node, uuid, roots, reader)
+        replace(member, activity=activity.get(member.name)) for member in read_members(node, uuid, roots, reader)
     ]
     superblock = next((member.superblock for member in array_members if member.superblock), None)
     position = text(md / "reshape_position")
     device = of_node(node, roots)
     parts = list(_parts(node, mounted, roots, reader))
-    unseen = [
-        f"{member.path}: not seen: {member.unseen}" for member in array_members if member.unseen
-    ]
+    unseen = [f"{member.path}: not seen: {member.unseen}" for member in array_members if member.unseen]
     unseen += [reason for _, reason in parts if reason]
     return Array(
         name=node.name,
@@ -129,8 +122,7 @@ def _array(
         mismatches=parse_number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
         repairing=reader.is_repairing(superblock.uuid if superblock else uuid, roots),
-        suspended=(parse_number(text(md / "suspend_hi")) or 0)
-        > (parse_number(text(md / "suspend_lo")) or 0),
+        suspended=(parse_number(text(md / "suspend_hi")) or 0) > (parse_number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),
         users=tuple(reader.find_users(device, roots)),
@@ -154,9 +146,7 @@ def _sync(md: Path) -> SyncPass | None:
     return SyncPass(action or "", done, total, parse_number(text(md / "sync_speed")))
 
 
-def _parts(
-    node: Path, mounted: list[Mount], roots: Roots, reader: Probe
-) -> Iterator[tuple[ArrayPart, str]]:
+def _parts(node: Path, mounted: list[Mount], roots: Roots, reader: Probe) -> Iterator[tuple[ArrayPart, str]]:
     """Yields the array and its partitions with mount points and geometry, and a reason if"
     " unread.
     """

@@ -24,9 +24,7 @@ def read_members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator
         for entry in entries(node / "md")
         if entry.name.startswith("dev-") and entry.is_dir()
     ]
-    yield from sorted(
-        array_members, key=lambda member: (member.slot is None, member.slot or 0, member.name)
-    )
+    yield from sorted(array_members, key=lambda member: (member.slot is None, member.slot or 0, member.name))
 
 
 def parse_number(words: str | None) -> int | None:
@@ -38,20 +36,12 @@ def parse_number(words: str | None) -> int | None:
 def parse_bad_blocks(content: str) -> tuple[SectorRange, ...]:
     """Returns a bad-block list of sysfs, which has a sector and a length in each line."""
     pairs = re.findall(r"^(\d{1,20}) (\d{1,10})$", content, re.M | re.A)
-    return tuple(
-        sorted(SectorRange(int(sector), int(length)) for sector, length in pairs if int(length))
-    )
+    return tuple(sorted(SectorRange(int(sector), int(length)) for sector, length in pairs if int(length)))
 
 
-def choose_superblock(
-    reading: SuperblockReading, uuid: str
-) -> tuple[Superblock | None, tuple[Superblock, ...]]:
+def choose_superblock(reading: SuperblockReading, uuid: str) -> tuple[Superblock | None, tuple[Superblock, ...]]:
     """Returns the superblock with this UUID and the others; with an empty UUID, the first."""
-    of_array = [
-        superblock
-        for superblock in reading.superblocks
-        if uuid in {superblock.uuid, _swapped(superblock)}
-    ]
+    of_array = [superblock for superblock in reading.superblocks if uuid in {superblock.uuid, _swapped(superblock)}]
     superblock = next(iter(of_array or ([] if uuid else reading.superblocks)), None)
     return superblock, tuple(other for other in reading.superblocks if other is not superblock)
 
@@ -91,9 +81,7 @@ def _read_member(directory: Path, uuid: str, roots: Roots, reader: Probe) -> Arr
         superblock=superblock,
         leftovers=leftovers,
         foreign=reading.foreign,
-        listed=None
-        if acknowledged is None
-        else tuple(sorted({*parse_bad_blocks(acknowledged), *unacknowledged})),
+        listed=None if acknowledged is None else tuple(sorted({*parse_bad_blocks(acknowledged), *unacknowledged})),
         listed_cut=acknowledged is not None and len(acknowledged) > PAGE - LONGEST_LINE,
         unacknowledged=len(unacknowledged),
         data_offset=parse_number(text(directory / "offset")),

@@ -34,8 +34,7 @@ class Probe:
         # root repairs arrays, whichever user runs this.
         states = {roots.state, roots.state_of_root}
         journals_exist = {
-            _exists(journal_directory.journal_path(uuid, replace(roots, state=state)))
-            for state in states
+            _exists(journal_directory.journal_path(uuid, replace(roots, state=state))) for state in states
         }
         return True if True in journals_exist else None if None in journals_exist else False
 

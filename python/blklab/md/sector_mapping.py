@@ -17,9 +17,7 @@ MAX_DISKS: Final = 1024
 """More members than this in a superblock mean that it is damaged."""
 
 
-def array_ranges(
-    array: Array, member: ArrayMember, member_range: SectorRange
-) -> tuple[SectorRange, ...] | None:
+def array_ranges(array: Array, member: ArrayMember, member_range: SectorRange) -> tuple[SectorRange, ...] | None:
     """Returns the array's sectors in a range of a member, which includes the data offset.
 
     Empty for parity and for what is not data. None if unknown: for levels without a map here,
@@ -58,13 +56,7 @@ def map_raid10(array: Array, slot: int, sector: int) -> int | None:
     """Returns the array's sector for a member's; -1 if it holds no data, None if unknown."""
     near, far, offset = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     disks, chunk = array.raid_disks, array.chunk // SECTOR
-    if (
-        near < 1
-        or far < 1
-        or near * far > disks
-        or chunk < 1
-        or array.layout >> 17 not in (0, 1, 2)
-    ):
+    if near < 1 or far < 1 or near * far > disks or chunk < 1 or array.layout >> 17 not in (0, 1, 2):
         return None
     if offset and disks % near:
         return None  # copies that wrap around share a row with the next ones
@@ -97,7 +89,7 @@ def _shifted(disk: int, copy: int, near: int, disks: int, size: int) -> int:
     for _ in range(copy):
         start = disk // size * size
         disk += near
-        if disks % size and disk > last:
+        if disks % size and disk > last:  # noqa: SIM108  # a conditional expression would be too long
             # The last set includes the remaining disks, so it is larger.
             disk = (disk - last) % (size + disks % size) + last
         else:

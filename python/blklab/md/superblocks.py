@@ -158,11 +158,7 @@ def failure_reason(message: str) -> str:
 
 def _superblock(member: examined.Member) -> Superblock:
     superblock = member["superblock"]
-    return (
-        _version_0(member, superblock)
-        if superblock["format"] == "0.90"
-        else _version_1(member, superblock)
-    )
+    return _version_0(member, superblock) if superblock["format"] == "0.90" else _version_1(member, superblock)
 
 
 def _version_1(member: examined.Member, superblock: examined.Superblock1) -> Superblock:
@@ -204,9 +200,7 @@ def _version_0(member: examined.Member, superblock: examined.Superblock0) -> Sup
     this = superblock["this"]
     disks = min(superblock["raid_disks"], 27)
     slots = {disk["raid_disk"] for disk in superblock["disks"] if "sync" in disk["state"]}
-    role = (
-        "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
-    )
+    role = "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
     return Superblock(
         version="0.90",
         offset=member["offset"],

@@ -68,11 +68,7 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]")
         columns = [columns[at] for at in kept]
         drawn = [[row[at] for at in kept] for row in drawn]
     note = "±: the largest distance of a run from the mean." if repeated else ""
-    count = sum(
-        decision is not None and decision.low is not None
-        for row in rows
-        for decision in row.differences
-    )
+    count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
     if count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
     return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)

@@ -41,9 +41,7 @@ def print_diagnostics(
     console.print()
     console.print(Text(title, style="bold"))
     for diagnostic in found_diagnostics[:most]:
-        where = " ".join(
-            part for part in (printable(diagnostic.subject), printable(diagnostic.member)) if part
-        )
+        where = " ".join(part for part in (printable(diagnostic.subject), printable(diagnostic.member)) if part)
         line = Text.assemble(
             (f"{where}: " if where else "", "bold"),
             (printable(diagnostic.message), "red" if diagnostic.severity == "critical" else ""),
@@ -89,8 +87,7 @@ def located(diagnostic: Diagnostic) -> list[str]:
 def counts(found_diagnostics: Sequence[Diagnostic]) -> dict[str, int]:
     """Returns the number of diagnostics of each severity."""
     return {
-        severity: sum(diagnostic.severity == severity for diagnostic in found_diagnostics)
-        for severity in SEVERITIES
+        severity: sum(diagnostic.severity == severity for diagnostic in found_diagnostics) for severity in SEVERITIES
     }
 
 
@@ -101,10 +98,7 @@ def title(code: str) -> str:
 
 def sentences(found_diagnostics: Sequence[Diagnostic]) -> list[Sentence]:
     """Returns diagnostics as sentences for a page or Markdown, which escape them."""
-    return [
-        Sentence(title(diagnostic.code), printable(str(diagnostic)))
-        for diagnostic in found_diagnostics
-    ]
+    return [Sentence(title(diagnostic.code), printable(str(diagnostic))) for diagnostic in found_diagnostics]
 
 
 def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:

@@ -85,10 +85,7 @@ def diagram(view: ProfileView) -> Diagram | None:
         half = (y1 + y2) / 2
         path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{half:.0f} {x2:.0f},{half:.0f} {x2:.0f},{y2:.0f}"
         names = f"{view.names.get(feed.upper, printable(feed.upper))} → {view.names[feed.lower]}"
-        text = (
-            f"{names}: {formatting.plural(feed.ios, 'I/O')},"
-            f" {formatting.share(feed.share)} of its I/O"
-        )
+        text = f"{names}: {formatting.plural(feed.ios, 'I/O')}, {formatting.share(feed.share)} of its I/O"
         lines.append(DiagramLine(path, round(1.5 + 8 * feed.share, 1), text))
     return Diagram(width, LAYER * (len(layers) - 1) + BOX_HEIGHT + 4, boxes, lines)
 

@@ -32,18 +32,11 @@ def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> Non
         elif len(hosts) > 1 and all(finding.rank > threshold for finding in host.findings):
             count = len(host.inventory.arrays)
             worse = " or worse" if threshold else ""
-            summary = (
-                f"{count} array{'' if count == 1 else 's'}, no finding of severity"
-                f" {SEVERITIES[threshold]}{worse}"
-            )
-            console.print(
-                line.append(summary + ("; some data could not be read" if host.unseen else ""))
-            )
+            summary = f"{count} array{'' if count == 1 else 's'}, no finding of severity {SEVERITIES[threshold]}{worse}"
+            console.print(line.append(summary + ("; some data could not be read" if host.unseen else "")))
         else:
             has_commands = any(finding.remedy for finding in host.findings)
-            title = Text(name, "bold").append(
-                " · run the commands on this host" if has_commands else "", "dim"
-            )
+            title = Text(name, "bold").append(" · run the commands on this host" if has_commands else "", "dim")
             console.print(Rule(title, align="left", style="dim"))
             arrays.show(console, host.inventory, host.findings)
             console.print()

@@ -79,14 +79,9 @@ def latency(device: DeviceView) -> list[Histogram]:
         if (response := device.response(op)) is None:
             continue
         stage, quantiles = response
-        bins = [
-            Bin(_range(low, high), low, high, count)
-            for low, high, count in device.life(op)["histogram"]
-        ]
+        bins = [Bin(_range(low, high), low, high, count) for low, high, count in device.life(op)["histogram"]]
         median, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
-        note = (
-            f"mean {formatting.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
-        )
+        note = f"mean {formatting.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
         histograms.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
     return histograms
 
@@ -167,15 +162,12 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
         "counted": histogram.unit,
         "total": histogram.total,
         "bins": [
-            {"label": bin_.label, "low": bin_.low, "high": bin_.high, "count": bin_.count}
-            for bin_ in histogram.bins
+            {"label": bin_.label, "low": bin_.low, "high": bin_.high, "count": bin_.count} for bin_ in histogram.bins
         ],
     }
 
 
-def print_histograms(
-    console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]
-) -> None:
+def print_histograms(console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     """Prints the histograms of each device."""
     from rich.rule import Rule
     from rich.text import Text
@@ -201,9 +193,7 @@ def _draw(console: "Console", histogram: Histogram) -> None:
     room = console.width - labels - max(map(len, [*counts, "time"])) - 2 * 9 - 8
     width = max(NARROWEST, min(WIDEST, room))
     style = COLOURS.get(histogram.title.split()[-1], "cyan")
-    console.print(
-        Text.assemble((histogram.title, "bold"), (f"  {_count(histogram, total)}", "bold"))
-    )
+    console.print(Text.assemble((histogram.title, "bold"), (f"  {_count(histogram, total)}", "bold")))
     console.print(Text(histogram.note, style="dim"))
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     grid.add_column("", justify="right", no_wrap=True)
@@ -226,8 +216,4 @@ def _draw(console: "Console", histogram: Histogram) -> None:
 def _count(histogram: Histogram, count: float) -> str:
     if histogram.unit == "ns":
         return formatting.duration(count)
-    return (
-        formatting.plural(int(count), "I/O")
-        if count == histogram.total
-        else formatting.count(int(count))
-    )
+    return formatting.plural(int(count), "I/O") if count == histogram.total else formatting.count(int(count))

@@ -9,19 +9,13 @@ FIGURES = ("p50", "p99")
 
 def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
     """Returns the table of a ramp, with the rate that was searched below it."""
-    kinds = [
-        kind
-        for kind in ("read", "write")
-        if any(kind in step["latency_ns"] for step in ramp["steps"])
-    ]
+    kinds = [kind for kind in ("read", "write") if any(kind in step["latency_ns"] for step in ramp["steps"])]
     columns = [TableColumn("offered IOPS"), TableColumn("IOPS")]
     columns += [TableColumn(f"{kind} {figure}") for kind in kinds for figure in FIGURES]
     rows = []
     for step in ramp["steps"]:
         offered = step["offered_iops"]
-        latencies = [
-            step["latency_ns"].get(kind, {}).get(figure) for kind in kinds for figure in FIGURES
-        ]
+        latencies = [step["latency_ns"].get(kind, {}).get(figure) for kind in kinds for figure in FIGURES]
         rows.append(
             [
                 "no limit" if offered is None else f"{offered:,.0f}",

@@ -70,9 +70,7 @@ def _item(item: Item) -> Iterator[str]:
             yield from (f"### {escaped(item.title)}", "")
             if item.note:
                 yield from (escaped(item.note), "")
-            fence = "`" * max(
-                3, 1 + max((len(run) for run in re.findall("`+", item.text)), default=0)
-            )
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", item.text)), default=0))
             yield from (fence, item.text, fence, "")
         case Chart() | TextTable():
             shown = item.table if isinstance(item, Chart) else item

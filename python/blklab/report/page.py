@@ -40,13 +40,9 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "") ->
         "facts": trace.headline(view),
         "sentences": sentences(device),
         "tiles": _tiles(device),
-        "doubts": diagnostics.sentences(
-            [diagnostic for diagnostic in doubts if diagnostic.severity != "note"]
-        ),
+        "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),
-        "notes": diagnostics.sentences(
-            [diagnostic for diagnostic in doubts if diagnostic.severity == "note"]
-        ),
+        "notes": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity == "note"]),
         "stack": _stack(view),
         "overview": device_tables.overview(view),
         "others": _others(view),
@@ -106,9 +102,7 @@ def _tiles(device: DeviceView) -> list[KeyFigureTile]:
         tiles.append(KeyFigureTile("IOPS", formatting.number(device.iops), more))
     if device.bytes:
         share = formatting.share(device.op("read")["share_of_ios"])
-        tiles.append(
-            KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads")
-        )
+        tiles.append(KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads"))
     for op in ("read", "write"):
         if response := device.response(op):
             stage, quantiles = response
@@ -117,11 +111,7 @@ def _tiles(device: DeviceView) -> list[KeyFigureTile]:
             tiles.append(KeyFigureTile(name, formatting.duration(quantiles["p50"]), p99))
     level = device.data["in_flight"]
     if level["mean"] is not None and device.ends:
-        tiles.append(
-            KeyFigureTile(
-                "In flight", formatting.number(level["mean"]), f"at most {level['max']:,}"
-            )
-        )
+        tiles.append(KeyFigureTile("In flight", formatting.number(level["mean"]), f"at most {level['max']:,}"))
     hotness = device.data["hotness"]
     if hotness["accesses"]:
         hot = next((h["io_share"] for h in hotness["hottest"] if h["fraction"] == 0.1), None)
@@ -160,6 +150,4 @@ def _others(view: ProfileView) -> list[OtherDevice]:
 
 def _made(view: ProfileView) -> list[TextTable]:
     feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
-    return _some(
-        trace.facts(view), trace.files(view), trace.events(view.focus), *feeds, trace.counts(view)
-    )
+    return _some(trace.facts(view), trace.files(view), trace.events(view.focus), *feeds, trace.counts(view))

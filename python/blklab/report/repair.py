@@ -85,9 +85,7 @@ def _show_steps(console: "Console", plan: RepairPlan) -> None:
     console.print(Text("Commands", style="bold"))
     for number, planned in enumerate(plan.steps, 1):
         if planned.command:
-            console.print(
-                Text(f"{number:4}  {printable(planned.command)}", style="green"), soft_wrap=True
-            )
+            console.print(Text(f"{number:4}  {printable(planned.command)}", style="green"), soft_wrap=True)
     console.print()
     for line in _risk_lines(plan):
         console.print(Text(f"• {line}", overflow="fold"))
@@ -106,8 +104,7 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
         "A member that comes back needs only the data that were written meanwhile, usually a matter"
         " of seconds."
         + (
-            f" A full rebuild of a member would take at least"
-            f" {format_duration(rebuild_seconds * 1e9)}."
+            f" A full rebuild of a member would take at least {format_duration(rebuild_seconds * 1e9)}."
             if rebuild_seconds
             else ""
         ),

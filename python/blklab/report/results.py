@@ -21,9 +21,7 @@ SPARE: Final = ("in queues", "p99", "share")
 """Columns that a narrow terminal hides, the first one first."""
 
 
-def print_results(
-    console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]"
-) -> None:
+def print_results(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
     """Prints the results of an experiment."""
     terminal.draw_table(console, results_table(plan, results))
     for cell, result in _pairs(plan, results):
@@ -67,9 +65,7 @@ def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> Tex
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 
 
-def _pairs(
-    plan: "ExperimentPlan", results: "Sequence[RunResult]"
-) -> "list[tuple[Cell, RunResult]]":
+def _pairs(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> "list[tuple[Cell, RunResult]]":
     """Returns each result with its cell; failed cells have none."""
     cells = {cell.number: cell for cell in plan.cells}
     return [(cells[result.number], result) for result in results]
@@ -79,9 +75,7 @@ def _row(cell: "Cell", result: "RunResult", varied: Sequence[str]) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
-    shares = [
-        f"{printable(disk['name'])} {formatting.share(sum(disk['ios']) / total)}" for disk in disks
-    ]
+    shares = [f"{printable(disk['name'])} {formatting.share(sum(disk['ios']) / total)}" for disk in disks]
     depths = [f"{sum(disk['ticks_ns'] or []) / observed_time_ns(outcome):.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]

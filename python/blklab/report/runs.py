@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 def print_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
     """Prints the campaigns of the store at `where`."""
     if not rows:
-        console.print(
-            f"no campaigns in {printable(where)}: create one with `blklab run EXPERIMENT`"
-        )
+        console.print(f"no campaigns in {printable(where)}: create one with `blklab run EXPERIMENT`")
         return
     terminal.draw_table(console, campaigns(rows))
 
@@ -63,9 +61,7 @@ def _states(row: "CampaignRow") -> str:
     return ", ".join(f"{count} {state}" for state, count in there.items())
 
 
-def print_runs(
-    console: "Console", campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]"
-) -> None:
+def print_runs(console: "Console", campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> None:
     """Prints the runs of a campaign."""
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
@@ -103,10 +99,7 @@ def doubts(stored_runs: "Sequence[StoredRun]") -> list[str]:
     for run in stored_runs:
         for doubt in _doubts(run):
             runs_by_doubt.setdefault(doubt, []).append(str(run.id))
-    return [
-        printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}")
-        for doubt, of in runs_by_doubt.items()
-    ]
+    return [printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}") for doubt, of in runs_by_doubt.items()]
 
 
 def _doubts(run: "StoredRun") -> list[str]:
@@ -121,10 +114,7 @@ def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTab
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
     title = f"Campaign {campaign.number}: {title}, on {printable(campaign.place)}"
-    rows = [
-        ([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome)
-        for run in stored_runs
-    ]
+    rows = [([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome) for run in stored_runs]
     return _table(title, [TableColumn("run"), text("state")], rows, note)
 
 
@@ -135,9 +125,7 @@ def print_measured(
 ) -> None:
     """Prints runs that are not in a store."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
-    rows = [
-        ([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)
-    ]
+    rows = [([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)]
     terminal.draw_table(console, _table(title, [TableColumn("#")], rows, "Not kept."))
 
 

@@ -54,22 +54,16 @@ def _load(device: DeviceView) -> str:
         if not device.capabilities["directions"]:
             sizes_text = f"they are {sizes}; " if sizes else ""
             return f"{text}: {sizes_text}the trace does not distinguish reads and writes."
-        return f"{text}: nothing but {formatting.ops(present[0])}" + (
-            f", {sizes}." if sizes else "."
-        )
+        return f"{text}: nothing but {formatting.ops(present[0])}" + (f", {sizes}." if sizes else ".")
     sizes_by_op = [(op, _sizes(device, op)) for op in present]
-    listed = formatting.listing(
-        [f"{formatting.ops(op)} are {sizes}" for op, sizes in sizes_by_op if sizes]
-    )
+    listed = formatting.listing([f"{formatting.ops(op)} are {sizes}" for op, sizes in sizes_by_op if sizes])
     return f"{text}: {_mix(device, present)}" + (f"; {listed}." if listed else ".")
 
 
 def _mix(device: DeviceView, present: list[str]) -> str:
     ordered = sorted(present, key=lambda op: -device.op(op)["ios"])
     shares = {op: device.op(op)["share_of_ios"] for op in ordered}
-    return formatting.listing(
-        [f"{formatting.share(share)} {formatting.ops(op)}" for op, share in shares.items()]
-    )
+    return formatting.listing([f"{formatting.share(share)} {formatting.ops(op)}" for op, share in shares.items()])
 
 
 def _sizes(device: DeviceView, op: str) -> str:
@@ -96,29 +90,18 @@ def _sizes(device: DeviceView, op: str) -> str:
 def _pattern(device: DeviceView) -> str:
     pattern = device.data["pattern"]
     streams = {op: device.streams(op) for op in ("read", "write")}
-    names = {
-        op: formatting.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams
-    }
+    names = {op: formatting.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams}
     sentences_of_order = [
-        _order(names[op], streams_of_op)
-        for op, streams_of_op in streams.items()
-        if streams_of_op["ios"] >= FEWEST
+        _order(names[op], streams_of_op) for op, streams_of_op in streams.items() if streams_of_op["ios"] >= FEWEST
     ]
-    few = [
-        f"{names[op]} ({n})"
-        for op, streams_of_op in streams.items()
-        if 0 < (n := streams_of_op["ios"]) < FEWEST
-    ]
+    few = [f"{names[op]} ({n})" for op, streams_of_op in streams.items() if 0 < (n := streams_of_op["ios"]) < FEWEST]
     parts = [formatting.listing(sentences_of_order)] if sentences_of_order else []
     if few:
         parts.append(f"{formatting.listing(few)} are too few to call sequential or random")
     seeks = pattern["seeks"]
     moved = seeks["forward"] + seeks["backward"]
     if moved >= FEWEST and seeks["median_distance_sectors"]:
-        parts.append(
-            "half of all seeks go further than"
-            f" {formatting.size(512 * seeks['median_distance_sectors'])}"
-        )
+        parts.append(f"half of all seeks go further than {formatting.size(512 * seeks['median_distance_sectors'])}")
     parts.append(_arrivals(pattern["arrivals"], device.capabilities["clock_ns"]))
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."
@@ -164,9 +147,7 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
 
 def _latency(device: DeviceView) -> str:
     responses = {op: response for op in OPS if (response := device.response(op))}
-    timed = [op for op, (_, took) in responses.items() if took["count"] >= FEWEST] or list(
-        responses
-    )
+    timed = [op for op, (_, took) in responses.items() if took["count"] >= FEWEST] or list(responses)
     depth = _depth(device)
     if not timed:
         text = "no I/O was recorded from queueing to completion, so latency is unknown"
@@ -178,9 +159,7 @@ def _latency(device: DeviceView) -> str:
         if parts:
             parts.append(f"{formatting.ops(op)} {p50} and {p99}")
             continue
-        parts.append(
-            f"{formatting.ops(op)} take {p50} at the median and {p99} at the 99th percentile"
-        )
+        parts.append(f"{formatting.ops(op)} take {p50} at the median and {p99} at the 99th percentile")
         since = "queued" if stage == "Q2C" else "dispatched"
     text = f"{', '.join(parts)} ({stage}: from being {since} to completion)"
     return _sentence([text, _inside(device, timed[0]), depth, _failures(device)])
@@ -217,9 +196,7 @@ def _failures(device: DeviceView) -> str:
         for name, number in errors.items():
             short = name.split(" (")[0]
             kinds[short] = kinds.get(short, 0) + number
-    listed = formatting.listing(
-        [name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])]
-    )
+    listed = formatting.listing([name for name, _ in sorted(kinds.items(), key=lambda kind: -kind[1])])
     return f"{formatting.plural(device.failed, 'I/O')} failed with {listed}"
 
 
@@ -245,9 +222,7 @@ def _locality(device: DeviceView) -> str:
     hot = {share["fraction"]: share["io_share"] for share in hotness["hottest"]}
     favoured = [f for f in (0.01, 0.2) if f in hot and f * hotness["unique_blocks"] >= 1]
     if favoured:
-        shares = [
-            f"the hottest {formatting.share(f)} take {formatting.share(hot[f])}" for f in favoured
-        ]
+        shares = [f"the hottest {formatting.share(f)} take {formatting.share(hot[f])}" for f in favoured]
         text += f"; {formatting.listing(shares)} of the accesses"
     return f"{text}; {_zipf(hotness['zipf'])}."
 
@@ -301,9 +276,7 @@ def _sources(device: DeviceView) -> str:
     if len(remapped) == 1 and not direct:
         return f"all of it came from {remapped[0].label}"
     top = _top(remapped, device.ios)
-    shares = [
-        f"{formatting.share(group.total / device.ios)} came from {group.label}" for group in top
-    ]
+    shares = [f"{formatting.share(group.total / device.ios)} came from {group.label}" for group in top]
     if len(remapped) == len(top) and direct:
         shares.append(f"{formatting.share(direct)} was queued on {device.label} itself")
     return formatting.listing(shares)

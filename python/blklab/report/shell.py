@@ -149,9 +149,7 @@ def _drawn(sections: Sequence[PageSection]) -> dict[str, Any]:
             for chart in section.charts
         },
     }
-    choosers = [
-        item for section in sections for item in section.items if isinstance(item, AxisChooser)
-    ]
+    choosers = [item for section in sections for item in section.items if isinstance(item, AxisChooser)]
     if choosers:
         (chooser,) = choosers
         drawn["chooser"] = {"fields": chooser.fields, "rows": chooser.rows}

@@ -57,9 +57,7 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         draw_events(console, device)
     diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", most=40)
     if len(shown) < sum(device.active for device in view.devices):
-        rest = formatting.listing(
-            [f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2]
-        )
+        rest = formatting.listing([f"--device {d.label}" for d in view.devices if d.active and d not in shown][:2])
         console.print()
         _note(console, f"In full above: {shown[0].label}. Others: {rest}, or --all-devices.")
 
@@ -107,10 +105,7 @@ def draw_table(console: "Console", table: TextTable) -> None:
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
     for at, row in enumerate(shown.rows):
-        cells = [
-            _cell(column, cell, console.width)
-            for column, cell in zip(shown.columns, row, strict=True)
-        ]
+        cells = [_cell(column, cell, console.width) for column, cell in zip(shown.columns, row, strict=True)]
         grid.add_row(*cells, style="bold" if at in shown.strong else None)
     console.print()
     console.print(Text(table.title, style="bold"))
@@ -136,10 +131,7 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
         if sum(widths) + GAP * (len(widths) - 1) <= width:
             break
         # The first column identifies a row.
-        names = [
-            column.heading if at or column.numeric else None
-            for at, column in enumerate(table.columns)
-        ]
+        names = [column.heading if at or column.numeric else None for at, column in enumerate(table.columns)]
         if heading in names:
             table = only(table, [at for at, name in enumerate(names) if name != heading])
             left_out += [heading] if heading else []
@@ -156,9 +148,7 @@ def _whole(table: TextTable, width: int) -> set[int]:
         cells = [column.heading, *(row[at] for row in table.rows)]
         words_ = [word for cell in cells for word in ([cell] if at in figures else cell.split())]
         need += _bar_width(width) if column.bar else max(map(cell_len, words_), default=0)
-    names = {
-        at for at in range(len(table.columns)) if not any(" " in row[at] for row in table.rows)
-    }
+    names = {at for at in range(len(table.columns)) if not any(" " in row[at] for row in table.rows)}
     return figures | names if need <= width else figures
 
 

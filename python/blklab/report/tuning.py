@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from blklab.analysis.tune import Tuning
 
 
-def print_tuning(
-    console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool
-) -> None:
+def print_tuning(console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool) -> None:
     """Prints the effects, and how to keep settings that improve the metric."""
     for tuning in tunings:
         terminal.draw_table(console, tuning_table(tuning))
@@ -66,9 +64,7 @@ def tuning_table(tuning: "Tuning") -> TextTable:
     title = f"{METRICS[tuning.metric].what}{base}"
     # The setting and the verdict are hidden last.
     spare = ("p", "95 % interval", "runs", "against", "change")
-    return TextTable(
-        f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare
-    )
+    return TextTable(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
 
 
 def conclusion(tuning: "Tuning") -> str:

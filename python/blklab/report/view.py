@@ -75,9 +75,7 @@ class RemapEdge:
 class DeviceView:
     """One device of a profile."""
 
-    def __init__(
-        self, data: DeviceProfile, names: dict[str, str], capabilities: Capabilities
-    ) -> None:
+    def __init__(self, data: DeviceProfile, names: dict[str, str], capabilities: Capabilities) -> None:
         self.data = data
         self.capabilities = capabilities
         """What the trace contains about the device."""

@@ -67,18 +67,11 @@ def carry_out(
     if store is not None and campaign is not None and len(results) < len(plan.cells):
         earlier = [run for run in query.runs_of(store, campaign.number) if run.outcome is not None]
         results = {run.number: of_run(store, run) for run in earlier} | results
-    missing = [
-        cell.name
-        for cell in plan.cells
-        if cell.number not in results and cell.number not in ledger.failed
-    ]
+    missing = [cell.name for cell in plan.cells if cell.number not in results and cell.number not in ledger.failed]
     failed = list(ledger.failed.values())
     if missing:
         many = "1 cell was" if len(missing) == 1 else f"{len(missing)} cells were"
-        failed.append(
-            f"{many} taken by another process or removed, the first is {missing[0]}: continue "
-            "with --resume"
-        )
+        failed.append(f"{many} taken by another process or removed, the first is {missing[0]}: continue with --resume")
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
     return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
 
@@ -124,9 +117,7 @@ class _StoreLedger:
             **finished.outcome,
             "series": series.as_outcome(finished.points),
         }
-        self.results[cell.number] = RunResult(
-            cell.number, cell.labels, self.runner, outcome, finished.seconds, run
-        )
+        self.results[cell.number] = RunResult(cell.number, cell.labels, self.runner, outcome, finished.seconds, run)
         self._count()
 
     def fail(self, cell: Cell, message: str) -> None:

@@ -53,9 +53,7 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
     return replace(full, outcome=outcome, seconds=seconds)
 
 
-def _search(
-    steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], LoadStep]
-) -> float | None:
+def _search(steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], LoadStep]) -> float | None:
     """Returns the highest measured IOPS with a 99th percentile below the limit, None without one.
 
     The percentile is taken to rise with the rate: the interval between the last step below the

@@ -41,9 +41,7 @@ def short(level: str) -> str:
     return level.removeprefix("raid")
 
 
-def array(
-    level: str, members: Sequence[int | None], chunk: int, copies: tuple[int, int, bool]
-) -> int:
+def array(level: str, members: Sequence[int | None], chunk: int, copies: tuple[int, int, bool]) -> int:
     """Returns the bytes of an array; members are bytes, None where one is missing.
 
     `copies` is RAID-10's (near, far, offset). Sources: the `*_size` function of each personality,
@@ -141,9 +139,7 @@ def can_run(level: str, present: Sequence[bool], copies: tuple[int, int, bool]) 
             near, far, _ = copies
             first = 0
             while True:
-                members_of_stripe = (
-                    present[(first + step) % len(present)] for step in range(near * far)
-                )
+                members_of_stripe = (present[(first + step) % len(present)] for step in range(near * far))
                 if not any(members_of_stripe):
                     return False
                 first = (first + near) % len(present)

@@ -153,9 +153,7 @@ def expand(
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     kept = _only(cells, only or {})
-    return ExperimentPlan(
-        str(title), kept, varied, form.runner, source.path, source.raw, source.notes
-    )
+    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, source.raw, source.notes)
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:
@@ -179,25 +177,19 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
         if label not in known:
             raise UsageError(f"--only: no label {label!r}; {problems.near(label, known)}")
     kept = [
-        cell
-        for cell in cells
-        if all(fnmatchcase(cell.labels[label], pattern) for label, pattern in wanted.items())
+        cell for cell in cells if all(fnmatchcase(cell.labels[label], pattern) for label, pattern in wanted.items())
     ]
     if not kept:
         terms = ",".join(f"{label}={pattern}" for label, pattern in wanted.items())
         for label, pattern in wanted.items():
             values = list(dict.fromkeys(cell.labels[label] for cell in cells))
             if not any(fnmatchcase(value, pattern) for value in values):
-                raise UsageError(
-                    f"--only {terms}: no such {label}; {problems.near(pattern, values)}"
-                )
+                raise UsageError(f"--only {terms}: no such {label}; {problems.near(pattern, values)}")
         raise UsageError(f"--only {terms}: matches none of the {len(cells)} cells")
     return kept
 
 
-def _cells(
-    source: load.ExperimentSource, changes: Sequence[Override], form: CellForm
-) -> Iterator[Cell]:
+def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: CellForm) -> Iterator[Cell]:
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     chosen = {change.key: change for change in changes if change.key in OWN}
@@ -228,9 +220,7 @@ def _cells(
                 labels |= {change.key: _label(change.value) for change in point}
                 labels |= swept.labels
                 try:
-                    document, capacity, replay = form.document(
-                        source, experiment, stack, workload, swept.settings
-                    )
+                    document, capacity, replay = form.document(source, experiment, stack, workload, swept.settings)
                 except SpecProblems as problem:
                     troubles += _origins(problem.found, origins)
                     continue
@@ -255,9 +245,7 @@ def _tried(experiment: Experiment, axes: Mapping[str, object]) -> Sequence[Sweep
     """Returns the points of the sweep. Raises Problems for what the matrix varies already."""
     for key in experiment.sweep:
         if key in OWN:
-            raise problems.fail(
-                f"sweep.{key}", "not a setting: choose stacks and workloads in [matrix]"
-            )
+            raise problems.fail(f"sweep.{key}", "not a setting: choose stacks and workloads in [matrix]")
         if key in axes:
             raise problems.fail(f"sweep.{key}", "[matrix] varies it as well: remove one of the two")
     return sweep.points(experiment.sweep)
@@ -288,9 +276,7 @@ def _axes(
     varied |= {change.key: (change.where, change.value) for change in asked}
     for key, (where, values) in varied.items():
         if key == "repeat":
-            raise problems.fail(
-                where, "no such key; write repeats at the top of the file, before the tables"
-            )
+            raise problems.fail(where, "no such key; write repeats at the top of the file, before the tables")
         if key in set_already:
             continue
         if not values:
@@ -315,9 +301,7 @@ def _chosen(
     if axis == "stack" and not stacks:
         if not form.on_targets:
             raise problems.fail("stacks", "is missing: expected at least one")
-        raise problems.fail(
-            "targets", "is missing: say where each stack is on this host, here or with --target"
-        )
+        raise problems.fail("targets", "is missing: say where each stack is on this host, here or with --target")
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)
     if changes is None:
@@ -340,16 +324,12 @@ def _outermost(experiment: Experiment) -> list[str]:
     return [name for name in experiment.stacks if name not in inner] or list(experiment.stacks)
 
 
-def _at(
-    source: load.ExperimentSource, changes: Sequence[Override]
-) -> tuple[Experiment, dict[str, str]]:
+def _at(source: load.ExperimentSource, changes: Sequence[Override]) -> tuple[Experiment, dict[str, str]]:
     raw, origins = applied(source.raw, list(changes))
     return _checked(source, raw, origins), origins
 
 
-def _checked(
-    source: load.ExperimentSource, raw: Mapping[str, Any], origins: Mapping[str, str]
-) -> Experiment:
+def _checked(source: load.ExperimentSource, raw: Mapping[str, Any], origins: Mapping[str, str]) -> Experiment:
     try:
         experiment = load.checked(source, raw)
         stack_resolution.check_names(experiment)
@@ -358,13 +338,9 @@ def _checked(
     return experiment
 
 
-def _origins(
-    problems_found: Sequence[SpecProblem], origins: Mapping[str, str]
-) -> list[SpecProblem]:
+def _origins(problems_found: Sequence[SpecProblem], origins: Mapping[str, str]) -> list[SpecProblem]:
     """Names the place in the matrix, or the option, that a wrong value came from."""
-    return [
-        SpecProblem(_origin(problem.path, origins), problem.message) for problem in problems_found
-    ]
+    return [SpecProblem(_origin(problem.path, origins), problem.message) for problem in problems_found]
 
 
 def _origin(path: str, origins: Mapping[str, str]) -> str:

@@ -60,8 +60,7 @@ class Settings(ExperimentTable):
 
     kernel: Kernel = "6.1"
     filesystem: Annotated[
-        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<name>")]
-        | Annotated[Filesystem, Tag("<table>")],
+        Annotated[Literal["none", "ext3", "ext4", "xfs"], Tag("<name>")] | Annotated[Filesystem, Tag("<table>")],
         Discriminator(_filesystem),
     ] = NO_FILESYSTEM
     runtime: Annotated[Seconds, Field(gt=0)] | None = None
@@ -149,7 +148,5 @@ class Experiment(ExperimentTable):
     def _names(cls, tables: dict[str, Any]) -> dict[str, Any]:
         for name in tables:
             if NAME.fullmatch(name) is None or name == MISSING:
-                raise ValueError(
-                    f"invalid name {shown(name)}: use letters, digits, _ and -, but not 'missing'"
-                )
+                raise ValueError(f"invalid name {shown(name)}: use letters, digits, _ and -, but not 'missing'")
         return tables

@@ -71,9 +71,7 @@ def _notes(path: Path, jobs: Sequence[Mapping[str, str]]) -> list[str]:
                if option in own]  # fmt: skip
     notes = []
     if ignored:
-        where = " (jobs use the stack's device or file)" * bool(
-            {"filename", "directory"} & set(ignored)
-        )
+        where = " (jobs use the stack's device or file)" * bool({"filename", "directory"} & set(ignored))
         notes.append(f"{path}: blklab sets these options itself: {', '.join(ignored)}{where}")
     several = len(jobs) > 1 or any(job.get("numjobs", "1") != "1" for job in jobs)
     if several and any(job.get("thread", "0") in {"0", "false"} for job in jobs):
@@ -99,21 +97,14 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
                 options = sections[-1][1]
             continue
         if line.split()[0] == "include":
-            raise UsageError(
-                f"{path}: line {number}: include is not supported: copy the content of that file "
-                "here"
-            )
+            raise UsageError(f"{path}: line {number}: include is not supported: copy the content of that file here")
         if options is None or line.startswith("["):
             raise UsageError(
-                f"{path}: line {number}: found {shown(line)}, expected [JOB]: a fio job file "
-                "begins with a section"
+                f"{path}: line {number}: found {shown(line)}, expected [JOB]: a fio job file begins with a section"
             )
         option, equals, value = (part.strip() for part in line.partition("="))
         if "$" in value and option not in fio_options.HARMLESS:
-            raise UsageError(
-                f"{path}: line {number}: found {value!r}: variables are not supported, write the "
-                "value"
-            )
+            raise UsageError(f"{path}: line {number}: found {value!r}: variables are not supported, write the value")
         options[fio_options.ALIASES.get(option, option)] = value if equals else "1"
     return sections
 

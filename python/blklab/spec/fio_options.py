@@ -184,15 +184,12 @@ def distribution(text: str) -> Distribution:
         case "zoned":
             return {"kind": "zoned", "zones": _zones(rest)}
     raise ValueError(
-        f"random_distribution {text!r}: expected random, zipf:THETA, pareto:H, normal:DEVIATION "
-        "or zoned:ACCESS/SIZE:…"
+        f"random_distribution {text!r}: expected random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:ACCESS/SIZE:…"
     )
 
 
 def _parameter(text: str, name: str, least: float, most: float, *, closed: bool = True) -> float:
-    allowed = (
-        f"{name} {text!r}: expected a number above {least:g} and {'up to' if closed else 'below'}"
-    )
+    allowed = f"{name} {text!r}: expected a number above {least:g} and {'up to' if closed else 'below'}"
     try:
         value = float(text)
     except ValueError:
@@ -210,16 +207,12 @@ def _zones(text: str) -> list[tuple[float, float]]:
     for part in text.split(":"):
         first, slash, other = part.partition("/")
         if not slash:
-            raise ValueError(
-                f"zoned {text!r}: expected ACCESS/SIZE in percent, such as 60/10:40/90"
-            )
+            raise ValueError(f"zoned {text!r}: expected ACCESS/SIZE in percent, such as 60/10:40/90")
         access.append(_percent(first, "zoned") if first.strip() else None)
         sizes.append(_percent(other, "zoned") if other.strip() else None)
     if len(access) > 256:
         raise ValueError("zoned has more than 256 zones, which is fio's limit")
-    zones = list(
-        zip(_completed(access, "zoned: accesses"), _completed(sizes, "zoned: sizes"), strict=True)
-    )
+    zones = list(zip(_completed(access, "zoned: accesses"), _completed(sizes, "zoned: sizes"), strict=True))
     if any(hits and not size for hits, size in zones):
         raise ValueError("zoned: a zone of size 0 has accesses")
     return zones
@@ -249,9 +242,7 @@ def rate(text: str, option: str, *, sizes: bool) -> float:
     """Returns a `rate` or `rate_iops`, which must be the same for reads and writes."""
     reads, writes = directions(text, option)
     try:
-        values = {
-            float(units.parse_size(rate_)) if sizes else float(rate_) for rate_ in (reads, writes)
-        }
+        values = {float(units.parse_size(rate_)) if sizes else float(rate_) for rate_ in (reads, writes)}
     except ValueError as error:
         raise ValueError(f"{option} {text!r}: {error}") from None
     if any(value != value for value in values):  # noqa: PLR0124

@@ -54,8 +54,7 @@ def document(
         case Replay():
             raise problems.fail(
                 f"{path}.replay",
-                "traces are replayed by --on sim only: for fio, write a job with `blklab trace "
-                "fio`, and use job_file",
+                "traces are replayed by --on sim only: for fio, write a job with `blklab trace fio`, and use job_file",
             )
     runtime, ramp = settings.runtime, settings.ramp_time
     if tables:
@@ -67,10 +66,7 @@ def document(
     }
     made = {
         "target": _place(source, target, place),
-        "jobs": [
-            {"name": name, "options": options(job, place, where)}
-            for name, (where, job) in tables.items()
-        ],
+        "jobs": [{"name": name, "options": options(job, place, where)} for name, (where, job) in tables.items()],
         "command": command,
         "runtime_ns": runtime,
         "ramp_ns": ramp,
@@ -207,9 +203,7 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
             words[key] = str(int(whole * share) // align * align)
     if "size" not in words and place.device is None:
         if whole is None:
-            raise problems.fail(
-                f"{path}.size", "is missing here and in the target: set one of them"
-            )
+            raise problems.fail(f"{path}.size", "is missing here and in the target: set one of them")
         rest = whole - int(words["offset"]) - spread
         if rest < align:
             raise problems.fail(f"{path}.offset", "leaves no space on the target")
@@ -224,7 +218,5 @@ def _io_size(job: Job, words: Mapping[str, str], path: str) -> str:
     if share is None:
         return str(size)
     if not words.get("size", "").isdigit():
-        raise problems.fail(
-            f"{path}.io_size", f"found {job.io_size}, expected bytes: the target is a device"
-        )
+        raise problems.fail(f"{path}.io_size", f"found {job.io_size}, expected bytes: the target is a device")
     return str(int(int(words["size"]) * share))

@@ -30,8 +30,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         if size <= 0:
             raise problems.fail(
                 f"{path}.offset",
-                f"leaves no space on stack {stack!r}, whose capacity is "
-                f"{units.format_size(capacity)}",
+                f"leaves no space on stack {stack!r}, whose capacity is {units.format_size(capacity)}",
             )
     else:
         size = _part(job.size, capacity, align)
@@ -112,9 +111,7 @@ def _read_share(job: Job, *, reads: bool, writes: bool) -> float:
     return (100 - job.rwmixwrite) / 100 if job.rwmixwrite is not None else 0.5
 
 
-def _rate_iops(
-    job: Job, share: float, read_sizes: fio_options.Sizes, write_sizes: fio_options.Sizes
-) -> float:
+def _rate_iops(job: Job, share: float, read_sizes: fio_options.Sizes, write_sizes: fio_options.Sizes) -> float:
     """Returns the I/Os per second of one job, 0 for no limit.
 
     fio limits each direction separately (fio(1), `rate`). The simulator keeps the mix, so the first

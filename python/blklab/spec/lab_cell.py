@@ -56,16 +56,13 @@ def document(
         case Replay():
             raise problems.fail(
                 f"{path}.replay",
-                "traces are replayed by --on sim only: for fio, write a job with `blklab trace "
-                "fio`, and use job_file",
+                "traces are replayed by --on sim only: for fio, write a job with `blklab trace fio`, and use job_file",
             )
     runtime, ramp = sim_cell.times(list(tables.values()), settings.runtime, settings.ramp_time)
     _check_failures(built.failures, runtime, ramp)
     filesystem = settings.filesystem_type
     if filesystem == "ext3":
-        raise problems.fail(
-            "settings.filesystem", "'ext3' is not available in the lab: use ext4 or xfs"
-        )
+        raise problems.fail("settings.filesystem", "'ext3' is not available in the lab: use ext4 or xfs")
     room = built.capacity
     if filesystem is not None:
         room = int(room * FILE_SHARE) >> 20 << 20
@@ -85,8 +82,7 @@ def document(
         "filesystem": None if filesystem is None else {"type": filesystem},
         "room": room,
         "jobs": [
-            {"name": name, "options": host_cell.options(job, place, where)}
-            for name, (where, job) in tables.items()
+            {"name": name, "options": host_cell.options(job, place, where)} for name, (where, job) in tables.items()
         ],
         "alone": _alone(tables, stack, built),
         "runtime_ns": runtime,
@@ -101,9 +97,7 @@ def document(
 FORM: Final = CellForm("lab", document)
 
 
-def _check_failures(
-    failures: Sequence[FailureDocument], runtime_ns: int | None, ramp_ns: int
-) -> None:
+def _check_failures(failures: Sequence[FailureDocument], runtime_ns: int | None, ramp_ns: int) -> None:
     """Raises SpecProblems for a member that would fail, or come back, after the load has ended."""
     if not runtime_ns:
         return
@@ -121,9 +115,7 @@ def _check_failures(
                 )
 
 
-def _alone(
-    tables: Mapping[str, tuple[str, Job]], stack: str, built: stack_resolution.ResolvedStack
-) -> list[cell.Job]:
+def _alone(tables: Mapping[str, tuple[str, Job]], stack: str, built: stack_resolution.ResolvedStack) -> list[cell.Job]:
     """Returns the jobs as the simulator takes them; none if no device has a model."""
     if all(device["model"]["kind"] == "throttled" for device in built.devices):
         return []
@@ -133,15 +125,11 @@ def _alone(
         bare = job.model_copy(update={"options": {}, "direct": True})
         document = jobs.job_document(name, bare, path, stack, built.capacity)
         document["size"] = min(document["size"], smallest) // document["align"] * document["align"]
-        jobs_alone.append(
-            {**document, "offset": 0, "offset_increment": 0, "io_bytes": jobs.ENDLESS}
-        )
+        jobs_alone.append({**document, "offset": 0, "offset_increment": 0, "io_bytes": jobs.ENDLESS})
     return jobs_alone
 
 
-def _virtual(
-    device: cell.Device, disk: DiskTable, settings: Settings, tried: Mapping[str, str]
-) -> VirtualDiskDocument:
+def _virtual(device: cell.Device, disk: DiskTable, settings: Settings, tried: Mapping[str, str]) -> VirtualDiskDocument:
     """Returns what a virtual disk reports, and the changes to its queue, in their order.
 
     Values of the sweep replace the device's, and the device's replace the general settings.
@@ -157,8 +145,6 @@ def _virtual(
         "physical_block_size": max(disk.physical_block_size, disk.logical_block_size),
         "discard": disk.discard,
         "queue": {
-            key: tried.get(key, queue.get(key, ""))
-            for key in ("rotational", *QUEUE)
-            if key in tried or key in queue
+            key: tried.get(key, queue.get(key, "")) for key in ("rotational", *QUEUE) if key in tried or key in queue
         },
     }

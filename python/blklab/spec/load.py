@@ -47,9 +47,7 @@ def read(path: Path) -> ExperimentSource:
             continue
         if others := [key for key in table if key != "job_file"]:
             where = f"workloads.{name}.{others[0]}"
-            raise problems.usage_error(
-                str(path), [SpecProblem(where, "not allowed with job_file: edit the job file")]
-            )
+            raise problems.usage_error(str(path), [SpecProblem(where, "not allowed with job_file: edit the job file")])
         groups, about = fio_job.read(source.resolve_path(file))
         notes += about
         for first, jobs in groups:
@@ -84,9 +82,7 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
         experiment = Experiment.model_validate(tables)
     except ValidationError as error:
         known = {**table_keys.KNOWN, (): table_keys.ROOT}
-        problems_found += [
-            _without_kind(problem, tables) for problem in problems.translated(error, known)
-        ]
+        problems_found += [_without_kind(problem, tables) for problem in problems.translated(error, known)]
         raise SpecProblems(problems_found) from error
     if problems_found:
         raise SpecProblems(problems_found)
@@ -96,12 +92,7 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
 def _without_kind(problem: SpecProblem, raw: Mapping[str, Any]) -> SpecProblem:
     """Removes the kind from `devices.nvme.ssd.units`, where pydantic puts it."""
     parts = problem.path.split(".")
-    if (
-        len(parts) > 2
-        and parts[0] == "devices"
-        and parts[2] in KINDS
-        and parts[1] in raw["devices"]
-    ):
+    if len(parts) > 2 and parts[0] == "devices" and parts[2] in KINDS and parts[1] in raw["devices"]:
         del parts[2]
     return SpecProblem(".".join(parts), problem.message)
 
@@ -115,9 +106,7 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
     if not given:
         raise problems.fail(path, "found neither model, calibrated nor kind: set one of them")
     if len(given) > 1:
-        raise problems.fail(
-            f"{path}.{given[1]}", f"{given[0]} is given as well: use one of the two"
-        )
+        raise problems.fail(f"{path}.{given[1]}", f"{given[0]} is given as well: use one of the two")
     if given == ["kind"]:
         return table
     value = table[given[0]]
@@ -139,9 +128,7 @@ def calibrated(path: Path) -> dict[str, Any]:
     try:
         TypeAdapter[Any](Device).validate_python(table)
     except ValidationError as error:
-        known: dict[tuple[str, ...], list[str]] = {
-            (kind,): list(model.model_fields) for kind, model in KINDS.items()
-        }
+        known: dict[tuple[str, ...], list[str]] = {(kind,): list(model.model_fields) for kind, model in KINDS.items()}
         problems_found = problems.translated(error, known)
         short = [
             SpecProblem(".".join(["device", *problem.path.split(".")[1:]]), problem.message)

@@ -73,9 +73,7 @@ def _value(text: str) -> Any:
         raise ValueError(f"{text!r} is not a list: {error}") from error
 
 
-def applied(
-    raw: Mapping[str, Any], changes: list[Override]
-) -> tuple[dict[str, Any], dict[str, str]]:
+def applied(raw: Mapping[str, Any], changes: list[Override]) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the file with the changes made, and where each changed place was written.
 
     Raises SpecProblems for an unknown key.
@@ -121,9 +119,7 @@ def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     if not sections:
         known = [name for section in SECTIONS for name in _tables(raw, section)]
         hint = problems.near(first, known)
-        raise problems.fail(
-            change.where, f"there is no device, stack or workload {first!r}; {hint}"
-        )
+        raise problems.fail(change.where, f"there is no device, stack or workload {first!r}; {hint}")
     if sections[0] == "workloads":
         yield from _in_workload(raw, first, rest)
     else:
@@ -140,9 +136,7 @@ def _checked(raw: Mapping[str, Any], change: Override, path: Path) -> Iterator[P
 def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     key = change.key
     if key in table_keys.WORKLOAD:
-        places = [
-            place for name in _tables(raw, "workloads") for place in _in_workload(raw, name, key)
-        ]
+        places = [place for name in _tables(raw, "workloads") for place in _in_workload(raw, name, key)]
         places = [place for place in places if _knows(raw, place)]
         if not places:
             raise problems.fail(change.where, "no workload has this key")

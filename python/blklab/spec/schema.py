@@ -49,11 +49,7 @@ def _without_discriminators(value: Any) -> Any:
     """Removes OpenAPI's `discriminator`, which JSON Schema does not have."""
     match value:
         case dict():
-            return {
-                key: _without_discriminators(inner)
-                for key, inner in value.items()
-                if key != "discriminator"
-            }
+            return {key: _without_discriminators(inner) for key, inner in value.items() if key != "discriminator"}
         case list():
             return [_without_discriminators(inner) for inner in value]
     return value

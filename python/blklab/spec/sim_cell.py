@@ -46,10 +46,7 @@ def document(
             raise problems.fail(f"{path}.command", "is not simulated: use --on host")
     if tables:
         runtime, ramp = times(list(tables.values()), runtime, ramp)
-    documents = [
-        jobs.job_document(name, job, where, stack, built.capacity)
-        for name, (where, job) in tables.items()
-    ]
+    documents = [jobs.job_document(name, job, where, stack, built.capacity) for name, (where, job) in tables.items()]
     commit = settings.commit_ns
     document = {
         "kernel": settings.kernel,
@@ -81,15 +78,11 @@ def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocume
         return {}
     where, job = ramped[0]
     if len(ramped) < len(tables) or len({job.p99_below for _, job in ramped}) > 1:
-        raise problems.fail(
-            f"{where}.rate", f"jobs that run together must all have {RAMP!r} and the same p99_below"
-        )
+        raise problems.fail(f"{where}.rate", f"jobs that run together must all have {RAMP!r} and the same p99_below")
     return {"load_ramp": {"shares": RAMP_SHARES, "p99_ns": job.p99_below}}
 
 
-def times(
-    tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int
-) -> tuple[int | None, int]:
+def times(tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int) -> tuple[int | None, int]:
     """Returns the runtime and the ramp time that all jobs of a workload share, ns."""
     for key in ("runtime", "ramp_time", "time_based"):
         if len({getattr(job, key) for _, job in tables}) > 1:

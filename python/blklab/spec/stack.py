@@ -55,9 +55,7 @@ def _level(value: Any) -> str:
 Level = Annotated[
     str,
     BeforeValidator(_level),
-    WithJsonSchema(
-        {"enum": [int(level) if level.isdigit() else level for level in LEVELS] + list(LEVELS)[1:]}
-    ),
+    WithJsonSchema({"enum": [int(level) if level.isdigit() else level for level in LEVELS] + list(LEVELS)[1:]}),
 ]
 
 
@@ -65,9 +63,7 @@ def copies(layout: str) -> tuple[int, int, bool]:
     """Returns (near, far, offset) of RAID-10's `n2`, `f2`, `o3`. Raises ValueError."""
     match = _LAYOUT.fullmatch(layout)
     if match is None or not int(match[2]):
-        raise ValueError(
-            f"layout {layout!r}: expected n, f or o and the number of copies, such as n2"
-        )
+        raise ValueError(f"layout {layout!r}: expected n, f or o and the number of copies, such as n2")
     many = int(match[2])
     return (many, 1, False) if match[1] == "n" else (1, many, match[1] == "o")
 
@@ -155,9 +151,7 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
         return None
     if md.level in {"raid5", "raid6"}:
         symmetric = md.layout in {"left-symmetric", "ls"}
-        return (
-            None if symmetric else ("layout", f"{md.layout!r} is not simulated: use left-symmetric")
-        )
+        return None if symmetric else ("layout", f"{md.layout!r} is not simulated: use left-symmetric")
     return "layout", f"level {short(md.level)} has no layout"
 
 
@@ -174,9 +168,7 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     if md.write_mostly and md.level != "raid1":
         return "write_mostly", f"only level 1 has write-mostly members, not level {short(md.level)}"
     if md.sync_speed_min > md.sync_speed_max:
-        return "sync_speed_min", (
-            f"{md.sync_speed_min} KiB/s is more than sync_speed_max, {md.sync_speed_max} KiB/s"
-        )
+        return "sync_speed_min", (f"{md.sync_speed_min} KiB/s is more than sync_speed_max, {md.sync_speed_max} KiB/s")
     plain = md.level in {"linear", "raid0"}
     for failure in md.fail:
         if failure.re_add is not None and failure.re_add <= failure.at:
@@ -220,17 +212,13 @@ class Lvm(Volume):
     @model_validator(mode="after")
     def _together(self) -> "Lvm":
         if self.stripe_size & (self.stripe_size - 1):
-            raise KeyedError(
-                "stripe_size", f"{units.format_size(self.stripe_size)} is not a power of two"
-            )
+            raise KeyedError("stripe_size", f"{units.format_size(self.stripe_size)} is not a power of two")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
         """Returns the bytes of whole extents."""
         if self.stripes > len(sizes["members"]):
-            raise KeyedError(
-                "stripes", f"found {self.stripes}, expected at most the number of members"
-            )
+            raise KeyedError("stripes", f"found {self.stripes}, expected at most the number of members")
         return capacity.volume(sizes["members"], self.stripes)
 
 
@@ -254,9 +242,7 @@ class LvmCache(Volume):
     @model_validator(mode="after")
     def _together(self) -> "LvmCache":
         if self.chunk % (32 << 10):
-            raise KeyedError(
-                "chunk", f"{units.format_size(self.chunk)} is not a multiple of 32 KiB"
-            )
+            raise KeyedError("chunk", f"{units.format_size(self.chunk)} is not a multiple of 32 KiB")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -347,8 +333,7 @@ def _known(value: Any) -> Any:
     if kind is not None and kind not in VOLUMES:
         raise KeyedError(
             "kind",
-            f"found {shown(kind)}, expected one of {', '.join(VOLUMES)}; for an md array, set "
-            "level",
+            f"found {shown(kind)}, expected one of {', '.join(VOLUMES)}; for an md array, set level",
         )
     return value
 

@@ -40,12 +40,7 @@ class ResolvedStack:
 
 def inner(experiment: Experiment) -> set[str]:
     """Returns the stacks that are members of others."""
-    stacks = {
-        member
-        for stack in experiment.stacks.values()
-        if not isinstance(stack, Bare)
-        for member in parts(stack)
-    }
+    stacks = {member for stack in experiment.stacks.values() if not isinstance(stack, Bare) for member in parts(stack)}
     return stacks & experiment.stacks.keys()
 
 
@@ -87,9 +82,7 @@ class _StackResolver:
         self.built.tables.append(disk)
         return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
 
-    def volume(
-        self, name: str, table: Volume, above: tuple[str, ...]
-    ) -> tuple[stack_tree.Node, int]:
+    def volume(self, name: str, table: Volume, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
         """Returns the node of a stack with a `kind`, and its capacity."""
         path = f"stacks.{name}"
         if not table.SIMULATED:
@@ -99,9 +92,7 @@ class _StackResolver:
         sizes: dict[str, list[int]] = {}
         for key in table.PARTS:
             names = resolved[key] if key == "members" else [resolved[key]]
-            every = [
-                part_name for part in names for part_name in self._expanded(part, f"{path}.{key}")
-            ]
+            every = [part_name for part in names for part_name in self._expanded(part, f"{path}.{key}")]
             if MISSING in every or (key != "members" and len(every) > 1):
                 raise problems.fail(f"{path}.{key}", "expected one device or stack")
             made = [self._member(part_name, name, above, key) for part_name in every]
@@ -118,11 +109,7 @@ class _StackResolver:
     def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
         """Returns an array's node and its capacity."""
         path = f"stacks.{name}"
-        members = [
-            member_name
-            for member in md.members
-            for member_name in self._expanded(member, f"{path}.members")
-        ]
+        members = [member_name for member in md.members for member_name in self._expanded(member, f"{path}.members")]
         mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
         rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
         copies = md.copies if md.level == "raid10" else (0, 0, False)
@@ -148,8 +135,7 @@ class _StackResolver:
             away = len(present) - sum(present)
             raise problems.fail(
                 f"{path}.members",
-                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing"
-                " or rebuilding",
+                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding",
             )
         self._failures(name, md, members)
         total = capacity.array(md.level, sizes, md.chunk, copies)
@@ -164,9 +150,7 @@ class _StackResolver:
             (member, *others) = self._expanded(failure.member, where)
             if others or member not in members or member == MISSING:
                 listed = ", ".join(member_name for member_name in members if member_name != MISSING)
-                raise problems.fail(
-                    where, f"{failure.member!r} is not one member of the array; allowed: {listed}"
-                )
+                raise problems.fail(where, f"{failure.member!r} is not one member of the array; allowed: {listed}")
             self.built.real = self.built.real or path
             self.built.failures.append(
                 {
@@ -201,9 +185,7 @@ class _StackResolver:
         if name in self.disks or name in self.experiment.stacks or name == MISSING:
             return [name]
         known = [*self.disks, *self.experiment.stacks]
-        raise problems.fail(
-            path, f"there is no device or stack {name!r}; {problems.near(name, known)}"
-        )
+        raise problems.fail(path, f"there is no device or stack {name!r}; {problems.near(name, known)}")
 
     def _known(self) -> str:
         return f"allowed: {', '.join(list(self.disks)[:12])}"
@@ -213,14 +195,10 @@ class _StackResolver:
         for name in names:
             if not set(self._expanded(name, path)) <= set(members) or name == MISSING:
                 listed = ", ".join(member for member in members if member != MISSING)
-                raise problems.fail(
-                    path, f"{name!r} is not a member of the array; allowed: {listed}"
-                )
+                raise problems.fail(path, f"{name!r} is not a member of the array; allowed: {listed}")
         return wanted
 
-    def _document(
-        self, name: str, md: Md, slots: list[cell.Member], copies: tuple[int, int, bool]
-    ) -> cell.Md:
+    def _document(self, name: str, md: Md, slots: list[cell.Member], copies: tuple[int, int, bool]) -> cell.Md:
         rebuilds = any(slot["rebuilding"] for slot in slots)
         sync = md.sync or ("recover" if rebuilds else "idle")
         if (sync == "recover") != rebuilds:
@@ -253,9 +231,7 @@ def check_names(experiment: Experiment) -> None:
     seen: set[str] = set()
     for name, _ in _units(experiment):
         if name in seen:
-            raise problems.fail(
-                f"devices.{name}", "is also one of the devices that another device's count makes"
-            )
+            raise problems.fail(f"devices.{name}", "is also one of the devices that another device's count makes")
         seen.add(name)
     for name in experiment.stacks:
         if name in seen or name in experiment.devices:
@@ -307,8 +283,7 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
         where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
         raise problems.fail(
             where,
-            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of "
-            f"{', '.join(allowed)}",
+            f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of {', '.join(allowed)}",
         )
     depth = disk.queue_depth or settings.queue_depth or plain.queue_depth
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
@@ -319,8 +294,7 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     elif wbt and version < kernels.WBT:
         raise problems.fail(
             f"{path}.wbt_lat_usec",
-            f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or "
-            "later",
+            f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or later",
         )
     back = disk.write_back if disk.write_back is not None else kind != "nvme"
     if disk.write_cache is not None:

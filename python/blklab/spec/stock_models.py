@@ -37,7 +37,5 @@ def calibrated(path: Path) -> dict[str, Any]:
     """Returns the [device] table of a file that `blklab calibrate` wrote. Raises UsageError."""
     table = read_toml(path).get(TABLE)
     if not isinstance(table, dict):
-        raise UsageError(
-            f"{path}: no table [{TABLE}]: expected a file that `blklab calibrate` wrote"
-        )
+        raise UsageError(f"{path}: no table [{TABLE}]: expected a file that `blklab calibrate` wrote")
     return table

@@ -51,9 +51,7 @@ def is_setting(key: str) -> bool:
 def _checked(table: dict[str, Any]) -> dict[str, Any]:
     mode = table.get(MODE, MODES[0])
     if mode not in MODES:
-        raise ValueError(
-            f"mode: found {shown(mode)}, expected one of {', '.join(map(repr, MODES))}"
-        )
+        raise ValueError(f"mode: found {shown(mode)}, expected one of {', '.join(map(repr, MODES))}")
     for key, values in table.items():
         if key == MODE:
             continue
@@ -68,9 +66,7 @@ def _checked(table: dict[str, Any]) -> dict[str, Any]:
         if len(set(texts)) < len(texts):
             raise ValueError(f"{key}: found the same value twice")
     if table and not table.keys() - {MODE}:
-        raise ValueError(
-            "is empty: expected a setting and its values, such as nr_requests = [64, 256]"
-        )
+        raise ValueError("is empty: expected a setting and its values, such as nr_requests = [64, 256]")
     return table
 
 
@@ -128,9 +124,5 @@ def points(table: Mapping[str, Any]) -> Sequence[SweepPoint]:
     baseline = dict.fromkeys(axes, AS_IS)
     return [
         SweepPoint(baseline),
-        *(
-            SweepPoint({**baseline, key: text(value)}, {key: value})
-            for key, values in axes.items()
-            for value in values
-        ),
+        *(SweepPoint({**baseline, key: text(value)}, {key: value}) for key, values in axes.items() for value in values),
     ]

@@ -64,9 +64,7 @@ class Target(ExperimentTable):
     def _one_place(self) -> "Target":
         given = [key for key in PLACES if getattr(self, key) is not None]
         if not given:
-            raise ValueError(
-                f"expected one of {', '.join(PLACES)}: where the stack is on this host"
-            )
+            raise ValueError(f"expected one of {', '.join(PLACES)}: where the stack is on this host")
         if len(given) > 1:
             raise KeyedError(given[1], f"{given[0]} is given as well: use one of the two")
         if self.size is not None and self.device is not None:
@@ -119,7 +117,5 @@ class HostRun(ExperimentTable):
         return Steady() if self.steady else None
 
 
-StableId = Annotated[
-    str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})
-]
+StableId = Annotated[str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})]
 """A stable name of a device: by-id name, serial, WWN."""

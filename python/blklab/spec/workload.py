@@ -52,9 +52,7 @@ Portion = Annotated[
 
 Percent = Annotated[int, Field(ge=0, le=100), NUMBER]
 
-Engine = Literal[
-    "libaio", "io_uring", "posixaio", "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"
-]
+Engine = Literal["libaio", "io_uring", "posixaio", "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"]
 
 SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """Engines that keep one I/O in flight and ignore `iodepth`."""
@@ -69,9 +67,7 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
         if option in Job.model_fields:
             raise ValueError(f"{option}: write it in the workload's table, not in options")
         if option not in fio_options.OPTIONS:
-            raise ValueError(
-                f"{option}: no such option, or one that blklab does not pass on to fio"
-            )
+            raise ValueError(f"{option}: no such option, or one that blklab does not pass on to fio")
         if fio_options.NAMES_FILES.get(option, "\0") in str(value):
             raise ValueError(f"{option}: found {shown(value)}, expected a value without a file")
         if not str(value).isprintable():
@@ -111,9 +107,7 @@ class Job(ExperimentTable):
     """With rate = "ramp": the limit of the 99th percentile; blklab searches the highest rate."""
     direct: bool = True
     ioengine: Engine = "libaio"
-    options: Annotated[dict[str, bool | int | float | str], AfterValidator(_options)] = Field(
-        default_factory=dict
-    )
+    options: Annotated[dict[str, bool | int | float | str], AfterValidator(_options)] = Field(default_factory=dict)
     """More options of fio, for runners that have fio."""
 
     @field_validator("rw")
@@ -241,9 +235,7 @@ class Command(ExperimentTable):
     @field_validator("directory")
     @classmethod
     def _below(cls, value: str | None) -> str | None:
-        if value is not None and (
-            value.startswith("/") or ".." in value.split("/") or "\0" in value
-        ):
+        if value is not None and (value.startswith("/") or ".." in value.split("/") or "\0" in value):
             raise ValueError(f"found {shown(value)}, expected a directory below the target")
         return value
 

@@ -56,9 +56,7 @@ class Store:
             number = self._campaign(connection, plan, host)
             waiting = {}
             for cell in plan.cells:
-                waiting[cell.key] = _inserted(
-                    connection, runs, _planned(number, cell) | {"state": "planned"}
-                )
+                waiting[cell.key] = _inserted(connection, runs, _planned(number, cell) | {"state": "planned"})
         return StoredCampaign(number, waiting)
 
     def resume(self, plan: "ExperimentPlan", host: str | None = None) -> StoredCampaign | None:
@@ -122,9 +120,7 @@ class Store:
                 connection.execute(_update(run, **self._written(run, finished[cell.key])))
         return number
 
-    def _campaign(
-        self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None
-    ) -> int:
+    def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
         return _inserted(
             connection,
             campaigns,
@@ -195,9 +191,7 @@ class Store:
 
     def _ended(self, connection: sa.Connection, run: int, state: str, **values: Any) -> None:
         done = connection.execute(
-            _update(run, owner=None, state=state, **values).where(
-                runs.c.state == "running", runs.c.owner == self._me
-            )
+            _update(run, owner=None, state=state, **values).where(runs.c.state == "running", runs.c.owner == self._me)
         )
         if done.rowcount != 1:
             raise BlklabError(f"store {self.database.name}: run {run} belongs to another process")
@@ -262,9 +256,7 @@ class Store:
             pending = {row.campaign for row in rows if whole or row.state == "planned"}
             for row in self._under_way(connection):
                 if row.id in wanted or row.campaign in pending:
-                    raise BlklabError(
-                        f"run {row.id} of campaign {row.campaign} is still running: stop it first"
-                    )
+                    raise BlklabError(f"run {row.id} of campaign {row.campaign} is still running: stop it first")
             connection.execute(sa.delete(runs).where(where))
             if whole:
                 connection.execute(sa.delete(campaigns).where(campaigns.c.id.in_(numbers)))

@@ -142,9 +142,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
         url = sa.make_url(text)
     except (SQLAlchemyError, ValueError):
         shown = text.rpartition("@")[2]  # without a password
-        raise UsageError(
-            f"invalid URL {shown!r}: expected postgresql://USER@HOST/DATABASE or a file name"
-        ) from None
+        raise UsageError(f"invalid URL {shown!r}: expected postgresql://USER@HOST/DATABASE or a file name") from None
     kind = url.get_backend_name()
     if kind == "sqlite":
         if not url.database or url.database == ":memory:":
@@ -161,9 +159,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
     try:
         engine = _engine(url)
     except ModuleNotFoundError as error:
-        raise EnvironmentLacks(
-            f"the driver {error.name} is not installed", "pip install 'psycopg[binary]'"
-        ) from None
+        raise EnvironmentLacks(f"the driver {error.name} is not installed", "pip install 'psycopg[binary]'") from None
     return Database(engine, name, _data() / "series")
 
 

@@ -248,10 +248,7 @@ def selected(store: Store, words: str) -> Selection:
     """Returns the selected runs (see above). Raises UsageError if nothing matches."""
     match = WORDS.fullmatch(words.strip())
     if match is None:
-        raise UsageError(
-            f"{words!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or"
-            " NAME@host~1"
-        )
+        raise UsageError(f"{words!r}: expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1")
     campaign = _campaign(store, words, match)
     stored = runs_of(store, campaign.number)
     if match["labels"] is not None:
@@ -271,16 +268,12 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     named = [row for row in every if row.name == name]
     if not named:
         known = ", ".join(dict.fromkeys(row.name for row in reversed(every)))
-        raise UsageError(
-            f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty")
-        )
+        raise UsageError(f"no campaign of {name!r} {where}; " + (f"it has {known}" if known else "it is empty"))
     on = [row for row in named if match["place"] in {None, row.runner, row.host}]
     back = int(match["back"] or 0)
     if len(on) <= back:
         places = ", ".join(dict.fromkeys(row.place for row in named))
-        raise UsageError(
-            f"{words!r}: found {len(on)} such campaigns {where} ({name} was run on {places})"
-        )
+        raise UsageError(f"{words!r}: found {len(on)} such campaigns {where} ({name} was run on {places})")
     return on[-1 - back]
 
 

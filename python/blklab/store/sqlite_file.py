@@ -90,9 +90,7 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
         raise StoreError(f"{path}: the store no longer exists")
     full = (free := _free(target)) < ROOM
     if full and (not only_read or _log(target).exists()):
-        raise StoreError(
-            f"{path}: the disk is full: found {free} bytes free next to the store, expected {ROOM}"
-        )
+        raise StoreError(f"{path}: the disk is full: found {free} bytes free next to the store, expected {ROOM}")
     if full:
         return _set(_connected(target, "mode=ro&immutable=1"), READ)
     if not only_read:

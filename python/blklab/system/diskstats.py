@@ -74,9 +74,7 @@ class DeviceActivity:
 
     def __add__(self, other: "DeviceActivity") -> "DeviceActivity":
         """Returns the activity of two intervals together."""
-        return DeviceActivity(
-            *(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        )
+        return DeviceActivity(*(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
     def counts(self) -> DeviceCounts:
         """Returns the figures for a device in a result."""
@@ -121,9 +119,7 @@ def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCoun
             counters[name] = None
             continue
         if len(numbers) not in {11, 15} and len(numbers) < 17:
-            raise BlklabError(
-                f"{source}: line {at}: {name} has {len(numbers)} fields, expected 11, 15 or 17"
-            )
+            raise BlklabError(f"{source}: line {at}: {name} has {len(numbers)} fields, expected 11, 15 or 17")
         values = dict(zip(_NUMERIC, map(int, numbers), strict=False))
         counters[name] = DeviceCounters(f"{major}:{minor}", name, **values)
     return counters
@@ -212,20 +208,15 @@ def difference(
     )
 
 
-def _grown(
-    device: str, field: str, old: int, new: int, seconds: float, most: float, bits: int
-) -> int:
+def _grown(device: str, field: str, old: int, new: int, seconds: float, most: float, bits: int) -> int:
     """Returns the growth of a counter of `bits`, which is at most `most`."""
     if bits == 64:
         if new < old:
-            raise BlklabError(
-                f"{device}: {field} went back from {old} to {new}: the device was reset or replaced"
-            )
+            raise BlklabError(f"{device}: {field} went back from {old} to {new}: the device was reset or replaced")
         return new - old
     if most >= WRAP:
         raise BlklabError(
-            f"{device}: {field} has 32 bits, and may have wrapped more than once in {seconds:.0f} "
-            "s: read it more often"
+            f"{device}: {field} has 32 bits, and may have wrapped more than once in {seconds:.0f} s: read it more often"
         )
     grown = (new - old) % WRAP
     if grown > most:
@@ -253,9 +244,7 @@ class CpuTimes:
 
         iowait can decrease (proc(5)); it then counts as 0.
         """
-        spent = {
-            f.name: max(0, getattr(later, f.name) - getattr(self, f.name)) for f in fields(self)
-        }
+        spent = {f.name: max(0, getattr(later, f.name) - getattr(self, f.name)) for f in fields(self)}
         total = sum(spent.values())
         return {name: value / total if total else 0.0 for name, value in spent.items()}
 

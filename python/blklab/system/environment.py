@@ -104,11 +104,7 @@ def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
 
 def _clean(content: str | None) -> str | None:
     """Replaces bytes that are not UTF-8, which a result could not store."""
-    return (
-        None
-        if content is None
-        else content.encode(errors="surrogateescape").decode(errors="replace")
-    )
+    return None if content is None else content.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _files(directory: Path, names: Iterable[str]) -> dict[str, str]:
@@ -187,13 +183,9 @@ def _device(layer: SysfsLayer, roots: Roots) -> dict[str, Any]:
     elif layer.kind == "dm":
         facts["dm"] = _files(disk / "dm", ("name", "uuid", "suspended"))
     elif layer.kind == "loop":
-        facts["loop"] = _files(
-            disk / "loop", ("backing_file", "dio", "offset", "sizelimit", "autoclear")
-        )
+        facts["loop"] = _files(disk / "loop", ("backing_file", "dio", "offset", "sizelimit", "autoclear"))
     elif layer.kind == "bcache":
-        facts["bcache"] = _files(
-            disk / "bcache", ("cache_mode", "state", "sequential_cutoff", "writeback_percent")
-        )
+        facts["bcache"] = _files(disk / "bcache", ("cache_mode", "state", "sequential_cutoff", "writeback_percent"))
     facts["mounts"] = [
         {"point": _clean(m.point), "type": m.kind, "options": m.flags, "filesystem": m.options}
         for m in mounts(roots)

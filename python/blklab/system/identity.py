@@ -51,9 +51,7 @@ class BlockDevice:
 def normal(name: str) -> str:
     """Returns an id in the form for comparisons: without directory, WWNs in one spelling."""
     plain = name.removeprefix("/dev/disk/by-id/")
-    wwn = re.fullmatch(
-        r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)(-part\d+)?", plain
-    )
+    wwn = re.fullmatch(r"(?:wwn-)?(?:0x|naa\.)([0-9a-fA-F]{16}(?:[0-9a-fA-F]{16})?)(-part\d+)?", plain)
     if wwn:
         return f"wwn-0x{wwn[1].lower()}{wwn[2] or ''}"
     if array := re.fullmatch(r"md-uuid-([0-9a-fA-F:-]+?)(-part\d+)?", plain):
@@ -84,15 +82,10 @@ def resolve(name: str, roots: Roots) -> BlockDevice:
         return of_number(number_of(status.st_rdev), roots, name)
     devices = called(name, roots)
     if not devices:
-        raise UsageError(
-            f"{name}: no device has this id; choose one from /dev/disk/by-id, or give the "
-            "device's path"
-        )
+        raise UsageError(f"{name}: no device has this id; choose one from /dev/disk/by-id, or give the device's path")
     if len(devices) > 1:
         names = ", ".join(device.name for device in devices)
-        raise BlklabError(
-            f"{name}: found {len(devices)} devices with this id ({names}), expected one"
-        )
+        raise BlklabError(f"{name}: found {len(devices)} devices with this id ({names}), expected one")
     return devices[0]
 
 

@@ -80,9 +80,7 @@ def _block_device(path: Path, roots: Roots) -> str | None:
     return number_of(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
 
 
-def _reached(
-    number: str, related: dict[str, Path], device: BlockDevice, roots: Roots
-) -> str | None:
+def _reached(number: str, related: dict[str, Path], device: BlockDevice, roots: Roots) -> str | None:
     """Returns the name of the related device that is `number`, or below it."""
     if number in related:
         return name_of(number, roots)
@@ -178,9 +176,7 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
         for descriptor in entries(process / "fd"):
             name = _opened(descriptor, numbers, roots)
             if name:
-                flags = re.search(
-                    r"^flags:\s*([0-7]+)", text(process / "fdinfo" / descriptor.name) or "", re.M
-                )
+                flags = re.search(r"^flags:\s*([0-7]+)", text(process / "fdinfo" / descriptor.name) or "", re.M)
                 # Not to know is to fear.
                 writes = flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
                 program = text(process / "comm") or "?"

@@ -35,9 +35,7 @@ def convert(
     if not overwrite and os.path.lexists(output) and not is_stream(output):
         raise UsageError(f"{output}: exists; use --overwrite to replace it")
     target = "-" if output in STDOUT else output
-    text = _core.convert(
-        paths, target, selection, to=to, format=format_name, overwrite=overwrite, tick=tick
-    )
+    text = _core.convert(paths, target, selection, to=to, format=format_name, overwrite=overwrite, tick=tick)
     document: dict[str, Any] = json.loads(text)
     return document
 

@@ -83,9 +83,7 @@ class AgreementKey:
     def text(self) -> str:
         """The labels that identify it in its suite, in short."""
         known_labels = {"stack", "workload", "repeat"}
-        more = " ".join(
-            f"{name}={value}" for name, value in self.labels if name not in known_labels
-        )
+        more = " ".join(f"{name}={value}" for name, value in self.labels if name not in known_labels)
         known = dict(self.labels)
         return " ".join(filter(None, [known["stack"], known["workload"], more]))
 
@@ -160,15 +158,11 @@ def agreement_verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
     for kernel in dict.fromkeys(row.kernel for row in rows):
         own = [row for row in rows if row.kernel == kernel]
         median = statistics.median(abs(row.error) for row in own)
-        verdicts_given.append(
-            AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median)
-        )
+        verdicts_given.append(AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median))
     return verdicts_given
 
 
-def predicted(
-    plans: Sequence[ExperimentPlan], jobs: int | None = None
-) -> dict[AgreementKey, AgreementFigures]:
+def predicted(plans: Sequence[ExperimentPlan], jobs: int | None = None) -> dict[AgreementKey, AgreementFigures]:
     """Simulates all cells of plans for the simulator."""
     cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
     outcomes = sim.outcomes([cell.document for _, cell in cells], jobs)

@@ -82,9 +82,7 @@ def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> 
         ]
         for row, miss in known
     ]
-    return TextTable(
-        "Cells that miss", columns, entries, "docs/explanation/accuracy.md has the explanations."
-    )
+    return TextTable("Cells that miss", columns, entries, "docs/explanation/accuracy.md has the explanations.")
 
 
 def report_section(
@@ -110,9 +108,7 @@ def report_section(
     yield from _misses(known)
     for verdict in judged:
         yield from (f"### Kernel {verdict.kernel}", "", NOTE, "")
-        yield from gfm.markdown_table(
-            agreement_table([row for row in compared_rows if row.kernel == verdict.kernel])
-        )
+        yield from gfm.markdown_table(agreement_table([row for row in compared_rows if row.kernel == verdict.kernel]))
 
 
 def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> Iterator[str]:
@@ -121,11 +117,7 @@ def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") ->
     yield from ("### Cells that miss", "")
     for row, miss in known:
         name = f"{row.kernel}, {row.key.suite}: {row.key.text}"
-        text = (
-            f"*{printable(miss.verdict)}.* {printable(miss.text)}"
-            if miss
-            else "*open.* No explanation yet."
-        )
+        text = f"*{printable(miss.verdict)}.* {printable(miss.text)}" if miss else "*open.* No explanation yet."
         worst = f"{100 * row.worst_share:.0f} points"
         yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {text}"
     yield ""

@@ -22,9 +22,7 @@ SINGLE_KERNEL: Final = "4.19"
 STACK: Final = "target"
 
 
-def fio_cell(
-    reference: Reference, target: str, test: str, devices: Mapping[str, Mapping[str, Any]]
-) -> Cell:
+def fio_cell(reference: Reference, target: str, test: str, devices: Mapping[str, Mapping[str, Any]]) -> Cell:
     """Returns the cell of a test on a target; `devices` has the table of each kind of device.
 
     Members are named after their kind, with a number if there are several. Raises UsageError.
@@ -34,14 +32,10 @@ def fio_cell(
     for name in names:
         if name not in devices:
             raise UsageError(
-                f"{reference.path}: targets.{target}: found device {name!r};"
-                f" known are {', '.join(devices)}"
+                f"{reference.path}: targets.{target}: found device {name!r}; known are {', '.join(devices)}"
             )
     unique = member_names(names)
-    tables = {
-        device: {**devices[name], "size": PARTITION}
-        for device, name in zip(unique, names, strict=True)
-    }
+    tables = {device: {**devices[name], "size": PARTITION} for device, name in zip(unique, names, strict=True)}
     stack: dict[str, Any] = {"device": unique[0]}
     if "members" in described:
         stack = {"level": described["level"], "members": unique}
@@ -89,9 +83,7 @@ def randomio_cell(run: RandomioRun) -> Cell:
     path = Path(__file__).parent / "randomio" / f"{run.config}.toml"
     known = sorted(path_.stem for path_ in path.parent.glob("*.toml"))
     if run.config not in known:
-        raise UsageError(
-            f"randomio: found configuration {run.config!r}; known are {', '.join(known)}"
-        )
+        raise UsageError(f"randomio: found configuration {run.config!r}; known are {', '.join(known)}")
     source = load.read(path)
     workloads = source.raw["workloads"]
     table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}

@@ -134,9 +134,7 @@ def published_verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
         ]
         median = statistics.median(abs(row.error) for row in chosen)
         within = sum(_within(row, bound) for row in chosen)
-        verdicts_given.append(
-            PublishedVerdict(bound, len(chosen), within, median, max(shares, default=None))
-        )
+        verdicts_given.append(PublishedVerdict(bound, len(chosen), within, median, max(shares, default=None)))
     return verdicts_given
 
 
@@ -146,9 +144,7 @@ def _within(row: PublishedRow, bound: ErrorBound) -> bool:
     return abs(row.error) <= bound.iops and not late
 
 
-def validate(
-    reference: Reference, singles: Reference, *, tell: Callable[[str], None]
-) -> Validation:
+def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], None]) -> Validation:
     """Calibrates on the single-device rows of `singles` and predicts all other rows.
 
     Raises UsageError if a device of an array has no row for its calibration.
@@ -197,24 +193,17 @@ def validate(
 def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> list[Cell]:
     """Returns the cells of the arrays' rows, then those of the randomio rows."""
     return [
-        *(
-            experiments.fio_cell(reference, run.target, run.test, devices)
-            for run in reference.arrays()
-        ),
+        *(experiments.fio_cell(reference, run.target, run.test, devices) for run in reference.arrays()),
         *(experiments.randomio_cell(run) for run in reference.randomio),
     ]
 
 
 def _members(reference: Reference) -> set[str]:
     """Returns the devices of the rows' targets."""
-    return {
-        member for run in reference.arrays() for member in reference.targets[run.target]["members"]
-    }
+    return {member for run in reference.arrays() for member in reference.targets[run.target]["members"]}
 
 
-def _fio_row(
-    reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome
-) -> PublishedRow:
+def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
     predicted = {f"{direction}_iops": outcome[direction]["iops"] for direction in ("read", "write")}
     direction = 0 if run.read_iops > 0 else 1
@@ -257,9 +246,7 @@ def _published_names(
     names = []
     for member in members:
         likely = [disk for disk in left if known.get(disk) == member] or [
-            disk
-            for disk in left
-            if disk not in known and disk.startswith("nvme") == (member == "nvme")
+            disk for disk in left if disk not in known and disk.startswith("nvme") == (member == "nvme")
         ]
         names.append(likely[0] if likely else "")
         if likely:

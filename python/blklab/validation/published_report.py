@@ -27,9 +27,7 @@ def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
         " Shares are of reads if the test reads, otherwise of writes. Of two members, only the"
         " first one is shown."
     )
-    return TextTable(
-        "Predictions and measurements", columns, [_row(row) for row in published_rows], note
-    )
+    return TextTable("Predictions and measurements", columns, [_row(row) for row in published_rows], note)
 
 
 def _row(row: "PublishedRow") -> list[str]:
@@ -37,8 +35,7 @@ def _row(row: "PublishedRow") -> list[str]:
     predicted = sum(row.predicted[f"{direction}_iops"] for direction in ("read", "write"))
     latency = row.published.get("read_lat_ms")
     shares = [
-        f"{printable(name)} {'–' if member.published is None else f'{member.published:.1%}'}"
-        f" → {member.predicted:.1%}"
+        f"{printable(name)} {'–' if member.published is None else f'{member.published:.1%}'} → {member.predicted:.1%}"
         for name, member in row.members.items()
     ]
     return [
@@ -66,8 +63,7 @@ def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
                 str(verdict.within),
                 f"±{verdict.bound.iops:.0%}"
                 + (f", latency ±{verdict.bound.latency:.0%}" if verdict.bound.latency else ""),
-                f"{verdict.median:.1%}"
-                + (f" (≤ {verdict.bound.median:.0%})" if verdict.bound.median else ""),
+                f"{verdict.median:.1%}" + (f" (≤ {verdict.bound.median:.0%})" if verdict.bound.median else ""),
                 ""
                 if verdict.worst_share is None
                 else f"{100 * verdict.worst_share:.1f} points"
@@ -78,9 +74,7 @@ def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
     )
 
 
-def markdown(
-    validation: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()
-) -> str:
+def markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()) -> str:
     """Returns the accuracy report; `more` are the lines of its other sections."""
     lines = [*_markdown(validation, judged), *more]
     return "\n".join(map(_wrapped, lines)).rstrip("\n") + "\n"

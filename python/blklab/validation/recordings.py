@@ -91,9 +91,7 @@ def recordings_directory(directory: Path) -> Path:
 def read_recordings(directory: Path) -> list[LabRecording]:
     """Returns all recordings, the oldest kernel first. Raises UsageError for an invalid file."""
     recordings = [_read(path) for path in recordings_directory(directory).glob("*.json")]
-    return sorted(
-        recordings, key=lambda recording: [int(part) for part in recording.kernel.split(".")]
-    )
+    return sorted(recordings, key=lambda recording: [int(part) for part in recording.kernel.split(".")])
 
 
 def _read(path: Path) -> LabRecording:
@@ -103,9 +101,7 @@ def _read(path: Path) -> LabRecording:
         if not all(part.isdecimal() for part in kernel.split(".")):
             raise ValueError(f"kernel: found {kernel!r}, expected a generation such as 6.1")
         cells = {
-            agreement.agreement_key(
-                str(cell["suite"]), {str(k): str(v) for k, v in cell["labels"].items()}
-            ): (
+            agreement.agreement_key(str(cell["suite"]), {str(k): str(v) for k, v in cell["labels"].items()}): (
                 AgreementFigures(
                     float(cell["read_iops"]),
                     float(cell["write_iops"]),
@@ -127,11 +123,7 @@ def write_recording(directory: Path, recording: LabRecording) -> Path:
     Cells of an older recording are kept if their versions are the same; otherwise they are dropped.
     """
     older = next(
-        (
-            recording_
-            for recording_ in read_recordings(directory)
-            if recording_.kernel == recording.kernel
-        ),
+        (recording_ for recording_ in read_recordings(directory) if recording_.kernel == recording.kernel),
         None,
     )
     same = older is not None and older.measured_with == recording.measured_with
@@ -151,9 +143,7 @@ def write_recording(directory: Path, recording: LabRecording) -> Path:
 
 def _rounded(cell: AgreementFigures) -> dict[str, Any]:
     figures = cell.as_dict()
-    return figures | {
-        direction: round(figures[direction], 1) for direction in ("read_iops", "write_iops")
-    }
+    return figures | {direction: round(figures[direction], 1) for direction in ("read_iops", "write_iops")}
 
 
 def misses(directory: Path) -> list[KnownDisagreement]:
@@ -186,9 +176,7 @@ def missed(
     return [
         (
             row,
-            next(
-                (disagreement for disagreement in disagreements if disagreement.covers(row)), None
-            ),
+            next((disagreement for disagreement in disagreements if disagreement.covers(row)), None),
         )
         for row in rows
         if not row.holds

@@ -73,9 +73,7 @@ def test_how_it_ends(run: Run, hosts: list[str], status: int) -> None:
         assert (host["failure"] is None) == ("software" in host)
 
 
-def test_what_was_printed_elsewhere(
-    fleet: Arrays, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_printed_elsewhere(fleet: Arrays, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "web1.probe"
     kept.write_bytes(probe(fleet.root))
     done = run("md", "audit", "--probed", kept, tmp_path / "web2.probe")

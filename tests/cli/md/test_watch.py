@@ -100,8 +100,7 @@ def test_it_serves_until_it_is_told_to_end(run: Run, number: signal.Signals) -> 
         outcome = run("md", "watch", "--listen", f"127.0.0.1:{match[2]}")
         assert outcome.status == 3
         assert outcome.err == (
-            f"blklab: error: 127.0.0.1:{match[2]}: address already in use;"
-            " use --listen with another port\n"
+            f"blklab: error: 127.0.0.1:{match[2]}: address already in use; use --listen with another port\n"
         )
         process.send_signal(number)
         assert process.wait(60) == 0

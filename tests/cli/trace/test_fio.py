@@ -88,9 +88,7 @@ def test_outputs_are_checked_before_the_trace_is_read(
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_a_full_disk_leaves_the_old_job(
-    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_job(run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = tmp_path / "job.fio"
     job.write_text("old")
 
@@ -127,30 +125,22 @@ def test_the_real_fio_agrees(run: Run, trace: Path, tmp_path: Path, loop: str) -
 def test_the_table(run: Run, trace: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    outcome = run(
-        "trace", "fio", trace, "--closed", "--verify", "--runtime", "2s", "--directory", work
-    )
+    outcome = run("trace", "fio", trace, "--closed", "--verify", "--runtime", "2s", "--directory", work)
     assert outcome.status == 0, outcome.out + outcome.err
     assert "The mix and the sizes agree." in outcome.out
 
 
-def test_a_job_that_is_off_fails(
-    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_off_fails(run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from blklab.trace.fio import plan
     from blklab.trace.fio.sizes import SizeShare
 
     monkeypatch.setattr(plan, "split", lambda _counts: (SizeShare(4096, 100),))
-    outcome = run(
-        "trace", "fio", trace, "--closed", "--verify", "--runtime", "2s", "--directory", tmp_path
-    )
+    outcome = run("trace", "fio", trace, "--closed", "--verify", "--runtime", "2s", "--directory", tmp_path)
     assert outcome.status == 1
     assert "OFF" in outcome.out
 
 
-def test_what_cannot_be_verified(
-    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_verified(run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = run("trace", "fio", trace, "--verify", "--directory", tmp_path / "nowhere")
     assert gone.status == 2
     assert "nowhere" in gone.err
@@ -169,9 +159,7 @@ def test_what_cannot_be_verified(
     assert "apt-get install fio" in missing.err
 
 
-def test_a_fio_that_fails(
-    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fio_that_fails(run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin" / "fio"
     program.parent.mkdir()
     monkeypatch.setenv("PATH", str(program.parent))

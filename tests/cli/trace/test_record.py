@@ -54,13 +54,8 @@ print({report!r})
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which /dev/sdx and /dev/sdy can be traced."""
-    result = {
-        name: RecordedDevice(f"/dev/{name}", name, f"8:{at}")
-        for at, name in enumerate(("sdx", "sdy"))
-    }
-    monkeypatch.setattr(
-        recording, "find_devices", lambda paths, _roots: [result[Path(path).name] for path in paths]
-    )
+    result = {name: RecordedDevice(f"/dev/{name}", name, f"8:{at}") for at, name in enumerate(("sdx", "sdy"))}
+    monkeypatch.setattr(recording, "find_devices", lambda paths, _roots: [result[Path(path).name] for path in paths])
     monkeypatch.setattr(recording, "check_privileges", lambda _roots: None)
     monkeypatch.setattr(recording, "check_kernel", lambda _devices, _roots: None)
     monkeypatch.setattr(recording, "check_apart", lambda _devices, _directory, _roots: [])
@@ -110,9 +105,7 @@ def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_several_devices_go_to_a_directory(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_devices_go_to_a_directory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, waiting())
     arguments = ("trace", "record", "/dev/sdx", "/dev/sdy", "-w", "200ms", "-o", tmp_path / "all")
     outcome = run(*arguments, "--json", "--buffer-size", "2m", "--buffers", 8)
@@ -154,9 +147,7 @@ def test_several_devices_keep_apart_from_where_the_files_really_go(
     assert not list(bad.iterdir())
 
 
-def test_the_sidecar_follows_no_link(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sidecar_follows_no_link(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     plant = (
@@ -171,18 +162,14 @@ def test_the_sidecar_follows_no_link(
     assert json.loads((tmp_path / "x.blklab.json").read_text())["dropped"] == 0
 
 
-def test_a_link_to_nowhere_is_no_directory(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_to_nowhere_is_no_directory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, waiting())
     (tmp_path / "name").symlink_to(tmp_path / "none")
     outcome = run("trace", "record", "/dev/sdx", "/dev/sdy", "-o", tmp_path / "name")
     assert (outcome.status, "is not a directory" in outcome.err) == (2, True)
 
 
-def test_dropped_events_are_reported_with_advice(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropped_events_are_reported_with_advice(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, waiting(dropped=11342))
     outcome = run("trace", "record", "/dev/sdx", "-w", "200ms", "-o", tmp_path / "x")
     assert outcome.status == 0
@@ -217,8 +204,7 @@ def test_an_interrupt_ends_the_recording(
     ("body", "status", "words"),
     [
         (
-            "print('BLKTRACESETUP(2) /dev/sdx failed: 25/Inappropriate ioctl for device');"
-            "sys.exit(1)",
+            "print('BLKTRACESETUP(2) /dev/sdx failed: 25/Inappropriate ioctl for device');sys.exit(1)",
             3,
             "the kernel refuses to trace",
         ),

@@ -23,9 +23,7 @@ def test_a_report_is_written(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_default_name_is_the_traces(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_name_is_the_traces(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("trace", "report", SCSI).status == 0
     assert [path.name for path in tmp_path.iterdir()] == ["scsi-errors.html"]
@@ -51,9 +49,7 @@ def test_charts_are_written_too(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["-o", "--charts"])
-def test_a_path_that_cannot_be_written_is_refused_before_reading(
-    run: Run, tmp_path: Path, option: str
-) -> None:
+def test_a_path_that_cannot_be_written_is_refused_before_reading(run: Run, tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()
     bad = tmp_path / "file" / "below"
     output = [] if option == "-o" else ["-o", tmp_path / "page.html"]

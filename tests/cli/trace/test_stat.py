@@ -110,9 +110,7 @@ def test_what_makes_no_sense(run: Run) -> None:
     ("devices", "named"),
     [(8, ")"), (9, ") and 1 other"), (1000, ") and 992 others")],
 )
-def test_without_io_few_devices_are_named(
-    run: Run, tmp_path: Path, devices: int, named: str
-) -> None:
+def test_without_io_few_devices_are_named(run: Run, tmp_path: Path, devices: int, named: str) -> None:
     records = [Record(n, 5, 0, device=8 << 20 | 16 * n) for n in range(devices)]
     outcome = run("trace", "stat", write_trace(tmp_path / "plugs", records))
     assert outcome.status == 1

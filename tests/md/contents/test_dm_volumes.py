@@ -82,9 +82,7 @@ def test_volumes(machine: Arrays) -> None:
 def test_what_is_not_followed(machine: Arrays) -> None:
     machine.mirror()
     machine.device("dm-2", "253:2", slaves="md0", dm__name="pool")
-    assert spans_found(machine, (8, 8)) == [
-        ("dm-2", 8, 8, 8, "it is dm-thin-pool, expected linear or crypt")
-    ]
+    assert spans_found(machine, (8, 8)) == [("dm-2", 8, 8, 8, "it is dm-thin-pool, expected linear or crypt")]
 
 
 def test_hostile_tables(machine: Arrays) -> None:

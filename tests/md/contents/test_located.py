@@ -71,17 +71,13 @@ def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) 
     assert entries[0].ranges[0]["files"] == [
         {"device": device, "path": path, "offset_bytes": 1 << 20, "bytes": 8192, "what": None}
     ]
-    assert entries[0].ranges[1]["others"] == [
-        {"device": device, "what": "free space", "bytes": 4096}
-    ]
+    assert entries[0].ranges[1]["others"] == [{"device": device, "what": "free space", "bytes": 4096}]
     # Of the other member's it is the part that its range has.
     assert entries[1].ranges[0]["files"][0]["bytes"] == 2048
     assert entries[1].ranges[0]["files"][0]["offset_bytes"] == (1 << 20) + 2048
     lost = next(item for item in find_problems(result) if item.code == "bbl-lost")
     assert [item["bytes"] for item in lost.ranges[0]["files"]] == [2048]
-    assert (
-        f"{point}: not seen: 3 files or directories: permission denied" in result.arrays[0].unseen
-    )
+    assert f"{point}: not seen: 3 files or directories: permission denied" in result.arrays[0].unseen
     document = report.as_dict(result, find_problems(result))
     assert json.loads(json.dumps(document)) == document
 
@@ -108,9 +104,7 @@ def test_it_is_printed_without_what_terminals_obey(
         ("ext4", "/srv", "its mount cannot be read"),
     ],
 )
-def test_mounts_that_do_not_serve(
-    machine: Arrays, point: Path, kind: str, root: str, reason: str
-) -> None:
+def test_mounts_that_do_not_serve(machine: Arrays, point: Path, kind: str, root: str, reason: str) -> None:
     mount(machine, point, kind, root)
     result = add_contents(machine.seen(), machine.roots)
     assert [reason in line for line in result.arrays[0].unseen] == [True]

@@ -33,9 +33,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
                 raise result
             yield from result
 
-        def of_filesystem(
-            _root: int, _device: int, _begin: int, _end: int
-        ) -> Iterator[OwnedExtent]:
+        def of_filesystem(_root: int, _device: int, _begin: int, _end: int) -> Iterator[OwnedExtent]:
             if owned is None:
                 raise OSError(errno.ENOTTY, "not supported")
             yield from owned
@@ -57,9 +55,7 @@ def test_names_that_are_hostile(search: Search, tmp_path: Path) -> None:
     name = "a\n\x1b[31m \udcff"
     (root / "directory").mkdir()
     (root / "directory" / name).write_text("")
-    result, failures = search(
-        {f"directory/{name}": place(8192, offset=100)}, None, Span(8200, 8300, 0)
-    )
+    result, failures = search({f"directory/{name}": place(8192, offset=100)}, None, Span(8200, 8300, 0))
     assert result == [FilesFound(8200, 8300, f"{root}/directory/{name}", 108, "")]
     assert not failures
 
@@ -98,9 +94,7 @@ def test_files_that_share_a_block_are_all_told(search: Search, tmp_path: Path) -
     root = tmp_path / "mounted"
     for name in ("one", "two"):
         (root / name).write_text("")
-    files: dict[str, list[Extent] | OSError] = {
-        name: place(0, shared=True) for name in ("one", "two")
-    }
+    files: dict[str, list[Extent] | OSError] = {name: place(0, shared=True) for name in ("one", "two")}
     result, _ = search(files, None, Span(0, 10, 0))
     assert [item.path for item in result] == [f"{root}/one", f"{root}/two"]
 

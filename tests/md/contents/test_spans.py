@@ -15,9 +15,7 @@ RUNS = st.lists(EDGES, max_size=4).map(
 
 def held(spans: list[Span]) -> set[tuple[int, int]]:
     """Every byte, and where it is on the array."""
-    return {
-        (at, item.array + at - item.begin) for item in spans for at in range(item.begin, item.end)
-    }
+    return {(at, item.array + at - item.begin) for item in spans for at in range(item.begin, item.end)}
 
 
 @given(RUNS, st.integers(0, 400), st.integers(0, 400))

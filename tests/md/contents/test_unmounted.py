@@ -63,9 +63,7 @@ def test_what_is_no_file(image: tuple[Path, Path]) -> None:
     assert last.what == "free space"
 
 
-def test_what_cannot_be_told(
-    tmp_path: Path, image: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_told(tmp_path: Path, image: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     empty = tmp_path / "empty.img"
     empty.write_bytes(bytes(MIB))
     with pytest.raises(BlklabError, match=r"debugfs: .*magic number"):

@@ -62,11 +62,7 @@ class Exported:
             clock=self.clock,
             reader=reader or (lambda: self.reader),
         )
-        source = (
-            activity(machine, self.clock)
-            if activity
-            else ActivityCounter(machine.roots, self.clock)
-        )
+        source = activity(machine, self.clock) if activity else ActivityCounter(machine.roots, self.clock)
         self.registry = make_registry(Collector(disks, source, self.log.append))
 
     def scrape(self) -> Series:

@@ -96,9 +96,7 @@ BUSY = st.tuples(
 
 
 @given(start=st.integers(0, WRAP - 1), steps=st.lists(BUSY, max_size=20))
-def test_sums_are_true_however_often_a_counter_runs_over(
-    start: int, steps: list[tuple[int, int, int]]
-) -> None:
+def test_sums_are_true_however_often_a_counter_runs_over(start: int, steps: list[tuple[int, int, int]]) -> None:
     clock, reads, ticks = Clock(), 0, start
 
     def now(_roots: object) -> dict[str, DeviceCounters | None]:

@@ -180,9 +180,7 @@ def test_hostile_names_are_harmless_and_parsed() -> None:
     class Collector:
         def collect(self) -> list[metrics.Family]:
             samples = [*metrics.array_samples(array), *metrics.member_samples(array)]
-            return metrics.make_families(
-                [*samples, *metrics.finding_samples(find_problems(Inventory((array,))))]
-            )
+            return metrics.make_families([*samples, *metrics.finding_samples(find_problems(Inventory((array,))))])
 
     registry = CollectorRegistry()
     registry.register(Collector())
@@ -218,9 +216,7 @@ def test_it_is_either_format(mirrored: Arrays, accept: str) -> None:
 def test_scrapes_at_once_wait_for_one_another(mirrored: Arrays) -> None:
     exported = Exported(mirrored)
     result: list[object] = []
-    threads = [
-        threading.Thread(target=lambda: result.append(exported.scrape().keys())) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: result.append(exported.scrape().keys())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

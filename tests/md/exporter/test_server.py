@@ -54,9 +54,7 @@ def ask(url: str, user: str | None = None, **options: Any) -> tuple[int, Message
     request = urllib.request.Request(url)  # noqa: S310  # it is ours
     if user is not None:
         request.add_header("Authorization", "Basic " + base64.b64encode(user.encode()).decode())
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(**options)
-    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(**options))
     try:
         with opener.open(request, timeout=30) as answer:
             return answer.status, answer.headers, answer.read().decode()
@@ -123,13 +121,10 @@ def test_ipv6_and_all_addresses(registry: CollectorRegistry) -> None:
         assert ask(f"http://127.0.0.1:{server.port}/")[0] == 200
 
 
-def test_tls_and_certificates_of_clients(
-    registry: CollectorRegistry, certificates: Path, tmp_path: Path
-) -> None:
+def test_tls_and_certificates_of_clients(registry: CollectorRegistry, certificates: Path, tmp_path: Path) -> None:
     config = tmp_path / "web.yml"
     config.write_text(
-        f"tls_server_config:\n  cert_file: {certificates}/server.crt\n"
-        f"  key_file: {certificates}/server.key\n"
+        f"tls_server_config:\n  cert_file: {certificates}/server.crt\n  key_file: {certificates}/server.key\n"
     )
     anybody, known = trusting(certificates), trusting(certificates, "client")
     with served(registry, config) as (server, log):
@@ -152,9 +147,7 @@ def test_tls_and_certificates_of_clients(
         assert log == [f"{config}: tls_server_config.cert_file: is missing"]
 
 
-def test_names_of_files_are_relative_to_the_configuration(
-    registry: CollectorRegistry, certificates: Path
-) -> None:
+def test_names_of_files_are_relative_to_the_configuration(registry: CollectorRegistry, certificates: Path) -> None:
     config = certificates / "web.yml"
     config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key,"
                       " min_version: TLS13}\n")  # fmt: skip
@@ -270,9 +263,7 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
         taken = f"127.0.0.1:{server.port}"
         with pytest.raises(EnvironmentLacks) as refused:
             MetricsServer(ListenAddress(taken), registry, None, print)
-    assert str(refused.value) == (
-        f"{taken}: address already in use; use --listen with another port"
-    )
+    assert str(refused.value) == (f"{taken}: address already in use; use --listen with another port")
 
 
 def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
@@ -280,9 +271,7 @@ def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
         MetricsServer(ListenAddress("192.0.2.1:0"), registry, None, print)
 
 
-@pytest.mark.parametrize(
-    "words", ["", "9809", "localhost", "localhost:", "localhost:x", "::1:9809", "h:65536", "h:٣"]
-)
+@pytest.mark.parametrize("words", ["", "9809", "localhost", "localhost:", "localhost:x", "::1:9809", "h:65536", "h:٣"])
 def test_what_is_no_address(words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(words))):
         ListenAddress(words)

@@ -19,9 +19,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def rig(
-    guest_image: GuestImage, python: Path
-) -> Iterator[Callable[[Sequence[VirtualDiskShape]], Rig]]:
+def rig(guest_image: GuestImage, python: Path) -> Iterator[Callable[[Sequence[VirtualDiskShape]], Rig]]:
     """Boots a machine with disks."""
     made: list[Rig] = []
 

@@ -23,9 +23,7 @@ STATE = VirtualDiskShape("state", 32 << 20)
 class Rig:
     """The machine: `power()` boots it, `cut()` has the power fail."""
 
-    def __init__(
-        self, image: GuestImage, python: Path, disks: Sequence[VirtualDiskShape], *, memory: int
-    ) -> None:
+    def __init__(self, image: GuestImage, python: Path, disks: Sequence[VirtualDiskShape], *, memory: int) -> None:
         self._image, self._memory = image, memory
         self._shapes = [*disks, STATE, PAYLOAD]
         self._files = {shape: tempfile.TemporaryFile() for shape in self._shapes[:-1]}  # noqa: SIM115
@@ -122,9 +120,7 @@ class Rig:
 class _Kept(VirtualDisks):
     """Disks whose files are the rig's."""
 
-    def __init__(
-        self, shapes: Sequence[VirtualDiskShape], files: dict[VirtualDiskShape, Any]
-    ) -> None:
+    def __init__(self, shapes: Sequence[VirtualDiskShape], files: dict[VirtualDiskShape, Any]) -> None:
         super().__init__(shapes)
         self._files = files
 

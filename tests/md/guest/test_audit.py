@@ -71,9 +71,7 @@ def equal(machine: Rig, array: dict[str, Any]) -> None:
         assert field_of(examined, "Device UUID") == result["device_uuid"]
         assert field_of(examined, "Device Role") == f"Active device {member['slot']}"
         entries = re.findall(r"^ *(\d+) for (\d+) sectors$", listed, re.M)
-        facts = [
-            (str(item["sector"]), str(item["sectors"])) for item in member["bad_blocks"]["disk"]
-        ]
+        facts = [(str(item["sector"]), str(item["sectors"])) for item in member["bad_blocks"]["disk"]]
         assert facts == entries
         assert ("is empty" in listed) == (not entries)
 
@@ -91,13 +89,8 @@ def test_the_audit_of_a_running_machine(rig: Callable[[Sequence[VirtualDiskShape
         equal(machine, array)
     assert arrays["md1"]["label"].endswith(HOSTILE)
     copied = arrays["md1"]["members"]
-    assert [item["bad_blocks"]["disk"] for item in copied] == [
-        [{"sector": 10000, "sectors": 8}]
-    ] * 2
-    rules = {
-        name: {item["rule"] for item in document["findings"] if item["array"] == name}
-        for name in arrays
-    }
+    assert [item["bad_blocks"]["disk"] for item in copied] == [[{"sector": 10000, "sectors": 8}]] * 2
+    rules = {name: {item["rule"] for item in document["findings"] if item["array"] == name} for name in arrays}
     assert rules["md1"] >= {"repair-corrupts", "bbl-entries", "bbl-copied", "bbl-lost"}
     assert rules["md6"] >= {"bbl-entries"}
     assert not rules["md6"] & {"repair-corrupts", "bbl-lost", "bbl-copied"}

@@ -42,11 +42,7 @@ def made(machine: Rig) -> dict[str, str]:
     for array, device in on.items():
         point = f"/run/on-{array[5:]}"
         kind = "xfs" if array == "/dev/md1" else "ext4"
-        make = (
-            ["mkfs.xfs", "-q", "-m", "rmapbt=1"]
-            if kind == "xfs"
-            else ["mke2fs", "-q", "-t", "ext4", "-b", "4096"]
-        )
+        make = ["mkfs.xfs", "-q", "-m", "rmapbt=1"] if kind == "xfs" else ["mke2fs", "-q", "-t", "ext4", "-b", "4096"]
         machine.run(*make, device)
         machine.run("mkdir", "-p", point)
         machine.run("mount", "-t", kind, device, point)
@@ -62,9 +58,7 @@ def test_files_are_those_whose_blocks_they_are(
     wanted: dict[str, list[tuple[int, str, int]]] = {}
     for array in on:
         member = machine.names(SHAPES[array])[0]
-        output = machine.run(
-            *payload.command("inside.patterns"), "lay", f"/run/on-{array[5:]}", member
-        )
+        output = machine.run(*payload.command("inside.patterns"), "lay", f"/run/on-{array[5:]}", member)
         blocks = json.loads(output.stdout)
         begin = int(machine.read(f"/sys/block/{array[5:]}/md/dev-{member[5:]}/offset"))
         if array == "/dev/md1":
@@ -88,10 +82,13 @@ def test_files_are_those_whose_blocks_they_are(
                 if item["member_sector"] <= sector < item["member_sector"] + item["sectors"]
             )  # fmt: skip
             pieces = [item for item in at["files"] if item["path"] == path]
-            assert any(
-                item["offset_bytes"] <= offset < item["offset_bytes"] + item["bytes"]
-                for item in pieces
-            ), (array, sector, path, offset, at)
+            assert any(item["offset_bytes"] <= offset < item["offset_bytes"] + item["bytes"] for item in pieces), (
+                array,
+                sector,
+                path,
+                offset,
+                at,
+            )
         facts = sum(item["bytes"] for at in result for item in (*at["files"], *at["others"]))
         listed = 512 * sum(item["sectors"] for at in result for item in at["array_ranges"])
         assert facts == listed, array
@@ -111,7 +108,5 @@ def with_path(document: dict[str, Any], array: str, sector: int) -> dict[str, An
 
 def entries(document: dict[str, Any], array: str) -> list[dict[str, Any]]:
     return next(
-        item["ranges"]
-        for item in document["findings"]
-        if (item["array"], item["rule"]) == (array, "bbl-entries")
+        item["ranges"] for item in document["findings"] if (item["array"], item["rule"]) == (array, "bbl-entries")
     )

@@ -94,9 +94,7 @@ def cut(machine: Rig, some: list[Repaired], points: Sequence[int]) -> None:
         item.ended = item.more = False
         item.disks = machine.names(item.shapes)
         machine.run("mdadm", "--zero-superblock", *item.disks, check=False)
-        machine.create(
-            f"/dev/{item.name}", item.disks, f"--level={item.level}", "--bitmap=none", *item.options
-        )
+        machine.create(f"/dev/{item.name}", item.disks, f"--level={item.level}", "--bitmap=none", *item.options)
         machine.run(*FIO, f"--filename=/dev/{item.name}", "--do_verify=0")
         background(machine, BUSY, f"--filename=/dev/{item.name}")
         freeze(machine, item, point)

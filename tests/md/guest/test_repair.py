@@ -206,9 +206,7 @@ def partitioned(machine: Rig, shapes: Sequence[VirtualDiskShape]) -> None:
     """Puts two partitions on each disk; the last ends where the disk does."""
     half = (16 << 20) // 512
     entries = [(2048, half - 2048), (half, half)]
-    table = b"".join(
-        struct.pack("<B3xB3xII", 0, 0xFD, start, sectors) for start, sectors in entries
-    )
+    table = b"".join(struct.pack("<B3xB3xII", 0, 0xFD, start, sectors) for start, sectors in entries)
     for shape, disk in zip(shapes, machine.names(shapes), strict=True):
         machine.write(shape, 446, table + bytes(32) + b"\x55\xaa")
         machine.run("blockdev", "--rereadpt", disk)

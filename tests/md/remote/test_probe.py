@@ -26,9 +26,7 @@ def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell:
     assert len(here.arrays) == 2
     there = read_recorded_inventory(parse_output(probe(rich.root, *shell)))
     facts = [
-        json.dumps(report.as_dict(item, find_problems(item)), indent=1).replace(
-            f"{rich.root}/", "/"
-        )
+        json.dumps(report.as_dict(item, find_problems(item)), indent=1).replace(f"{rich.root}/", "/")
         for item in (here, there)
     ]
     assert facts[0] == facts[1]
@@ -48,17 +46,13 @@ def test_busybox_alone_is_enough(rich: Arrays, tmp_path: Path) -> None:
         (applets / name).symlink_to(busybox)
     script = tmp_path / "probe.sh"
     script.write_text(PROBE.read_text().replace("PATH=$PATH:", f"PATH={applets}:$PATH:"))
-    assert parse_output(probe(rich.root, busybox, "sh", script=script)) == parse_output(
-        probe(rich.root)
-    )
+    assert parse_output(probe(rich.root, busybox, "sh", script=script)) == parse_output(probe(rich.root))
 
 
 def test_it_is_a_tidy_script() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
-    done = subprocess.run(
-        ["shellcheck", "--shell=sh", str(PROBE)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["shellcheck", "--shell=sh", str(PROBE)], capture_output=True, text=True, check=False)
     assert done.stdout == ""
 
 
@@ -69,9 +63,7 @@ HOSTILE = [
 
 
 def test_names_are_never_more_than_names(machine: Arrays) -> None:
-    names = [
-        name.encode(errors="surrogatepass").decode(errors="surrogateescape") for name in HOSTILE
-    ]
+    names = [name.encode(errors="surrogatepass").decode(errors="surrogateescape") for name in HOSTILE]
     for at, name in enumerate(names):
         machine.disk(f"sd{name}", f"8:{at}", "raid1-12.vda")
         machine.array(name, f"9:{at}", {f"sd{name}": {}})
@@ -98,9 +90,7 @@ def test_without_the_right_to_read(machine: Arrays, tmp_path: Path) -> None:
     # As dd prints it for any user.
     dd = tmp_path / "applets" / "dd"
     dd.parent.mkdir()
-    dd.write_text(
-        "#!/bin/sh\necho \"dd: failed to open '/dev/sd:a': Permission denied\" >&2\nexit 1\n"
-    )
+    dd.write_text("#!/bin/sh\necho \"dd: failed to open '/dev/sd:a': Permission denied\" >&2\nexit 1\n")
     dd.chmod(0o755)
     script = tmp_path / "probe.sh"
     script.write_text(PROBE.read_text().replace("PATH=$PATH:", f"PATH={dd.parent}:$PATH:"))
@@ -118,7 +108,5 @@ def test_a_machine_with_nothing(tmp_path: Path) -> None:
 def test_half_a_script_does_nothing(tmp_path: Path) -> None:
     script = tmp_path / "half.sh"
     script.write_text(PROBE.read_text().rpartition("\n\n")[0][:-20])
-    done = subprocess.run(
-        ["sh", "-s"], input=script.read_bytes(), capture_output=True, check=False, timeout=60
-    )
+    done = subprocess.run(["sh", "-s"], input=script.read_bytes(), capture_output=True, check=False, timeout=60)
     assert done.stdout == b""

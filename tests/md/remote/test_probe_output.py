@@ -32,9 +32,7 @@ def test_what_is_printed_around_it_does_not_count() -> None:
 def test_lines_that_od_leaves_out() -> None:
     item = "0000000 01" + " 02" * 15
     result = parse_output(
-        stream(
-            "disk /dev/sda", " sectors 8", " at 0", f" {item}", " *", " 0000048 ff ee", " 0000050"
-        )
+        stream("disk /dev/sda", " sectors 8", " at 0", f" {item}", " *", " 0000048 ff ee", " 0000050")
     )
     disk = result.disks["/dev/sda"]
     assert disk.size == 4096
@@ -150,18 +148,14 @@ WORDS = st.sampled_from(
 PATHS = st.lists(WORDS, min_size=1, max_size=6).map("".join)
 BODIES = st.lists(
     st.one_of(
-        st.sampled_from(
-            [" clean", " 0", " sectors 8", " at 0", " 0000000 00", " *", " refused no"]
-        ),
+        st.sampled_from([" clean", " 0", " sectors 8", " at 0", " 0000000 00", " *", " refused no"]),
         PATHS.map(lambda path: f" {path}"),
         st.text(max_size=8).map(lambda text: f" {text}"),
     ),
     max_size=4,
 )
 KINDS = st.sampled_from(["file", "link", "directory", "disk", "unread", "mdadm", "end", "x"])
-RECORDS = st.tuples(KINDS, PATHS, BODIES).map(
-    lambda record: [f"{record[0]} {record[1]}", *record[2]]
-)
+RECORDS = st.tuples(KINDS, PATHS, BODIES).map(lambda record: [f"{record[0]} {record[1]}", *record[2]])
 
 
 @given(st.lists(RECORDS, max_size=12))

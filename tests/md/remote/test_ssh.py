@@ -50,9 +50,7 @@ def test_hosts_that_cannot(name: str, failure: str) -> None:
 
 @pytest.mark.usefixtures("fleet")
 def test_a_host_that_hangs() -> None:
-    assert [item.failure.partition(":")[0] for item in asked("hung", timeout=1)] == [
-        "no result within 1 s"
-    ]
+    assert [item.failure.partition(":")[0] for item in asked("hung", timeout=1)] == ["no result within 1 s"]
 
 
 @pytest.mark.usefixtures("fleet")

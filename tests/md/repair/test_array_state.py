@@ -61,25 +61,19 @@ def moved(machine: Arrays, name: str, number: str) -> None:
     machine.device(name, number, size="524288")
 
 
-def test_it_has_another_name(
-    machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_has_another_name(machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-b" if "sdq" in path else "x")
     assert read_array_state(task, machine.roots).slots[1].path == str(machine.roots.dev / "sdq")
 
 
-def test_a_copy_on_another_disk_is_not_it(
-    machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_on_another_disk_is_not_it(machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch) -> None:
     moved(machine, "sdq", "65:0")
     monkeypatch.setattr(states, "disk_id", lambda path, _: "disk-q" if "sdq" in path else "x")
     assert read_array_state(task, machine.roots).slots[1].state is MemberState.GONE
 
 
-def test_nor_are_two_that_might_be(
-    machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nor_are_two_that_might_be(machine: Arrays, task: RepairTask, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = image("raid1-12-bitmap.vdb", machine.root)
     machine.device("loop0", "7:0", size="524288")
     (machine.roots.dev / "loop0").symlink_to(copy)
@@ -102,9 +96,7 @@ def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: 
     assert read_array_state(elsewhere, machine.roots).slots[1].state is MemberState.GONE
 
 
-def test_a_member_that_cannot_be_read_is_known_by_its_path(
-    machine: Arrays, task: RepairTask
-) -> None:
+def test_a_member_that_cannot_be_read_is_known_by_its_path(machine: Arrays, task: RepairTask) -> None:
     (machine.roots.dev / "sda").unlink()
     (machine.roots.dev / "sda").write_bytes(b"")
     slot = read_array_state(task, machine.roots).slots[0]

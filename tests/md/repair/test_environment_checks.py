@@ -65,9 +65,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_a_spare_group_matters_while_the_monitor_runs(
-    machine: Arrays, node: Path, config: str
-) -> None:
+def test_a_spare_group_matters_while_the_monitor_runs(machine: Arrays, node: Path, config: str) -> None:
     assert node.is_dir()
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": config})
     (array,) = machine.seen().arrays

@@ -122,15 +122,11 @@ def test_a_copy_under_another_name_is_not_acted_on(roots: Roots) -> None:
         journal.read_journal(copy)
 
 
-def test_nothing_is_begun_that_cannot_be_written_down(
-    roots: Roots, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_begun_that_cannot_be_written_down(roots: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        BlklabError, match="No space left on device; without it, blklab changes nothing"
-    ):
+    with pytest.raises(BlklabError, match="No space left on device; without it, blklab changes nothing"):
         journal.write_journal(TASK, roots)
     assert journal_directory.find_journals(roots) == []

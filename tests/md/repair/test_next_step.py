@@ -34,8 +34,7 @@ def task_of(level: str = "raid1", disks: int = 2, layout: int = 0) -> RepairTask
 
 def state_of(task: RepairTask, **now: Any) -> ArrayState:
     slots = tuple(
-        SlotState(slot.device, slot.path, MemberState.IN_SYNC, BadBlockListState.EMPTY)
-        for slot in task.slots
+        SlotState(slot.device, slot.path, MemberState.IN_SYNC, BadBlockListState.EMPTY) for slot in task.slots
     )
     return ArrayState(**{"slots": slots, "bitmap": True, "degraded": 0, **now})
 
@@ -144,9 +143,7 @@ def test_so_is_that_of_a_member_whose_sources_have_bad_blocks() -> None:
 def test_and_that_of_a_suspect() -> None:
     state, task = taken(state=MemberState.OUT)
     assert decide_next_step(state, task) == ReAddMember("device0", "/dev/sd0", without_list=True)
-    assert decide_next_step(state, replace(task, suspect=True)) == ReAddMember(
-        "device0", "/dev/sd0", False
-    )
+    assert decide_next_step(state, replace(task, suspect=True)) == ReAddMember("device0", "/dev/sd0", False)
 
 
 def test_our_member_comes_back_though_another_one_fails() -> None:
@@ -168,9 +165,7 @@ def test_a_member_that_fails_while_it_is_rebuilt_is_left_to_people() -> None:
     assert "failed while md rebuilt it" in step.reason
     # The spare, if there was one, is what helps now.
     task = replace(task, spares=(RemovedSpare("spare", "/dev/sdz"),))
-    assert decide_next_step(replace(state, removed_spares={"spare": "/dev/sdz"}), task) == AddSpare(
-        "spare", "/dev/sdz"
-    )
+    assert decide_next_step(replace(state, removed_spares={"spare": "/dev/sdz"}), task) == AddSpare("spare", "/dev/sdz")
 
 
 def test_a_disk_that_was_replaced_meanwhile() -> None:
@@ -178,9 +173,7 @@ def test_a_disk_that_was_replaced_meanwhile() -> None:
     step = decide_next_step(replace(state, degraded=0, has_unplanned_member=True), task)
     # The bitmap that we added goes first.
     assert step == RemoveBitmap()
-    step = decide_next_step(
-        replace(state, degraded=0, has_unplanned_member=True, bitmap=False), task
-    )
+    step = decide_next_step(replace(state, degraded=0, has_unplanned_member=True, bitmap=False), task)
     assert isinstance(step, Stop)
     assert "another disk is now in the slot of" in step.reason
 
@@ -203,9 +196,7 @@ def test_no_member_is_taken_while_a_neighbour_is_checked() -> None:
 
 def test_a_broken_array_is_said_to_be_broken() -> None:
     task = task_of("raid5", 3, 2)
-    step = decide_next_step(
-        changed(state_of(task, array_state="broken"), 1, state=MemberState.FAULTY), task
-    )
+    step = decide_next_step(changed(state_of(task, array_state="broken"), 1, state=MemberState.FAULTY), task)
     assert isinstance(step, Stop)
     assert "more members have failed than the array tolerates" in step.reason
 
@@ -218,9 +209,7 @@ def test_a_list_that_does_not_go_is_not_tried_again() -> None:
     assert "still has a list" in step.reason
 
 
-events = st.sampled_from(
-    ["step", "step", "step", "fail", "entries", "has_write_error", "crash", "back"]
-)
+events = st.sampled_from(["step", "step", "step", "fail", "entries", "has_write_error", "crash", "back"])
 
 
 @given(st.sampled_from(LEVELS), st.booleans(), st.booleans(), st.lists(events), st.data())
@@ -233,11 +222,7 @@ def test_any_sequence_of_events(  # noqa: PLR0912
     for event in [*happens, *["step"] * 60]:
         at = data.draw(st.integers(0, kind[1] - 1)) if event not in {"step", "crash"} else 0
         slot = state.slots[at]
-        if (
-            event == "fail"
-            and failures_tolerated(task, state)
-            and slot.state is MemberState.IN_SYNC
-        ):
+        if event == "fail" and failures_tolerated(task, state) and slot.state is MemberState.IN_SYNC:
             state, real = changed(state, at, state=MemberState.FAULTY), True
         elif event == "entries" and slot.state is MemberState.IN_SYNC:
             state, real = changed(state, at, list_state=BadBlockListState.ENTRIES), True
@@ -257,8 +242,7 @@ def test_any_sequence_of_events(  # noqa: PLR0912
                 assert not state.spares
                 assert all(item.state is MemberState.IN_SYNC for item in state.slots)
                 assert not any(
-                    item.list_state is BadBlockListState.ENTRIES or item.has_write_error
-                    for item in state.slots
+                    item.list_state is BadBlockListState.ENTRIES or item.has_write_error for item in state.slots
                 )
             if isinstance(step, ReAddMember) and step.without_list:
                 assert not any(item.list_state is BadBlockListState.ENTRIES for item in state.slots)

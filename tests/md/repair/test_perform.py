@@ -104,16 +104,10 @@ class Model(MachineOps):
             case "--remove":
                 self.state = changed(self.state, at, state=MemberState.OUT)
             case "--re-add":
-                lists = (
-                    BadBlockListState.NONE
-                    if "--update=no-bbl" in words
-                    else self.state.slots[at].list_state
-                )
+                lists = BadBlockListState.NONE if "--update=no-bbl" in words else self.state.slots[at].list_state
                 self.state = changed(self.state, at, state=MemberState.IN_SYNC, list_state=lists)
             case "--add":
-                self.state = changed(
-                    self.state, at, state=MemberState.IN_SYNC, list_state=BadBlockListState.NONE
-                )
+                self.state = changed(self.state, at, state=MemberState.IN_SYNC, list_state=BadBlockListState.NONE)
         return CommandOutput(0, ())
 
     def goes_on(self, path: Path) -> steps.Done | steps.Stop:
@@ -198,10 +192,7 @@ def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     (path,) = journal_directory.find_journals(model.roots)
     assert journal.read_journal(path).taken == "device0"
     model.lies = set()
-    assert (
-        Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run()
-        == steps.Done()
-    )
+    assert Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
     assert journal_directory.find_journals(model.roots) == []
 
 
@@ -267,10 +258,7 @@ def test_signals_wait_until_the_member_is_back(model: Model, number: int) -> Non
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
     (path,) = journal_directory.find_journals(model.roots)
     model.before = lambda _: None
-    assert (
-        Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run()
-        == steps.Done()
-    )
+    assert Repair(journal.read_journal(path), model, lambda *_: None, lambda _: None).run() == steps.Done()
 
 
 def test_a_list_that_is_left_is_not_said_to_be_gone(model: Model) -> None:
@@ -332,9 +320,7 @@ def test_closed_output_does_not_stop_the_repair(model: Model) -> None:
 
 
 @pytest.mark.parametrize(("state", "goes_on"), [("clean", True), ("inactive", False)])
-def test_writes_that_a_dead_one_held_back_go_on_first(
-    model: Model, tmp_path: Path, state: str, goes_on: bool
-) -> None:
+def test_writes_that_a_dead_one_held_back_go_on_first(model: Model, tmp_path: Path, state: str, goes_on: bool) -> None:
     md = tmp_path / "md0/md"
     (md / "array_state").write_text(state)
     (md / "suspend_hi").write_text("9")

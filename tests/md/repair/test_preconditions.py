@@ -137,9 +137,7 @@ PAIRS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("known", "reason"), PAIRS)
-def test_spares_must_be_able_to_come_back(
-    machine: Arrays, known: dict[str, Any], reason: str
-) -> None:
+def test_spares_must_be_able_to_come_back(machine: Arrays, known: dict[str, Any], reason: str) -> None:
     spare(machine)
     result = reasons(machine, Software(**{**vars(SOUND), **known}))
     assert (not result) if not reason else any(reason in item for item in result)

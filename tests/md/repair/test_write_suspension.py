@@ -74,10 +74,7 @@ def test_the_guard_is_deaf_to_signals_and_in_memory(md: Path) -> None:
     item = WriteSuspension(md)
     item.suspend()
     assert item._guard is not None
-    words = dict(
-        line.split(":\t")
-        for line in Path(f"/proc/{item._guard.pid}/status").read_text().splitlines()
-    )
+    words = dict(line.split(":\t") for line in Path(f"/proc/{item._guard.pid}/status").read_text().splitlines())
     item.resume()
     assert words["Name"] == "md-go-on"
     assert all(int(words["SigBlk"], 16) >> (number - 1) & 1 for number in (1, 2, 3, 15))

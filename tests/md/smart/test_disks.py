@@ -48,9 +48,7 @@ def document(name: str, **keys: Any) -> str:
     return json.dumps({**json.loads(read(name)), **keys})
 
 
-def examined_disks(
-    machine: Arrays, reader: Said
-) -> tuple[Inventory, dict[tuple[str, str], Diagnostic]]:
+def examined_disks(machine: Arrays, reader: Said) -> tuple[Inventory, dict[tuple[str, str], Diagnostic]]:
     seen = add_health(machine.seen(), machine.roots, reader)
     return seen, {(item.member, item.code): item for item in find_problems(seen)}
 
@@ -67,9 +65,7 @@ def test_each_disk_is_asked_once(machine: Arrays) -> None:
     assert "8 pending sectors" in rules["sda", "smart-unreadable"].message
     assert "1,975 sectors" in rules["sda", "smart-reallocated"].message
     assert "1.5 Gb/s, the disk supports 6.0 Gb/s" in rules["sda", "link-speed"].message
-    assert rules["sda", "link-speed"].remedy == (
-        "smartctl --all " + str(machine.roots.dev / "sda"),
-    )
+    assert rules["sda", "link-speed"].remedy == ("smartctl --all " + str(machine.roots.dev / "sda"),)
     assert not any(name == "sdb" for name, _ in rules)
 
 
@@ -108,9 +104,7 @@ def test_time_outs(machine: Arrays, timeout: str, keys: dict[str, Any], remedy: 
 def test_striped_disks_may_try_on(machine: Arrays) -> None:
     disks(machine)
     machine.write(machine.roots.sys / "block/md0", {"md__level": "raid0"})
-    _, rules = examined_disks(
-        machine, Said(sda=document("ata-failing", ata_sct_erc=ERC), sdb=read("scsi"))
-    )
+    _, rules = examined_disks(machine, Said(sda=document("ata-failing", ata_sct_erc=ERC), sdb=read("scsi")))
     assert ("sda", "timeout") not in rules
 
 
@@ -163,9 +157,7 @@ def test_behind_a_controller(machine: Arrays) -> None:
 
 def test_disks_that_sleep_hide_nothing(machine: Arrays) -> None:
     disks(machine)
-    asleep = json.dumps(
-        {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
-    )
+    asleep = json.dumps({"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}})
     reader = Said(scan=read("scan-megaraid"), sda=asleep, sdb=read("scsi"))
     seen, _ = examined_disks(machine, reader)
     assert seen.unseen == ("sda: not seen: SMART: it is in standby and was not spun up",)
@@ -192,9 +184,7 @@ def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run)
     assert done.status == 1
     assert "sda: reports that it fails: Reallocated_Sector_Ct" in " ".join(done.out.split())
     options = "--json --all --log=scterc --log=scttempsts --nocheck=standby"
-    assert set(asked.read_text().splitlines()) == {
-        f"{options} {machine.roots.dev}/{name}" for name in ("sda", "sdb")
-    }
+    assert set(asked.read_text().splitlines()) == {f"{options} {machine.roots.dev}/{name}" for name in ("sda", "sdb")}
 
 
 @pytest.mark.parametrize(

@@ -96,10 +96,7 @@ def test_devices_behind_controllers() -> None:
         ("/dev/bus/0", "megaraid,0"),
         ("/dev/bus/0", "megaraid,1"),
     ]
-    assert (
-        parse_devices('{"devices": [{"name": "--help", "type": "x,0"}, 7, {"name": "/dev/x"}]}')
-        == []
-    )
+    assert parse_devices('{"devices": [{"name": "--help", "type": "x,0"}, 7, {"name": "/dev/x"}]}') == []
     assert parse_devices("[" * 100_000) == []
 
 

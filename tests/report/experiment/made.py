@@ -73,9 +73,7 @@ def mirror(read: Mapping[str, Any], write: Mapping[str, Any], split: float) -> l
     first = round(reads * split)
     result = [device("md4", [reads, writes], [3e5, 4e5], kind="md", leaf=False)]
     for disk, part, count in (("sda", "sda3", first), ("nvme0n1", "nvme0n1p3", reads - first)):
-        result.append(
-            device(part, [count, writes], [3e5, 4e5], kind="partition", above=["md4"], leaf=False)
-        )
+        result.append(device(part, [count, writes], [3e5, 4e5], kind="partition", above=["md4"], leaf=False))
         result.append(device(disk, [count, writes], [3e5, 4e5], above=[part], id=f"wwn-{disk}"))
     return result
 
@@ -134,9 +132,7 @@ ENVIRONMENT: Any = {
 }
 
 
-def series(
-    iops: float, seconds: int = 60, *, reads: float = 1.0, seed: int = 1
-) -> list[SeriesPoint]:
+def series(iops: float, seconds: int = 60, *, reads: float = 1.0, seed: int = 1) -> list[SeriesPoint]:
     """Returns the jobs' points, one a second, with 2 % of noise."""
     luck = random.Random(seed)
     points = []
@@ -144,9 +140,7 @@ def series(
         ios = max(0, round(luck.gauss(iops, 0.02 * iops)))
         read, write = round(ios * reads), ios - round(ios * reads)
         at = second * 10**9
-        points.append(
-            SeriesPoint("jobs", at, 10**9, read, write, 4096 * read, 4096 * write, 1e5, 1e5)
-        )
+        points.append(SeriesPoint("jobs", at, 10**9, read, write, 4096 * read, 4096 * write, 1e5, 1e5))
     return points
 
 
@@ -182,9 +176,7 @@ def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
         "cpu": {"user": 0.1, "system": 0.2, "iowait": 0.1, "irq": 0.01, "idle": 0.59},
         "steady": None,
         "command": None,
-        "settings": [
-            {"where": "sda", "key": "scheduler", "original": "mq-deadline", "set": "none"}
-        ],
+        "settings": [{"where": "sda", "key": "scheduler", "original": "mq-deadline", "set": "none"}],
         "warnings": [],
         "forced": [],
     }
@@ -218,9 +210,7 @@ def add(
         )
         for at, labels in enumerate(every, start=1)
     ]
-    plan = ExperimentPlan(
-        title, cells, [], runner, Path(f"/srv/{name}.toml"), dict(experiment or {})
-    )
+    plan = ExperimentPlan(title, cells, [], runner, Path(f"/srv/{name}.toml"), dict(experiment or {}))
     finished = {}
     for cell in cells:
         figures, points = outcome(cell.labels)

@@ -39,17 +39,14 @@ def drawn(chromium: Page, width: int) -> None:
     assert {url for url in chromium.requests if not url.startswith(("file:", "about:"))} == set()
     assert chromium.ask("document.documentElement.scrollWidth") <= width
     assert not chromium.ask(
-        "[...document.querySelectorAll('.chart svg')].filter(s =>"
-        " s.getBoundingClientRect().right > innerWidth).length"
+        "[...document.querySelectorAll('.chart svg')].filter(s => s.getBoundingClientRect().right > innerWidth).length"
     )
 
 
 @pytest.mark.usefixtures("both")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 400], ids=["desk", "phone"])
-def test_it_is_drawn(
-    chromium: Page, reported: Reported, tmp_path: Path, width: int, dark: bool
-) -> None:
+def test_it_is_drawn(chromium: Page, reported: Reported, tmp_path: Path, width: int, dark: bool) -> None:
     chromium.show(page(reported("1", "2"), tmp_path), width=width, dark=dark)
     drawn(chromium, width)
     background = chromium.ask("getComputedStyle(document.body).backgroundColor")
@@ -57,9 +54,7 @@ def test_it_is_drawn(
 
 
 @pytest.mark.usefixtures("both")
-def test_folds_are_drawn_when_they_are_opened(
-    chromium: Page, reported: Reported, tmp_path: Path
-) -> None:
+def test_folds_are_drawn_when_they_are_opened(chromium: Page, reported: Reported, tmp_path: Path) -> None:
     chromium.show(page(reported("1"), tmp_path), width=1200, dark=False)
     folded = "document.querySelectorAll('details.fold [data-chart]')"
     assert chromium.ask(f"{folded}.length") > 3
@@ -77,9 +72,7 @@ def wait(chromium: Page, condition: str) -> None:
 
 
 @pytest.mark.usefixtures("both")
-def test_the_switch_makes_charts_over_time_logarithmic(
-    chromium: Page, reported: Reported, tmp_path: Path
-) -> None:
+def test_the_switch_makes_charts_over_time_logarithmic(chromium: Page, reported: Reported, tmp_path: Path) -> None:
     chromium.show(page(reported("1"), tmp_path), width=1200, dark=False)
     axis = (
         "[...document.querySelectorAll('#time-0 .role-axis')].map(a => [...a.querySelectorAll("
@@ -99,10 +92,7 @@ def test_the_switch_makes_charts_over_time_logarithmic(
 @pytest.mark.usefixtures("sweep")
 def test_the_axes_can_be_chosen(chromium: Page, reported: Reported, tmp_path: Path) -> None:
     chromium.show(page(reported("1", x="iodepth"), tmp_path), width=1200, dark=False)
-    titles = (
-        "[...document.querySelectorAll('[data-chooser] .role-axis-title text')]"
-        ".map(t => t.textContent)"
-    )
+    titles = "[...document.querySelectorAll('[data-chooser] .role-axis-title text')].map(t => t.textContent)"
     assert chromium.ask(titles) == ["iodepth", "I/Os a second"]
     select = (
         "(form => {{ const s = form.elements.{}; s.value = [...s.options].find(o => o.text == '{}')"
@@ -135,9 +125,7 @@ def test_the_axes_can_be_chosen(chromium: Page, reported: Reported, tmp_path: Pa
     assert chromium.console == []
 
 
-def test_hostile_labels_are_text(
-    chromium: Page, store: Store, reported: Reported, tmp_path: Path
-) -> None:
+def test_hostile_labels_are_text(chromium: Page, store: Store, reported: Reported, tmp_path: Path) -> None:
     hostile(store)
     chromium.show(page(reported("1", title=HOSTILE), tmp_path), width=400, dark=True)
     chromium.ask("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -145,6 +133,4 @@ def test_hostile_labels_are_text(
     drawn(chromium, 400)
     assert chromium.ask("document.querySelectorAll('img').length") == 0
     assert chromium.ask("document.querySelectorAll('script').length") == 3
-    assert "</script><img" in chromium.ask(
-        "document.querySelector('#fastest-random svg').textContent"
-    )
+    assert "</script><img" in chromium.ask("document.querySelector('#fastest-random svg').textContent")

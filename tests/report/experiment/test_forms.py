@@ -56,9 +56,7 @@ def test_markdown(run: Run, reported: Reported) -> None:
     for line in text.splitlines():
         if line.startswith("|"):
             assert line.endswith("|")
-    assert reported("1").markdown().count("<details>") == reported("1").markdown().count(
-        "</details>"
-    )
+    assert reported("1").markdown().count("<details>") == reported("1").markdown().count("</details>")
 
 
 @given(st.text())

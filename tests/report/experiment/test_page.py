@@ -30,9 +30,7 @@ def charts_of(report: Any) -> set[str]:
     return {chart.name for chart in report.charts}
 
 
-def test_what_was_run_once_is_not_ranked_as_if_it_were_known(
-    store: Store, reported: Reported
-) -> None:
+def test_what_was_run_once_is_not_ranked_as_if_it_were_known(store: Store, reported: Reported) -> None:
     once = [result for result in labels() if result["repeat"] == "1"]
 
     def steady(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
@@ -85,10 +83,7 @@ def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:
 
     made.add(store, labels(), alike)
     output = dict(reported("1").sentences)["randread"]
-    assert (
-        output
-        == "no difference between raid1, near and far: the same within ±0.3 %: about 100,200 IOPS."
-    )
+    assert output == "no difference between raid1, near and far: the same within ±0.3 %: about 100,200 IOPS."
 
 
 @pytest.mark.usefixtures("both")
@@ -259,9 +254,7 @@ def test_what_the_chooser_begins_with(reported: Reported) -> None:
 
 
 @pytest.mark.usefixtures("both")
-def test_a_label_that_only_one_campaign_has_makes_series_of_it(
-    store: Store, reported: Reported
-) -> None:
+def test_a_label_that_only_one_campaign_has_makes_series_of_it(store: Store, reported: Reported) -> None:
     every = [{**item, "kernel": kernel} for item in labels() for kernel in ("4.19", "5.3")]
     made.add(store, every, host, runner="sim", raw="")
     report = reported("1", "3")

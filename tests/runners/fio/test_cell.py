@@ -82,9 +82,7 @@ def device(tmp_path: Path) -> Iterator[Path]:
     image = tmp_path / "image"
     image.write_bytes(bytes(4 << 20))
     try:
-        made = subprocess.run(
-            ["losetup", "--find", "--show", image], capture_output=True, text=True, check=True
-        )
+        made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("loop devices cannot be made here")
     path = Path(made.stdout.strip())
@@ -100,9 +98,7 @@ def test_a_device_is_filled_and_written_at_random(device: Path, work: Path, make
     del document["jobs"][0]["options"]["size"]
     document["host"]["precondition"] = "random"
     before = device.read_bytes()
-    with pytest.raises(
-        BlklabError, match="cannot write to this device: the run has not claimed it for writing"
-    ):
+    with pytest.raises(BlklabError, match="cannot write to this device: the run has not claimed it for writing"):
         cell.measure(document, device, work)
     assert device.read_bytes() == before
     phases = []
@@ -142,9 +138,7 @@ def test_a_command(work: Path, make: MAKE) -> None:
     document["command"] = {"argv": ["touch", "made"], "directory": "sub", "times": 3}
     document["host"]["drop_caches"] = True
     begun = []
-    outcome, series, raw = cell.measure(
-        document, work, work, proc=work / "nowhere", ready=lambda: begun.append(True)
-    )
+    outcome, series, raw = cell.measure(document, work, work, proc=work / "nowhere", ready=lambda: begun.append(True))
     assert begun == [True]
     assert (work / "sub" / "made").exists()
     assert (series, raw) == ([], "")

@@ -13,12 +13,8 @@ from blklab.runners.fio.process import FioProgress
 
 def test_what_a_command_takes(tmp_path: Path) -> None:
     calls = []
-    script = (
-        "import os\nx = sum(range(3_000_000))\nopen('made', 'a').write('x' * 3)\nprint('x' * 10**6)"
-    )
-    runs = command.run(
-        ["python3", "-c", script], tmp_path, 2, before=lambda: calls.append(len(calls))
-    )
+    script = "import os\nx = sum(range(3_000_000))\nopen('made', 'a').write('x' * 3)\nprint('x' * 10**6)"
+    runs = command.run(["python3", "-c", script], tmp_path, 2, before=lambda: calls.append(len(calls)))
     assert (tmp_path / "made").read_text() == "xxxxxx"
     assert calls == [0, 1]
     for item in runs:
@@ -35,9 +31,7 @@ def test_the_time_of_children_counts(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(
-        BlklabError, match=r"command 'sh' failed: it ended with status 3: last one$"
-    ):
+    with pytest.raises(BlklabError, match=r"command 'sh' failed: it ended with status 3: last one$"):
         command.run(["sh", "-c", "echo first >&2; echo last one >&2; exit 3"], tmp_path, 5)
     with pytest.raises(BlklabError, match=r"command 'sh' failed: it was killed by SIGTERM$"):
         command.run(["sh", "-c", "kill $$"], tmp_path, 1)

@@ -62,9 +62,7 @@ def awaited(what: Callable[[], object]) -> object:
 def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
     fio, version = program.find_fio()
     facts: list[FioProgress] = []
-    ran = process.run(
-        fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=facts.append
-    )
+    ran = process.run(fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=facts.append)
     outcome = output.outcome(output.parse_document(ran.output))
     assert outcome["fio"]["version"] == version
     assert outcome["read"]["total_ios"] > 0
@@ -145,9 +143,7 @@ def fake(work: Path, script: str) -> str:
 def test_a_fio_that_hangs_is_stopped(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "PATIENCE", 0)
     fio = fake(work, "echo hello\nsleep 1000 & wait")
-    with pytest.raises(
-        BlklabError, match="fio was still running 0 s after its expected end, and was stopped"
-    ):
+    with pytest.raises(BlklabError, match="fio was still running 0 s after its expected end, and was stopped"):
         process.run(fio, "", work, seconds=0.1)
     assert list(work.iterdir()) == []
 
@@ -203,8 +199,7 @@ def test_what_is_missing_is_said(work: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("line", "expected"),
     [
         (
-            "Jobs: 3 (f=3), 0-3003 IOPS: [m(2),r(1)][75.0%][r=8034KiB/s,w=4000KiB/s]"
-            "[r=2004,w=1000 IOPS][eta 00m:01s]",
+            "Jobs: 3 (f=3), 0-3003 IOPS: [m(2),r(1)][75.0%][r=8034KiB/s,w=4000KiB/s][r=2004,w=1000 IOPS][eta 00m:01s]",
             (2004, 1000),
         ),
         ("Jobs: 1 (f=1): [w(1)][50.0%][w=1.2GiB/s][w=301k IOPS][eta 00m:01s]", (0, 301_000)),

@@ -29,9 +29,7 @@ WANTED: Any = {"round_ns": 10, "rounds": 5, "range": 0.2, "slope": 0.1, "limit_n
         ([0, 0, 0, 0, 0], False, None, None),
     ],
 )
-def test_judge(
-    rounds: list[float], reached: bool, spread: float | None, slope: float | None
-) -> None:
+def test_judge(rounds: list[float], reached: bool, spread: float | None, slope: float | None) -> None:
     result = judge(rounds)
     assert result.reached is reached
     assert result.range == pytest.approx(spread)

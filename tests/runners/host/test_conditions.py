@@ -34,12 +34,7 @@ def stats(machine: Machine, ios: int, busy: int) -> None:
     line = " {0} 0 {0} 0 0 0 0 0 0 {1} 0"
     machine.proc(
         "diskstats",
-        "8 0 sda"
-        + line.format(ios, busy)
-        + "\n8 16 sdb"
-        + line.format(1, 1)
-        + "\n9 0 md0"
-        + line.format(1, 1),
+        "8 0 sda" + line.format(ios, busy) + "\n8 16 sdb" + line.format(1, 1) + "\n9 0 md0" + line.format(1, 1),
     )
 
 
@@ -85,9 +80,7 @@ def test_others_io(mirror: Machine, ios: int, busy: int, result: bool) -> None:
     # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
     monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))
     assert [finding.code for finding in monkeyed] == ["device-busy"] * result
-    assert all(
-        "sda: found" in str(finding) and finding.severity == "critical" for finding in monkeyed
-    )
+    assert all("sda: found" in str(finding) and finding.severity == "critical" for finding in monkeyed)
 
 
 def test_the_page_cache(mirror: Machine) -> None:
@@ -159,9 +152,7 @@ def test_governors_and_memory_are_warnings(mirror: Machine) -> None:
 def test_shingled_disks(mirror: Machine, files: dict[str, str], refuse: bool | None) -> None:
     mirror.write(mirror.roots.sys / "block/sda", files)
     result = look(mirror, cell(rw="randwrite"))
-    assert [finding.severity == "critical" for finding in result] == (
-        [] if refuse is None else [refuse]
-    )
+    assert [finding.severity == "critical" for finding in result] == ([] if refuse is None else [refuse])
     assert all(finding.code == "smr-cliff" for finding in result)
     assert look(mirror, cell(rw="randread")) == []
 
@@ -174,10 +165,7 @@ def test_devices_that_are_not_counted(mirror: Machine) -> None:
 
 
 def series(*rates: int) -> list[SeriesPoint]:
-    return [
-        SeriesPoint("sda", at * 10**9, 10**9, 0, rate, 0, rate << 20, None, None)
-        for at, rate in enumerate(rates)
-    ]
+    return [SeriesPoint("sda", at * 10**9, 10**9, 0, rate, 0, rate << 20, None, None) for at, rate in enumerate(rates)]
 
 
 def test_a_collapse_is_seen_afterwards() -> None:
@@ -224,7 +212,5 @@ def test_where_a_target_is(machine: Machine, tmp_path: Path) -> None:
 def test_busy_cpus_are_a_warning(mirror: Machine, after: str, message: str | None) -> None:
     mirror.proc("stat", "cpu 0 0 0 0 0 0 0 0\n")
     diagnostics = look(mirror, sleep=lambda _seconds: mirror.proc("stat", after + "\n"))
-    assert [(item.code, item.severity) for item in diagnostics] == [("cpu-busy", "warning")] * (
-        message is not None
-    )
+    assert [(item.code, item.severity) for item in diagnostics] == [("cpu-busy", "warning")] * (message is not None)
     assert message is None or message in str(diagnostics[0])

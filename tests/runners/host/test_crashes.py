@@ -54,9 +54,7 @@ def state(device: str) -> str:
 def made(directories: list[Path], device: str) -> list[Path]:
     """Returns what blklab made in directories of ours, and the nodes that it made of our device."""
     nodes = [
-        path
-        for path in Path("/dev").glob(".blklab-*/device")
-        if path.stat().st_rdev == Path(device).stat().st_rdev
+        path for path in Path("/dev").glob(".blklab-*/device") if path.stat().st_rdev == Path(device).stat().st_rdev
     ]
     return [*nodes, *(path for directory in directories for path in directory.iterdir())]
 
@@ -73,9 +71,7 @@ def done(where: str) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("crashes", [CRASHES])
-def test_killed_at_any_instant(
-    crashes: int, tmp_path: Path, loops: Loops, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_any_instant(crashes: int, tmp_path: Path, loops: Loops, monkeypatch: pytest.MonkeyPatch) -> None:
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
     directory, temporary = tmp_path / "directory", tmp_path / "tmp"
@@ -84,9 +80,7 @@ def test_killed_at_any_instant(
     monkeypatch.setenv("TMPDIR", str(temporary))
     experiment = tmp_path / "crashes.toml"
     repeats = max(1, crashes // 8)
-    experiment.write_text(
-        EXPERIMENT.format(id=f"file:{backing}", device=device, directory=directory, repeats=repeats)
-    )
+    experiment.write_text(EXPERIMENT.format(id=f"file:{backing}", device=device, directory=directory, repeats=repeats))
     where = str(tmp_path / "store.db")
     result = state(device)
     command = [
@@ -98,9 +92,7 @@ def test_killed_at_any_instant(
     kept: dict[int, Any] = {}
     killed = 0
     while killed < crashes:
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as process:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             time.sleep(generator.uniform(0, LONGEST))
             os.kill(process.pid, signal.SIGKILL)
             assert process.stderr is not None
@@ -119,9 +111,7 @@ def test_killed_at_any_instant(
     assert campaign.states == {"planned": 0, "running": 0, "done": 8 * repeats, "failed": 0}
     assert kept.items() <= done(where).items()
     series = {run.id for run in query.runs_of(store, campaign.number)}
-    assert {path.name for path in store.database.series.iterdir()} == {
-        f"run-{number}.parquet" for number in series
-    }
+    assert {path.name for path in store.database.series.iterdir()} == {f"run-{number}.parquet" for number in series}
     assert state(device) == result
     assert made([directory, temporary], device) == []
     journals = Path(os.environ["BLKLAB_STATE"]).glob("journal-*")

@@ -49,9 +49,7 @@ def test_a_blank_device_that_is_named(loops: Loops, journal: HostJournal) -> Non
     os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
 
 
-def test_a_link_to_the_device_is_the_device(
-    loops: Loops, journal: HostJournal, tmp_path: Path
-) -> None:
+def test_a_link_to_the_device_is_the_device(loops: Loops, journal: HostJournal, tmp_path: Path) -> None:
     file = loops.file("a ..b\tc")
     device = loops.attach(file)
     (tmp_path / "x").mkdir()
@@ -64,9 +62,7 @@ def test_a_link_to_the_device_is_the_device(
 
 
 @pytest.mark.parametrize("other", [(), ("ata-OTHER_123",), ("file:/elsewhere",), ("wwn-0x1",)])
-def test_what_is_not_named_is_not_written_to(
-    loops: Loops, journal: HostJournal, other: tuple[str, ...]
-) -> None:
+def test_what_is_not_named_is_not_written_to(loops: Loops, journal: HostJournal, other: tuple[str, ...]) -> None:
     file = loops.file()
     device = loops.attach(file)
     with (
@@ -132,9 +128,7 @@ def test_signatures_on_partitions_count(loops: Loops, journal: HostJournal) -> N
         pass
 
 
-def test_what_is_mounted_is_never_written_to(
-    loops: Loops, journal: HostJournal, tmp_path: Path
-) -> None:
+def test_what_is_mounted_is_never_written_to(loops: Loops, journal: HostJournal, tmp_path: Path) -> None:
     file = loops.file()
     signed("ext4", file)
     device = loops.attach(file)
@@ -158,9 +152,7 @@ def test_what_another_namespace_mounted(loops: Loops, journal: HostJournal, tmp_
     signed("ext4", file)
     device = loops.attach(file)
     script = f"mount {device} {tmp_path} && echo ready && exec sleep 60"
-    with subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script], stdout=subprocess.PIPE, text=True
-    ) as other:
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdout=subprocess.PIPE, text=True) as other:
         try:
             if other.stdout is None or other.stdout.readline() != "ready\n":
                 pytest.skip("no mount namespaces here")
@@ -197,14 +189,10 @@ def test_the_disk_of_the_root_filesystem(here: Roots) -> None:
         pytest.skip("root is on no device that can be seen")
     for number in {lower for device in devices for lower in beneath(device, here)}:
         device = of_number(number, here)
-        assert f"the root filesystem is on {device.name}: blklab never writes to it" in uses(
-            device, here
-        )
+        assert f"the root filesystem is on {device.name}: blklab never writes to it" in uses(device, here)
 
 
-def test_a_program_that_writes_is_seen_and_one_that_reads_is_said(
-    loops: Loops, journal: HostJournal
-) -> None:
+def test_a_program_that_writes_is_seen_and_one_that_reads_is_said(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     device = loops.attach(file)
     script = "import sys,os; os.open(sys.argv[1], int(sys.argv[2])); print(flush=True); input()"
@@ -268,9 +256,7 @@ def test_two_cannot_claim_the_same(loops: Loops, journal: HostJournal) -> None:
         pass
 
 
-def test_another_file_in_the_same_loop_device_is_detected(
-    loops: Loops, journal: HostJournal
-) -> None:
+def test_another_file_in_the_same_loop_device_is_detected(loops: Loops, journal: HostJournal) -> None:
     first, second = loops.file("first"), loops.file("second")
     device = loops.attach(first)
     with claim(device, journal, writes=False) as held:
@@ -369,9 +355,7 @@ with HostJournal(Roots(state=Path({str(here.state)!r}))) as journal:
         print(held.path, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     node = Path(done.stdout.strip())
     assert node.is_block_device()

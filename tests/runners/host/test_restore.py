@@ -48,9 +48,7 @@ def test_restore_after_a_crash(machine: Machine, disks: list[SysfsLayer]) -> Non
     assert attribute(machine, "sda/queue/read_ahead_kb") == "128"
 
 
-def test_what_a_crash_left_is_not_taken_for_what_was(
-    machine: Machine, disks: list[SysfsLayer]
-) -> None:
+def test_what_a_crash_left_is_not_taken_for_what_was(machine: Machine, disks: list[SysfsLayer]) -> None:
     left_by_another(machine, disks)
     with (
         HostJournal(machine.roots) as journal,
@@ -80,9 +78,7 @@ def test_a_journal_of_the_previous_version_is_read() -> None:
     }
 
 
-def test_gone_and_replaced_devices_are_not_written_to(
-    machine: Machine, disks: list[SysfsLayer]
-) -> None:
+def test_gone_and_replaced_devices_are_not_written_to(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks)
     (machine.roots.sys / "class/block/sda").unlink()
     machine.write(machine.roots.sys / "block/sdb", {"diskseq": "99", "device__serial": "NEW"})
@@ -96,9 +92,7 @@ def test_gone_and_replaced_devices_are_not_written_to(
     assert not path.exists()
 
 
-def test_the_journal_of_a_live_process_is_left_alone(
-    machine: Machine, disks: list[SysfsLayer]
-) -> None:
+def test_the_journal_of_a_live_process_is_left_alone(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks)
     alive(machine, 4999999, 5)
     [output] = restore(machine.roots).running
@@ -120,9 +114,7 @@ def test_the_journal_of_a_live_process_is_left_alone(
         "[]\n",
     ],
 )
-def test_what_is_no_journal_is_said_and_kept(
-    machine: Machine, disks: list[SysfsLayer], content: str
-) -> None:
+def test_what_is_no_journal_is_said_and_kept(machine: Machine, disks: list[SysfsLayer], content: str) -> None:
     assert disks
     path = state_directory.prepare(machine.roots) / "journal-1-x.jsonl"
     path.write_text(content)
@@ -131,9 +123,7 @@ def test_what_is_no_journal_is_said_and_kept(
     assert path.exists()
 
 
-def test_a_journal_cut_off_in_its_first_line_says_nothing(
-    machine: Machine, disks: list[SysfsLayer]
-) -> None:
+def test_a_journal_cut_off_in_its_first_line_says_nothing(machine: Machine, disks: list[SysfsLayer]) -> None:
     assert disks
     path = state_directory.prepare(machine.roots) / "journal-1-x.jsonl"
     path.write_text('{"journal": 1, "bo')
@@ -153,9 +143,7 @@ def test_forged_keys_and_links_are_not_acted_on(machine: Machine, disks: list[Sy
     assert "symbolic link" in restore(machine.roots).problems[0]
 
 
-def test_a_state_directory_that_others_may_write_to(
-    machine: Machine, disks: list[SysfsLayer]
-) -> None:
+def test_a_state_directory_that_others_may_write_to(machine: Machine, disks: list[SysfsLayer]) -> None:
     assert disks
     machine.roots.state.mkdir(mode=0o777)
     machine.roots.state.chmod(0o777)
@@ -186,9 +174,7 @@ with HostJournal(roots) as journal:
     with applied(asked, layers_of({device!r}, roots), journal):
         os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert real_values(device)["nr_requests"] == "33"
     restored = restore(here)
@@ -207,9 +193,7 @@ def test_a_loop_device_with_another_file_keeps_its_settings(loops: Loops, here: 
     loops.detach(device)
     loops.attach_at(device, second)
     name = Path(device).name
-    assert restore(here).problems == [
-        f"{name}: not restored: found file:{second}, expected file:{first}"
-    ]
+    assert restore(here).problems == [f"{name}: not restored: found file:{second}, expected file:{first}"]
 
 
 @pytest.mark.parametrize(
@@ -222,9 +206,7 @@ def test_a_loop_device_with_another_file_keeps_its_settings(loops: Loops, here: 
         '{"id": 1, "settings": {"device": {"name": 5}, "values": {}}}',
     ],
 )
-def test_a_damaged_journal_stops_no_other(
-    machine: Machine, disks: list[SysfsLayer], line: str
-) -> None:
+def test_a_damaged_journal_stops_no_other(machine: Machine, disks: list[SysfsLayer], line: str) -> None:
     path = left_by_another(machine, disks)
     owner = path.read_text().splitlines()[0]
     damaged = machine.roots.state / "journal-1-damaged.jsonl"
@@ -238,9 +220,7 @@ def test_a_damaged_journal_stops_no_other(
     assert damaged.exists()
 
 
-def test_what_others_may_have_written_is_not_acted_on(
-    machine: Machine, disks: list[SysfsLayer]
-) -> None:
+def test_what_others_may_have_written_is_not_acted_on(machine: Machine, disks: list[SysfsLayer]) -> None:
     path = left_by_another(machine, disks)
     machine.roots.state.chmod(0o777)
     with pytest.raises(UsageError, match="no write permission for others"):

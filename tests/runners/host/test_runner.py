@@ -56,9 +56,7 @@ def test_a_directory(run: Run, tmp_path: Path) -> None:
     assert result["runner"] == "host"
     assert result["read"]["total_ios"] > result["write"]["total_ios"] > 0
     assert result["read"]["clat_ns"]["p99"] > 0
-    assert sum(point["ios"][0] for point in result["series"]) == pytest.approx(
-        result["read"]["total_ios"], abs=2
-    )
+    assert sum(point["ios"][0] for point in result["series"]) == pytest.approx(result["read"]["total_ios"], abs=2)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".blklab")] == []
     assert 0.99 < sum(result["cpu"].values()) < 1.01
     (kept,) = query.runs_of(Store(), 1)
@@ -70,13 +68,9 @@ def test_a_directory(run: Run, tmp_path: Path) -> None:
 
 def test_every_field_is_documented(run: Run, tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
-    sections = [
-        text.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("result", "host result")
-    ]
+    sections = [text.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("result", "host result")]
     output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", " ".join(sections)))))
-    more = (
-        "[host.steady]\nround = '0.2s'\nrounds = 3\nlimit = '1s'\n[sweep]\n'vm.swappiness' = [61]\n"
-    )
+    more = "[host.steady]\nround = '0.2s'\nrounds = 3\nlimit = '1s'\n[sweep]\n'vm.swappiness' = [61]\n"
     result = measured(run, write(tmp_path, f'directory = "{tmp_path}"', more))[-1]
     result |= {"labels": {}}
     result["fio"] |= {"options": {}, "disk_util": {}}
@@ -98,9 +92,7 @@ def test_a_raw_device_and_who_served_it(run: Run, tmp_path: Path, loops: Loops) 
     assert {"jobs", name} <= sources
 
 
-def test_a_mounted_filesystem_and_a_mount_that_is_missing(
-    run: Run, tmp_path: Path, loops: Loops
-) -> None:
+def test_a_mounted_filesystem_and_a_mount_that_is_missing(run: Run, tmp_path: Path, loops: Loops) -> None:
     if shutil.which("mkfs.ext4") is None:
         pytest.skip("e2fsprogs are not installed")
     device = loops.attach(loops.file("disk", 64 << 20))
@@ -126,9 +118,7 @@ def test_a_mounted_filesystem_and_a_mount_that_is_missing(
         subprocess.run(["umount", point], check=True)
 
 
-def test_a_sweep_changes_settings_and_puts_them_back(
-    run: Run, tmp_path: Path, loops: Loops
-) -> None:
+def test_a_sweep_changes_settings_and_puts_them_back(run: Run, tmp_path: Path, loops: Loops) -> None:
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
     file = Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb")
@@ -181,9 +171,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_measured(run: Run, tmp_pat
         ('device = "/dev/nowhere"', 2, "/dev/nowhere"),
     ],
 )
-def test_targets_that_are_none(
-    run: Run, tmp_path: Path, target: str, status: int, output: str
-) -> None:
+def test_targets_that_are_none(run: Run, tmp_path: Path, target: str, status: int, output: str) -> None:
     outcome = run("run", write(tmp_path, target), "--on", "host")
     assert (outcome.status, outcome.out) == (status, "")
     assert output in outcome.err
@@ -246,9 +234,7 @@ def test_the_same_file_is_simulated_and_measured(run: Run, tmp_path: Path) -> No
     assert "the runs come from different runners: host and sim" in document["notes"]
 
 
-def test_one_host_is_measured_on_by_one(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_host_is_measured_on_by_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, f'directory = "{tmp_path}"')
     held = lock("host", Roots())
     monkeypatch.setenv("BLKLAB_STATE", str(tmp_path / "another state"))

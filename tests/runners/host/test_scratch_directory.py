@@ -33,9 +33,7 @@ def place(tmp_path: Path) -> Path:
     return made
 
 
-def test_made_private_and_removed_with_all_that_is_in_it(
-    journal: HostJournal, place: Path, tmp_path: Path
-) -> None:
+def test_made_private_and_removed_with_all_that_is_in_it(journal: HostJournal, place: Path, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     keep.mkdir()
     (keep / "precious").write_text("yes")
@@ -65,9 +63,7 @@ def test_it_is_removed_when_the_block_fails(journal: HostJournal, place: Path) -
     assert list(place.iterdir()) == []
 
 
-def test_a_link_to_a_directory_is_followed_once(
-    journal: HostJournal, place: Path, tmp_path: Path
-) -> None:
+def test_a_link_to_a_directory_is_followed_once(journal: HostJournal, place: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(place)
     with scratch(link, journal, needed=1) as made:
@@ -99,9 +95,7 @@ def test_a_link_that_replaces_it_is_detected_and_not_followed(
 
 
 @ROOT_ONLY
-def test_a_directory_put_in_its_place_is_not_written_to(
-    journal: HostJournal, place: Path, tmp_path: Path
-) -> None:
+def test_a_directory_put_in_its_place_is_not_written_to(journal: HostJournal, place: Path, tmp_path: Path) -> None:
     """The owner of the parent directory replaces ours with one that contains a link."""
     if shutil.which("fio") is None:
         pytest.skip("fio is not installed")

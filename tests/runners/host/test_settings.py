@@ -44,17 +44,13 @@ def test_every_device_beneath_that_has_the_file(
     assert attribute(machine, "sda/device/queue_depth") == "31"
 
 
-def test_a_key_of_requests_is_not_for_arrays(
-    machine: Machine, disks: list[SysfsLayer], journal: HostJournal
-) -> None:
+def test_a_key_of_requests_is_not_for_arrays(machine: Machine, disks: list[SysfsLayer], journal: HostJournal) -> None:
     with applied({"nr_requests": "32"}, disks, journal) as changes:
         assert sorted(change.where for change in changes) == ["sda", "sdb"]
     assert attribute(machine, "md0/queue/nr_requests") == "128"
 
 
-def test_put_back_on_exceptions(
-    machine: Machine, disks: list[SysfsLayer], journal: HostJournal
-) -> None:
+def test_put_back_on_exceptions(machine: Machine, disks: list[SysfsLayer], journal: HostJournal) -> None:
     with pytest.raises(KeyboardInterrupt), applied({"read_ahead_kb": "8"}, disks, journal):
         raise KeyboardInterrupt
     assert attribute(machine, "md0/queue/read_ahead_kb") == "1024"

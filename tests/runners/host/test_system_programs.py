@@ -86,9 +86,7 @@ def test_a_wipefs_that_prints_nothing_found_nothing(
     assert system_programs.signatures(image) == []
 
 
-def test_a_program_that_hangs_is_given_up(
-    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_hangs_is_given_up(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(tmp_path, "wipefs", "exec sleep 60", monkeypatch)
     monkeypatch.setattr(system_programs, "TIMEOUT", 0.2)
     with pytest.raises(EnvironmentLacks, match=r"wipefs: .*timed out"):

@@ -45,9 +45,7 @@ def experiment(
     runtime: str = "300ms",
 ) -> Path:
     path = tmp_path / "weather.toml"
-    path.write_text(
-        EXPERIMENT.format(target=target, destroy=json.dumps(destroy), size=size, runtime=runtime)
-    )
+    path.write_text(EXPERIMENT.format(target=target, destroy=json.dumps(destroy), size=size, runtime=runtime))
     return path
 
 
@@ -147,9 +145,7 @@ def test_a_disk_whose_end_is_gone(tmp_path: Path, loops: Loops) -> None:
     """I/O errors in the middle of a run, as of a disk that dies."""
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
-    path = experiment(
-        tmp_path, f'device = "{device}"', [f"file:{backing}"], size="12MiB", runtime="20s"
-    )
+    path = experiment(tmp_path, f'device = "{device}"', [f"file:{backing}"], size="12MiB", runtime="20s")
     with subprocess.Popen(
         [sys.executable, "-m", "blklab.cli", "run", str(path), *HOST,
          "--set", "rw=randread", "--set", "time_based=true"],
@@ -222,9 +218,7 @@ def fake(directory: Path, output: str) -> str:
     return f"{directory}:{os.environ['PATH']}"
 
 
-@pytest.mark.parametrize(
-    ("version", "output"), [("fio-2.1.11", "too old"), ("unknown", "is not fio")]
-)
+@pytest.mark.parametrize(("version", "output"), [("fio-2.1.11", "too old"), ("unknown", "is not fio")])
 def test_fio_that_will_not_do(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, output: str
 ) -> None:
@@ -293,9 +287,7 @@ def test_a_setting_that_is_none_is_told_before_anything_runs(
     assert query.all_campaigns(Store()) == []
 
 
-def test_two_targets_on_one_disk_are_told_before_anything_runs(
-    run: Run, tmp_path: Path, loops: Loops
-) -> None:
+def test_two_targets_on_one_disk_are_told_before_anything_runs(run: Run, tmp_path: Path, loops: Loops) -> None:
     backing = loops.file("disk", 16 << 20)
     device = loops.attach(backing)
     path = experiment(tmp_path, f'device = "{device}"', [f"file:{backing}"])

@@ -109,8 +109,6 @@ def guests(ours: Path) -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if os.fsencode(qemu.PROGRAM) in words[0] and any(
-            word.startswith(os.fsencode(ours)) for word in words
-        ):
+        if os.fsencode(qemu.PROGRAM) in words[0] and any(word.startswith(os.fsencode(ours)) for word in words):
             result.append(int(path.parent.name))
     return result

@@ -61,9 +61,7 @@ def test_run_unchecked(agent: Agent) -> None:
     assert agent.run(["false"], check=False).status == 1
     ran = agent.run(["sh", "-c", "kill -KILL $$"], check=False)
     assert ran.status == -signal.SIGKILL
-    with pytest.raises(
-        BlklabError, match="/nowhere: does not exist: expected a directory to run true in"
-    ):
+    with pytest.raises(BlklabError, match="/nowhere: does not exist: expected a directory to run true in"):
         agent.run(["true"], cwd="/nowhere", check=False)
 
 
@@ -232,9 +230,7 @@ def test_no_more_than_64_at_once(serving: Serving) -> None:
     process, connection = serving()
     receive(connection)
     for number in range(64):
-        connection.sendall(
-            encode({"id": number, "call": "sample", "interval_ms": 10**6, "paths": []})
-        )
+        connection.sendall(encode({"id": number, "call": "sample", "interval_ms": 10**6, "paths": []}))
     connection.sendall(encode({"id": 64, "call": "read", "paths": []}))
     while "event" in (answer := receive(connection) or {}):
         pass
@@ -272,9 +268,7 @@ def test_signal(serving: Serving) -> None:
         (b'{"id": 5, "call": "read", "paths": [1]}', 5, "expected a string"),
     ],
 )
-def test_a_bad_request_is_answered(
-    serving: Serving, content: bytes, number: int | None, message: str
-) -> None:
+def test_a_bad_request_is_answered(serving: Serving, content: bytes, number: int | None, message: str) -> None:
     _, connection = serving()
     receive(connection)
     connection.sendall(struct.pack("<I", len(content)) + content)

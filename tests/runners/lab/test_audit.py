@@ -78,8 +78,7 @@ class Made:
 
 
 SHAPES = {
-    wanted.name: [VirtualDiskShape(f"{wanted.name}-{at}", BYTES) for at in range(wanted.members)]
-    for wanted in WANTED
+    wanted.name: [VirtualDiskShape(f"{wanted.name}-{at}", BYTES) for at in range(wanted.members)] for wanted in WANTED
 }
 
 SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]
@@ -88,9 +87,7 @@ SMALL = [VirtualDiskShape(f"small-{at}", 16 << 20) for at in range(5)]
 @pytest.fixture(scope="module")
 def guest(guest_image: GuestImage) -> Iterator[Guest]:
     every = [*(shape for some in SHAPES.values() for shape in some), *SMALL]
-    with boot(
-        guest_image, every, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None
-    ) as booted:
+    with boot(guest_image, every, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None) as booted:
         yield booted
 
 
@@ -126,13 +123,8 @@ def _made(guest: Guest, shapes: dict[str, list[VirtualDiskShape]], root: Path) -
     live = inventory.read_inventory(machine.roots)
     for name in members:
         agent.run(["mdadm", "--stop", f"/dev/{name}"])
-    examine = {
-        str(item): agent.run(["mdadm", "--examine", f"/dev/{item}"]).stdout for item in paths
-    }
-    listed = {
-        str(item): agent.run(["mdadm", "--examine-badblocks", f"/dev/{item}"], check=False)
-        for item in paths
-    }
+    examine = {str(item): agent.run(["mdadm", "--examine", f"/dev/{item}"]).stdout for item in paths}
+    listed = {str(item): agent.run(["mdadm", "--examine-badblocks", f"/dev/{item}"], check=False) for item in paths}
     (root / "stopped").mkdir()
     _copied(guest, shapes, members, root / "stopped")
     offline = images.read_images([root / "stopped" / item for item in paths])
@@ -156,9 +148,7 @@ def _copied(
                     file.write(guest.disk(shape).read(at, END))
 
 
-def _machine(
-    root: Path, members: dict[str, list[str]], attributes: dict[str, str | None]
-) -> Machine:
+def _machine(root: Path, members: dict[str, list[str]], attributes: dict[str, str | None]) -> Machine:
     """A machine made of what the guest's kernel said."""
     (root / "made").mkdir()
     machine = Machine(root / "made")
@@ -277,9 +267,7 @@ def test_and_of_running_arrays(made: Made) -> None:
 def test_the_probe_sees_as_much(made: Made) -> None:
     there = read_recorded_inventory(parse_output(probe(made.machine)))
     facts = [
-        json.dumps(report.as_dict(item, find_problems(item)), indent=1).replace(
-            f"{made.machine}/", "/"
-        )
+        json.dumps(report.as_dict(item, find_problems(item)), indent=1).replace(f"{made.machine}/", "/")
         for item in (made.live, there)
     ]
     # mdadm was asked here; there it is not installed.
@@ -290,10 +278,7 @@ def test_the_probe_sees_as_much(made: Made) -> None:
 @pytest.mark.guest
 def test_what_is_found(made: Made) -> None:
     result = find_problems(made.live)
-    rules = {
-        name: {item.code for item in result if item.subject == name} - {"never-checked"}
-        for name in made.members
-    }
+    rules = {name: {item.code for item in result if item.subject == name} - {"never-checked"} for name in made.members}
     assert rules == {
         "md0": {"repair-corrupts", "bbl-entries", "bbl-empty"},
         "md1": {"repair-corrupts", "bbl-entries", "bbl-empty", "metadata-end"},

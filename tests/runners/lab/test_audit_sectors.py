@@ -26,9 +26,7 @@ WRITTEN = 4096
 @pytest.fixture(scope="module")
 def guest(guest_image: GuestImage) -> Iterator[Guest]:
     shapes = [*SMALL, PLAIN]
-    with boot(
-        guest_image, shapes, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None
-    ) as booted:
+    with boot(guest_image, shapes, asked="tcg", cpus=1, memory=512 << 20, note=lambda _: None) as booted:
         yield booted
 
 
@@ -42,9 +40,7 @@ def guest(guest_image: GuestImage) -> Iterator[Guest]:
         ("10", "o2", 3), ("10", "o2", 4), ("5", "parity-first", 3), ("6", "parity-last", 4),
     ],
 )  # fmt: skip
-def test_where_the_kernel_puts_sectors(
-    guest: Guest, tmp_path: Path, level: str, layout: str, disks: int
-) -> None:
+def test_where_the_kernel_puts_sectors(guest: Guest, tmp_path: Path, level: str, layout: str, disks: int) -> None:
     used = names(guest, SMALL)[:disks]
     guest.agent.run(
         ["mdadm", "--create", "/dev/md99", "--run", "--assume-clean", f"--level={level}",

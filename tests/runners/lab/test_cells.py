@@ -126,8 +126,7 @@ def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) 
         path = parent / f"{name}.toml"
         path.write_text(text)
         cells += [
-            replace(cell, number=len(cells) + at + 1)
-            for at, cell in enumerate(plan(path, form=lab_cell.FORM).cells)
+            replace(cell, number=len(cells) + at + 1) for at, cell in enumerate(plan(path, form=lab_cell.FORM).cells)
         ]
     create = filesystem.create
 
@@ -139,9 +138,7 @@ def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) 
     ledger = Collected()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filesystem, "create", created)
-        LabRunner(accelerator="tcg", trace=["traced", "watched"], traces=result.traces).run(
-            cells, ledger
-        )
+        LabRunner(accelerator="tcg", trace=["traced", "watched"], traces=result.traces).run(cells, ledger)
     stacks = {cell.number: cell.labels["stack"] for cell in cells}
     result.outcomes = {stacks[at]: dict(item.outcome) for at, item in ledger.ended.items()}
     result.failed = {stacks[at]: message for at, message in ledger.failed.items()}
@@ -169,9 +166,7 @@ def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
 
 
 @pytest.mark.parametrize(("stack", "fast"), [("raid1", "traced"), ("near", "fast")])
-def test_mirrors_of_unequal_flash_share_reads_by_their_rates(
-    measured: Measured, stack: str, fast: str
-) -> None:
+def test_mirrors_of_unequal_flash_share_reads_by_their_rates(measured: Measured, stack: str, fast: str) -> None:
     """1000 and 200 a second: 83 % and 17 %, by the shortest queue (drivers/md, 6.1)."""
     outcome = measured.outcomes[stack]
     leaves = {**outcome, "devices": [item for item in outcome["devices"] if item["leaf"]]}
@@ -205,10 +200,7 @@ def test_a_bcache_counts_and_keeps_what_was_read(measured: Measured) -> None:
     assert cache["kind"] == "bcache"
     assert cache["cache_hits"] > 0
     assert cache["cache_misses"] > 0
-    known = sum(
-        cache[key]
-        for key in ("cache_hits", "cache_misses", "cache_bypass_hits", "cache_bypass_misses")
-    )
+    known = sum(cache[key] for key in ("cache_hits", "cache_misses", "cache_bypass_hits", "cache_bypass_misses"))
     assert known == pytest.approx(outcome["read"]["total_ios"], rel=0.1)
 
 

@@ -28,10 +28,7 @@ class Load:
         self.guest.layers.append(GuestLayer("mirror", "md", "md0"))
         self.guest.members["mirror"] = ["/dev/vda", "/dev/vdb"]
         self.document: Any = {
-            "failures": [
-                {"array": "mirror", "slot": 1, "at_ns": at, "re_add_ns": back}
-                for at, back in failures
-            ]
+            "failures": [{"array": "mirror", "slot": 1, "at_ns": at, "re_add_ns": back} for at, back in failures]
         }
 
     def during(self) -> FaultSchedule:
@@ -79,9 +76,7 @@ def test_what_there_was_no_time_for_is_said() -> None:
     with load.during() as during:
         load.begins()
         assert seen(lambda: len(load.recorder.ran) == 2)
-    assert during.problems == [
-        "mirror: the load ended before b could be re-added, 1h 00m after its start"
-    ]
+    assert during.problems == ["mirror: the load ended before b could be re-added, 1h 00m after its start"]
     load = Load((HOUR, None))
     load.guest.starting.append(lambda: load.guest.write("/sys/sync", "idle"))
     load.guest.syncing["mirror"] = "resync"

@@ -73,9 +73,7 @@ def test_no_more_than_memory_should_hold(machine: Any, monkeypatch: pytest.Monke
         files.fetch(machine, ["/run/t/*"])
 
 
-def test_traces_of_an_earlier_run_do_not_stay(
-    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_of_an_earlier_run_do_not_stay(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_PART", 2)
     into, outside = tmp_path / "traces" / "001", tmp_path / "outside"
     into.mkdir(parents=True)
@@ -109,10 +107,6 @@ def test_names_of_files(machine: Any, tmp_path: Path, name: str) -> None:
 
 
 def test_events_that_were_dropped_are_a_warning() -> None:
-    output = (
-        "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
-    )
-    assert cell.dropped(output) == [
-        "blktrace dropped 1234 events: the guest was too slow to write the traces"
-    ]
+    output = "Device: /dev/vda\nYou have 1234 ( 12.3%) dropped events\nConsider using a larger buffer"
+    assert cell.dropped(output) == ["blktrace dropped 1234 events: the guest was too slow to write the traces"]
     assert cell.dropped("") == []

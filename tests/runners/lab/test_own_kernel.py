@@ -36,9 +36,7 @@ def without_raid10(guest_image: GuestImage, cache: Path, tmp_path: Path) -> Path
     directory = base / "usr" / "lib" / "modules" / guest_image.version
     for archive in ours:
         with archive.open("rb") as stream:
-            subprocess.run(
-                ["cpio", "-idm", "--quiet"], cwd=base, stdin=stream, check=True, capture_output=True
-            )
+            subprocess.run(["cpio", "-idm", "--quiet"], cwd=base, stdin=stream, check=True, capture_output=True)
         if directory.is_dir():
             break
     (base / "lib").symlink_to("usr/lib")
@@ -57,9 +55,7 @@ def test_a_module_that_is_not_there(
         *("--kernel", guest_image.kernel, "--modules", without_raid10),
     )
     assert outcome.status == 1
-    assert "cell 2 (stack=near workload=reads repeat=1): in the guest: mdadm --create" in (
-        outcome.err
-    )
+    assert "cell 2 (stack=near workload=reads repeat=1): in the guest: mdadm --create" in (outcome.err)
     assert f"(kernel {guest_image.version} has no module raid10)" in outcome.err
     assert outcome.err.count("\n") == 1
     assert '"stack": "raid1"' in outcome.out, "what needs no such module is measured"

@@ -12,9 +12,7 @@ from blklab.spec import lab_cell
 from blklab.spec.cells import plan
 
 
-def document(
-    tmp_path: Path, devices: str, *, workload: str = "rw = 'randread'", lab: str = ""
-) -> Any:
+def document(tmp_path: Path, devices: str, *, workload: str = "rw = 'randread'", lab: str = "") -> Any:
     path = tmp_path / "exp.toml"
     path.write_text(
         f"[devices]\n{devices}\n"
@@ -61,9 +59,7 @@ def test_bandwidth_beyond_reach(tmp_path: Path) -> None:
 
 def test_a_factor_is_rounded_up_to_two_digits(tmp_path: Path) -> None:
     devices = throttled("a", iops_total=REACH_IOPS["tcg"] * 100 + 1) + throttled("b", iops_total=1)
-    with pytest.raises(
-        BlklabError, match="device b: iops_total of 1, divided by 110, is less than"
-    ):
+    with pytest.raises(BlklabError, match="device b: iops_total of 1, divided by 110, is less than"):
         rates(document(tmp_path, devices), "tcg")
 
 

@@ -181,9 +181,7 @@ def test_a_host_that_was_suspended(lab: Lab, monkeypatch: pytest.MonkeyPatch) ->
 
     lab.acts[1] = act
     result = lab.run()
-    assert result.failed == {
-        1: "the host was suspended for 3600 s during the run: measure it again"
-    }
+    assert result.failed == {1: "the host was suspended for 3600 s during the run: measure it again"}
     assert len(result.ended) == 5
 
 
@@ -194,9 +192,7 @@ def test_a_cell_that_another_process_took(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert len(lab.guests) == 1, "for nothing, none is booted"
 
 
-def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT.replace('kernel = ["6.1", "6.12"]\n', ""))
     planned = plan(path, form=lab_cell.FORM)
@@ -210,6 +206,4 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(
         UsageError,
         match="--kernel: it replaces the kernel of all cells, but \\[matrix\\] varies kernel",
     ):
-        runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(
-            plan(path, form=lab_cell.FORM)
-        )
+        runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(plan(path, form=lab_cell.FORM))

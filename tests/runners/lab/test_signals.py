@@ -107,9 +107,7 @@ def test_killed_at_any_instant(cache: Path, experiment: Path) -> None:
         if query.all_campaigns(Store()):
             assert done <= states().count("done"), "what was done is lost"
             done = states().count("done")
-    ended = subprocess.run(
-        [*command, "--resume", "--json"], check=True, capture_output=True, text=True
-    )
+    ended = subprocess.run([*command, "--resume", "--json"], check=True, capture_output=True, text=True)
     assert [item["number"] for item in json.loads(ended.stdout)] == [1, 2]
     assert states() == ["done", "done"]
     assert guests(cache) == []

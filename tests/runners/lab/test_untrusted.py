@@ -37,9 +37,7 @@ def connected() -> Iterator[tuple[Agent, socket.socket]]:
 def test_another_protocol() -> None:
     with connected() as (agent, guest):
         guest.sendall(encode({"hello": {**HELLO, "protocol": 2}}))
-        with pytest.raises(
-            BlklabError, match="speaks protocol 2, expected 1: rebuild the image with `blklab lab"
-        ):
+        with pytest.raises(BlklabError, match="speaks protocol 2, expected 1: rebuild the image with `blklab lab"):
             agent.hello(30)
 
 
@@ -122,9 +120,7 @@ def ran(stdout: str) -> dict[str, object]:
 
 
 NOTHING: dict[str, object] = {"files": {}}
-STRANGE: dict[str, object] = {
-    "files": {"": "", "/": "1", "x/y": None, "/sys/block/md0/dm/name": "vg0-data"}
-}
+STRANGE: dict[str, object] = {"files": {"": "", "/": "1", "x/y": None, "/sys/block/md0/dm/name": "vg0-data"}}
 
 
 @pytest.mark.parametrize("output", [NOTHING, STRANGE])
@@ -137,9 +133,7 @@ def test_files_are_those_that_were_asked_for(output: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("text", [NOTHING, STRANGE])
-@pytest.mark.parametrize(
-    "output", ["", "1", "x" * 5000, "9" * 5000, "\u00b2", "0 8 cache 8 1/2 8 1/²"]
-)
+@pytest.mark.parametrize("output", ["", "1", "x" * 5000, "9" * 5000, "\u00b2", "0 8 cache 8 1/2 8 1/²"])
 def test_every_caller_gets_an_answer_or_a_blklab_error(
     text: dict[str, object], output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,9 +57,7 @@ def during(monkeypatch: pytest.MonkeyPatch) -> During:
             with suppress(BlklabError):  # the guest may end in the midst of it
                 act(machine)
 
-        def play(
-            machine: GuestMachine, document: Any, target: Any, progress: Any, **named: Any
-        ) -> Any:
+        def play(machine: GuestMachine, document: Any, target: Any, progress: Any, **named: Any) -> Any:
             def report(live: FioProgress) -> None:
                 progress(live)
                 if not acted:
@@ -90,10 +88,7 @@ def test_a_panic_costs_one_cell(cache: Path, tmp_path: Path, run: Run, during: D
     path = experiment(tmp_path, MIRROR + "[matrix]\niodepth = [4, 8]\n")
     outcome = run("run", path, "--on", "lab")
     assert outcome.status == 1
-    output = (
-        "the guest is lost: Kernel panic - not syncing: sysrq triggered crash (last lines of its"
-        " console: "
-    )
+    output = "the guest is lost: Kernel panic - not syncing: sysrq triggered crash (last lines of its console: "
     assert f"cell 1 (stack=mirror workload=reads iodepth=4 repeat=1): {output}" in outcome.err
     assert outcome.err.count("\n") == 1
     (lost, why), (other, _) = stored()
@@ -161,9 +156,7 @@ runtime = "1s"
 """
 
 
-def test_cells_that_fail_in_one_guest(
-    cache: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_that_fail_in_one_guest(cache: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     booted = []
     boot = booting.boot
 
@@ -203,22 +196,16 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
     assert outcome.status == 0, outcome.err
     assert stored() == [("done", None), ("done", None)]
     first, second = (
-        (item.outcome or {})["warnings"]
-        for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
+        (item.outcome or {})["warnings"] for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
     )
-    output = (
-        "after the load: cannot remove the stack: in the guest: not true after 2 s: /dev/md0 is"
-        " stopped"
-    )
+    output = "after the load: cannot remove the stack: in the guest: not true after 2 s: /dev/md0 is stopped"
     assert output in first
     assert output not in second
     assert guests(cache) == []
 
 
 @pytest.fixture
-def small(
-    guest_image: GuestImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def small(guest_image: GuestImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache on a filesystem of 300 MiB, with the image elsewhere."""
     assert guest_image.kernel.is_file()
     directory = tmp_path / "small"

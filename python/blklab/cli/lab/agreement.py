@@ -35,9 +35,7 @@ class AgreementOptions:
     store: str | None
 
 
-def show(
-    wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_json: bool, check: bool
-) -> None:
+def show(wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_json: bool, check: bool) -> None:
     """Measure the suites or read the recordings, and print them next to the simulation."""
     from blklab.report import terminal
     from blklab.validation import agreement, recordings
@@ -82,24 +80,19 @@ def recorded_section(directory: Path) -> list[str]:
     from blklab.validation import recordings
 
     pairs = [
-        (recording, recordings.predicted(directory, recording))
-        for recording in recordings.read_recordings(directory)
+        (recording, recordings.predicted(directory, recording)) for recording in recordings.read_recordings(directory)
     ]
     return _section(directory, pairs) if pairs else []
 
 
-def _section(
-    directory: Path, pairs: "Sequence[tuple[LabRecording, Sequence[AgreementRow]]]"
-) -> list[str]:
+def _section(directory: Path, pairs: "Sequence[tuple[LabRecording, Sequence[AgreementRow]]]") -> list[str]:
     from blklab.validation import agreement, recordings
     from blklab.validation import agreement_report as report
 
     rows = [row for _, own in pairs for row in own]
     missed = recordings.missed(recordings.misses(directory), rows)
     return list(
-        report.report_section(
-            [recording for recording, _ in pairs], rows, agreement.agreement_verdicts(rows), missed
-        )
+        report.report_section([recording for recording, _ in pairs], rows, agreement.agreement_verdicts(rows), missed)
     )
 
 
@@ -163,9 +156,7 @@ def _measured(
         recording = recordings.LabRecording(kernel, machines[kernel], cells_of)
         if wanted.record:
             note(f"stored in {recordings.write_recording(wanted.directory, recording)}")
-        pairs.append(
-            (recording, agreement.agreement_rows(kernel, predicted.get(kernel, {}), cells_of))
-        )
+        pairs.append((recording, agreement.agreement_rows(kernel, predicted.get(kernel, {}), cells_of)))
     return pairs, failed
 
 

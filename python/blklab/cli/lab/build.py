@@ -14,9 +14,7 @@ from blklab.runners.lab import KERNEL
 @taking(*KERNEL)
 @click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
 @json_option
-def build(
-    *, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool
-) -> None:
+def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool) -> None:
     """Build the image of a guest with the kernel GENERATION, such as 6.1 or 6.1.0-49.
 
     An existing image is kept; --rebuild builds it again.
@@ -27,9 +25,7 @@ def build(
     from blklab.runners.lab.image.build import image
     from blklab.runners.lab.image.kernels import PackagedKernel, own_kernel
 
-    made = image(
-        own_kernel(kernel, modules) or PackagedKernel(generation), note=note, rebuild=rebuild
-    )
+    made = image(own_kernel(kernel, modules) or PackagedKernel(generation), note=note, rebuild=rebuild)
     document = {
         "kernel": made.version,
         "digest": made.digest,
@@ -40,7 +36,5 @@ def build(
     emit(
         document,
         as_json,
-        lambda console: console.print(
-            f"{made.version}: {made.initrd.parent}", highlight=False, soft_wrap=True
-        ),
+        lambda console: console.print(f"{made.version}: {made.initrd.parent}", highlight=False, soft_wrap=True),
     )

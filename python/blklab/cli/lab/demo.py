@@ -38,9 +38,7 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     results, failed = measured(runner, measuring, store, keep=True, resume=False)
     predicted = agreement.predicted([plan(path)])
     given = {
-        agreement.agreement_key(measuring.name, result.labels): agreement.agreement_figures(
-            result.outcome
-        )
+        agreement.agreement_key(measuring.name, result.labels): agreement.agreement_figures(result.outcome)
         for result in results
     }
     rows = agreement.agreement_rows(measuring.cells[0].document["kernel"], predicted, given)

@@ -20,10 +20,7 @@ def kernels(*, as_json: bool) -> None:
     kernels_offered = offered()
     rows = [[printable(kernel.name), printable(kernel.version)] for kernel in kernels_offered]
     emit(
-        [
-            {"name": offered_kernel.name, "version": offered_kernel.version}
-            for offered_kernel in kernels_offered
-        ],
+        [{"name": offered_kernel.name, "version": offered_kernel.version} for offered_kernel in kernels_offered],
         as_json,
         lambda console: draw_table(
             console,

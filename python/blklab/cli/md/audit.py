@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     "images",
     multiple=True,
     metavar="FILE",
-    help="Image of a member, or a device from another host, to audit instead of this host;"
-    " repeatable.",
+    help="Image of a member, or a device from another host, to audit instead of this host; repeatable.",
 )
 @click.option(
     "--host",
@@ -52,8 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--smart",
     is_flag=True,
-    help="Read SMART values of the disks below arrays (smartctl; as root). Disks in standby are"
-    " not spun up.",
+    help="Read SMART values of the disks below arrays (smartctl; as root). Disks in standby are not spun up.",
 )
 @click.option(
     "--severity",
@@ -110,11 +108,7 @@ def audit(
     from blklab.report import arrays as report
     from blklab.system.roots import Roots
 
-    sources = [
-        source
-        for source, given in (("--image", images), ("--host", hosts), ("--probed", probed))
-        if given
-    ]
+    sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
     if len(sources) > 1:
         raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
     if more and not sources:
@@ -159,9 +153,7 @@ def audit(
         raise Exit(1)
 
 
-def _audit_hosts(
-    names: list[str], threshold: int, as_json: bool, *, timeout: float | None, sudo: bool
-) -> None:
+def _audit_hosts(names: list[str], threshold: int, as_json: bool, *, timeout: float | None, sudo: bool) -> None:
     """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
     from blklab.md.remote import read_probe_file, ssh
     from blklab.report import fleet as report

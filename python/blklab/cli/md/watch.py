@@ -30,8 +30,7 @@ class _Interval(click.ParamType[int]):
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6."
-    "  [default: 127.0.0.1:19809]",
+    help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.  [default: 127.0.0.1:19809]",
 )
 @click.option(
     "--web-config",
@@ -50,9 +49,7 @@ class _Interval(click.ParamType[int]):
     metavar="FILE",
     help="Write FILE once, for node_exporter, and exit; - is stdout.",
 )
-def watch(
-    *, listen: str | None, web_config: Path | None, superblocks: int | None, textfile: str | None
-) -> None:
+def watch(*, listen: str | None, web_config: Path | None, superblocks: int | None, textfile: str | None) -> None:
     """Export the md arrays of this host to Prometheus, above all their bad-block lists.
 
     This changes nothing. It reads sysfs at each scrape, and the members' superblocks once per hour
@@ -78,9 +75,7 @@ def watch(
     if listen or web_config:
         raise UsageError("--textfile: does not listen; remove --listen and --web-config")
     if superblocks:
-        raise UsageError(
-            "--textfile: reads superblocks every time; --superblocks can only be 'never' here"
-        )
+        raise UsageError("--textfile: reads superblocks every time; --superblocks can only be 'never' here")
     _write_textfile(textfile, InventoryCache(Roots(), max_age, timeout=None))
 
 
@@ -133,10 +128,7 @@ def _warn_about_access(address: "ListenAddress", settings: "WebConfig") -> None:
         return
     tls = settings.tls_server_config
     if not settings.basic_auth_users and not (tls and tls.client_ca_file):
-        warn(
-            f"{address}: everyone on the network can read the metrics; to restrict this, use"
-            " --web-config"
-        )
+        warn(f"{address}: everyone on the network can read the metrics; to restrict this, use --web-config")
     elif not tls:
         warn(
             f"{address}: passwords cross the network unencrypted; to encrypt them, set"

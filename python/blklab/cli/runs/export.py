@@ -13,12 +13,9 @@ from blklab.cli.common import store_option
     type=click.Choice(["json", "csv", "series"]),
     default="json",
     show_default=True,
-    help="json: complete results; csv: one row for each run; series: figures over time, as"
-    " Parquet.",
+    help="json: complete results; csv: one row for each run; series: figures over time, as Parquet.",
 )
-@click.option(
-    "-o", "output", default="-", metavar="FILE", help="File to write; default: standard output."
-)
+@click.option("-o", "output", default="-", metavar="FILE", help="File to write; default: standard output.")
 @store_option
 def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | None) -> None:
     """Export the runs of CAMPAIGNS as JSON, CSV or Parquet.
@@ -37,9 +34,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
     kept = Store(store, reading=True)
     runs = [run for words in campaigns for run in query.selected(kept, words).runs]
     if form == "series":
-        content = series.encoded_runs(
-            {run.id: query.points(kept, run.id, needed=True) for run in runs}
-        )
+        content = series.encoded_runs({run.id: query.points(kept, run.id, needed=True) for run in runs})
     elif form == "csv":
         content = tabular.as_csv(runs).encode()
     else:

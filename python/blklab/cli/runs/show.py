@@ -44,9 +44,7 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
 
     def draw(console: "Console") -> None:
         if randomio:
-            measured = [
-                (run.labels, run.cell, run.outcome) for run in selection.runs if run.outcome
-            ]
+            measured = [(run.labels, run.cell, run.outcome) for run in selection.runs if run.outcome]
             saturation.print_saturation(console, measured)
             return
         runs.print_runs(console, selection.campaign, selection.runs)

@@ -8,18 +8,12 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS: dict[str, CommandEntry] = {
     "stat": CommandEntry("blklab.cli.trace.stat:stat", "Describe the workload of a trace"),
-    "hist": CommandEntry(
-        "blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"
-    ),
+    "hist": CommandEntry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
     "report": CommandEntry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
     "fio": CommandEntry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
     "record": CommandEntry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
-    "convert": CommandEntry(
-        "blklab.cli.trace.convert:convert", "Convert a trace to another format"
-    ),
-    "events": CommandEntry(
-        "blklab.cli.trace.events:events", "Print events exactly as blkparse does"
-    ),
+    "convert": CommandEntry("blklab.cli.trace.convert:convert", "Convert a trace to another format"),
+    "events": CommandEntry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
 }
 
 

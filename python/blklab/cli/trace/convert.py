@@ -54,9 +54,7 @@ def convert(
     from blklab.trace.convert import convert as converting
 
     with unfinished(output), native(output):
-        document = converting(
-            paths, output, selection, to=to, format_name=format_name, overwrite=overwrite
-        )
+        document = converting(paths, output, selection, to=to, format_name=format_name, overwrite=overwrite)
     for warning in document["trace"]["warnings"]:
         warn(f"{warning['path']}: {warning['message']}")
     report = document["report"]

@@ -30,9 +30,7 @@ def events(
     """
     streams.check_stdout()
     with signals.at_once():
-        whole, warnings = _core.print_events(
-            paths, selection, format=format_name, summary=not quiet, as_json=as_json
-        )
+        whole, warnings = _core.print_events(paths, selection, format=format_name, summary=not quiet, as_json=as_json)
     for path, message in warnings:
         warn(f"{path}: {message}")
     if not whole:

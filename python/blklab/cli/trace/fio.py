@@ -29,18 +29,14 @@ MAX_RUNTIME: Final = 20 * 86_400 * 10**9
 @selection_options
 @click.option("-o", "--output", metavar="FILE", help="Job file to write; - for stdout.")
 @click.option("--filename", metavar="FILE", help="File or device of the job; writes OVERWRITE it.")
-@click.option(
-    "--directory", metavar="DIR", help="Directory in which the job or --verify creates its file."
-)
+@click.option("--directory", metavar="DIR", help="Directory in which the job or --verify creates its file.")
 @click.option(
     "--iolog",
     metavar="FILE",
     help="Also write every I/O with its time to FILE, for fio's read_iolog.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@click.option(
-    "--closed", "loop", flag_value="closed", help="Keep a fixed number of I/Os in flight."
-)
+@click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number of I/Os in flight.")
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
 @click.option(
     "--runtime",
@@ -48,9 +44,7 @@ MAX_RUNTIME: Final = 20 * 86_400 * 10**9
     metavar="TIME",
     help="Runtime of the job; default: the length of the trace.",
 )
-@click.option(
-    "--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace."
-)
+@click.option("--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace.")
 @click.option(
     "--size",
     type=SIZE,
@@ -190,13 +184,9 @@ def _replay(
         until_ns=wanted["until_ns"],
     )
     with unfinished(iolog), native(iolog):
-        document = convert(
-            paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite
-        )
+        document = convert(paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite)
     count = document["report"]["written"]
-    notes().print(
-        f"{printable(iolog)}: {count:,} I/Os; replay them with fio and replay_redirect=FILE"
-    )
+    notes().print(f"{printable(iolog)}: {count:,} I/Os; replay them with fio and replay_redirect=FILE")
 
 
 def _verify(

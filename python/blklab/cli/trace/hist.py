@@ -58,9 +58,7 @@ def hist(
     from blklab.report import histogram
 
     view = read_view(paths, selection, format_name)
-    histograms_shown = [
-        (device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)
-    ]
+    histograms_shown = [(device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)]
 
     def draw(console: "Console") -> None:
         histogram.print_histograms(console, histograms_shown)

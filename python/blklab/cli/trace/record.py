@@ -21,9 +21,7 @@ LONGEST: Final = (2**31 - 2) * 10**9
 
 @click.command()
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
-@click.option(
-    "-w", "duration", type=DURATION, metavar="TIME", help="Length of the recording: 60, 5m."
-)
+@click.option("-w", "duration", type=DURATION, metavar="TIME", help="Length of the recording: 60, 5m.")
 @click.option(
     "-o",
     "output",
@@ -143,8 +141,5 @@ def _draw(console: "Console", done: "TraceRecording") -> None:
     from blklab.units import format_count, format_size
 
     name = shlex.quote(printable(str(done.name)))
-    console.print(
-        f"{name}: {format_count(done.events)} events, {format_size(done.bytes)},"
-        f" {done.seconds:.1f} s"
-    )
+    console.print(f"{name}: {format_count(done.events)} events, {format_size(done.bytes)}, {done.seconds:.1f} s")
     console.print(f"next: blklab trace report {name}")

@@ -46,9 +46,7 @@ def selection_options(command: F) -> F:
         type=click.Choice(["read", "write", "discard", "flush"]),
         help="Select this operation.",
     )
-    @click.option(
-        "--since", type=DURATION, metavar="TIME", help="Select from this time on: 10s, 1500ms."
-    )
+    @click.option("--since", type=DURATION, metavar="TIME", help="Select from this time on: 10s, 1500ms.")
     @click.option("--until", type=DURATION, metavar="TIME", help="Select up to this time.")
     @functools.wraps(command)
     def with_selection(
@@ -65,9 +63,7 @@ def selection_options(command: F) -> F:
 
         if since is not None and until is not None and since >= until:
             raise UsageError("--since must be earlier than --until")
-        selection = _core.Filter(
-            devices=devices, processes=processes, ops=ops, since_ns=since, until_ns=until
-        )
+        selection = _core.Filter(devices=devices, processes=processes, ops=ops, since_ns=since, until_ns=until)
         return command(*args, selection=selection, **kwargs)
 
     return with_selection  # type: ignore[return-value]

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @trace_arguments
 @selection_options
-@click.option(
-    "--all-devices", is_flag=True, help="Show every device in full, not only the main one."
-)
+@click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @json_option
 def stat(
     *,

@@ -14,9 +14,7 @@ MAX_NAMED: Final = 8
 """How many devices a message names."""
 
 
-def read_view(
-    paths: Sequence[str], selection: _core.Filter, format_name: str | None
-) -> "ProfileView":
+def read_view(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "ProfileView":
     """Characterise a trace, print warnings about it on stderr, and return its view.
 
     Raises BlklabError if the selection has no I/O.

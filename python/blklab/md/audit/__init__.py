@@ -64,12 +64,7 @@ RULES: Final[tuple[Rule, ...]] = (
 def find_problems(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first. Reads and changes nothing."""
     audited_host = AuditedHost(inventory.software)
-    diagnostics = [
-        finding
-        for rule in RULES
-        for array in inventory.arrays
-        for finding in rule(array, audited_host)
-    ]
+    diagnostics = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, audited_host)]
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)

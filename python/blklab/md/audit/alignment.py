@@ -65,11 +65,7 @@ def check_filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     for part in array.parts:
         geometry = part.geometry
         width = array.chunk * array.data_disks
-        if (
-            geometry is None
-            or geometry.block <= 0
-            or (geometry.unit, geometry.width) == (array.chunk, width)
-        ):
+        if geometry is None or geometry.block <= 0 or (geometry.unit, geometry.width) == (array.chunk, width):
             continue
         if array.chunk % geometry.block:
             continue
@@ -79,8 +75,7 @@ def check_filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
     """The filesystem does not know the chunk and stripe of the array, or assumes other sizes."""
     assumed = (
-        f"assumes a chunk of {format_size(geometry.unit)} and a stripe of"
-        f" {format_size(geometry.width)}"
+        f"assumes a chunk of {format_size(geometry.unit)} and a stripe of {format_size(geometry.width)}"
         if geometry.unit or geometry.width
         else "does not know the chunk and the stripe of the array"
     )
@@ -98,10 +93,7 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
         correction = ""
     else:
         commands = []
-        correction = (
-            f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},"
-            f"swidth={width // SECTOR}"
-        )
+        correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
     where = f" on {part.mounts[0]}" if part.mounts else ""
     return array_finding(
         array,

@@ -29,17 +29,12 @@ def check_entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
         sectors = sum(bad_range.sectors for bad_range in member.ranges)
         places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
-        meaning = (
-            "only the other members hold current data there"
-            if array.redundant
-            else "reads there fail"
-        )
+        meaning = "only the other members hold current data there" if array.redundant else "reads there fail"
         diagnostic = array_finding(
             array,
             "critical",
             "bbl-entries",
-            f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}"
-            f"; {meaning}: {places}",
+            f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}; {meaning}: {places}",
             *_rewrite_commands(array, member, host),
             member=member.name,
         )
@@ -163,9 +158,7 @@ def check_kernel_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
 def check_write_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A write to a member failed, and md reported it to no one."""
     for member in array.members:
-        states_shown = [
-            word for word in ("write_error", "want_replacement") if word in member.states
-        ]
+        states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
             disk = quote_command("smartctl", "--all", member.path)
             yield array_finding(
@@ -202,12 +195,8 @@ def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 
 def check_no_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """No member has a bad-block list: write errors cannot be hidden."""
-    if array.members and all(
-        member.superblock and member.bad_blocks is None for member in array.members
-    ):
-        yield array_finding(
-            array, "note", "bbl-none", "no bad-block list is configured on any member"
-        )
+    if array.members and all(member.superblock and member.bad_blocks is None for member in array.members):
+        yield array_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 
 def find_lost_ranges(array: Array) -> tuple[SectorRange, ...]:
@@ -237,9 +226,7 @@ def find_lost_ranges(array: Array) -> tuple[SectorRange, ...]:
     return merge_ranges(tuple(lost_ranges))
 
 
-def _comparable_ranges(
-    array: Array, member: ArrayMember, bad_range: SectorRange
-) -> tuple[SectorRange, ...]:
+def _comparable_ranges(array: Array, member: ArrayMember, bad_range: SectorRange) -> tuple[SectorRange, ...]:
     if array.level in {"raid1", "raid10"}:
         return array_ranges(array, member, bad_range) or ()
     begin = max(0, bad_range.sector - (member.data_offset or 0))
@@ -321,9 +308,7 @@ def _sector_count(ranges: tuple[SectorRange, ...]) -> str:
 
 def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dict[str, Any]:
     """Returns where ranges are on the array and, if the inventory has them, the files there."""
-    summary = (
-        None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
-    )
+    summary = None if mapped is None else [{"sector": at.sector, "sectors": at.sectors} for at in mapped]
     if array.contents is None:
         return {"array_ranges": summary}
     files: list[dict[str, Any]] = []
@@ -335,9 +320,7 @@ def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dic
             if size <= 0:
                 continue
             if not content.path:
-                others[content.device, content.what] = (
-                    others.get((content.device, content.what), 0) + size
-                )
+                others[content.device, content.what] = others.get((content.device, content.what), 0) + size
                 continue
             offset = None if content.offset < 0 else content.offset + first - content.begin
             last = files[-1] if files else None
@@ -353,9 +336,7 @@ def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dic
                         "what": content.what or None,
                     }
                 )
-    unnamed = [
-        {"device": device, "what": what, "bytes": size} for (device, what), size in others.items()
-    ]
+    unnamed = [{"device": device, "what": what, "bytes": size} for (device, what), size in others.items()]
     return {"array_ranges": summary, "files": files, "others": unnamed}
 
 

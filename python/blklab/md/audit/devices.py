@@ -138,12 +138,7 @@ def check_layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A RAID-10 of flash has the layout far or offset, which helps only rotating disks."""
     far, offset = array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     active = array.active
-    if (
-        array.level == "raid10"
-        and far > 1
-        and active
-        and all(member.rotational is False for member in active)
-    ):
+    if array.level == "raid10" and far > 1 and active and all(member.rotational is False for member in active):
         kind = "offset" if offset else "far"
         yield array_finding(
             array,

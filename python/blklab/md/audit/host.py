@@ -70,11 +70,7 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
             "",
             f"{list_names(list(inventory.volumes))}: RAID of LVM (dm-raid), not an md device, so"
             " blklab does not examine it; ask LVM",
-            (
-                quote_command(
-                    "lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status"
-                ),
-            ),
+            (quote_command("lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status"),),
         )
     for stray in inventory.strays:
         if stray.foreign:
@@ -87,6 +83,4 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
                 member=stray.name,
             )
         elif not stray.unseen:
-            yield Diagnostic(
-                "no-superblock", "warning", "", "has no md superblock", member=stray.name
-            )
+            yield Diagnostic("no-superblock", "warning", "", "has no md superblock", member=stray.name)

@@ -71,8 +71,7 @@ def check_foreign_metadata(array: Array, _host: AuditedHost) -> Iterator[Diagnos
                 array,
                 "warning",
                 "two-superblocks",
-                f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the"
-                " firmware",
+                f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the firmware",
                 quote_command("wipefs", "--no-act", member.path),
                 member=member.name,
             )

@@ -171,17 +171,14 @@ def check_unfinished_sync(array: Array, _host: AuditedHost) -> Iterator[Diagnost
     `half-rebuilt`: A member was rebuilt only in part.
     """
     stopped = [
-        other.superblock.resync
-        for other in array.members
-        if other.superblock and other.superblock.resync is not None
+        other.superblock.resync for other in array.members if other.superblock and other.superblock.resync is not None
     ]
     if stopped and array.redundant and not array.live:
         yield array_finding(
             array,
             "warning",
             "not-clean",
-            "was not stopped cleanly, or a resync was not finished"
-            f" (md will continue it at sector {min(stopped):,})",
+            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(stopped):,})",
         )
     for member in array.members:
         superblock = member.superblock
@@ -202,8 +199,7 @@ def check_inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             array,
             "critical",
             "inactive",
-            "is assembled and does not run: too few members are present, or some did not appear in"
-            " time at boot",
+            "is assembled and does not run: too few members are present, or some did not appear in time at boot",
             quote_command("mdadm", "--detail", array.path),
         )
 

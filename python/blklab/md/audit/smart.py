@@ -66,9 +66,7 @@ def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
             disk,
             "critical",
             "smart-failed",
-            "reports that it fails"
-            + (f": {list_names(reasons)}" if reasons else "")
-            + "; replace it",
+            "reports that it fails" + (f": {list_names(reasons)}" if reasons else "") + "; replace it",
         )
     hot = health.temperature is not None and health.temperature_limit is not None
     too_hot = hot and (health.temperature or 0) > (health.temperature_limit or 0)
@@ -115,8 +113,7 @@ def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
             disk,
             "note",
             "smart-reallocated",
-            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month,"
-            " replace the disk",
+            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month, replace the disk",
         )
 
 
@@ -167,20 +164,13 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     health, waits = disk.health, disk.timeout
     if health.protocol != "ATA" or not health.rotation or waits is None or disk.kind:
         return
-    longer = (
-        quote_command("echo", str(LONGEST_RETRY_S))
-        + f" > /sys/block/{quote_command(disk.name)}/device/timeout"
-    )
+    longer = quote_command("echo", str(LONGEST_RETRY_S)) + f" > /sys/block/{quote_command(disk.name)}/device/timeout"
     shorter = quote_command("smartctl", "--log=scterc,70,70", disk.path)
     if health.erc_seconds is None or None in health.erc_seconds:
         if waits >= LONGEST_RETRY_S or (health.erc_seconds is None and health.erc is not False):
             return
         can_limit = health.erc_seconds is not None
-        cause = (
-            "has no limit for retries of a bad sector"
-            if can_limit
-            else "cannot limit retries of a bad sector"
-        )
+        cause = "has no limit for retries of a bad sector" if can_limit else "cannot limit retries of a bad sector"
         remedy = shorter if can_limit else longer
     else:
         retries = max(limit or 0 for limit in health.erc_seconds)
@@ -209,13 +199,9 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def _disk_finding(
-    disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str
-) -> Diagnostic:
+def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
-    where = (
-        f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
-    )
+    where = f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = "" if disk.arrays else "; no member has its serial number, so its array is unknown"
     kind = [f"--device={disk.kind}"] if disk.kind else []
     shown = commands or (quote_command("smartctl", "--all", *kind, disk.path),)

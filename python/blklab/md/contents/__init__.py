@@ -37,9 +37,7 @@ def add_contents(
     return replace(inventory, arrays=arrays)
 
 
-def _add_contents(
-    array: Array, roots: Roots, reader: Probe, advance: Callable[[int], None]
-) -> Array:
+def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[int], None]) -> Array:
     ranges, unseen = [], []
     for member in array.members:
         mapped = [array_ranges(array, member, bad_range) for bad_range in member.ranges]
@@ -61,18 +59,14 @@ def _add_contents(
             reason = mounted.error_reason(error) if isinstance(error, OSError) else str(error)
             unseen.append(f"{path}: not seen: files on bad blocks: {reason}")
         contents += [content for file in located_files for content in _content(file, place, path)]
-    return replace(
-        array, contents=tuple(sorted(contents)), unseen=(*array.unseen, *dict.fromkeys(unseen))
-    )
+    return replace(array, contents=tuple(sorted(contents)), unseen=(*array.unseen, *dict.fromkeys(unseen)))
 
 
 def _content(content: FilesFound, place: VolumeSpans, path: str) -> Iterator[BlockContent]:
     for piece in spans_within(place.spans, content.begin, content.end):
         offset = None if content.offset is None else content.offset + piece.begin - content.begin
         size = piece.end - piece.begin
-        yield BlockContent(
-            piece.array, size, path, content.path, -1 if offset is None else offset, content.what
-        )
+        yield BlockContent(piece.array, size, path, content.path, -1 if offset is None else offset, content.what)
 
 
 def _locate_files(
@@ -95,8 +89,7 @@ def _locate_files(
     if whole_mount is None:
         if any(mount.number == number for mount in everywhere(roots)):
             raise BlklabError(
-                "its mount cannot be read: it is in a container, hidden by another mount, or of a"
-                " subdirectory only"
+                "its mount cannot be read: it is in a container, hidden by another mount, or of a subdirectory only"
             )
         geometry, failure = reader.read_geometry(Path(path))
         if geometry is None or geometry.kind != "ext4":
@@ -106,13 +99,10 @@ def _locate_files(
         return
     if whole_mount.kind not in KINDS:
         raise BlklabError(f"it has {whole_mount.kind}, expected ext4 or XFS")
-    files, failures = mounted.find_files(
-        whole_mount.point, device_number(number), place.spans, advance
-    )
+    files, failures = mounted.find_files(whole_mount.point, device_number(number), place.spans, advance)
     yield from files
     unseen.extend(
-        f"{whole_mount.point}: not seen: {count:,} files or directories: {reason}"
-        for reason, count in failures.items()
+        f"{whole_mount.point}: not seen: {count:,} files or directories: {reason}" for reason, count in failures.items()
     )
 
 

@@ -28,9 +28,7 @@ class VolumeSpans:
     """Why the content is unknown; empty if it is known."""
 
 
-def follow_spans(
-    node: Path, spans: Sequence[Span], roots: Roots, reader: Probe
-) -> Iterator[VolumeSpans]:
+def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe) -> Iterator[VolumeSpans]:
     """Yields the positions of a device's spans, on it or on its partitions and volumes."""
     if not spans:
         return
@@ -46,9 +44,7 @@ def follow_spans(
     for holder in entries(node / "holders"):
         upper = holder.resolve()
         if not (upper / "dm").is_dir():
-            yield VolumeSpans(
-                upper, tuple(spans), failure="it is not a dm device, so blklab cannot follow it"
-            )
+            yield VolumeSpans(upper, tuple(spans), failure="it is not a dm device, so blklab cannot follow it")
             return
         mapping, failure = reader.read_mapping(text(upper / "dev") or "")
         if failure:
@@ -62,9 +58,7 @@ def follow_spans(
             if kind in {"linear", "crypt"}:
                 yield from follow_spans(upper, moved, roots, reader)
             elif moved:
-                yield VolumeSpans(
-                    upper, tuple(pieces), failure=f"it is dm-{kind}, expected linear or crypt"
-                )
+                yield VolumeSpans(upper, tuple(pieces), failure=f"it is dm-{kind}, expected linear or crypt")
     others = spans_without(spans, taken)
     if others:
         yield VolumeSpans(node, tuple(others), divided)

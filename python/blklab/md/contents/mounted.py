@@ -96,9 +96,7 @@ def find_files(
             _walk(root, point, search, advance)
     for pieces in search.owned.values():
         search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in pieces]
-    search.files += [
-        FilesFound(span.begin, span.end, "", None, UNREACHED) for span in search.unknown
-    ]
+    search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in search.unknown]
     return search.files, search.failures
 
 

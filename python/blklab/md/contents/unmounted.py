@@ -31,9 +31,7 @@ def find_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]
     program = shutil.which("debugfs", path=PATH)
     if program is None:
         raise BlklabError("not mounted, and debugfs is not installed: apt-get install e2fsprogs")
-    blocks = sorted(
-        {at for span in spans for at in range(span.begin // block, -(-span.end // block))}
-    )
+    blocks = sorted({at for span in spans for at in range(span.begin // block, -(-span.end // block))})
     if len(blocks) > MAX_BLOCKS:
         raise BlklabError(
             f"not mounted, and debugfs can find only {MAX_BLOCKS:,} of {len(blocks):,} blocks:"
@@ -92,9 +90,7 @@ class _Debugfs:
         counts = {}
         for first, count in _runs(blocks):
             output = self._run(f"testb {first} {count}")
-            for number, state in re.findall(
-                r"^Block (\d+) (marked in use|not in use)$", output, re.M
-            ):
+            for number, state in re.findall(r"^Block (\d+) (marked in use|not in use)$", output, re.M):
                 counts[int(number)] = state == "marked in use"
         return counts
 

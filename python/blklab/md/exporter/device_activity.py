@@ -58,9 +58,7 @@ class ActivityCounter:
                 total[name] = self._total.get(name, diskstats.difference(after, after, 0))
                 if before := self._last.get(name):
                     try:
-                        total[name] += diskstats.difference(
-                            before, after, at - self._at, bits=diskstats.long_bits()
-                        )
+                        total[name] += diskstats.difference(before, after, at - self._at, bits=diskstats.long_bits())
                     except BlklabError as error:
                         problems.append(f"not counted: {error}")
             self._last, self._total, self._at = now, total, at

@@ -130,11 +130,7 @@ def make_families(samples: Iterable[Sample]) -> list[Family]:
         for name, declared in METRICS.items()
     }
     # Escaped names may be equal, but a series must not appear twice.
-    values = {
-        (name, tuple(map(printable, labels))): value
-        for name, labels, value in samples
-        if value is not None
-    }
+    values = {(name, tuple(map(printable, labels))): value for name, labels, value in samples if value is not None}
     for (name, labels), value in values.items():
         families_by_name[name].add_metric(labels, value)
     return list(families_by_name.values())
@@ -198,9 +194,7 @@ def _bad_blocks(member: ArrayMember, name: tuple[str, ...]) -> Iterator[Sample]:
         yield "member_bad_blocks_cut", name, member.listed_cut
 
 
-def activity_samples(
-    array: Array, member: ArrayMember, activity: DeviceActivity
-) -> Iterator[Sample]:
+def activity_samples(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
     """Yields the I/O counters of a member."""
     name = (array.name, member.name)
     for at, word, past in ((0, "read", "read"), (1, "write", "written")):
@@ -213,7 +207,5 @@ def activity_samples(
 
 def finding_samples(findings: Iterable[Diagnostic]) -> Iterator[Sample]:
     """Yields the number of findings for each array, severity and rule."""
-    for labels, count in Counter(
-        (finding.subject, finding.severity, finding.code) for finding in findings
-    ).items():
+    for labels, count in Counter((finding.subject, finding.severity, finding.code) for finding in findings).items():
         yield "findings", labels, count

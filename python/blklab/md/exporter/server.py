@@ -73,9 +73,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
 
-    def __init__(
-        self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log
-    ) -> None:
+    def __init__(self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
         self.address_family, bind_address = address.socket_address()
         self._config = config
@@ -153,9 +151,7 @@ class _Handler(WSGIRequestHandler):
         pass
 
 
-def _with_authentication(
-    app: "WSGIApplication", config: Callable[[], WebConfig]
-) -> "WSGIApplication":
+def _with_authentication(app: "WSGIApplication", config: Callable[[], WebConfig]) -> "WSGIApplication":
     """Returns the application behind basic authentication, if users are configured (RFC 7617)."""
 
     def guarded(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

@@ -54,9 +54,7 @@ class Tls(_Table):
     cert_file: Path
     key_file: Path
     client_ca_file: Path | None = None
-    client_auth_type: Literal[
-        "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
-    ] = "NoClientCert"
+    client_auth_type: Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"] = "NoClientCert"
     min_version: Literal["TLS12", "TLS13"] = "TLS12"
     max_version: Literal["TLS12", "TLS13"] = "TLS13"
 
@@ -77,9 +75,7 @@ class WebConfig(_Table):
         padding = [DUMMY_HASH.format(cost) for cost in range(_cost(compared), highest_cost)]
         # bcrypt uses 72 bytes only; longer passwords are always wrong.
         with _hashing:  # one at a time, so that guessing passwords uses only one CPU
-            same, *_ = [
-                bcrypt.checkpw(secret[:72], hashed.encode()) for hashed in (compared, *padding)
-            ]
+            same, *_ = [bcrypt.checkpw(secret[:72], hashed.encode()) for hashed in (compared, *padding)]
         return same and stored_hash is not None and len(secret) <= 72
 
 

@@ -97,9 +97,7 @@ def parse_output(data: bytes | bytearray) -> ProbeOutput:
     Raises BlklabError if it is missing, incomplete or malformed.
     """
     if len(data) > MAX_OUTPUT_BYTES:
-        raise BlklabError(
-            f"the output has more than {MAX_OUTPUT_BYTES >> 20} MiB: expected the output of a probe"
-        )
+        raise BlklabError(f"the output has more than {MAX_OUTPUT_BYTES >> 20} MiB: expected the output of a probe")
     # A terminal (Ansible's raw module, script(1)) ends lines with CR LF.
     data = data.replace(b"\r\n", b"\n")
     header = _line(HEADER).search(data)
@@ -122,9 +120,7 @@ def parse_output(data: bytes | bytearray) -> ProbeOutput:
             _check_limits(output)
         except _MalformedRecord as malformed:
             number = data.count(b"\n", 0, head.start()) + 1
-            raise BlklabError(
-                f"line {number} of the output: {malformed}, which no probe prints"
-            ) from None
+            raise BlklabError(f"line {number} of the output: {malformed}, which no probe prints") from None
     _check_paths(output)
     return output
 
@@ -241,6 +237,4 @@ def _check_paths(output: ProbeOutput) -> None:
     # A path through a link, or a link to a link, might lead anywhere or form a loop.
     leaves = paths - output.directories
     if conflicts := leaves & (parents | targets):
-        raise BlklabError(
-            f"the output has {min(conflicts)!r}, which is not a directory, as a parent or a target"
-        )
+        raise BlklabError(f"the output has {min(conflicts)!r}, which is not a directory, as a parent or a target")

@@ -97,9 +97,7 @@ def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Even
         return data
     if HEADER in data:
         raise BlklabError(_with_last_line("the output is incomplete", stderr))
-    raise BlklabError(
-        _last_line(stderr) or f"the probe did not run: ssh exited with status {process.returncode}"
-    )
+    raise BlklabError(_last_line(stderr) or f"the probe did not run: ssh exited with status {process.returncode}")
 
 
 def _with_last_line(message: str, stderr: bytes) -> str:

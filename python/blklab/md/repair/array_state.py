@@ -87,8 +87,7 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
             if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
     raise BlklabError(
-        f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then run"
-        " blklab md fix --resume"
+        f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then run blklab md fix --resume"
     )
 
 
@@ -110,19 +109,12 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
         degraded=parse_number(text(md / "degraded")) or 0,
         sync=text(md / "sync_action") or "idle",
         array_state=text(md / "array_state") or "",
-        spares={
-            device: member.path
-            for device, member in inside.items()
-            if is_spare(member) and device not in devices
-        },
+        spares={device: member.path for device, member in inside.items() if is_spare(member) and device not in devices},
         removed_spares={
-            spare.device: str(outside[spare.device][0])
-            for spare in task.spares
-            if spare.device in outside
+            spare.device: str(outside[spare.device][0]) for spare in task.spares if spare.device in outside
         },
         has_unplanned_member=any(
-            device not in devices and "in_sync" in member.states
-            for device, member in inside.items()
+            device not in devices and "in_sync" in member.states for device, member in inside.items()
         ),
         busy_neighbour=find_busy_neighbour(node, roots),
     )
@@ -167,15 +159,11 @@ def _member_state(device: str, member: ArrayMember) -> SlotState:
     )
 
 
-def _removed_member_state(
-    device: str, path: str, outside: dict[str, tuple[Path, Superblock]]
-) -> SlotState:
+def _removed_member_state(device: str, path: str, outside: dict[str, tuple[Path, Superblock]]) -> SlotState:
     if device not in outside:
         return SlotState(device, path, MemberState.GONE, BadBlockListState.UNKNOWN)
     present_path, superblock = outside[device]
-    return SlotState(
-        device, str(present_path), MemberState.OUT, bad_block_list_state(superblock, False)
-    )
+    return SlotState(device, str(present_path), MemberState.OUT, bad_block_list_state(superblock, False))
 
 
 def disk_id(path: str, roots: Roots) -> str:
@@ -189,16 +177,12 @@ def disk_id(path: str, roots: Roots) -> str:
 def read_spare(device: str, path: str, task: RepairTask, roots: Roots) -> RemovedSpare:
     """Returns a spare with everything that identifies its disk later."""
     offsets = [
-        superblock.offset
-        for superblock in read_superblocks(Path(path)).superblocks
-        if superblock.uuid == task.uuid
+        superblock.offset for superblock in read_superblocks(Path(path)).superblocks if superblock.uuid == task.uuid
     ]
     return RemovedSpare(device, path, offsets[0] if offsets else 0, disk_id(path, roots))
 
 
-def _find_removed_disks(
-    task: RepairTask, inside: set[str], roots: Roots
-) -> dict[str, tuple[Path, Superblock]]:
+def _find_removed_disks(task: RepairTask, inside: set[str], roots: Roots) -> dict[str, tuple[Path, Superblock]]:
     """Returns the paths and superblocks of the task's disks that are out of the array.
 
     Leaves out disks that another device uses (multipath has the same superblock as its paths), and
@@ -211,9 +195,7 @@ def _find_removed_disks(
     return outside
 
 
-def _find_disk(
-    slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots
-) -> tuple[Path, Superblock] | None:
+def _find_disk(slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> tuple[Path, Superblock] | None:
     before = Path(slot.path)
     superblock = _read_unused_superblock(before, slot, uuid, roots)
     if superblock is not None and slot.id and disk_id(slot.path, roots) == slot.id:
@@ -230,9 +212,7 @@ def _find_disk(
     return matches[0] if len(matches) == 1 else None
 
 
-def _read_unused_superblock(
-    path: Path, slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots
-) -> Superblock | None:
+def _read_unused_superblock(path: Path, slot: MemberSlot | RemovedSpare, uuid: str, roots: Roots) -> Superblock | None:
     """Returns the superblock of a member if it is at this path and no device uses the disk."""
     node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
     if entries(node / "holders") or text(node / "size") in {"0", None}:

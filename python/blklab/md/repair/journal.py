@@ -29,9 +29,7 @@ def lock_array(md: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BlklabError(
-                f"{md.parent.name}: another blklab process is repairing it: wait until it ends"
-            ) from None
+            raise BlklabError(f"{md.parent.name}: another blklab process is repairing it: wait until it ends") from None
         yield
     finally:
         os.close(descriptor)
@@ -46,8 +44,7 @@ def write_journal(task: RepairTask, roots: Roots) -> None:
         state_directory.sync(directory)
     except OSError as error:
         raise BlklabError(
-            f"{path}: cannot write the journal: {error.strerror}; without it, blklab changes"
-            " nothing"
+            f"{path}: cannot write the journal: {error.strerror}; without it, blklab changes nothing"
         ) from None
 
 

@@ -51,34 +51,22 @@ class _StopReason:
 
 
 def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
-    others_bad = any(
-        slot.list_state is BadBlockListState.ENTRIES
-        for slot in state.slots
-        if slot.device != away.device
-    )
+    others_bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in state.slots if slot.device != away.device)
     match away.state:
         case MemberState.REBUILDING if state.degraded:
             return steps.WaitForSync(away.path)
         case MemberState.FAULTY if task.returned:
-            return _give_up_member(
-                state, task, f"{away.path} failed while md rebuilt it: replace the disk"
-            )
+            return _give_up_member(state, task, f"{away.path} failed while md rebuilt it: replace the disk")
         case MemberState.FAULTY:
             return steps.RemoveMember(away.device, away.path)
         case MemberState.OUT if state.degraded:
             # From a source with bad blocks, md can rebuild only a member with a list.
-            clean = (
-                away.list_state is not BadBlockListState.ENTRIES
-                and not task.suspect
-                and not others_bad
-            )
+            clean = away.list_state is not BadBlockListState.ENTRIES and not task.suspect and not others_bad
             return steps.ReAddMember(away.device, away.path, without_list=clean)
     if not state.degraded:
         return _give_up_member(state, task, f"another disk is now in the slot of {away.path}")
     reason = "no disk has its superblock, or several disks have it"
-    return _give_up_member(
-        state, task, f"{away.path} is gone: {reason}; connect it, then run blklab md fix --resume"
-    )
+    return _give_up_member(state, task, f"{away.path} is gone: {reason}; connect it, then run blklab md fix --resume")
 
 
 def _give_up_member(state: ArrayState, task: RepairTask, reason: str) -> steps.Step:
@@ -99,24 +87,16 @@ def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None
     others = [slot for slot in state.slots if slot.device != task.taken]
     for slot in others:
         if slot.state is MemberState.REBUILDING:
-            return _StopReason(
-                f"{slot.path} is being rebuilt, which blklab did not start", is_temporary=True
-            )
-        if slot.state is not MemberState.IN_SYNC and (
-            state.degraded or not state.has_unplanned_member
-        ):
-            return _StopReason(
-                f"{slot.path} is {slot.state.value}, which blklab did not cause: restore it first"
-            )
+            return _StopReason(f"{slot.path} is being rebuilt, which blklab did not start", is_temporary=True)
+        if slot.state is not MemberState.IN_SYNC and (state.degraded or not state.has_unplanned_member):
+            return _StopReason(f"{slot.path} is {slot.state.value}, which blklab did not cause: restore it first")
     for slot in state.slots:
         if slot.state is MemberState.IN_SYNC and (words := _member_problem(slot, task)):
             return _StopReason(words)
     if state.degraded:
         return _StopReason("the array is degraded", is_temporary=state.sync == "recover")
     if state.has_unplanned_member:
-        return _StopReason(
-            "a disk is in sync that is not in the plan: run blklab md fix bbl again for a new plan"
-        )
+        return _StopReason("a disk is in sync that is not in the plan: run blklab md fix bbl again for a new plan")
     if state.array_state not in RUNNING_STATES:
         return _StopReason(f"the array is {state.array_state or 'not running'}")
     if state.sync == "frozen":
@@ -128,8 +108,7 @@ def _member_problem(slot: SlotState, task: RepairTask) -> str:
     """Returns why no member may be taken out because of this one; empty if one may."""
     if slot.list_state is BadBlockListState.ENTRIES:
         return (
-            f"{slot.path} has bad blocks: only the other members hold the data there, so none of"
-            " them may be taken out"
+            f"{slot.path} has bad blocks: only the other members hold the data there, so none of them may be taken out"
         )
     if slot.has_write_error:
         return f"a write to {slot.path} failed: check or replace this disk first"
@@ -171,9 +150,7 @@ def failures_tolerated(task: RepairTask, state: ArrayState) -> int:
     return max(0, redundancy - missing)
 
 
-def state_after(
-    step: steps.Step, state: ArrayState, task: RepairTask
-) -> tuple[ArrayState, RepairTask]:
+def state_after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[ArrayState, RepairTask]:
     """Returns the state and the task after a successful step, for plans."""
 
     def changed_slots(device: str, **now: object) -> tuple[SlotState, ...]:
@@ -185,9 +162,9 @@ def state_after(
     match step:
         case steps.RemoveSpare(device, path):
             out = {**state.removed_spares, device: path}
-            return replace(
-                state, spares=_without(state.spares, device), removed_spares=out
-            ), replace(task, spares=(*task.spares, RemovedSpare(device, path)))
+            return replace(state, spares=_without(state.spares, device), removed_spares=out), replace(
+                task, spares=(*task.spares, RemovedSpare(device, path))
+            )
         case steps.AddBitmap():
             return replace(state, bitmap=True), replace(task, bitmap_added=True)
         case steps.FailMember(device):
@@ -212,9 +189,7 @@ def state_after(
             return now_idle, replace(task, taken="", returned=False, suspect=False)
         case steps.AddSpare(device, path):
             still_out = _without(state.removed_spares, device)
-            return replace(
-                state, spares={**state.spares, device: path}, removed_spares=still_out
-            ), task
+            return replace(state, spares={**state.spares, device: path}, removed_spares=still_out), task
         case steps.RemoveBitmap():
             return replace(state, bitmap=False), replace(task, bitmap_added=False)
     return state, task

@@ -79,10 +79,7 @@ class Repair:
         """
         md = self._ops.find_node(self.task) / "md"
         with journal.lock_array(md), self._signals:
-            if (
-                self.task.level in PARITIES
-                and (text(md / "array_state") or "") not in STOPPED_STATES
-            ):
+            if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED_STATES:
                 write_suspension.resume_writes(md)  # a killed repair may have left them suspended
             if resume:
                 self.task = self._ops.read_journal(self.task)
@@ -201,9 +198,7 @@ class Repair:
                 still_out = f"the spare {path} is still out of the array"
                 self._run_until(words, lambda state: device not in state.removed_spares, still_out)
             case steps.RemoveBitmap():
-                self._run_until(
-                    words, lambda state: not state.bitmap, "the array still has a bitmap"
-                )
+                self._run_until(words, lambda state: not state.bitmap, "the array still has a bitmap")
                 self._update_task(bitmap_added=False)
 
     def _has_left(self, device: str, *states: MemberState) -> Callable[[ArrayState], bool]:
@@ -224,9 +219,7 @@ class Repair:
             if has_effect(self._read_state()):
                 return
             if self._ops.clock() > deadline:
-                raise StepFailed(
-                    f"{failure} after `{mdadm.quote_mdadm(words)}`, which printed: {output.last}"
-                )
+                raise StepFailed(f"{failure} after `{mdadm.quote_mdadm(words)}`, which printed: {output.last}")
             self._ops.sleep(POLL_INTERVAL_S)
 
     def _fail_member(self, device: str, path: str, words: list[str]) -> None:
@@ -241,17 +234,13 @@ class Repair:
             self._resume_writes()
             return
         self.task = taken
-        self._run_until(
-            words, self._has_left(device, MemberState.IN_SYNC), f"{path} is still in sync"
-        )
+        self._run_until(words, self._has_left(device, MemberState.IN_SYNC), f"{path} is still in sync")
 
     def _remove_member(self, device: str, path: str, words: list[str]) -> None:
         def before() -> None:
             # Bad blocks that appeared just before it was failed may be in memory only.
             slot = self._read_state().slot(device)
-            if (
-                slot.list_state is BadBlockListState.ENTRIES or slot.has_write_error
-            ) and not self.task.suspect:
+            if (slot.list_state is BadBlockListState.ENTRIES or slot.has_write_error) and not self.task.suspect:
                 self._update_task(suspect=True)
             if not Path(path).exists():  # unplugged: mdadm has no name for it
                 node = self._ops.find_node(self.task) / "md" / f"dev-{Path(path).name}"
@@ -276,9 +265,7 @@ class Repair:
             f" (it printed: {output.last}): correct this, then run blklab md fix --resume"
         )
 
-    def _re_add_variants(
-        self, path: str, words: list[str], *, can_re_add: bool
-    ) -> Iterator[list[str]]:
+    def _re_add_variants(self, path: str, words: list[str], *, can_re_add: bool) -> Iterator[list[str]]:
         """Yields mdadm's arguments that may bring a member back, those with the least work"
         " first.
         """
@@ -307,10 +294,7 @@ class Repair:
         device_now = self._ops.find_member_uuid(path, self.task)
         if device_now is None:
             return False
-        slots = tuple(
-            replace(slot, device=device_now) if slot.device == device else slot
-            for slot in self.task.slots
-        )
+        slots = tuple(replace(slot, device=device_now) if slot.device == device else slot for slot in self.task.slots)
         taken = device_now if self.task.taken == device else self.task.taken
         self.task = replace(self.task, slots=slots, taken=taken)
         return True
@@ -326,9 +310,7 @@ class Repair:
             idle = (text(md / "sync_action") or "idle") in {"idle", "frozen"}
             if idle or now - looked > DISK_INTERVAL_S:
                 looked = now
-                if not isinstance(
-                    decide_next_step(self._read_state(), self.task), steps.WaitForSync
-                ):
+                if not isinstance(decide_next_step(self._read_state(), self.task), steps.WaitForSync):
                     return
             if self._suspension is not None and self._suspension.is_overdue:
                 self._resume_writes()

@@ -95,8 +95,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     if array.repairing:
         path = journal_directory.journal_path(array.uuid, roots)
         raise BlklabError(
-            f"{array.path}: an earlier repair is not finished ({path}): continue it with"
-            " blklab md fix --resume"
+            f"{array.path}: an earlier repair is not finished ({path}): continue it with blklab md fix --resume"
         )
     host_software = read_software(roots)
     slots = tuple(
@@ -123,8 +122,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
                 array,
                 "other-lists",
                 f"{', '.join(paths)}: not a member in use, and has a list or cannot be read",
-                "to remove the list of a spare, put `CREATE bbl=no` into mdadm.conf, then --remove"
-                " and --add the spare",
+                "to remove the list of a spare, put `CREATE bbl=no` into mdadm.conf, then --remove and --add the spare",
             ),
         )
     return RepairPlan(

@@ -70,8 +70,7 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
     if spares and not software.lists_off:
         yield (
             "config-bbl",
-            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a"
-            " list on it",
+            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a list on it",
             "put `CREATE bbl=no` into mdadm.conf first",
         )
     if spares and has_add_bug(software):
@@ -117,8 +116,7 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
     if group := find_spare_group(array.path, array.uuid, roots):
         yield (
             "spare-group",
-            f"mdadm --monitor is running and would move a spare of spare-group {group} into it"
-            " while a member is out",
+            f"mdadm --monitor is running and would move a spare of spare-group {group} into it while a member is out",
             "stop the monitor first (systemctl stop mdmonitor)",
         )
 

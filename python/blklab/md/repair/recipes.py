@@ -62,9 +62,7 @@ def entries_recipe(array: Array, member: ArrayMember, *, adding_fails: bool) -> 
         lines.append("#     Not possible now: with this kernel, --add needs mdadm 4.5 or newer.")
     else:
         lines += rebuild_commands(array, member)
-    return "\n".join(
-        [*lines, f"# 3. Then: {quote_command('blklab', 'md', 'fix', 'bbl', array.path)}"]
-    )
+    return "\n".join([*lines, f"# 3. Then: {quote_command('blklab', 'md', 'fix', 'bbl', array.path)}"])
 
 
 def _rewrite_commands(array: Array, member: ArrayMember) -> Iterator[str]:

@@ -68,12 +68,8 @@ class RepairTask:
         """Returns the task with a new path of a member or a spare."""
         return replace(
             self,
-            slots=tuple(
-                replace(slot, path=path) if slot.device == device else slot for slot in self.slots
-            ),
-            spares=tuple(
-                replace(slot, path=path) if slot.device == device else slot for slot in self.spares
-            ),
+            slots=tuple(replace(slot, path=path) if slot.device == device else slot for slot in self.slots),
+            spares=tuple(replace(slot, path=path) if slot.device == device else slot for slot in self.spares),
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -71,16 +71,12 @@ class WriteSuspension:
                 os.close(high)
         except OSError as error:
             self.resume()
-            raise BlklabError(
-                f"{self._md}: cannot suspend writes: {error.strerror or error}"
-            ) from None
+            raise BlklabError(f"{self._md}: cannot suspend writes: {error.strerror or error}") from None
         deadline = time.monotonic() + CLEAN_TIMEOUT_S
         while text(self._md / "array_state") != "clean":
             if time.monotonic() > deadline:
                 self.resume()
-                raise BlklabError(
-                    f"{self._md}: not clean {CLEAN_TIMEOUT_S:g} s after writes were suspended"
-                )
+                raise BlklabError(f"{self._md}: not clean {CLEAN_TIMEOUT_S:g} s after writes were suspended")
             with suppress(OSError):  # busy
                 (self._md / "array_state").write_text("clean")
             time.sleep(0.02)

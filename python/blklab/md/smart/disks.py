@@ -96,9 +96,7 @@ def _read_hidden_disks(
     output, _ = reader.read_controllers()
     targets = [target for target in dict.fromkeys(parse_devices(output)) if "," in target[1]]
     others = []
-    for (path, kind), (health, failure) in zip(
-        targets, _read_all(targets, reader, advance), strict=True
-    ):
+    for (path, kind), (health, failure) in zip(targets, _read_all(targets, reader, advance), strict=True):
         disk_ids = {normal(identity) for identity in (health.serial, health.wwn) if identity}
         match = next((index for index, ids in hidden if ids & disk_ids), None)
         if match is None:

@@ -89,8 +89,7 @@ def _health(root: _SmartctlNode) -> DiskHealth:
     counters = [
         number
         for direction in ("read", "write", "verify")
-        if (number := root.number("scsi_error_counter_log", direction, "total_uncorrected_errors"))
-        is not None
+        if (number := root.number("scsi_error_counter_log", direction, "total_uncorrected_errors")) is not None
     ]
     counts = {key: _attribute(attributes, *which) for key, which in ATA_COUNTERS.items()}
     if counts["pending"] is None:
@@ -103,11 +102,7 @@ def _health(root: _SmartctlNode) -> DiskHealth:
         protocol=root.text("device", "protocol"),
         rotation=root.number("rotation_rate"),
         passed=root.flag("smart_status", "passed"),
-        failing=tuple(
-            attribute.text("name")
-            for attribute in attributes
-            if attribute.text("when_failed") == "now"
-        ),
+        failing=tuple(attribute.text("name") for attribute in attributes if attribute.text("when_failed") == "now"),
         hours=root.number("power_on_time", "hours"),
         **counts,
         grown_defects=root.number("scsi_grown_defect_list"),
@@ -170,9 +165,7 @@ def _erc_seconds(root: _SmartctlNode) -> tuple[float | None, float | None] | Non
     if root.flag("ata_sct_erc", "read", "enabled") is None:
         return None
     times = [
-        root.number("ata_sct_erc", direction, "deciseconds")
-        if root.flag("ata_sct_erc", direction, "enabled")
-        else None
+        root.number("ata_sct_erc", direction, "deciseconds") if root.flag("ata_sct_erc", direction, "enabled") else None
         for direction in ("read", "write")
     ]
     read, write = (time / 10 if time else None for time in times)

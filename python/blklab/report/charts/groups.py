@@ -50,9 +50,7 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
                 name = f"{len(rest)} others"
                 rows.append({"name": name, "op": op, "n": number, "share": number / device.ios})
     names = list(dict.fromkeys(row["name"] for row in rows))
-    spec = _stacked(
-        rows, names, tip("name", load.KINDS[kind].lower()), tip("share", "of all", ".2%")
-    )
+    spec = _stacked(rows, names, tip("name", load.KINDS[kind].lower()), tip("share", "of all", ".2%"))
     spec["height"] = max(70, 24 * len(names))
     table = load.groups(device, kind, most=200)
     return Chart(f"by-{kind}", TITLES[kind], spec, table)

@@ -58,9 +58,7 @@ def _distribution(device: DeviceView) -> Chart | None:
         encoding={
             "x": {**quantity("low"), **scale},
             "x2": {"field": "high"},
-            "y": quantity(
-                "share", "share of the operation's I/Os", axis={"format": "%"}, stack=None
-            ),
+            "y": quantity("share", "share of the operation's I/Os", axis={"format": "%"}, stack=None),
             "y2": {"datum": 0},
             "color": by_op(titles),
             "tooltip": [*tooltips, tip("share", "share of them", ".2%")],
@@ -71,11 +69,7 @@ def _distribution(device: DeviceView) -> Chart | None:
     merged = TextTable(
         f"{stage} distribution",
         [*figures("operation"), *tables[0].columns],
-        [
-            [op, *row]
-            for op, distribution in zip(titles, tables, strict=True)
-            for row in distribution.rows
-        ],
+        [[op, *row] for op, distribution in zip(titles, tables, strict=True) for row in distribution.rows],
     )
     note = f"{stage}, {STAGES[stage.lower()]}; ten bins per decade, for each operation."
     return Chart("latency", "Latency distribution", spec, merged, note, wide=True)
@@ -125,9 +119,7 @@ def _depth(device: DeviceView) -> Chart | None:
             "depth": bin_.label,
             "share": bin_.count / series.total,
             "time": formatting.duration(bin_.count),
-            "what": "in flight (Q to C)"
-            if series.title == "I/Os in flight"
-            else "at the device (D to C)",
+            "what": "in flight (Q to C)" if series.title == "I/Os in flight" else "at the device (D to C)",
             "low": bin_.low,
         }
         for series in histograms

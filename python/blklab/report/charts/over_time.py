@@ -91,9 +91,7 @@ def _time(slices: TimeSlices) -> Spec:
     return quantity("t", f"time since the trace began ({slices.unit})", scale={"nice": False})
 
 
-def _over_time(
-    slices: TimeSlices, keys: list[str], layers: list[Spec], tooltips: list[Spec]
-) -> Spec:
+def _over_time(slices: TimeSlices, keys: list[str], layers: list[Spec], tooltips: list[Spec]) -> Spec:
     """Returns layers over time with a rule that follows the pointer and shows the figures there."""
     rule: Spec = {
         "mark": {"type": "rule", "strokeWidth": 1},
@@ -122,10 +120,7 @@ def _stacked(keys: list[str], axis: Spec, **stack: Any) -> Spec:
 
 
 def _table(title: str, slices: TimeSlices, columns: dict[str, tuple[str, Any]]) -> TextTable:
-    rows = [
-        [row["when"], *(form(row[key]) for key, (_, form) in columns.items())]
-        for row in slices.rows
-    ]
+    rows = [[row["when"], *(form(row[key]) for key, (_, form) in columns.items())] for row in slices.rows]
     return TextTable(title, figures("from", *(heading for heading, _ in columns.values())), rows)
 
 
@@ -179,9 +174,7 @@ def _latency(slices: TimeSlices) -> Chart | None:
     spec["transform"] = texts(duration_label, keys)
     columns = {key: (title, formatting.duration) for key, title in titles.items()}
     table = _table("Latency over time", slices, columns)
-    note = (
-        "Time from queued to completed, of the I/Os completed in a slice; write: all except reads."
-    )
+    note = "Time from queued to completed, of the I/Os completed in a slice; write: all except reads."
     return Chart("latency-over-time", "Latency over time", spec, table, note, wide=True)
 
 

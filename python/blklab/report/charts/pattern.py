@@ -56,9 +56,7 @@ def _order(device: DeviceView) -> Chart | None:
         mark={"type": "bar", "height": {"band": 0.6}, "cornerRadiusEnd": 0},
         encoding={
             "y": category("op", axis={"title": None, "labelFontSize": 12}),
-            "x": quantity(
-                "share", None, axis={"format": "%", "tickCount": 5}, scale={"domain": [0, 1]}
-            ),
+            "x": quantity("share", None, axis={"format": "%", "tickCount": 5}, scale={"domain": [0, 1]}),
             "color": category(
                 "kind",
                 scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]},
@@ -81,11 +79,7 @@ def _seeks(device: DeviceView) -> Chart | None:
             "distance": bin_.label.removeprefix("from ").removesuffix(" (sequential)"),
             "n": bin_.count,
             "share": bin_.count / histograms[0].total,
-            "way": "none"
-            if bin_.low == 0 == bin_.high
-            else "forward"
-            if bin_.low > 0
-            else "backward",
+            "way": "none" if bin_.low == 0 == bin_.high else "forward" if bin_.low > 0 else "backward",
         }
         for bin_ in histograms[0].bins
     ]
@@ -185,9 +179,7 @@ def _gaps(device: DeviceView) -> Chart | None:
     ]
     if len(rows) < 2:
         return None
-    scale = log_durations(
-        min(r["gap"] for r in rows) * 0.8, max(r["gap"] for r in rows) * 1.3, None
-    )
+    scale = log_durations(min(r["gap"] for r in rows) * 0.8, max(r["gap"] for r in rows) * 1.3, None)
     spec = chart_spec(
         rows,
         mark={"type": "line", **DOTTED},

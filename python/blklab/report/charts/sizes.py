@@ -33,10 +33,7 @@ HALF: Final = 2 << 10
 def charts(device: DeviceView) -> list[Chart]:
     """Returns a histogram for each operation that has sizes."""
     named = {formatting.ops(op): op for op in OPS}
-    return [
-        _chart(histogram_, named[histogram_.title.split()[-1]])
-        for histogram_ in histogram.sizes(device)
-    ]
+    return [_chart(histogram_, named[histogram_.title.split()[-1]]) for histogram_ in histogram.sizes(device)]
 
 
 def _chart(histogram_: Histogram, op: str) -> Chart:
@@ -88,11 +85,7 @@ def histogram_table(histogram_: Histogram) -> TextTable:
     for bin_ in histogram_.bins:
         so_far += bin_.count
         share = bin_.count / histogram_.total
-        count = (
-            formatting.duration(bin_.count)
-            if histogram_.unit == "ns"
-            else formatting.count(int(bin_.count))
-        )
+        count = formatting.duration(bin_.count) if histogram_.unit == "ns" else formatting.count(int(bin_.count))
         rows.append(
             [
                 bin_.label,

@@ -129,10 +129,7 @@ def _lines(
     xs = sorted({row["x"] for row in data})
     lines = list(dict.fromkeys(row["line"] for row in data))
     y = _scale([row["v"] for row in data], metric)
-    texts = [
-        {"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"}
-        for key in ("v", "low", "high")
-    ]
+    texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
     tooltips = [
         *([tip("line", line)] if line else []),
         *([tip("series", "campaign")] if view.several else []),
@@ -216,9 +213,7 @@ def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> l
         lines.setdefault((row["line"], row["series"]), []).append((cell, row))
     points = []
     for members in lines.values():
-        measured = [
-            (run.labels, run.cell, run.outcome or {}) for cell, _ in members for run in cell.runs
-        ]
+        measured = [(run.labels, run.cell, run.outcome or {}) for cell, _ in members for run in cell.runs]
         for curve in curves(measured)[:1]:
             points += [
                 {**row, "knee": f"{curve.knee.in_flight} in flight"}
@@ -244,9 +239,7 @@ def _table(
             *([row["series"]] if view.several else []),
             row["value"],
             figure(metric, row["v"]),
-            formatting.NONE
-            if row["low"] is None
-            else f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
+            formatting.NONE if row["low"] is None else f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
         ]
         for row in data
     ]

@@ -109,9 +109,7 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     )
 
 
-def _filters(
-    view: ExperimentView, names: Mapping[str, str], used: set[str]
-) -> list[dict[str, Any]]:
+def _filters(view: ExperimentView, names: Mapping[str, str], used: set[str]) -> list[dict[str, Any]]:
     """Returns a filter for each varied label; for labels in `used`, all cells are shown."""
     return [
         {
@@ -125,9 +123,7 @@ def _filters(
     ]
 
 
-def _rows(
-    view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]
-) -> list[dict[str, Any]]:
+def _rows(view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]) -> list[dict[str, Any]]:
     """Returns a row for each cell: labels and metrics by their fields' `names`."""
     rows = []
     for cell in view.order(view.cells):

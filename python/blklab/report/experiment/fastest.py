@@ -39,9 +39,7 @@ def charts(view: ExperimentView) -> list[Chart]:
     return charts_drawn
 
 
-def _chart(
-    view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str
-) -> Chart:
+def _chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str) -> Chart:
     chosen = view.order(best(view, cells, metric))
     drawn = fewer(chosen)
     loads = formatting.listing(view.loads)
@@ -62,9 +60,7 @@ def _chart(
         notes.append(f"Whiskers: {what}.")
     if len(chosen) > len(drawn):
         notes.append(f"The first {MOST_ROWS} of {len(chosen)}; the table below has all.")
-    return Chart(
-        f"fastest-{order}", title, spec, _table(view, chosen, metric), " ".join(notes), wide=True
-    )
+    return Chart(f"fastest-{order}", title, spec, _table(view, chosen, metric), " ".join(notes), wide=True)
 
 
 def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list[Spec]:

@@ -51,12 +51,8 @@ def section(view: ExperimentView) -> PageSection:
             name = titled(view, mine, line)
             several = len([key for key in NAMES if any(_clat(cell, key) for cell in cells)]) > 1
             title = f"{name}, {NAMES[direction]}" if name and several else name or NAMES[direction]
-            charts.append(
-                _percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title)
-            )
-            histogram = _histogram(
-                view, mine, line, direction, f"histogram-{at}-{direction}", title
-            )
+            charts.append(_percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title))
+            histogram = _histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)
             charts += [histogram] if histogram else []
     folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     intro = "From submission to completion, as the jobs measured it. Repeats are merged."
@@ -136,9 +132,7 @@ def _percentiles(
     return Chart(name, f"{title}: percentiles", spec, _table(view, cells, line, direction), note)
 
 
-def _table(
-    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str
-) -> TextTable:
+def _table(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str) -> TextTable:
     columns = [text(line or ""), *([text("campaign")] if view.several else [])]
     columns += figures("mean", *(f"{100 * share:.6g} %" for share in QUANTILES.values()))
     body = [
@@ -234,6 +228,4 @@ def _histogram(
     ]
     columns = [text(line or ""), text("campaign"), *figures("from", "I/Os")]
     note = f"Twelve bins per decade; shares of each cell's {NAMES[direction]}."
-    return Chart(
-        name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note
-    )
+    return Chart(name, f"{title}: distribution", spec, TextTable("Distribution", columns, body), note)

@@ -68,16 +68,12 @@ class ChartRows:
         }
 
 
-def rows(
-    view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[str] = ()
-) -> ChartRows:
+def rows(view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[str] = ()) -> ChartRows:
     """Returns the rows of cells; cells that differ only in their series share a row."""
     shown = [label for label in view.labels if label not in {WORKLOAD, *without}]
     names: list[str] = []
     of: dict[int, str] = {}
-    headed = WORKLOAD in view.labels and any(
-        cell.labels.get(label) for cell in cells for label in shown
-    )
+    headed = WORKLOAD in view.labels and any(cell.labels.get(label) for cell in cells for label in shown)
     for (workload,), members in grouped(cells, [WORKLOAD]).items():
         if headed:
             names.append(f"#{len(names)}|{workload}")
@@ -183,11 +179,7 @@ def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
 
 def line_label(view: ExperimentView, without: Sequence[str] = ()) -> str | None:
     """Returns the label whose values become lines of a chart; None if there is none."""
-    fit = [
-        label
-        for label in view.labels
-        if label not in without and 1 < len(view.values(label)) <= MOST_LINES
-    ]
+    fit = [label for label in view.labels if label not in without and 1 < len(view.values(label)) <= MOST_LINES]
     axes = [label for label in fit if label not in NAMES]
     for label in (STACK, *(label for label in view.loads if label in axes), *axes, *fit):
         if label in fit:
@@ -203,9 +195,7 @@ def panels(
     return grouped(view.order(view.cells), other_labels)
 
 
-def titled(
-    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()
-) -> str:
+def titled(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()) -> str:
     """Returns the labels that the cells of a panel share."""
     hidden = [*without, *([line] if line else [])]
     if set(cells[0].labels) <= set(hidden):

@@ -71,10 +71,7 @@ def _chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> Chart:
             name,
             "no limit" if step["offered_iops"] is None else f"{step['offered_iops']:,.0f}",
             f"{step['iops']:,.0f}",
-            *(
-                formatting.duration(step["latency_ns"][kind].get(figure))
-                for figure in ("mean", "p50", "p99")
-            ),
+            *(formatting.duration(step["latency_ns"][kind].get(figure)) for figure in ("mean", "p50", "p99")),
         ]
         for name, steps in lines
         for step in steps

@@ -31,9 +31,7 @@ def section(view: ExperimentView) -> PageSection:
         for table in (
             *_trees(view),
             _table(view, view.order(best(view, cells, "iops"))),
-            volumes.caches(
-                [(view.name(cell), cell.runs[0].outcome or {}) for cell in view.order(view.cells)]
-            ),
+            volumes.caches([(view.name(cell), cell.runs[0].outcome or {}) for cell in view.order(view.cells)]),
         )
         if table
     ]
@@ -47,10 +45,7 @@ def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
-    ios = [
-        sum(device["ios"][at] for run in cell.runs for device in lowest_devices(run.outcome or {}))
-        for at in (0, 1)
-    ]
+    ios = [sum(device["ios"][at] for run in cell.runs for device in lowest_devices(run.outcome or {})) for at in (0, 1)]
     stray = [count < NEGLIGIBLE * sum(ios) for count in ios]
     every = [device_shares(run.outcome or {}) for run in cell.runs]
     shares_by_name = {}
@@ -215,17 +210,11 @@ def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterato
     def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:
         for device in devices:
             above = [upper for upper in device.get("above") or [] if upper in names]
-            if (
-                device["name"] in seen
-                or (name is None and above)
-                or (name is not None and name not in above)
-            ):
+            if device["name"] in seen or (name is None and above) or (name is not None and name not in above):
                 continue
             ios, ticks = device["ios"], device.get("ticks_ns")
             yield [
-                f"{'  ' * (depth - 1)}└ {printable(device['name'])}"
-                if depth
-                else printable(device["name"]),
+                f"{'  ' * (depth - 1)}└ {printable(device['name'])}" if depth else printable(device["name"]),
                 printable(str(device.get("kind") or "")),
                 formatting.count(ios[0]),
                 formatting.count(ios[1]),

@@ -74,10 +74,7 @@ def section(view: ExperimentView) -> PageSection:
         rest = Details(f"{len(every) - OPEN} more", every[OPEN:])
         return PageSection("time", "Over time", title, every[:OPEN], intro, [rest])
     (_, first), *others = charts.items()
-    folds = [
-        Details(f"{name} ({len(charts_of_cell)})", charts_of_cell)
-        for name, charts_of_cell in others
-    ]
+    folds = [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
     if len(first) > OPEN:
         folds.insert(0, Details(f"{len(first) - OPEN} more", first[OPEN:]))
     return PageSection("time", "Over time", title, first[:OPEN], intro, folds)
@@ -121,9 +118,7 @@ def smoothed(values: Sequence[float]) -> list[float]:
     return smoothed_values
 
 
-def _chart(
-    view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int
-) -> Chart | None:
+def _chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int) -> Chart | None:
     drawn = [
         (cell, course_drawn)
         for cell in cells
@@ -147,14 +142,8 @@ def _chart(
         layer=_layers(view, high, bucketed),
     )
     spec["height"] = 170
-    per = max(
-        math.ceil(course_drawn.intervals / len(course_drawn.values)) for _, course_drawn in drawn
-    )
-    note = (
-        (f"Up to {per} intervals in a point; the band is from minimum to maximum.")
-        if bucketed
-        else ""
-    )
+    per = max(math.ceil(course_drawn.intervals / len(course_drawn.values)) for _, course_drawn in drawn)
+    note = (f"Up to {per} intervals in a point; the band is from minimum to maximum.") if bucketed else ""
     title = view.name(cells[0])
     return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
 

@@ -193,13 +193,8 @@ def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Senten
             text += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
         mean, p99 = cell.mean("mean"), cell.mean("p99")
         if mean is not None and p99 is not None:
-            text += (
-                f"; an I/O takes {formatting.duration(mean)},"
-                f" 99 % of them at most {formatting.duration(p99)}"
-            )
-        load = " ".join(
-            f"{label}={cell.labels.get(label, formatting.NONE)}" for label in view.loads
-        )
+            text += f"; an I/O takes {formatting.duration(mean)}, 99 % of them at most {formatting.duration(p99)}"
+        load = " ".join(f"{label}={cell.labels.get(label, formatting.NONE)}" for label in view.loads)
         yield Sentence(view.name(cell, view.loads), f"{text}{f', at {load}' if load else ''}.")
 
 
@@ -247,9 +242,7 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
         f" {_rate(metric, other.mean(metric) or 0)} measured)"
     )
     if ranked:
-        text += (
-            f"; the fastest was predicted correctly in {sum(ranked)} of {len(ranked)} comparisons"
-        )
+        text += f"; the fastest was predicted correctly in {sum(ranked)} of {len(ranked)} comparisons"
     yield Sentence(topic, text + ".")
 
 

@@ -92,9 +92,7 @@ def _devices(view: ExperimentView) -> TextTable:
     for name, environment in _environments(view):
         for device in environment.get("devices") or []:
             hardware, queue = device.get("hardware") or {}, device.get("queue") or {}
-            model = " ".join(
-                str(hardware[key]) for key in ("vendor", "model", "rev") if hardware.get(key)
-            )
+            model = " ".join(str(hardware[key]) for key in ("vendor", "model", "rev") if hardware.get(key))
             size = device.get("size")
             row = (
                 str(device.get("name")),
@@ -106,9 +104,7 @@ def _devices(view: ExperimentView) -> TextTable:
                 next(iter(map(str, device.get("ids") or [])), ""),
             )
             body[(*([name] if view.several else []), *map(printable, row))] = None
-    return _without_empty(
-        TextTable("Devices and their queues", columns, [list(row) for row in body])
-    )
+    return _without_empty(TextTable("Devices and their queues", columns, [list(row) for row in body]))
 
 
 def _chosen(value: str) -> str:
@@ -138,10 +134,7 @@ def _md(view: ExperimentView) -> TextTable:
 
 
 def _members(members: Mapping[str, Any]) -> str:
-    parts = [
-        (str(of.get("slot", "")), f"{name} ({of.get('state', '?')})")
-        for name, of in members.items()
-    ]
+    parts = [(str(of.get("slot", "")), f"{name} ({of.get('state', '?')})") for name, of in members.items()]
     return ", ".join(f"{slot}: {member}" for slot, member in sorted(parts))
 
 
@@ -151,10 +144,7 @@ def _settings(view: ExperimentView) -> TextTable:
     for series in view.series:
         for run in series.runs:
             for setting in measured(run.outcome or {}).get("settings") or []:
-                row = tuple(
-                    printable(str(setting.get(key, "")))
-                    for key in ("where", "key", "original", "set")
-                )
+                row = tuple(printable(str(setting.get(key, ""))) for key in ("where", "key", "original", "set"))
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
     columns = _columns(view, "device", "setting", "original", "set to", "in")
     rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
@@ -177,8 +167,7 @@ def _builds(view: ExperimentView) -> Iterator[PlainText]:
             yield PlainText(
                 f"Building the stacks{f' ({series.name})' if view.several else ''}",
                 wanted,
-                "They overwrite the devices: read them before use. Devices of the"
-                " experiment are called /dev/NAME.",
+                "They overwrite the devices: read them before use. Devices of the experiment are called /dev/NAME.",
             )
 
 
@@ -212,9 +201,7 @@ def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
             kind, point = str(mount.get("type")), str(mount.get("point"))
             if kind and not kind.startswith(("tmpfs", "overlay")) and md:
                 yield shlex.join([f"mkfs.{kind}", f"/dev/{device['name']}"])
-                yield shlex.join(
-                    ["mount", "-o", str(mount.get("options")), f"/dev/{device['name']}", point]
-                )
+                yield shlex.join(["mount", "-o", str(mount.get("options")), f"/dev/{device['name']}", point])
 
 
 def _slot(member: Mapping[str, Any]) -> tuple[int, str]:
@@ -279,9 +266,7 @@ def _jobs(view: ExperimentView) -> Iterator[PlainText]:
         text_ = _job(view, members[0])
         if text_:
             jobs_shown[printable_lines(text_.split("\n"))] = None
-        command = (measured(members[0].runs[0].outcome or {}).get("fio") or {"command": []})[
-            "command"
-        ]
+        command = (measured(members[0].runs[0].outcome or {}).get("fio") or {"command": []})["command"]
         if command:
             directions[shlex.join(map(str, command))] = None
     if jobs_shown:

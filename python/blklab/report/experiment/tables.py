@@ -80,6 +80,4 @@ def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         for cell in cells
         if cell.value("wall")
     ]
-    return TextTable(
-        "Commands", columns, body, "Means of a command's runs; caches were dropped before each run."
-    )
+    return TextTable("Commands", columns, body, "Means of a command's runs; caches were dropped before each run.")

@@ -73,9 +73,7 @@ class CellFigure:
 class ReportCell:
     """The runs of one series that differ only in the repeat."""
 
-    def __init__(
-        self, series: ReportSeries, labels: Labels, runs: Sequence[StoredRun], points: "Points"
-    ) -> None:
+    def __init__(self, series: ReportSeries, labels: Labels, runs: Sequence[StoredRun], points: "Points") -> None:
         self.series = series
         self.labels = labels
         self.runs = runs
@@ -128,9 +126,7 @@ class ReportCell:
 def _fill(cells: Sequence[ReportCell], metric: str) -> None:
     samples = [cell.samples(metric) for cell in cells]
     sides = [cell.series.name for cell in cells]
-    for cell, mine, ends in zip(
-        cells, samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True
-    ):
+    for cell, mine, ends in zip(cells, samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True):
         values = [sample.value for sample in mine]
         low, high = ends or (None, None)
         known = CellFigure(mean(mine), min(values), max(values), low, high) if values else None
@@ -158,9 +154,7 @@ OPTIONS: Final = ("rw", "readwrite", "bs", "iodepth", "numjobs", "rwmixread", "f
 def workload_options(run: StoredRun, without: Collection[str]) -> tuple[tuple[str, ...], ...]:
     """Returns the values of a run's workload options, for each job, as far as known."""
     jobs = [job.get("options", job) for job in run.cell.get("jobs") or []]
-    jobs = jobs or list(
-        (measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values()
-    )
+    jobs = jobs or list((measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values())
     keys = [key for key in OPTIONS if key not in without]
     return tuple(tuple(str(options.get(key, "")) for key in keys) for options in jobs)
 
@@ -200,9 +194,7 @@ class ExperimentView:
             if not any(run.outcome for run in selection.runs):
                 raise UsageError(f"{selection.words}: no run is done")
         self.campaigns = [selection.campaign for selection in selections]
-        self.failed = [
-            run for selection in selections for run in selection.runs if run.state == "failed"
-        ]
+        self.failed = [run for selection in selections for run in selection.runs if run.state == "failed"]
         self.series = [
             ReportSeries(printable(name), campaign, runs)
             for name, campaign, runs in _merged(selections) or _sides(names, selections)
@@ -218,8 +210,7 @@ class ExperimentView:
         values = [
             label
             for label in every
-            if label != REPEAT
-            and any(len({run.labels.get(label) for run in s.runs}) > 1 for s in self.series)
+            if label != REPEAT and any(len({run.labels.get(label) for run in s.runs}) > 1 for s in self.series)
         ]
         first: list[str] = [label for label in (*PLACES, WORKLOAD) if label in values]
         if not values:
@@ -232,17 +223,11 @@ class ExperimentView:
         own = dict.fromkeys(label for run in series.runs for label in run.labels)
         own.pop(REPEAT, None)
         for run in series.runs:
-            runs_by_cell.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(
-                run
-            )
+            runs_by_cell.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(run)
         return [
             ReportCell(
                 series,
-                {
-                    label: printable(value)
-                    for label in self.labels
-                    if (value := runs[0].labels.get(label)) is not None
-                },
+                {label: printable(value) for label in self.labels if (value := runs[0].labels.get(label)) is not None},
                 runs,
                 self.points,
             )
@@ -339,19 +324,12 @@ def grouped(
     return groups
 
 
-def _sides(
-    names: Sequence[str], selections: Sequence[Selection]
-) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
+def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
     """Returns the series: a campaign with a label that another one lacks becomes one for each
     value.
     """
-    done = [
-        merged_unchanged([run for run in selection.runs if run.outcome]) for selection in selections
-    ]
-    whole = [
-        (name, selection.campaign, runs)
-        for name, selection, runs in zip(names, selections, done, strict=True)
-    ]
+    done = [merged_unchanged([run for run in selection.runs if run.outcome]) for selection in selections]
+    whole = [(name, selection.campaign, runs) for name, selection, runs in zip(names, selections, done, strict=True)]
     if len(whole) < 2:
         return whole
     split = compare.comparison_sides(list(zip(names, done, strict=True)))
@@ -373,10 +351,7 @@ def _merged(
         return None
     if not all(run.origin() for run in runs):
         return None
-    names = {
-        selection.campaign.number: name
-        for selection, name in zip(selections, known[1], strict=True)
-    }
+    names = {selection.campaign.number: name for selection, name in zip(selections, known[1], strict=True)}
     named = [replace(run, labels={known[0]: names[run.campaign], **run.labels}) for run in runs]
     return [(selections[0].campaign.name, selections[0].campaign, named)]
 
@@ -393,6 +368,4 @@ def _names(selections: Sequence[Selection]) -> list[str]:
     ):
         if all(names) and len(set(names)) == len(names):
             return [printable(name) for name in names]
-    return [
-        f"{printable(selection.words)} ({at})" for at, selection in enumerate(selections, start=1)
-    ]
+    return [f"{printable(selection.words)} ({at})" for at, selection in enumerate(selections, start=1)]

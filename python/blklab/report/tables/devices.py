@@ -15,9 +15,7 @@ def overview(view: ProfileView) -> TextTable:
                 strong.add(len(rows))
             branch = "  " * (depth - 1) + "└ " if depth else ""
             rows.append([branch + device.label, *_figures(device)])
-    headings = figures(
-        "I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "errors"
-    )
+    headings = figures("I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "errors")
     return pruned(
         TextTable(
             "Devices",

@@ -22,18 +22,13 @@ def stages(device: DeviceView) -> TextTable:
             stage_quantiles = cast(Mapping[str, float | None], quantiles)
             durations = [formatting.duration(stage_quantiles[key]) for key in keys]
             name = f"{stage.upper()}"
-            rows.append(
-                [op if first else "", name, formatting.count(quantiles["count"]), *durations]
-            )
+            rows.append([op if first else "", name, formatting.count(quantiles["count"]), *durations])
             first = False
     names = [key.replace("_", ".") for key in ("min", *PERCENTILES, "max", "mean")]
     used = [stage for stage in STAGES if any(row[1] == stage.upper() for row in rows)]
     note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in used)
     if used and device.passes_on:
-        note += (
-            f". {device.label} is bio-based, like md and device-mapper: it has no"
-            " dispatch, so no D2C"
-        )
+        note += f". {device.label} is bio-based, like md and device-mapper: it has no dispatch, so no D2C"
     return TextTable(
         "Life of an I/O",
         [text(""), text(""), *figures("I/Os", *names)],

@@ -36,9 +36,7 @@ def order(device: DeviceView) -> TextTable:
         )
     headings = figures("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
     columns = [text(""), *figures("sequential"), BAR, *headings]
-    note = (
-        "sequential: continues one of the current streams; back to back: continues the previous I/O"
-    )
+    note = "sequential: continues one of the current streams; back to back: continues the previous I/O"
     return TextTable("Sequentiality", columns, rows, note, spare=("", "p50", "p95", "runs"))
 
 
@@ -78,9 +76,7 @@ def arrivals(device: DeviceView) -> TextTable:
         for scale in arrivals_found["dispersion"]
         if scale["windows"]
     ]
-    note = (
-        "dispersion: variance / mean of the I/Os in a window; 0: regular, 1: random, more: bursts"
-    )
+    note = "dispersion: variance / mean of the I/Os in a window; 0: regular, 1: random, more: bursts"
     headings = figures("window", "windows", "mean I/Os", "most I/Os", "dispersion")
     return TextTable("Burstiness", headings, rows, note)
 
@@ -90,11 +86,7 @@ def gaps(device: DeviceView) -> TextTable:
     quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
     gap_quantiles = cast(Mapping[str, float | None], quantiles)
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
-    rows = (
-        [[formatting.duration(gap_quantiles[key]) for key in keys]]
-        if gap_quantiles["count"]
-        else []
-    )
+    rows = [[formatting.duration(gap_quantiles[key]) for key in keys]] if gap_quantiles["count"] else []
     columns = figures(*(key.replace("_", ".") for key in keys))
     return TextTable("Time between arrivals", columns, rows, spare=("p1", "p25", "p75", "p99_9"))
 
@@ -113,9 +105,7 @@ def hotness(device: DeviceView) -> TextTable:
         if hot["fraction"] * hotness_found["unique_blocks"] >= 1
     ]
     zipf = hotness_found["zipf"]
-    note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(
-        zipf["verdict"], "not Zipf: "
-    )
+    note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(zipf["verdict"], "not Zipf: ")
     note += formatting.zipf_reason(zipf)
     if hotness_found["sampled"]:
         note += (

@@ -88,8 +88,7 @@ def files(view: ProfileView) -> TextTable:
 def events(device: DeviceView) -> TextTable:
     """Returns the events by letter."""
     rows = [
-        [letter, LETTERS.get(letter, ""), formatting.count(number)]
-        for letter, number in device.data["events"].items()
+        [letter, LETTERS.get(letter, ""), formatting.count(number)] for letter, number in device.data["events"].items()
     ]
     return TextTable("Events", [text("letter"), text("meaning"), *figures("events")], rows)
 
@@ -134,10 +133,7 @@ def _tally(tally: Tally) -> Iterator[str]:
 def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
-    diagnostics = [
-        _doubt("reading", warning["message"], printable(warning["path"]))
-        for warning in trace["warnings"]
-    ]
+    diagnostics = [_doubt("reading", warning["message"], printable(warning["path"])) for warning in trace["warnings"]]
     if trace["dropped"]:
         diagnostics.append(
             _doubt(
@@ -199,9 +195,7 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
         yield _note(device, "large-ios", cut)
     folded = sum(device.op(op)["sizes"]["folded_ios"] for op in ("read", "write", "discard"))
     if folded:
-        yield _note(
-            device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size"
-        )
+        yield _note(device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size")
 
 
 def _note(device: DeviceView, code: str, message: str) -> Diagnostic:

@@ -45,9 +45,7 @@ def measure(
     and the measurement begins: read the counters of devices then. Raises BlklabError.
     """
     if path.is_block_device() and not may_write and writes(cell):
-        raise BlklabError(
-            f"{path}: cannot write to this device: the run has not claimed it for writing"
-        )
+        raise BlklabError(f"{path}: cannot write to this device: the run has not claimed it for writing")
     if wanted := cell.get("command"):
         return _command(cell, wanted, path, progress, proc, ready)
     return _jobs(cell, path, directory, progress, proc, ready)
@@ -70,13 +68,9 @@ def _jobs(
         raise UsageError(f"{path}: the cell has no size: expected file_bytes")
     filled = size is not None and not target_preparation.is_laid_out(path, size)
     if filled:
-        target_preparation.fill(
-            fio, path, size, directory, seed=int(cell["seed"]), progress=progress
-        )
+        target_preparation.fill(fio, path, size, directory, seed=int(cell["seed"]), progress=progress)
     kind = str(host.get("precondition", "none"))
-    target_preparation.precondition(
-        fio, kind, path, size, directory, cell=cell, filled=filled, progress=progress
-    )
+    target_preparation.precondition(fio, kind, path, size, directory, cell=cell, filled=filled, progress=progress)
     resumed = None
     if wanted := host.get("steady"):
 
@@ -88,9 +82,7 @@ def _jobs(
         resumed = steady_state.until_steady(wanted, one_round)
     warnings = []
     if resumed is not None and not resumed["reached"]:
-        warnings.append(
-            f"no steady state after {len(resumed['rounds'])} rounds: measured without one"
-        )
+        warnings.append(f"no steady state after {len(resumed['rounds'])} rounds: measured without one")
     if host.get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
         warnings.append(warning)
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
@@ -114,9 +106,7 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     outcome["fio"]["command"] = ran.command
     outcome["devices"] = []
     outcome["steady"] = None
-    slices = logs.merge(
-        logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms)
-    )
+    slices = logs.merge(logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms))
     return FioFigures(outcome, [SeriesPoint("jobs", *slice_) for slice_ in slices], ran.output)
 
 

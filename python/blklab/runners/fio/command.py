@@ -80,9 +80,7 @@ def run(
     return runs
 
 
-def _once(
-    program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress
-) -> TimedRun:
+def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> TimedRun:
     started = time.perf_counter_ns()
     with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
         output = _drain(process.pid, pipes, started, number, progress)
@@ -94,9 +92,7 @@ def _once(
         words = f": {printable(lines[-1])[:300]}" if lines else ""
         name = printable(argv[0])
         raise BlklabError(f"command {name!r} failed: {ending(process.returncode)}{words}")
-    return TimedRun(
-        took, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), process.returncode
-    )
+    return TimedRun(took, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), process.returncode)
 
 
 def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
@@ -125,9 +121,7 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
         os.close(ended)
 
 
-def outcome(
-    argv: Sequence[str], runs: Sequence[TimedRun], nothing: DirectionResult
-) -> MeasuredResult:
+def outcome(argv: Sequence[str], runs: Sequence[TimedRun], nothing: DirectionResult) -> MeasuredResult:
     """Returns the outcome; `nothing` is `read` and `write` of a result without I/O of jobs."""
     return {
         "runtime_ns": sum(run.wall_ns for run in runs),

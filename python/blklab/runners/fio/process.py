@@ -112,9 +112,7 @@ def run(
             (own / LINK).symlink_to(target.absolute())
         output = own / "job.json"
         options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
-        text = play(
-            fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target)
-        )
+        text = play(fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target))
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
         command = ["fio", *options, "job.fio"]
         return FioExit(output.read_text(errors="replace"), text, logs, command)
@@ -157,9 +155,7 @@ def play(
     return text
 
 
-def _watch(
-    process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str
-) -> str:
+def _watch(process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str) -> str:
     """Reads fio's output until it ends, and returns it without its lines of progress."""
     started = last_report = time.monotonic()
     rates: tuple[float | None, float | None] = (None, None)
@@ -185,6 +181,4 @@ def _watch(
         if ready and not chunk:
             time.sleep(POLL)  # it has closed its output and is about to end
         if seconds is not None and now - started > seconds + PATIENCE:
-            raise BlklabError(
-                f"fio was still running {PATIENCE:.0f} s after its expected end, and was stopped"
-            )
+            raise BlklabError(f"fio was still running {PATIENCE:.0f} s after its expected end, and was stopped")

@@ -26,9 +26,7 @@ class Steadiness:
     """Rise or fall of the fitted line over the window, as a share of the mean."""
 
 
-def judge(
-    rounds: Sequence[float], *, window: int = 5, most_range: float = 0.2, most_slope: float = 0.1
-) -> Steadiness:
+def judge(rounds: Sequence[float], *, window: int = 5, most_range: float = 0.2, most_slope: float = 0.1) -> Steadiness:
     """Judges the last `window` rounds; shares are of their mean."""
     if window < 2:
         raise UsageError(f"found a window of {window} rounds, expected at least 2")
@@ -46,9 +44,7 @@ def judge(
     return Steadiness(spread <= most_range and slope <= most_slope, spread, slope)
 
 
-def until_steady(
-    wanted: spec.SteadyStateDocument, measure: Callable[[int], float]
-) -> SteadyStateResult:
+def until_steady(wanted: spec.SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:
     """Runs rounds until they are steady, or until there is no time for another.
 
     `wanted` is `host.steady` of a cell. `measure` runs a round: its argument is the number of

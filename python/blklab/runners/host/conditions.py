@@ -116,8 +116,7 @@ def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 "array-syncing",
                 "critical",
                 layer.name,
-                f"found sync_action {action}{done}, expected idle: its I/O would be measured as "
-                "well",
+                f"found sync_action {action}{done}, expected idle: its I/O would be measured as well",
                 (f"wait until it ends: mdadm --wait /dev/{layer.name}",),
             )
         degraded = text(md / "degraded")
@@ -126,8 +125,7 @@ def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 "array-degraded",
                 "critical",
                 layer.name,
-                f"found {degraded} of its members missing, expected none: a degraded array "
-                "performs differently",
+                f"found {degraded} of its members missing, expected none: a degraded array performs differently",
                 (f"see mdadm --detail /dev/{layer.name}",),
             )
 
@@ -138,9 +136,7 @@ def _progress(completed: str | None) -> str:
     return f" ({int(match[1]) / int(match[2]):.1%})" if match and int(match[2]) else ""
 
 
-def _busy(
-    beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]
-) -> Iterator[Diagnostic]:
+def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], object]) -> Iterator[Diagnostic]:
     """Reads /proc/stat and /proc/diskstats twice, for the lowest and the topmost devices only."""
     watched = [layer.name for layer in beneath if layer.leaf or not layer.above]
     before, cpu = diskstats.read(roots), cpu_times(roots)
@@ -202,9 +198,7 @@ def _is_synced(options: Mapping[str, str]) -> bool:
     return written and (synced or options.get("sync", "0") not in {"0", "none"})
 
 
-def _data_bytes(
-    target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequence[SysfsLayer]
-) -> int | None:
+def _data_bytes(target: Mapping[str, Any], cell: HostCellDocument, beneath: Sequence[SysfsLayer]) -> int | None:
     """Returns how many bytes a cell's jobs use; None if unknown."""
     sizes: list[int] = []
     for job in cell["jobs"]:
@@ -284,9 +278,7 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
             )
 
 
-def _shingled(
-    beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]
-) -> Iterator[Diagnostic]:
+def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) -> Iterator[Diagnostic]:
     """Finds shingled disks that report it to the kernel, or whose model is known.
 
     Others cannot be recognised before a run. Their writes become slow when the area that
@@ -303,13 +295,10 @@ def _shingled(
                 "smr-cliff",
                 "critical",
                 layer.name,
-                "found a host-managed zoned disk, expected a conventional one: it accepts only "
-                "sequential writes",
+                "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes",
                 ("use fio with zonemode=zbd for it",),
             )
-        elif zoned == "host-aware" or any(
-            re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE
-        ):
+        elif zoned == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
             yield Diagnostic(
                 "smr-cliff",
                 "warning",
@@ -327,8 +316,7 @@ def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
                 "iostats-off",
                 "warning",
                 layer.name,
-                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which "
-                "would be 0 in the result",
+                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which would be 0 in the result",
                 ("set iostats = 1 in [settings]",),
             )
 

@@ -25,16 +25,10 @@ def workload(document: FioCellDocument) -> str:
     jobs = document["jobs"]
     jobs_described = [_job(job["options"]) for job in jobs]
     if len(jobs) > 1:
-        jobs_described = [
-            f"[{job['name']}] {words}" for job, words in zip(jobs, jobs_described, strict=True)
-        ]
+        jobs_described = [f"[{job['name']}] {words}" for job, words in zip(jobs, jobs_described, strict=True)]
     if document["runtime_ns"] is not None:
         jobs_described.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
-    return (
-        " + ".join(jobs_described[:-1]) + f" {jobs_described[-1]}"
-        if len(jobs_described) > 1
-        else jobs_described[0]
-    )
+    return " + ".join(jobs_described[:-1]) + f" {jobs_described[-1]}" if len(jobs_described) > 1 else jobs_described[0]
 
 
 PLAIN = {
@@ -67,20 +61,13 @@ def consequences(plan: ExperimentPlan) -> list[str]:
     for document in _first_of_each(plan):
         target = document["target"]
         if "device" in target:
-            written = any(
-                writes(as_host(cell.document))
-                for cell in plan.cells
-                if cell.document["target"] == target
-            )
+            written = any(writes(as_host(cell.document)) for cell in plan.cells if cell.document["target"] == target)
             would = "would be OVERWRITTEN" if written else "would only be read"
             named = ", ".join(document["destroy"]) or "nothing"
             lines.append(f"{target['device']} {would}; `destroy` names {named}")
         elif document.get("file_bytes"):
             where = target.get("filesystem") or target["directory"]
-            lines.append(
-                f"{format_size(document['file_bytes'])} would be written below {where} before the"
-                " first cell"
-            )
+            lines.append(f"{format_size(document['file_bytes'])} would be written below {where} before the first cell")
     settings = {key for cell in plan.cells for key in cell.document["settings"]}
     if settings:
         lines.append(f"{', '.join(sorted(settings))} would be changed during a cell, and restored")
@@ -95,10 +82,7 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
         some = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
         lines.append(f"{some} would take {format_duration(sum(limits))}, without preparation")
     writing = [
-        (document, job["options"])
-        for document in documents
-        for job in document["jobs"]
-        if job_writes(job["options"])
+        (document, job["options"]) for document in documents for job in document["jobs"] if job_writes(job["options"])
     ]
     amounts = [_written(options) for _, options in writing]
     if total := sum(amount or 0 for amount in amounts):
@@ -120,9 +104,7 @@ def _written(options: Mapping[str, str]) -> int | None:
 
 
 def _first_of_each(plan: ExperimentPlan) -> Sequence[HostCellDocument]:
-    return list(
-        {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}.values()
-    )
+    return list({cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}.values())
 
 
 WORDS: Final = CellDescriptions(

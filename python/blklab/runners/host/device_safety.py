@@ -56,16 +56,10 @@ class DeviceClaim:
         """Raises BlklabError if the path or the device is no longer the claimed one."""
         try:
             for status in (os.fstat(self.descriptor), self.path.lstat()):
-                if not stat.S_ISBLK(status.st_mode) or status.st_rdev != device_number(
-                    self.device.number
-                ):
-                    raise BlklabError(
-                        f"{self.device.path}: {self.path} now leads to another device"
-                    )
+                if not stat.S_ISBLK(status.st_mode) or status.st_rdev != device_number(self.device.number):
+                    raise BlklabError(f"{self.device.path}: {self.path} now leads to another device")
         except OSError as error:
-            raise BlklabError(
-                f"{self.device.path}: {error}: the device disappeared during the run"
-            ) from None
+            raise BlklabError(f"{self.device.path}: {error}: the device disappeared during the run") from None
         now = of_number(self.device.number, self.roots, self.device.path)
         if not same_disk(self.device, now):
             raise BlklabError(
@@ -143,9 +137,7 @@ def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) ->
 
 def _check_unused(device: BlockDevice, roots: Roots) -> None:
     if text(device.node / "ro") == "1":
-        raise BlklabError(
-            f"{device.path}: read-only; to change that, run blockdev --setrw {device.path}"
-        )
+        raise BlklabError(f"{device.path}: read-only; to change that, run blockdev --setrw {device.path}")
     reasons = uses(device, roots)
     reasons += [
         f"{opener.program} (pid {opener.pid}) has {opener.device} open for writing"
@@ -153,9 +145,7 @@ def _check_unused(device: BlockDevice, roots: Roots) -> None:
         if opener.writes
     ]
     if reasons:
-        raise BlklabError(
-            f"{device.path}: in use, so blklab does not write to it: {'; '.join(reasons[:5])}"
-        )
+        raise BlklabError(f"{device.path}: in use, so blklab does not write to it: {'; '.join(reasons[:5])}")
 
 
 def _open(path: Path, device: BlockDevice, writes: bool) -> int:
@@ -178,11 +168,7 @@ def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collect
     """Raises BlklabError if the device or a partition of it has a signature."""
     roots = journal.roots
     signatures = []
-    parts = [
-        of_number(number, roots)
-        for part in partitions(device.node)
-        if (number := text(part / "dev"))
-    ]
+    parts = [of_number(number, roots) for part in partitions(device.node) if (number := text(part / "dev"))]
     if parts:
         signatures.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
     for each in [device, *parts]:

@@ -174,8 +174,7 @@ def read(path: Path) -> LeftoverJournal:
         _fill(left, [json.loads(line) for line in whole])
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise BlklabError(
-            f"{path}: damaged, expected a journal of blklab; read it, restore what it lists, and "
-            "remove it"
+            f"{path}: damaged, expected a journal of blklab; read it, restore what it lists, and remove it"
         ) from None
     if torn and len(torn) > 1 << 20:
         raise BlklabError(f"{path}: a last line of {len(torn)} bytes, expected a journal of blklab")
@@ -202,9 +201,7 @@ def _fill(left: LeftoverJournal, lines: list[dict[str, Any]]) -> None:
             left.entries[int(line["id"])] = SettingsEntry(device, values)
         else:
             made = DirectoryEntry(**line["directory"])
-            if not all(
-                isinstance(value, str) and "\0" not in value for value in vars(made).values()
-            ):
+            if not all(isinstance(value, str) and "\0" not in value for value in vars(made).values()):
                 raise ValueError("no paths")
             left.entries[int(line["id"])] = made
 
@@ -257,9 +254,7 @@ def lock(name: str, roots: Roots) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise BlklabError(
-            f"{name}: another blklab is changing its settings; wait until it ends ({path})"
-        ) from None
+        raise BlklabError(f"{name}: another blklab is changing its settings; wait until it ends ({path})") from None
     return descriptor
 
 

@@ -41,8 +41,7 @@ def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
             CODE,
             "warning",
             "CPUs",
-            f"the hypervisor takes {stolen:.0%} of the CPU time (steal), expected at most"
-            f" {BUSY_CPUS:.0%}",
+            f"the hypervisor takes {stolen:.0%} of the CPU time (steal), expected at most {BUSY_CPUS:.0%}",
             ("measure when its other guests are idle",),
         )
 
@@ -87,8 +86,5 @@ def _own_user_seconds() -> float:
 
 def _throttled(roots: Roots) -> int:
     """Returns how often the CPUs were throttled (arch/x86/kernel/cpu/mce/therm_throt.c)."""
-    counts = (
-        text(cpu / "thermal_throttle/core_throttle_count")
-        for cpu in entries(roots.sys / "devices/system/cpu")
-    )
+    counts = (text(cpu / "thermal_throttle/core_throttle_count") for cpu in entries(roots.sys / "devices/system/cpu"))
     return sum(int(count) for count in counts if count and count.isdigit())

@@ -41,9 +41,7 @@ def measured(
     begin = time.monotonic()
     with applied(document["settings"], layers, journal) as changes:
         place.verify()
-        sampler = DiskstatsSampler(
-            names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"])
-        )
+        sampler = DiskstatsSampler(names, roots, document["interval_ns"], lead_ns=int(document["ramp_ns"]))
         loads: list[MachineLoad] = []
 
         def watch() -> None:
@@ -90,9 +88,7 @@ def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocu
     return {**document, "host": {**document["host"], "precondition": "none"}}
 
 
-def _devices(
-    layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots
-) -> list[DeviceResult]:
+def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots) -> list[DeviceResult]:
     return [
         {
             "name": layer.name,

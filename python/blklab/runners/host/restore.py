@@ -32,9 +32,7 @@ def restore(roots: Roots) -> RestoreReport:
     """
     did = RestoreReport()
     if roots.state.is_dir():
-        state_directory.prepare(
-            roots
-        )  # root acts on its contents, so only root may have written it
+        state_directory.prepare(roots)  # root acts on its contents, so only root may have written it
     for path in journals.all_left(roots):
         try:
             with journals.taken(path, roots) as left:
@@ -72,9 +70,7 @@ def _undone(
     return True
 
 
-def _settings(
-    entry: journals.SettingsEntry, left: journals.LeftoverJournal, roots: Roots, did: RestoreReport
-) -> bool:
+def _settings(entry: journals.SettingsEntry, left: journals.LeftoverJournal, roots: Roots, did: RestoreReport) -> bool:
     device = entry.device
     where = device.name if device else journals.KERNEL
     if left.boot != journals.boot_of(roots):
@@ -89,8 +85,7 @@ def _settings(
         now = of_node(node, roots)
         if not same_disk(device, now):
             did.problems.append(
-                f"{where}: not restored: found {now.id or 'another disk'}, expected "
-                f"{device.id or 'the former disk'}"
+                f"{where}: not restored: found {now.id or 'another disk'}, expected {device.id or 'the former disk'}"
             )
             return True
         device = now

@@ -104,8 +104,7 @@ class HostRunner(Runner):
             raise
         except BlklabError:
             raise BlklabError(
-                "another blklab is measuring on this host: wait until it ends "
-                f"({lock_path('host', self._roots)})"
+                f"another blklab is measuring on this host: wait until it ends ({lock_path('host', self._roots)})"
             ) from None
         try:
             yield
@@ -150,9 +149,7 @@ class HostRunner(Runner):
         refused = [finding for finding in findings if finding.severity == "critical"]
         if refused:
             names = " ".join(f"--force {name}" for name in dict.fromkeys(o.code for o in refused))
-            raise BlklabError(
-                f"{'; '.join(map(str, refused))}; to measure despite this, add {names}"
-            )
+            raise BlklabError(f"{'; '.join(map(str, refused))}; to measure despite this, add {names}")
         place = places.of(as_host(cell.document), documents)
         return measure_ramp(
             as_host(cell.document),

@@ -47,13 +47,9 @@ class ScratchDirectory:
         try:
             status, made = self.path.lstat(), os.fstat(self.descriptor)
         except OSError as error:
-            raise BlklabError(
-                f"{self.path}: {error.strerror}: it was removed during the run"
-            ) from None
+            raise BlklabError(f"{self.path}: {error.strerror}: it was removed during the run") from None
         if (status.st_dev, status.st_ino) != (made.st_dev, made.st_ino):
-            raise BlklabError(
-                f"{self.path}: another directory has replaced the one that blklab made"
-            )
+            raise BlklabError(f"{self.path}: another directory has replaced the one that blklab made")
 
 
 @contextmanager
@@ -99,9 +95,7 @@ def _opened(directory: Path) -> tuple[int, Path]:
         real = directory.resolve(strict=True)
         return os.open(real, _DIRECTORY), real
     except NotADirectoryError:
-        raise UsageError(
-            f"{directory}: not a directory; name a directory to make files in"
-        ) from None
+        raise UsageError(f"{directory}: not a directory; name a directory to make files in") from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{directory}: {reason}; name a directory to make files in") from None
@@ -142,8 +136,7 @@ def _check_room(real: Path, parent: int, needed: int) -> None:
     if total and needed > free - KEEP * total:
         room = max(0, int(free - KEEP * total))
         raise EnvironmentLacks(
-            f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), "
-            f"expected {needed}",
+            f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), expected {needed}",
             "choose a smaller size, or another directory",
         )
 
@@ -152,10 +145,7 @@ def _warnings(real: Path, mount: Mount | None) -> Iterator[str]:
     if mount and mount.kind in MEMORY:
         yield f"{real} is on {mount.kind}: memory would be measured, not a device"
     elif mount and mount.kind in NETWORK:
-        yield (
-            f"{real} is on {mount.kind}: the network and {mount.source} would be measured, not a "
-            "device"
-        )
+        yield (f"{real} is on {mount.kind}: the network and {mount.source} would be measured, not a device")
 
 
 def _owned_by_others(real: Path, parent: int) -> Iterator[str]:

@@ -223,9 +223,7 @@ def _has(node: Path, key: str, roots: Roots) -> bool:
     return True
 
 
-def _check_no_leftovers(
-    plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal
-) -> None:
+def _check_no_leftovers(plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal) -> None:
     """Raises BlklabError if a run, ours or a killed one, left one of the devices changed.
 
     Otherwise the changed value would be taken for the original, and restored for ever.
@@ -241,8 +239,7 @@ def _check_no_leftovers(
     if conflicts:
         name = min(conflicts)
         raise BlklabError(
-            f"{name}: an earlier run left its settings changed ({conflicts[name]}); run `blklab "
-            "restore` first"
+            f"{name}: an earlier run left its settings changed ({conflicts[name]}); run `blklab restore` first"
         )
 
 
@@ -251,9 +248,7 @@ def _where(device: BlockDevice | None) -> str:
 
 
 @contextmanager
-def _put_back_after(
-    plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal
-) -> Iterator[None]:
+def _put_back_after(plan: Mapping[BlockDevice | None, Sequence[str]], journal: HostJournal) -> Iterator[None]:
     roots = journal.roots
     noted: list[tuple[int, BlockDevice | None, dict[str, str]]] = []
     problems: list[str] = []
@@ -311,9 +306,7 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
         present = current(path_of(node, key, roots), key)
         if not _same(key, value, present):
             why = failures.get(key, "")
-            problems.append(
-                f"{where}: {key}: found {present}, expected the former value {value}{why}"
-            )
+            problems.append(f"{where}: {key}: found {present}, expected the former value {value}{why}")
     return problems
 
 

@@ -50,9 +50,7 @@ def ask(program: str, *arguments: str) -> ProgramOutput:
             env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(
-            f"{Path(program).name}: {error}", "run it yourself to see why"
-        ) from None
+        raise EnvironmentLacks(f"{Path(program).name}: {error}", "run it yourself to see why") from None
     out, err = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
     return ProgramOutput(done.returncode, out, err)
 
@@ -97,8 +95,7 @@ def _of_blkid(node: Path) -> list[str]:
 def _unanswered(program: str, node: Path, output: ProgramOutput) -> BlklabError:
     why = (output.err or output.out).strip().splitlines()[:1] or ["no message"]
     return BlklabError(
-        f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on "
-        "the device"
+        f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on the device"
     )
 
 

@@ -58,9 +58,7 @@ class TargetLocation:
 class TargetLocations:
     """The locations of a campaign."""
 
-    def __init__(
-        self, stack: ExitStack, journal: HostJournal, yes_destroy: Collection[str]
-    ) -> None:
+    def __init__(self, stack: ExitStack, journal: HostJournal, yes_destroy: Collection[str]) -> None:
         """They are released when `stack` is left."""
         self._stack = stack
         self._journal = journal
@@ -68,18 +66,14 @@ class TargetLocations:
         self._made: dict[tuple[str, bool], TargetLocation] = {}
         self._work: Path | None = None
 
-    def of(
-        self, document: HostCellDocument, documents: Sequence[HostCellDocument]
-    ) -> TargetLocation:
+    def of(self, document: HostCellDocument, documents: Sequence[HostCellDocument]) -> TargetLocation:
         """Returns the location of a cell, given the cells of the whole campaign.
 
         Raises UsageError, BlklabError or EnvironmentLacks if it must not or cannot be used.
         """
         key = (document["target"]["name"], document["command"] is not None)
         if key not in self._made:
-            same = [
-                document_ for document_ in documents if document_["target"] == document["target"]
-            ]
+            same = [document_ for document_ in documents if document_["target"] == document["target"]]
             self._made[key] = self._make(document, same)
         return self._made[key]
 
@@ -87,9 +81,7 @@ class TargetLocations:
         """Returns the doubts about all locations."""
         return [warning for place in self._made.values() for warning in place.warnings]
 
-    def _make(
-        self, document: HostCellDocument, documents: Sequence[HostCellDocument]
-    ) -> TargetLocation:
+    def _make(self, document: HostCellDocument, documents: Sequence[HostCellDocument]) -> TargetLocation:
         target = document["target"]
         written = any(writes(document_) for document_ in documents)
         if document["command"] is not None:
@@ -124,7 +116,5 @@ class TargetLocations:
         """Returns the private directory for fio's own files, made when it is first needed."""
         if self._work is None:
             temporary = Path(tempfile.gettempdir())
-            self._work = self._stack.enter_context(
-                scratch(temporary, self._journal, needed=WORK)
-            ).path
+            self._work = self._stack.enter_context(scratch(temporary, self._journal, needed=WORK)).path
         return self._work

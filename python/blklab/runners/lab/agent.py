@@ -221,9 +221,7 @@ class Agent:
         return items(
             reply,
             "files",
-            lambda file: ExportedFile(
-                item(file, "path", str), item(file, "offset", int), item(file, "bytes", int)
-            ),
+            lambda file: ExportedFile(item(file, "path", str), item(file, "offset", int), item(file, "bytes", int)),
         )
 
     @contextmanager

@@ -66,9 +66,7 @@ def layers(document: LabCellDocument) -> set[str]:
     }
 
 
-def _taken(
-    node: stack_tree.Node, devices: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[int, int]]:
+def _taken(node: stack_tree.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
     """Yields the bytes that each layer needs on a disk besides data.
 
     The layers then have their stated sizes. A cache is as large as its disk, including its
@@ -159,9 +157,7 @@ def _load(
         traced_ill = stack_.enter_context(_tracing(machine, guest, recorded)) if recorded else []
         during = FaultSchedule(guest, document)
         waiting = PressureMeter()
-        reading = stack_.enter_context(
-            machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"])
-        )
+        reading = stack_.enter_context(machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"]))
         ran = load.play(
             *(machine, document, target, during.listening(progress)),
             log_ms=log_ms,
@@ -214,9 +210,7 @@ def _span_ms(document: LabCellDocument, log_ms: int) -> int:
 
 
 @contextmanager
-def _tracing(
-    machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLayer]
-) -> Iterator[list[str]]:
+def _tracing(machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLayer]) -> Iterator[list[str]]:
     """Records the events of layers during the block, and yields the warnings, complete after it.
 
     Raises BlklabError.
@@ -226,9 +220,7 @@ def _tracing(
     guest.run("mkdir", "-p", TRACES)
     devices = [word for layer in layers for word in ("-d", layer.path)]
     with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES) as running:
-        guest.until(
-            lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records events"
-        )
+        guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records events")
         yield problems
     if running.ran is not None:
         problems += dropped(running.ran.stdout + running.ran.stderr)

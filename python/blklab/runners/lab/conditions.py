@@ -19,17 +19,12 @@ def describe_guest(
 ) -> outcome.GuestFacts:
     """Returns the environment of a measurement in this guest."""
     names = [layer.kernel for layer in guest.layers]
-    answers = machine.agent.read(
-        [f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE]
-    )
+    answers = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
     return {
         "accel": machine.accel,
         "kernel": machine.hello.kernel,
         "scale": wanted.scale,
-        "limits": {
-            device["name"]: limits
-            for device, limits in zip(document["devices"], wanted.limits, strict=True)
-        },
+        "limits": {device["name"]: limits for device, limits in zip(document["devices"], wanted.limits, strict=True)},
         "layers": {
             layer.name: {
                 "kernel_name": layer.kernel,
@@ -49,9 +44,7 @@ BUSY: Final = 0.9
 """Share of busy time from which the guest's processors, not the disks, may limit the rates."""
 
 
-def check(
-    document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]
-) -> Iterator[Diagnostic]:
+def check(document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
     """Yields what a result does not show, or may show wrongly."""
     if wanted.scale != 1:
         yield Diagnostic(

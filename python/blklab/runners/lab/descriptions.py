@@ -21,10 +21,7 @@ def stack(node: Mapping[str, Any] | None, document: LabCellDocument) -> str:
     if kind == "md":
         members = ", ".join(stack(slot["node"], document) for slot in inner["members"])
         return f"{inner['level']}({members})"
-    below = [
-        ("cache " if key == "cache" else "") + stack(part, document)
-        for key, part in stack_tree.below(inner)
-    ]
+    below = [("cache " if key == "cache" else "") + stack(part, document) for key, part in stack_tree.below(inner)]
     return f"{kind}({', '.join([*below, *([inner['mode']] if 'mode' in inner else [])])})"
 
 
@@ -47,11 +44,7 @@ def disk(device: Mapping[str, Any]) -> str:
     size = format_size(device["bytes"])
     if model["kind"] != "throttled":
         return f"{size}, throttled to the simulated rate of the {model['kind']} alone"
-    limits = [
-        f"{key}={value:g}"
-        for key, value in model.items()
-        if key.startswith(("iops", "bps")) and value
-    ]
+    limits = [f"{key}={value:g}" for key, value in model.items() if key.startswith(("iops", "bps")) and value]
     if latency := model.get("latency_ns"):
         limits.append(f"latency={latency / 1e6:g}ms")
     return f"{size}, {' '.join(limits) or 'not throttled'}"

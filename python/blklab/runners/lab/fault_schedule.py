@@ -72,15 +72,13 @@ class FaultSchedule:
             raise self._error
         if not self._started:
             self.problems += [
-                f"{name}: the load ended before its {sync} began"
-                for name, sync in self._guest.syncing.items()
+                f"{name}: the load ended before its {sync} began" for name, sync in self._guest.syncing.items()
             ]
         for at_ns, act, array, path in self._events:
             action = "failed" if act is md.fail else "could be re-added"
             member = self._guest.layer(path.removeprefix("/dev/")).name
             self.problems.append(
-                f"{array}: the load ended before {member} {action}, {format_duration(at_ns)} after "
-                "its start"
+                f"{array}: the load ended before {member} {action}, {format_duration(at_ns)} after its start"
             )
 
     def _run(self) -> None:

@@ -29,8 +29,7 @@ def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
     total = sum(file.bytes for file in exported)
     if total > MOST_FETCHED:
         raise BlklabError(
-            f"the guest's {paths[0]} and others have {format_size(total)}, expected at most "
-            f"{format_size(MOST_FETCHED)}"
+            f"the guest's {paths[0]} and others have {format_size(total)}, expected at most {format_size(MOST_FETCHED)}"
         )
     return {file.path: machine.results.read(file.offset, file.bytes) for file in exported}
 
@@ -40,9 +39,7 @@ def texts(contents: Mapping[str, bytes]) -> dict[str, str]:
     return {path: content.decode(errors="replace") for path, content in contents.items()}
 
 
-def save(
-    machine: GuestMachine, pattern: str, directory: Path, *, old: re.Pattern[str]
-) -> list[Path]:
+def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Pattern[str]) -> list[Path]:
     """Writes files of the guest into a directory, by their own names. Raises BlklabError.
 
     Files there that match `old` are of an earlier run, and are removed. No link is followed.
@@ -85,9 +82,7 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     disk = machine.results
     disk.clear()
     serials = machine.agent.read(["/sys/block/vd*/serial"])
-    device = next(
-        (path.split("/")[3] for path, serial in serials.items() if serial == RESULTS), None
-    )
+    device = next((path.split("/")[3] for path, serial in serials.items() if serial == RESULTS), None)
     if device is None:
         raise BlklabError("the guest has no disk for results")
     end = 0

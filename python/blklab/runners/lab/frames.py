@@ -42,9 +42,7 @@ def encode(message: Mapping[str, object]) -> bytes:
         text = printable(error.object[max(0, error.start - 20) : error.end + 20])
         raise BlklabError(f"a request to the guest is not UTF-8: {text}") from None
     if len(content) > LONGEST:
-        raise BlklabError(
-            f"a request to the guest has {len(content)} bytes, expected at most {LONGEST}"
-        )
+        raise BlklabError(f"a request to the guest has {len(content)} bytes, expected at most {LONGEST}")
     return _LENGTH.pack(len(content)) + content
 
 

@@ -28,9 +28,7 @@ class LayerActivity:
     problems: list[str]
 
 
-def watched(
-    guest: GuestStack, samples: Sequence[FileSample], document: LabCellDocument
-) -> LayerActivity:
+def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellDocument) -> LayerActivity:
     """Returns the activity of each layer of a stack during the load, without its ramp.
 
     The load is the time when the stack's top had I/O: fio takes seconds to start in an emulated

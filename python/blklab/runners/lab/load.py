@@ -77,8 +77,6 @@ class _FioMessages:
             if figure is not None or line.startswith("Jobs: "):
                 self._lines += 1  # one a second
                 read, write = figure or (None, None)
-                self._progress(
-                    FioProgress(float(self._lines), self._seconds, read, write, phase=self._phase)
-                )
+                self._progress(FioProgress(float(self._lines), self._seconds, read, write, phase=self._phase))
             elif line.strip() and len(self.text) < MOST_SAID:
                 self.text += line + "\n"

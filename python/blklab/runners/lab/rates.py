@@ -95,8 +95,7 @@ def turns(node: stack_tree.Node) -> bool:
     with data read from others.
     """
     return any(
-        kind in {"lvmcache", "bcache"}
-        or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
+        kind in {"lvmcache", "bcache"} or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
         for kind, table in stack_tree.built(node)
     )
 
@@ -127,8 +126,7 @@ def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
     own = _alone(document, device, None)
     many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
     usual, most = (
-        sum(float(direction["bw_bytes"]) for direction in outcome.values())
-        for outcome in _simulated(own, many)
+        sum(float(direction["bw_bytes"]) for direction in outcome.values()) for outcome in _simulated(own, many)
     )
     return usual >= SATURATED * most
 
@@ -142,9 +140,7 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
     if device["model"]["kind"] == "throttled":
         return {name: float(device["model"][name]) for name in NAMES}
     jobs = document["alone"]
-    mixed = any(0 < job["read_share"] < 1 for job in jobs) or (
-        len({job["read_share"] for job in jobs}) > 1
-    )
+    mixed = any(0 < job["read_share"] < 1 for job in jobs) or (len({job["read_share"] for job in jobs}) > 1)
     random = any(job["random"] for job in jobs)
     if mixed or turns(document["stack"]):
         (both,) = _simulated(_alone(document, device, None if mixed else EVEN))
@@ -167,15 +163,10 @@ def _simulated(*documents: Mapping[str, Any]) -> list[dict[str, Any]]:
 @cache
 def _outcome(text: str) -> dict[str, Any]:
     (outcome,) = outcomes([json.loads(text)])
-    return {
-        direction: {key: outcome[direction][key] for key in ("iops", "bw_bytes")}
-        for direction in WAYS
-    }
+    return {direction: {key: outcome[direction][key] for key in ("iops", "bw_bytes")} for direction in WAYS}
 
 
-def _alone(
-    document: LabCellDocument, device: Mapping[str, Any], share: float | None
-) -> dict[str, Any]:
+def _alone(document: LabCellDocument, device: Mapping[str, Any], share: float | None) -> dict[str, Any]:
     """Returns the cell of one device alone: all reads, all writes, or the jobs' mix."""
     jobs = [
         {
@@ -188,9 +179,7 @@ def _alone(
     ]
     return {
         "kernel": document["kernel"],
-        "devices": [
-            {**{key: value for key, value in device.items() if key != "virtual"}, "name": "alone"}
-        ],
+        "devices": [{**{key: value for key, value in device.items() if key != "virtual"}, "name": "alone"}],
         "stack": {"device": 0},
         "filesystem": None,
         "jobs": jobs,
@@ -214,7 +203,5 @@ def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
 
 def _most(limits: Mapping[str, float], what: str) -> float:
     """Returns a device's largest rate that its limits allow, as far as they state it."""
-    total, read, write = (
-        limits.get(f"{what}_{direction}", 0.0) for direction in ("total", "read", "write")
-    )
+    total, read, write = (limits.get(f"{what}_{direction}", 0.0) for direction in ("total", "read", "write"))
     return total or max(read, write)

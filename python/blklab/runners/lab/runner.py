@@ -80,13 +80,10 @@ class LabRunner(Runner):
             return plan
         if "kernel" in plan.varied:
             raise UsageError(
-                "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: "
-                "remove one of the two"
+                "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"
             )
         key = UserKernel(self._kernel, lambda _note: None).key
-        cells = [
-            replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells
-        ]
+        cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)
 
     def check(self, plan: ExperimentPlan) -> None:
@@ -169,11 +166,7 @@ class LabRunner(Runner):
         guest = cells[0].document["lab"]  # which nothing varies
         return boot(
             self._image(kernel),
-            list(
-                dict.fromkeys(
-                    shape for cell in cells for shape in lab_cell.shapes(as_lab(cell.document))
-                )
-            ),
+            list(dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(as_lab(cell.document)))),
             asked=self._accelerator,
             cpus=guest["cpus"],
             memory=guest["memory"],
@@ -268,9 +261,7 @@ def _awake() -> Iterator[None]:
     yield
     slept = _asleep() - before
     if slept > SUSPENDED:
-        raise BlklabError(
-            f"the host was suspended for {slept:.0f} s during the run: measure it again"
-        )
+        raise BlklabError(f"the host was suspended for {slept:.0f} s during the run: measure it again")
 
 
 def _asleep() -> float:

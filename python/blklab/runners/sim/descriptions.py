@@ -66,16 +66,12 @@ def workload(cell: Cell) -> str:
     """Returns a cell's jobs in fio's options, or the trace that it replays."""
     document = cell.document
     jobs = document["jobs"]
-    parts = [
-        f"[{job['name']}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job)
-        for job in jobs
-    ]
+    parts = [f"[{job['name']}] {simulated_job(job)}" if len(jobs) > 1 else simulated_job(job) for job in jobs]
     if cell.replay is not None:
         replay = document["replay"]
         how = f"at {replay['speed']:g}× the recorded speed" if replay["timed"] else ""
         parts = [
-            f"replay of {cell.replay.name}, {cell.replay.ios:,} I/Os,"
-            f" {how or 'iodepth=' + str(replay['iodepth'])}"
+            f"replay of {cell.replay.name}, {cell.replay.ios:,} I/Os, {how or 'iodepth=' + str(replay['iodepth'])}"
         ]
     line = " + ".join(parts)
     if document["runtime_ns"] is not None:
@@ -112,18 +108,12 @@ def simulated_job(job: Job) -> str:
 
 
 def _sizes(job: Job, *, reads: bool, writes: bool) -> str:
-    used = [
-        sizes
-        for sizes, wanted in ((job["read_sizes"], reads), (job["write_sizes"], writes))
-        if wanted
-    ]
+    used = [sizes for sizes, wanted in ((job["read_sizes"], reads), (job["write_sizes"], writes)) if wanted]
     if len(used) == 2 and used[0] == used[1]:
         used.pop()
     if all(len(sizes) == 1 for sizes in used):
         return "bs=" + ",".join(fio_size(sizes[0][0]) for sizes in used)
-    split = (
-        ":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes) for sizes in used
-    )
+    split = (":".join(f"{fio_size(size)}/{100 * weight:.4g}" for size, weight in sizes) for sizes in used)
     return f"bssplit={','.join(split)}"
 
 

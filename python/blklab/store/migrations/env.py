@@ -2,7 +2,5 @@
 
 from alembic import context
 
-context.configure(
-    connection=context.config.attributes["connection"], transactional_ddl=True, render_as_batch=True
-)
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True, render_as_batch=True)
 context.run_migrations()

@@ -61,14 +61,10 @@ def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRo
         chance = 100 * CHANCE_CURVE / math.sqrt(max(1, issued["ios"]))
         allowed = TOLERANCE + chance if judged else None
         gap_percent = None if gap is None else 100 * gap
-        rows.append(
-            FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed)
-        )
+        rows.append(FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed))
         pair = [streams_of(profile, op) for profile in (trace, fio)]
         if shares := [streams["sequential_share"] for streams in pair if streams]:
-            rows.append(
-                FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares))
-            )
+            rows.append(FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares)))
     hottest = {share["fraction"]: share["io_share"] for share in fio["hotness"]["hottest"]}
     for share in trace["hotness"]["hottest"]:
         other = hottest.get(share["fraction"])
@@ -103,9 +99,7 @@ def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]
     return rows
 
 
-def pace_rows(
-    trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]
-) -> list[FioComparisonRow]:
+def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> list[FioComparisonRow]:
     """Compares I/Os per second and in flight; they depend on the device and are not judged."""
     jobs = document["jobs"]
     sides = [(job, side) for job in jobs for side in ("read", "write", "trim")]

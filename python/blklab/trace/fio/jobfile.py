@@ -63,16 +63,12 @@ def processes(plan: FioPlan) -> list[JobPlan]:
 
 
 def _unrolled(jobs: Sequence[JobPlan]) -> list[tuple[JobPlan, int | None]]:
-    return [
-        (job, clone if job.numjobs > 1 else None) for job in jobs for clone in range(job.numjobs)
-    ]
+    return [(job, clone if job.numjobs > 1 else None) for job in jobs for clone in range(job.numjobs)]
 
 
 def comment(text: str) -> str:
     """Returns `text` as comment lines; text from a trace cannot end the comment."""
-    return "\n".join(
-        textwrap.wrap(printable(text), 98, initial_indent="# ", subsequent_indent="# ")
-    )
+    return "\n".join(textwrap.wrap(printable(text), 98, initial_indent="# ", subsequent_indent="# "))
 
 
 def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
@@ -122,30 +118,20 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
         reads = directions[0].ios / job.ios
         yield f"# {directions[0].ios:,} reads, {directions[1].ios:,} writes: {reads:.2%} reads."
         yield f"rwmixread={round(reads * 100)}"
-    if _rw(job).startswith("rand") and any(
-        round(direction.sequential * 100) for direction in directions
-    ):
-        shares = ", ".join(
-            f"{direction.sequential:.1%} of {direction.direction}s" for direction in directions
-        )
+    if _rw(job).startswith("rand") and any(round(direction.sequential * 100) for direction in directions):
+        shares = ", ".join(f"{direction.sequential:.1%} of {direction.direction}s" for direction in directions)
         yield f"# Continue an earlier I/O: {shares}."
         random = _each(directions, lambda direction: 100 - round(direction.sequential * 100))
         yield f"percentage_random={random}"
     yield "# Exact sizes of the trace, the mean of each hundredth of the I/Os."
     yield f"bssplit={_each(directions, _split)}"
     coarsest = max(directions, key=lambda direction: direction.sizes[0].bytes)
-    own = plan.locality.for_sizes_from(
-        coarsest.sizes[0].bytes, min(direction.align for direction in directions)
-    )
+    own = plan.locality.for_sizes_from(coarsest.sizes[0].bytes, min(direction.align for direction in directions))
     if own is not plan.locality:
         yield "# The zones above, with space for this job's smallest I/O."
         yield f"random_distribution={own.option}"
     yield f"blockalign={_each(directions, lambda direction: direction.align)}"
-    if any(
-        share.bytes % direction.sizes[0].bytes
-        for direction in directions
-        for share in direction.sizes
-    ):
+    if any(share.bytes % direction.sizes[0].bytes for direction in directions for share in direction.sizes):
         yield "# Otherwise fio rounds sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
     top = "the most" if plan.loop == "open" else "the 95th percentile of what"
@@ -191,8 +177,7 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     total = sum(direction.rate for other in plan.jobs for direction in other.directions)
     rates = ", ".join(f"{each.rate:.2f} {each.direction}s/s" for each in job.directions)
     whole = all(
-        direction.rate >= 0.5
-        and abs(round(direction.rate) - direction.rate) <= WORST_ROUNDING * total
+        direction.rate >= 0.5 and abs(round(direction.rate) - direction.rate) <= WORST_ROUNDING * total
         for direction in job.directions
     )
     yield f"# Arrivals: {rates}, {plan.arrivals}."
@@ -204,17 +189,14 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
             yield "# Steady, in bytes/s: with flushes, fio 3.33 dies of a Poisson process."
         elif plan.poisson:
             yield "# Steady, in bytes/s: fio's Poisson process takes only whole I/Os/s."
-        each = _each(
-            job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes))
-        )
+        each = _each(job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes)))
         yield f"rate={each}"
 
 
 def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
     """Returns `flow` of each job: fio counts flushes as I/Os of a job (measured with 3.33)."""
     totals = {
-        job.name: (job.ios + (job.ios // job.flush_every if job.flush_every else 0)) / job.numjobs
-        for job in jobs
+        job.name: (job.ios + (job.ios // job.flush_every if job.flush_every else 0)) / job.numjobs for job in jobs
     }
     most = max(totals.values())
     return {name: max(1, round(total / most * MOST_WEIGHT)) for name, total in totals.items()}
@@ -223,9 +205,7 @@ def _weights(jobs: Sequence[JobPlan]) -> dict[str, int]:
 def _rw(job: JobPlan) -> str:
     word = "rw" if len(job.directions) == 2 else job.directions[0].direction
     sequential = all(direction.sequential >= 1 - 0.005 for direction in job.directions)
-    streams = job.numjobs > 1 and all(
-        direction.sequential >= SEQUENTIAL for direction in job.directions
-    )
+    streams = job.numjobs > 1 and all(direction.sequential >= SEQUENTIAL for direction in job.directions)
     return word if sequential or streams else f"rand{word}"
 
 

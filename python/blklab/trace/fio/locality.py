@@ -58,9 +58,7 @@ class OffsetDistribution:
         """
         if not self.zones or (smallest <= align and smallest <= min(z.bytes for z in self.zones)):
             return self
-        zones = [
-            OffsetZone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones
-        ]
+        zones = [OffsetZone(z.percent, max(z.bytes, -(-smallest // BLOCK) * BLOCK)) for z in self.zones]
         excess = sum(zone.bytes for zone in zones) - (self.size - (smallest - align))
         rest = max(zones[-1].bytes - max(0, excess), smallest)
         return replace(self, zones=(*zones[:-1], OffsetZone(zones[-1].percent, rest)))
@@ -69,14 +67,9 @@ class OffsetDistribution:
         """Returns the same in a file of at most `size` bytes: all zones shrink in proportion."""
         if self.size <= size:
             return self
-        zones = [
-            OffsetZone(z.percent, max(BLOCK, z.bytes * size // self.size // BLOCK * BLOCK))
-            for z in self.zones
-        ]
+        zones = [OffsetZone(z.percent, max(BLOCK, z.bytes * size // self.size // BLOCK * BLOCK)) for z in self.zones]
         if zones:
-            zones[-1] = OffsetZone(
-                zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1]))
-            )
+            zones[-1] = OffsetZone(zones[-1].percent, max(BLOCK, size - sum(z.bytes for z in zones[:-1])))
         why = f"{self.size_why}; limited from {self.size} bytes"
         return OffsetDistribution(self.kind, size, self.why, why, self.theta, tuple(zones))
 
@@ -120,12 +113,8 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
     why = "blocks are accessed equally, as far as the sample shows"
     if sequential >= 0.5 or not accesses:
         return OffsetDistribution("random", file_of(hot["unique_bytes"]), why, touched)
-    note = (
-        f"{touched} in {accesses:.0f} accesses: expected for random accesses to a file of this size"
-    )
-    return OffsetDistribution(
-        "random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note
-    )
+    note = f"{touched} in {accesses:.0f} accesses: expected for random accesses to a file of this size"
+    return OffsetDistribution("random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note)
 
 
 def poisson_rate(mean_touched: float) -> float:
@@ -176,9 +165,7 @@ def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
         cold = (1 - fraction) * blocks
         rate = poisson_rate(max(1.0, (1 - share) * accesses / cold))
         most = max(span // BLOCK, cold)
-        zones.append(
-            OffsetZone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, most)))
-        )
+        zones.append(OffsetZone(int(100 - percent), _blocks(min((1 - share) * accesses / rate, most))))
     return zones
 
 

@@ -95,9 +95,7 @@ class FioPlan:
         return replace(self, locality=self.locality.within(size))
 
 
-def make_plan(
-    profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None
-) -> FioPlan:
+def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | None = None) -> FioPlan:
     """Returns the plan for the main device of `profile` (see blklab.trace.profile).
 
     `loop` selects whether I/Os wait for earlier ones (closed) or arrive at their own times (open),
@@ -156,8 +154,7 @@ def judge_loop(level: LevelSummary | None) -> tuple[Loop, str]:
     idle, most, p95 = level["idle_share"] or 0.0, level["max"], level["p95"] or 0
     busy = level["mean_when_busy"] or 0.0
     figures = (
-        f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most};"
-        f" idle {idle:.0%} of the time"
+        f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; idle {idle:.0%} of the time"
     )
     steady = idle <= 0.3 and most <= 1.34 * p95 and busy >= 0.4 * most
     if steady:
@@ -255,9 +252,7 @@ def _part_flushed(
         rate=direction.rate * left / direction.ios,
         sizes=split([*counts.items()]),
     )
-    flushed = replace(
-        direction, ios=flushes, rate=direction.rate * flushes / direction.ios, sizes=own
-    )
+    flushed = replace(direction, ios=flushes, rate=direction.rate * flushes / direction.ios, sizes=own)
     return others, flushed
 
 
@@ -271,9 +266,7 @@ def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
     return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
 
 
-def _notes(
-    device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, arrivals: str
-) -> list[str]:
+def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, arrivals: str) -> list[str]:
     notes = []
     if loop == "open" and arrivals == "bursty":
         notes.append("arrivals are bursty; fio's are at most Poisson (--iolog keeps the bursts)")

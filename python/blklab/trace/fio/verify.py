@@ -52,9 +52,7 @@ class Verification:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison as JSON has it."""
-        rows = [
-            {**asdict(row), "difference": row.difference, "passed": row.passed} for row in self.rows
-        ]
+        rows = [{**asdict(row), "difference": row.difference, "passed": row.passed} for row in self.rows]
         return {
             "passed": self.passed,
             "tolerance_points": TOLERANCE,
@@ -91,9 +89,7 @@ def verify(
             " blocks can differ because of it"
         )
         plan = plan.within(most_bytes)
-    largest = max(
-        share.bytes for j in plan.jobs for direction in j.directions for share in direction.sizes
-    )
+    largest = max(share.bytes for j in plan.jobs for direction in j.directions for share in direction.sizes)
     if largest * max(job.numjobs for job in plan.jobs) > plan.locality.size:
         raise UsageError(f"the largest I/O is {format_size(largest)}: use a larger --size")
     direct = direct_works(directory)
@@ -105,16 +101,12 @@ def verify(
     plan = replace(plan, runtime_ns=max(1, round(seconds)) * 10**9)
     with _own_directory(directory.absolute()) as own:
         tell(f"fio: {count:,} I/Os on a file of {format_size(plan.locality.size)} in {directory}")
-        shape, document = _run(
-            fio, plan, target, own, name="shape", seconds=seconds, number_ios=_shares(plan, count)
-        )
+        shape, document = _run(fio, plan, target, own, name="shape", seconds=seconds, number_ios=_shares(plan, count))
         rows_of_pace = pace_rows(trace, plan, document)
         mixed = shape
         if plan.loop == "open" or len(plan.jobs) > 1:
             tell(f"fio: the job at its own rate for {seconds:g} s")
-            mixed, document = _run(
-                fio, plan, target, own, name="pace", seconds=seconds, number_ios=None
-            )
+            mixed, document = _run(fio, plan, target, own, name="pace", seconds=seconds, number_ios=None)
             rows_of_pace = pace_rows(trace, plan, document)
     rows = [*mix_rows(trace, mixed), *shape_rows(trace, shape), *rows_of_pace]
     issued = sum(op["ios"] for op in shape["load"]["ops"].values())

@@ -79,9 +79,7 @@ def tallies(output: str) -> dict[str, BlktraceTotals]:
 def version(blktrace: str) -> str:
     """Returns the output of `blktrace -v`."""
     try:
-        output = subprocess.run(
-            [blktrace, "-v"], capture_output=True, text=True, timeout=10, check=False
-        )
+        output = subprocess.run([blktrace, "-v"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"{blktrace} does not run: {error}", "reinstall blktrace") from None
     lines = (output.stdout + output.stderr).strip().splitlines()
@@ -203,18 +201,13 @@ def failure(output: str, status: int, left: list[Path]) -> BlklabError:
     words = next((line for line in lines if "failed" in line.lower()), lines[0] if lines else "")
     match = re.search(r"BLKTRACESETUP\S* \S+ failed: (\d+)/", words)
     if match and int(match[1]) == 16:
-        return BlklabError(
-            f"{words}: another process traces this device; stop that blktrace (ps -C blktrace)"
-        )
+        return BlklabError(f"{words}: another process traces this device; stop that blktrace (ps -C blktrace)")
     if match:
-        return EnvironmentLacks(
-            f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace"
-        )
+        return EnvironmentLacks(f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace")
     if match := re.search(r"(?i)failed (?:open|to start thread).*: (?:1|13)/", words):
         return EnvironmentLacks(
             f"the kernel refuses to trace: {words}",
-            "record on a kernel that is not locked down (cat /sys/kernel/security/lockdown) and"
-            " outside containers",
+            "record on a kernel that is not locked down (cat /sys/kernel/security/lockdown) and outside containers",
         )
     ending = f"signal {-status}" if status < 0 else f"status {status}"
     kept = f"; its files are kept ({left[0]}, ...)" if left else ""

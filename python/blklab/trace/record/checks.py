@@ -37,9 +37,7 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
         try:
             status = Path(path).stat()
         except OSError as error:
-            raise UsageError(
-                f"{path}: {error.strerror}; expected a block device, see lsblk"
-            ) from None
+            raise UsageError(f"{path}: {error.strerror}; expected a block device, see lsblk") from None
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{path}: is not a block device; see lsblk")
         number = number_of(status.st_rdev)
@@ -127,9 +125,7 @@ def ready_debugfs(roots: Roots) -> tuple[str, str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(
-            f"debugfs is not mounted, and mount failed: {error}", f"mount it at {DEBUGFS}"
-        ) from None
+        raise EnvironmentLacks(f"debugfs is not mounted, and mount failed: {error}", f"mount it at {DEBUGFS}") from None
     if tried.returncode != 0:
         why = tried.stderr.strip().splitlines()[:1] or ["no reason given"]
         raise EnvironmentLacks(

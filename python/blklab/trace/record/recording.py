@@ -201,9 +201,7 @@ def _make_way(output: TraceOutput, overwrite: bool) -> None:
         path.unlink()
 
 
-def _sidecar(
-    recording: TraceRecording, command: list[str], began: int, blktrace: str
-) -> dict[str, Any]:
+def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace: str) -> dict[str, Any]:
     devices = []
     for device, tally in recording.devices:
         major, minor = device.number.split(":")

@@ -69,15 +69,12 @@ def repaired(points: Points) -> bool:
 
 def resumed() -> bool:
     return all(
-        carried_out(journal.read_journal(path), resume=True)
-        for path in journal_directory.find_journals(Roots())
+        carried_out(journal.read_journal(path), resume=True) for path in journal_directory.find_journals(Roots())
     )
 
 
 def lists(disk: str) -> str:
-    output = subprocess.run(
-        ["mdadm", "--examine-badblocks", disk], capture_output=True, text=True, check=False
-    )
+    output = subprocess.run(["mdadm", "--examine-badblocks", disk], capture_output=True, text=True, check=False)
     return output.stdout.split(disk)[0].strip() or output.stderr.strip()
 
 

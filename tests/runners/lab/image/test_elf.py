@@ -22,9 +22,7 @@ CONTENT = PROGRAM.read_bytes()
 def test_readelf_says_the_same(program: str) -> None:
     if not Path(program).is_file():
         pytest.skip(f"no {program}")
-    output = subprocess.run(
-        ["readelf", "-dlW", program], check=True, capture_output=True, text=True
-    ).stdout
+    output = subprocess.run(["readelf", "-dlW", program], check=True, capture_output=True, text=True).stdout
     result = linked(Path(program).read_bytes())
     assert list(result.needed) == re.findall(r"\(NEEDED\).*\[(.*)\]", output)
     interpreters = re.findall(r"program interpreter: (.*)\]", output)

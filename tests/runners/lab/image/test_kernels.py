@@ -43,13 +43,9 @@ def test_the_newest_that_is_named_is_taken(wanted: str, name: str) -> None:
     assert choose(wanted, OFFERS).name == f"{name}-cloud-amd64"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "nearest"), [("6.1.0-5", "6.1.0-9,"), ("6.1.0-50", "6.1.0-49,"), ("6.11", "6.12.")]
-)
+@pytest.mark.parametrize(("wanted", "nearest"), [("6.1.0-5", "6.1.0-9,"), ("6.1.0-50", "6.1.0-49,"), ("6.11", "6.12.")])
 def test_the_nearest_are_named_when_there_is_none(wanted: str, nearest: str) -> None:
-    with pytest.raises(
-        UsageError, match=f"no kernel '{wanted}' in Debian's packages; choose one of {nearest}"
-    ):
+    with pytest.raises(UsageError, match=f"no kernel '{wanted}' in Debian's packages; choose one of {nearest}"):
         choose(wanted, OFFERS)
 
 

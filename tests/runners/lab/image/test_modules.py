@@ -34,9 +34,7 @@ def test_what_a_module_needs_comes_along(directory: Path) -> None:
     assert modules.lacking(directory, chosen, modules.BOOT) == ["virtio_console"]
 
 
-@pytest.mark.parametrize(
-    "line", ["../../etc/shadow:", "/etc/shadow:", "no colon", "kernel/lib/a.ko: b"]
-)
+@pytest.mark.parametrize("line", ["../../etc/shadow:", "/etc/shadow:", "no colon", "kernel/lib/a.ko: b"])
 def test_a_damaged_list_is_said(directory: Path, line: str) -> None:
     (directory / "modules.dep").write_text(line + "\n")
     with pytest.raises(BlklabError, match=r"modules\.dep: "):

@@ -34,9 +34,7 @@ def test_kvm_first_then_emulation(machine: Roots) -> None:
     assert accel.candidates("tcg", machine) == ["tcg"]
 
 
-def test_the_environment_chooses_unless_it_is_asked(
-    machine: Roots, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_chooses_unless_it_is_asked(machine: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLKLAB_ACCEL", "tcg")
     assert accel.candidates(None, machine) == ["tcg"]
     assert accel.candidates("kvm", machine) == ["kvm"]

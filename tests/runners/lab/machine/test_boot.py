@@ -99,12 +99,10 @@ def cleaned(tmp_path: Path) -> bool:
         (
             VERSION + "import os; os.kill(os.getpid(), 9)",
             1,
-            "the guest is lost: QEMU was killed by SIGKILL, as the kernel does when it runs out "
-            "of memory\n",
+            "the guest is lost: QEMU was killed by SIGKILL, as the kernel does when it runs out of memory\n",
         ),
         (
-            VERSION
-            + 'print("[    1.500000] List of all partitions:\\r\\n[    1.600000] Kernel panic - not'
+            VERSION + 'print("[    1.500000] List of all partitions:\\r\\n[    1.600000] Kernel panic - not'
             ' syncing: VFS\\r\\n[    1.700000] RIP: 0010:x+0x1/0x2")',
             1,
             "the guest is lost: Kernel panic - not syncing: VFS (last lines of its console: "
@@ -118,8 +116,7 @@ def cleaned(tmp_path: Path) -> bool:
         (
             VERSION + AGENT + 'send({"hello": {"protocol": 2}}); until_closed()',
             1,
-            "the guest's agent speaks protocol 2, expected 1: rebuild the image with `blklab "
-            "lab build`",
+            "the guest's agent speaks protocol 2, expected 1: rebuild the image with `blklab lab build`",
         ),
         (
             VERSION + AGENT + 'agent.sendall(b"\\xff" * 8); until_closed()',
@@ -147,16 +144,13 @@ def test_it_does_not_boot(
     assert "failed" not in listed, "no cell is to blame"
 
 
-def test_it_says_nothing(
-    run: Run, pretend: Pretend, experiment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_nothing(run: Run, pretend: Pretend, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(VERSION + AGENT + 'print("Loading...", flush=True); until_closed()')
     monkeypatch.setitem(accel.PATIENCE, "tcg", 0.5)
     outcome = run("run", experiment, "--on", "lab")
     assert outcome.status == 1
     assert outcome.err == (
-        "blklab: error: the guest did not answer within 0.5 s (tcg) (last lines of its console: "
-        "Loading...)\n"
+        "blklab: error: the guest did not answer within 0.5 s (tcg) (last lines of its console: Loading...)\n"
     )
 
 
@@ -165,8 +159,7 @@ def test_without_qemu(run: Run, experiment: Path, monkeypatch: pytest.MonkeyPatc
     outcome = run("run", experiment, "--on", "lab")
     assert outcome.status == 3
     assert outcome.err == (
-        "blklab: error: qemu-system-x86_64 is not installed; install it: apt-get install"
-        " qemu-system-x86\n"
+        "blklab: error: qemu-system-x86_64 is not installed; install it: apt-get install qemu-system-x86\n"
     )
 
 

@@ -23,9 +23,7 @@ class Strict(Recorder):
 
 
 def test_it_is_put_back() -> None:
-    recorder = Recorder(
-        {f"{QUEUE}/scheduler": "[none] mq-deadline\n", f"{QUEUE}/nr_requests": "64\n"}
-    )
+    recorder = Recorder({f"{QUEUE}/scheduler": "[none] mq-deadline\n", f"{QUEUE}/nr_requests": "64\n"})
     item = guest(recorder)
     changed(item, f"{QUEUE}/scheduler", "none")
     changed(item, f"{QUEUE}/nr_requests", "64")
@@ -54,9 +52,7 @@ def test_a_limit_in_bytes_is_unset_by_the_ratio(name: str) -> None:
 
 def test_what_stays_changed_is_said_unless_it_is_gone() -> None:
     recorder = Strict({f"{QUEUE}/nr_requests": "64\n", "/sys/block/md0/md/x": "1 (system)\n"})
-    recorder.refused = frozenset(
-        {(f"{QUEUE}/nr_requests", "64"), ("/sys/block/md0/md/x", "1 (system)")}
-    )
+    recorder.refused = frozenset({(f"{QUEUE}/nr_requests", "64"), ("/sys/block/md0/md/x", "1 (system)")})
     item = guest(recorder)
     item.undoing.append(lambda: recorder.files.pop("/sys/block/md0/md/x"))
     changed(item, f"{QUEUE}/nr_requests", "32")

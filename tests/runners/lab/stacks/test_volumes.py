@@ -11,9 +11,7 @@ from tests.runners.lab.stacks.recording import Recorder, guest
 
 MAPPED = {"/sys/block/dm-0/dm/name": "vg0-data\n"}
 
-STATUS = (
-    "0 524288 cache 8 27/2048 128 10/4096 100 20 30 40 1 9 2 3 metadata2 writethrough no_discard"
-)
+STATUS = "0 524288 cache 8 27/2048 128 10/4096 100 20 30 40 1 9 2 3 metadata2 writethrough no_discard"
 
 
 def test_a_volume() -> None:
@@ -36,9 +34,7 @@ def test_a_volume() -> None:
 
 def test_volumes_of_names_that_are_alike() -> None:
     recorder = Recorder(on={"lvcreate -y -Wn -Zn -n data -l 100%FREE vg0": MAPPED})
-    recorder.on["lvcreate -y -Wn -Zn -n data -l 100%FREE vg1"] = {
-        "/sys/block/dm-1/dm/name": "vg1-data\n"
-    }
+    recorder.on["lvcreate -y -Wn -Zn -n data -l 100%FREE vg1"] = {"/sys/block/dm-1/dm/name": "vg1-data\n"}
     item = guest(recorder, "x")
     table = {"name": "a-b", "stripes": 1}
     assert lvm.volume(item, table, {"members": ["/dev/vda"]}) == "/dev/dm-0"
@@ -228,8 +224,7 @@ def test_filesystems_are_made_for_the_stripes() -> None:
     item = guest(recorder)
     assert filesystem.create(item, "ext4", "/dev/md0", array("raid5", 5)) == "/mnt"
     assert recorder.ran[1:] == [
-        "mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=1,lazy_journal_init=1,stride=16,"
-        "stripe_width=64 /dev/md0",
+        "mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=1,lazy_journal_init=1,stride=16,stripe_width=64 /dev/md0",
         "mount -t ext4 -o noinit_itable /dev/md0 /mnt",
     ]
     item.undo()

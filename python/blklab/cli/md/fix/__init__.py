@@ -5,9 +5,7 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "bbl": CommandEntry(
-        "blklab.cli.md.fix.bbl:bbl", "Remove bad-block lists online, one member at a time"
-    ),
+    "bbl": CommandEntry("blklab.cli.md.fix.bbl:bbl", "Remove bad-block lists online, one member at a time"),
 }
 
 

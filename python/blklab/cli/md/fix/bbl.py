@@ -15,13 +15,10 @@ from blklab.cli.common import emit, json_option, results
 @click.option(
     "--recipe",
     type=click.Choice(["offline", "installer"]),
-    help="Print how to remove lists from a stopped array (offline), or how to make arrays without"
-    " lists (installer).",
+    help="Print how to remove lists from a stopped array (offline), or how to make arrays without lists (installer).",
 )
 @json_option
-def bbl(
-    *, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool
-) -> None:
+def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool) -> None:
     """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
 
     blklab fails each member, removes it and re-adds it without its list. It waits until the member
@@ -59,8 +56,7 @@ def bbl(
         raise UsageError("expected an array such as /dev/md0; `blklab md audit` lists them")
     plan = make_plan(array, Roots())
     explained = [
-        recipes.entries_recipe(plan.array, member, adding_fails=plan.adding_fails)
-        for member in plan.with_entries
+        recipes.entries_recipe(plan.array, member, adding_fails=plan.adding_fails) for member in plan.with_entries
     ]
     if only_plan or plan.refused or plan.nothing_to_do:
         emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan, explained))

@@ -65,9 +65,7 @@ class PackageFiles:
             return
         executable = bool(member.mode & 0o111)
         if member.isreg():
-            self.entries[path] = PackageEntry(
-                tar, member.offset_data, member.size, executable, None
-            )
+            self.entries[path] = PackageEntry(tar, member.offset_data, member.size, executable, None)
         elif member.issym():
             joined = posixpath.join("/", posixpath.dirname(path), member.linkname)
             target = merged(posixpath.normpath(joined))

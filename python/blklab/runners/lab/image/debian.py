@@ -151,9 +151,7 @@ class DebianArchive:
             return {}
         shown = self._apt("apt-cache", "show", "--no-all-versions", *packages)
         matches = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", shown, re.M)
-        return {
-            match[1]: version for name, version in matches if (match := _KERNEL.fullmatch(name))
-        }
+        return {match[1]: version for name, version in matches if (match := _KERNEL.fullmatch(name))}
 
     def with_dependencies(self, names: Collection[str]) -> list[DebianPackage]:
         """Returns packages and all their dependencies, as apt resolves them."""
@@ -171,9 +169,7 @@ class DebianArchive:
             name, version, _ = file.removesuffix(".deb").split("_")
             debs.append(DebianPackage(name, unquote(version), file, int(size)))
         if not debs:
-            raise DebianProgramFailed(
-                f"apt-get: {printable(' '.join(arguments))}: found no packages"
-            )
+            raise DebianProgramFailed(f"apt-get: {printable(' '.join(arguments))}: found no packages")
         return debs
 
     def download(self, debs: Sequence[DebianPackage], into: Path) -> list[Path]:

@@ -75,8 +75,7 @@ def choose(wanted: str, offers: Collection[OfferedKernel]) -> OfferedKernel:
     listed = ", ".join(offer.name.removesuffix(SUFFIX) for offer in near)
     more = ", …" if len(offers) > len(near) else ""
     raise UsageError(
-        f"no kernel {printable(wanted)!r} in Debian's packages; choose one of {listed}{more}, or "
-        "your own (--kernel)"
+        f"no kernel {printable(wanted)!r} in Debian's packages; choose one of {listed}{more}, or your own (--kernel)"
     )
 
 
@@ -111,10 +110,7 @@ def version_of(vmlinuz: Path) -> str | None:
     if head.startswith(b"\x7fELF"):
         return None
     if head[0x202:0x206] != b"HdrS":
-        raise BlklabError(
-            f"{printable(str(vmlinuz))}: not a kernel: neither a bzImage (HdrS at 0x202) nor an ELF"
-            " file"
-        )
+        raise BlklabError(f"{printable(str(vmlinuz))}: not a kernel: neither a bzImage (HdrS at 0x202) nor an ELF file")
     (pointer,) = struct.unpack_from("<H", head, 0x20E)
     text = head[pointer + 0x200 :].split(b"\0", 1)[0].decode(errors="replace") if pointer else ""
     return text.split(" ", 1)[0] or None
@@ -141,7 +137,6 @@ def modules_of(modules: Path) -> Path:
     if len(directories) != 1:
         names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
         raise BlklabError(
-            f"{where}: found {names}, expected one kernel's modules with the modules.dep that "
-            "depmod writes"
+            f"{where}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"
         )
     return directories.pop()

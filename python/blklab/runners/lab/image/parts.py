@@ -48,9 +48,7 @@ def about(part: Path) -> tuple[str, dict[str, str]]:
         description: Any = json.loads(file.read_text())
         return str(description["version"]), dict(description["packages"])
     except (OSError, ValueError, TypeError, KeyError):
-        raise BlklabError(
-            f"{printable(str(file))}: damaged; remove {printable(str(part))}"
-        ) from None
+        raise BlklabError(f"{printable(str(file))}: damaged; remove {printable(str(part))}") from None
 
 
 def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebuild: bool) -> Path:
@@ -76,9 +74,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
     return made
 
 
-def make_kernel(
-    cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, rebuild: bool
-) -> Path:
+def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, rebuild: bool) -> Path:
     """Returns the part with a packaged kernel: vmlinuz, modules.cpio. Needs the cache's lock."""
     name = kernel_name(kernel)
     if not rebuild and (key := cache.recall(name)) is not None:
@@ -142,9 +138,7 @@ class UserKernel:
             self._chosen = modules.chosen(self._modules)
             _check(self.version, modules.lacking(self._modules, self._chosen, modules.BOOT))
             for name in modules.lacking(self._modules, self._chosen, modules.STACKS):
-                note(
-                    f"the kernel {self.version} has no module {name}: stacks that need it will fail"
-                )
+                note(f"the kernel {self.version} has no module {name}: stacks that need it will fail")
             parts.append(modules.digest(self._modules, self._chosen))
         self.key = f"kernel-{_digest([*parts, self.version])}"
 
@@ -168,10 +162,7 @@ def make_own(cache: ImageCache, own: UserKernel) -> Path:
 
 def _check(version: str, lacking: Sequence[str]) -> None:
     if lacking:
-        raise BlklabError(
-            f"the kernel {printable(version)} has no module {', '.join(lacking)}, which the guest"
-            " needs"
-        )
+        raise BlklabError(f"the kernel {printable(version)} has no module {', '.join(lacking)}, which the guest needs")
 
 
 def _sha256(path: Path) -> str:

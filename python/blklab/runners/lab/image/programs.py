@@ -146,13 +146,9 @@ def contents(files: PackageFiles, programs: Iterable[str]) -> list[cpio.CpioEntr
     links = {
         path: entry.target
         for path, entry in files.entries.items()
-        if entry.target is not None
-        and posixpath.dirname(path) in _LINKED_FROM
-        and files.follow(path) in wanted
+        if entry.target is not None and posixpath.dirname(path) in _LINKED_FROM and files.follow(path) in wanted
     }
-    nodes: dict[str, cpio.CpioEntry] = {
-        path: cpio.link(path, f"/{target}") for path, target in links.items()
-    }
+    nodes: dict[str, cpio.CpioEntry] = {path: cpio.link(path, f"/{target}") for path, target in links.items()}
     waiting = sorted(wanted)
     while waiting:
         path = waiting.pop()
@@ -187,14 +183,9 @@ def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
     if dependencies.interpreter is not None:
         needed.append(_merged(dependencies.interpreter))
         if files.follow(needed[-1]) is None:
-            raise BlklabError(
-                f"/{path}: {dependencies.interpreter} is not in any of the guest's packages"
-            )
+            raise BlklabError(f"/{path}: {dependencies.interpreter} is not in any of the guest's packages")
     origin = f"/{posixpath.dirname(path)}"
-    own = [
-        _merged(posixpath.normpath(directory.replace("$ORIGIN", origin)))
-        for directory in dependencies.directories
-    ]
+    own = [_merged(posixpath.normpath(directory.replace("$ORIGIN", origin))) for directory in dependencies.directories]
     for name in dependencies.needed:
         for directory in (*own, *_SEARCHED):
             if files.follow(f"{directory}/{name}") is not None:

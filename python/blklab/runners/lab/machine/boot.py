@@ -183,9 +183,7 @@ class GuestMachine:
             time.sleep(0.05)
         died = self._died()
         self._process.kill()  # one that is still there would have us wait for what it says
-        reason = (
-            self._ended_by or self.console.reason() or self._last_output() or died or str(error)
-        )
+        reason = self._ended_by or self.console.reason() or self._last_output() or died or str(error)
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
     def _greet(self, patience: float) -> None:
@@ -198,10 +196,7 @@ class GuestMachine:
                 if not self.agent.connected or child_process.ended(self._process):
                     raise self.lost(error) from None
             if time.monotonic() > deadline:
-                raise GuestSilent(
-                    f"the guest did not answer within {patience:g} s ({self.accel})"
-                    f"{self._last_lines()}"
-                )
+                raise GuestSilent(f"the guest did not answer within {patience:g} s ({self.accel}){self._last_lines()}")
 
     def _watch(self) -> None:
         """Ends a guest that does not answer. While the host is suspended, this clock stops too."""

@@ -65,9 +65,7 @@ class VirtualDisk:
         while many:
             part = os.pread(self.descriptor, min(many, 1 << 24), offset)
             if not part:
-                raise BlklabError(
-                    f"disk {self.serial}: ends at {offset}, expected {many} more bytes"
-                )
+                raise BlklabError(f"disk {self.serial}: ends at {offset}, expected {many} more bytes")
             parts.append(part)
             offset, many = offset + len(part), many - len(part)
         return b"".join(parts)
@@ -92,8 +90,7 @@ class VirtualDisks:
             if room.f_bavail * room.f_frsize < LEAST_FREE:
                 free = format_size(room.f_bavail * room.f_frsize)
                 raise EnvironmentLacks(
-                    f"{self.directory}: found {free} free, the guest's disks need at least "
-                    f"{format_size(LEAST_FREE)}",
+                    f"{self.directory}: found {free} free, the guest's disks need at least {format_size(LEAST_FREE)}",
                     "free some space, or set XDG_CACHE_HOME to a larger filesystem",
                 )
             for shape in dict.fromkeys(self.shapes):

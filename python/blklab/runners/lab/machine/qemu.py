@@ -39,16 +39,12 @@ def find() -> tuple[str, str]:
     path = shutil.which(PROGRAM)
     if path is None:
         raise EnvironmentLacks(f"{PROGRAM} is not installed", INSTALL)
-    match = re.search(
-        r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", child_process.version(path, INSTALL)[0], re.A
-    )
+    match = re.search(r"version (\d{1,3})\.(\d{1,3})[\w.+~-]*", child_process.version(path, INSTALL)[0], re.A)
     if match is None:
         raise EnvironmentLacks(f"{path} does not print its version", INSTALL)
     if (int(match[1]), int(match[2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise EnvironmentLacks(
-            f"{path} is {match[0]}, too old", f"QEMU {wanted} or newer is needed"
-        )
+        raise EnvironmentLacks(f"{path} is {match[0]}, too old", f"QEMU {wanted} or newer is needed")
     return path, match[0].removeprefix("version ")
 
 

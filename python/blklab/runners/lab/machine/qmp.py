@@ -17,9 +17,7 @@ PATIENCE: Final = 30.0
 class QmpConnection:
     """A connection to QEMU's monitor. A thread calls `heard` with each event."""
 
-    def __init__(
-        self, connected: socket.socket, heard: Callable[[Mapping[str, Any]], object]
-    ) -> None:
+    def __init__(self, connected: socket.socket, heard: Callable[[Mapping[str, Any]], object]) -> None:
         self._socket = connected
         self._heard = heard
         self._calls = threading.Lock()

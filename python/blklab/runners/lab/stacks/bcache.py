@@ -43,26 +43,20 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     sets = set(guest.glob("/sys/fs/bcache/*/average_key_size"))
     for path in (cache, backing):
         guest.write("/sys/fs/bcache/register", path)
-    guest.until(
-        lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "bcache device exists"
-    )
+    guest.until(lambda: len(guest.glob("/sys/block/bcache*/size")) > len(before), "bcache device exists")
     made = _wait_for_new(guest, "/sys/block/bcache*/size", before)
     of_set = _wait_for_new(guest, "/sys/fs/bcache/*/average_key_size", sets)
     kernel, cache_set = made.split("/")[3], of_set.rpartition("/")[0]
     base = f"/sys/block/{kernel}/bcache"
     guest.undoing.append(lambda: _stop(guest, kernel, cache_set))
-    guest.until(
-        lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "bcache is attached"
-    )
+    guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "bcache is attached")
     guest.write(f"{base}/cache_mode", table["mode"])
     guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
     guest.layers.append(GuestLayer(table["name"], "bcache", kernel))
     _bypass(guest, table["name"], table)
     guest.above(table["name"], backing, cache)
     guest.readying.append(lambda: _clear(guest, base))
-    guest.reports.append(
-        lambda: cast(VolumeReport, {"kind": "bcache", **_statistics(guest, base, table["name"])})
-    )
+    guest.reports.append(lambda: cast(VolumeReport, {"kind": "bcache", **_statistics(guest, base, table["name"])}))
     return f"/dev/{kernel}"
 
 
@@ -124,6 +118,4 @@ def _stop(guest: GuestStack, kernel: str, cache_set: str) -> None:
     guest.until(lambda: not guest.glob(f"/sys/block/{kernel}/size"), "bcache device is gone")
     if guest.glob(f"{cache_set}/average_key_size"):
         guest.write(f"{cache_set}/stop", "1")
-        guest.until(
-            lambda: not guest.glob(f"{cache_set}/average_key_size"), "bcache's cache set is gone"
-        )
+        guest.until(lambda: not guest.glob(f"{cache_set}/average_key_size"), "bcache's cache set is gone")

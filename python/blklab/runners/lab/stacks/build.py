@@ -46,16 +46,12 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
         if not guest.lacking:
             raise
         kernel = guest.agent.hello(1).kernel
-        raise BlklabError(
-            f"{error} (kernel {kernel} has no module {', '.join(guest.lacking)})"
-        ) from error
+        raise BlklabError(f"{error} (kernel {kernel} has no module {', '.join(guest.lacking)})") from error
 
 
 def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) -> list[str]:
     """Returns the path of each device: its disk, or the delay on top of it."""
-    known = {
-        serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()
-    }
+    known = {serial: path.split("/")[3] for path, serial in guest.glob("/sys/block/vd*/serial").items()}
     paths = []
     for device, serial in zip(document["devices"], serials, strict=True):
         if serial not in known:
@@ -127,10 +123,7 @@ def _node(guest: GuestStack, node: Mapping[str, Any], disks: Sequence[str]) -> s
         case "device":
             return disks[int(table)]
         case "md":
-            members = [
-                None if slot["node"] is None else _node(guest, slot["node"], disks)
-                for slot in table["members"]
-            ]
+            members = [None if slot["node"] is None else _node(guest, slot["node"], disks) for slot in table["members"]]
             return md.create(guest, table, members)
         case _:
             paths: dict[str, list[str]] = {}

@@ -143,9 +143,7 @@ class GuestStack:
         for path, before in self.unrestored.items():
             now = self.setting(path)
             if now is not None and now != before:
-                problems.append(
-                    f"{path}: not restored: found {printable(now)}, expected {printable(before)}"
-                )
+                problems.append(f"{path}: not restored: found {printable(now)}, expected {printable(before)}")
         self.layers.clear()
         return problems
 

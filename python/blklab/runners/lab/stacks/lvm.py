@@ -93,9 +93,7 @@ def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
         counts = dict(zip(COUNTS, counted, strict=True))
     except (ValueError, IndexError, BlklabError):
         line_shown = printable(line[:200])
-        raise BlklabError(
-            f"dmsetup status {mapped}: found {line_shown}, expected the status of a cache"
-        ) from None
+        raise BlklabError(f"dmsetup status {mapped}: found {line_shown}, expected the status of a cache") from None
     return {"used_blocks": used, "blocks": total, **counts, "status": line}
 
 

@@ -75,9 +75,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     return path
 
 
-def _held(
-    guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]
-) -> None:
+def _held(guest: GuestStack, md: Mapping[str, Any], kernel: str, rebuilding: Sequence[str | None]) -> None:
     """Prepares an array so that one write to `sync_action` begins its sync."""
     action, sync = f"/sys/block/{kernel}/md/sync_action", md["sync"]
     guest.syncing[md["name"]] = sync
@@ -110,9 +108,7 @@ def _options(md: Mapping[str, Any]) -> list[str]:
     return options
 
 
-def _tune(
-    guest: GuestStack, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]
-) -> None:
+def _tune(guest: GuestStack, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]) -> None:
     base = f"/sys/block/{kernel}/md"
     if md["level"] in PARITY:
         guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
@@ -165,9 +161,7 @@ def member(guest: GuestStack, name: str, slot: int) -> str:
     raise BlklabError(f"array {name} has no member in slot {slot}")
 
 
-def report(
-    guest: GuestStack, name: str, kernel: str, members: Sequence[str | None]
-) -> VolumeReport:
+def report(guest: GuestStack, name: str, kernel: str, members: Sequence[str | None]) -> VolumeReport:
     """Returns an array's state, and each member's bad-block list."""
     base = f"/sys/block/{kernel}/md"
     keys = ("array_state", "degraded", "sync_action", "sync_completed", "mismatch_cnt")
@@ -186,15 +180,11 @@ def _member(guest: GuestStack, base: str, member: str) -> MemberResult:
         "state": state,
         # mdadm 4.2, super1.c: "No bad-blocks list configured on D", "Bad-blocks list is empty in
         # D", or a line "Bad-blocks on D:" and one for each range.
-        "bad_blocks": None
-        if not listed or listed[0].startswith("No ")
-        else [line.strip() for line in listed[1:]],
+        "bad_blocks": None if not listed or listed[0].startswith("No ") else [line.strip() for line in listed[1:]],
     }
 
 
 def _stop(guest: GuestStack, path: str, members: Sequence[str | None]) -> None:
-    guest.until(
-        lambda: guest.run("mdadm", "--stop", path, check=False).status == 0, f"{path} is stopped"
-    )
+    guest.until(lambda: guest.run("mdadm", "--stop", path, check=False).status == 0, f"{path} is stopped")
     present = [member for member in members if member is not None]
     guest.run("mdadm", "--zero-superblock", "--force", *present, check=False)

@@ -21,11 +21,7 @@ def apply(guest: GuestStack, settings: Mapping[str, str]) -> None:
         if kind is None:
             raise BlklabError(f"setting {key}: not supported in the lab")
         name = f"device/{key}" if key == "queue_depth" else f"{kind}/{key}"
-        layers = [
-            candidate
-            for candidate in guest.layers
-            if candidate.kind == "disk" or key not in OF_REQUESTS
-        ]
+        layers = [candidate for candidate in guest.layers if candidate.kind == "disk" or key not in OF_REQUESTS]
         paths = [f"/sys/block/{layer.kernel}/{name}" for layer in layers]
         there = [path for path in paths if guest.read(path) is not None]
         if not there:
