@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import cast
+from typing import Final, cast
 
 from blklab.outcome import ChangedSetting, DeviceResult, Outcome
 from blklab.runners.fio import cell as fio_cell
@@ -21,6 +21,13 @@ from blklab.system import diskstats
 from blklab.system.identity import of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
+from blklab.units import format_size
+
+FOREIGN_SHARE: Final = 0.2
+"""Bytes of other programs, as a share of the jobs' bytes, that are not reported."""
+
+FOREIGN_BYTES: Final = 4 << 20
+"""Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends."""
 
 
 def measured(
@@ -76,6 +83,7 @@ def measured(
         *_ramp(outcome),
         *sampler.problems,
         *(warning for load in loads for warning in load.warnings(sampler.cpu)),
+        *foreign_io(document, outcome),
         *_cliffs(layers, sampler.points),
     ]
     return FinishedRun(outcome, seconds, [*figures.series, *sampler.points], figures.raw)
@@ -112,6 +120,26 @@ def _ramp(outcome: Outcome) -> list[str]:
         "no latency; set time_based = true, or a larger size"
         for direction in ("read", "write")
         if outcome[direction]["total_ios"] and not outcome[direction]["clat_ns"]["count"]
+    ]
+
+
+def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
+    """Returns a warning if the topmost devices transferred clearly more than the jobs.
+
+    Only direct I/O can be compared: the page cache reads ahead, and writes later.
+    """
+    jobs = document["jobs"]
+    if not jobs or any(job["options"].get("direct", "0") in {"0", ""} for job in jobs):
+        return []
+    top = [device for device in outcome["devices"] if not device.get("above")]
+    own = outcome["read"]["io_bytes"] + outcome["write"]["io_bytes"]
+    others = sum(sum(device["sectors"] or ()) for device in top) * 512 - own
+    if others <= FOREIGN_SHARE * own + FOREIGN_BYTES:
+        return []
+    names = ", ".join(device["name"] for device in top)
+    return [
+        f"{names}: other programs transferred {format_size(others)} during the run, and the jobs {format_size(own)};"
+        " find the program with iotop, or set wait in [host]"
     ]
 
 
