@@ -77,10 +77,7 @@ def consequences(plan: ExperimentPlan) -> list[str]:
 def _amounts(plan: ExperimentPlan) -> list[str]:
     """Returns how long the cells take, and how much their jobs write, as far as it is known."""
     documents = [as_host(cell.document) for cell in plan.cells]
-    lines = []
-    if limits := [minimum_ns(document) for document in documents if document["runtime_ns"]]:
-        some = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
-        lines.append(f"{some} would take {format_duration(sum(limits))}, without preparation")
+    lines = duration(documents)
     writing = [
         (document, job["options"]) for document in documents for job in document["jobs"] if job_writes(job["options"])
     ]
@@ -91,6 +88,13 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
     if None in amounts:
         lines.append("jobs that end by time would write as much as the device takes until then")
     return lines
+
+
+def duration(documents: Sequence[FioCellDocument]) -> list[str]:
+    """Returns how long the cells take, as far as it is known."""
+    limits = [minimum_ns(document) for document in documents if document["runtime_ns"]]
+    some = "the cells" if len(limits) == len(documents) else f"{len(limits)} of the cells"
+    return [f"{some} would take {format_duration(sum(limits))}, without preparation"] if limits else []
 
 
 def _written(options: Mapping[str, str]) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from blklab.runners.host.descriptions import workload
+from blklab.runners.host.descriptions import duration, workload
 from blklab.runners.kind import CellDescriptions
 from blklab.spec import stack_tree
 from blklab.spec.cells import ExperimentPlan
@@ -35,7 +35,7 @@ def guests(plan: ExperimentPlan) -> list[str]:
     ]
     disks = {device["name"]: device for cell in plan.cells for device in cell.document["devices"]}
     lines += [f"disk {name}: {disk(device)}" for name, device in disks.items()]
-    return lines
+    return [*lines, *duration([as_lab(cell.document) for cell in plan.cells])]
 
 
 def disk(device: Mapping[str, Any]) -> str:
