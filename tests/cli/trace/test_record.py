@@ -30,6 +30,7 @@ arguments = sys.argv[1:]
 if arguments == ["-v"]:
     print("blktrace version 2.0.0")
     sys.exit()
+time.sleep({delay})
 directory = pathlib.Path(arguments[arguments.index("-D") + 1])
 devices = [a for flag, a in zip(arguments, arguments[1:]) if flag == "-d"]
 names = [d.rpartition("/")[2] for d in devices]
@@ -62,10 +63,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "ready_debugfs", lambda _roots: ("/debug", "mounted debugfs"))
 
 
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, delay: float = 0) -> None:
     program = tmp_path / "bin" / "blktrace"
     program.parent.mkdir()
-    program.write_text(FAKE.format(python=sys.executable, body=body))
+    program.write_text(FAKE.format(python=sys.executable, body=body, delay=delay))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
 
@@ -103,6 +104,16 @@ def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "arguments").read_text().split("\n") == (
         f"-r /debug -b 512 -n 4 -w 1 -D {tmp_path} -o md4 -d /dev/sdx".split()
     )
+
+
+def test_the_time_to_start_blktrace_is_no_part_of_the_recording(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, waiting(), delay=1)
+    outcome = run("trace", "record", "/dev/sdx", "-w", "200ms", "-o", tmp_path / "x")
+    assert outcome.status == 0, outcome.err
+    output = json.loads((tmp_path / "x.blklab.json").read_text())
+    assert (output["stopped_by"], output["dropped"]) == ("time", 0)
 
 
 def test_several_devices_go_to_a_directory(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +196,7 @@ def test_an_interrupt_ends_the_recording(
     install(tmp_path, monkeypatch, waiting())
 
     def interrupt() -> None:
-        for _ in range(1000):
-            if (tmp_path / "arguments").exists():
-                break
+        while not (tmp_path / "arguments").exists():
             time.sleep(0.01)
         os.kill(os.getpid(), number)
 

@@ -23,11 +23,20 @@ from tests.runners.host.signatures import partition_table, run, signed
 
 
 @pytest.fixture
-def journal(here: Roots) -> Iterator[HostJournal]:
+def journal(here: Roots, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostJournal]:
+    """A journal; all directories that it announced must be gone afterwards."""
     with HostJournal(here) as made:
+        directories: list[Path] = []
+        announce = made.directory
+
+        def directory(parent: Path, name: str) -> int:
+            directories.append(parent / name)
+            return announce(parent, name)
+
+        monkeypatch.setattr(made, "directory", directory)
         yield made
     assert list(here.state.glob("journal-*")) == []
-    assert list(here.dev.glob(".blklab-*")) == []
+    assert [path for path in directories if path.exists()] == []
 
 
 def named(file: Path) -> list[str]:

@@ -20,6 +20,7 @@ BLKTRACETEARDOWN: Final = 0x1276
 """ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h."""
 
 POLL: Final = 0.1
+STARTING_POLL: Final = 0.01
 STOPPING: Final = 30.0
 """Seconds that blktrace may take to write its buffers."""
 
@@ -96,6 +97,7 @@ def run(
 ) -> BlktraceExit:
     """Runs blktrace until its time is over or the user interrupts it, which is not a failure.
 
+    Time counts from blktrace's first file: before, it records nothing, and SIGINT kills it.
     blktrace runs in a separate session, so that Ctrl-C reaches it once and from here. If it does
     not end when asked, or is killed, the kernel's trace is removed. Raises BlklabError or
     EnvironmentLacks with blktrace's message if it fails.
@@ -112,6 +114,10 @@ def run(
         stopped_by, clean = "blktrace", False
         try:
             try:
+                while process.poll() is None and not any(True for _ in files()):
+                    time.sleep(STARTING_POLL)
+                if process.poll() is None:
+                    started = time.monotonic()
                 stopped_by = _watch(process, started, seconds, files, tick)
             except KeyboardInterrupt:
                 stopped_by = "user"
