@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from rich.console import Console
 from blklab.diagnostic import Diagnostic
 from blklab.md import images
 from blklab.md.audit import find_problems
+from blklab.md.audit.bad_blocks import find_lost_ranges
+from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
 from tests.conftest import Run
 from tests.md.conftest import DATA, image
@@ -97,6 +101,63 @@ def test_the_same_entries_on_both(tmp_path: Path) -> None:
     assert "3 bad ranges" in result["bbl-copied"].message
     assert "array sectors 2048-2055, 7952-8051, 17952-19451" in result["bbl-lost"].message
     assert result["checksum"].member == str(other)
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["copy", "newer"])
+def test_images_of_one_slot_are_one_member(changed: bool, tmp_path: Path, run: Run) -> None:
+    listed = image("raid1-12-populated.vda", tmp_path)
+    copy = tmp_path / "copy.img"
+    copy.write_bytes(listed.read_bytes())
+    if changed:  # the copy is of an earlier moment, without the entries, and with fewer events
+        with copy.open("r+b") as file:
+            file.seek(12288)
+            file.write(b"\xff" * 4096)
+            file.seek(4096 + 200)
+            file.write(b"\x01")
+    for paths in ((listed, copy), (copy, listed)):
+        result = rules(audited(*paths, image("raid1-12-populated.vdb", tmp_path)))
+        assert {"bbl-entries", "same-slot", "repair-corrupts"} <= set(result)
+        assert not {"bbl-lost", "bbl-copied"} & set(result)
+        outcome = run("md", "audit", "--image", *paths)
+        assert (outcome.status, "bbl-lost" in outcome.out) == (1, False)
+        assert "[bbl-entries]" in outcome.out
+
+
+@pytest.mark.parametrize("level", ["raid1", "raid10", "raid5", "raid6"])
+@given(data=st.data())
+def test_a_copy_of_a_member_changes_no_lost_range(level: str, data: st.DataObject) -> None:
+    disks = 4
+    members = [
+        ArrayMember(
+            name=f"{slot}.img",
+            path="",
+            slot=slot,
+            data_offset=0,
+            listed=tuple(SectorRange(at * 8, 8) for at in data.draw(st.sets(st.integers(0, 30), max_size=6))),
+        )
+        for slot in range(disks)
+    ]
+    array = Array(
+        "md0", "", "", level, 0x102 if level == "raid10" else 2, 4096, disks, "1.2", False, tuple(members), 512
+    )
+    copies = data.draw(st.lists(st.sampled_from(members), max_size=4))
+    copied = [replace(member, name=f"copy {at} of {member.name}") for at, member in enumerate(copies)]
+    doubled = replace(array, members=(*data.draw(st.permutations([*members, *copied])),))
+    assert find_lost_ranges(doubled) == find_lost_ranges(array)
+    assert bool(rules(find_problems(Inventory((doubled,)))).get("bbl-copied")) == bool(
+        rules(find_problems(Inventory((array,)))).get("bbl-copied")
+    )
+
+
+def test_the_size_of_an_array_counts_no_member_twice(tmp_path: Path) -> None:
+    first = image("raid1-12.vda", tmp_path)
+    head = bytearray(first.read_bytes()[:8192])
+    head[4096 + 72 : 4096 + 76] = bytes(4)  # RAID-0
+    paths = [tmp_path / name for name in ("a.img", "b.img")]
+    for path in paths:
+        path.write_bytes(head + bytes(1 << 20))
+    (array,) = images.read_images(paths).arrays
+    assert (array.level, array.size, array.absent) == ("raid0", None, (1,))
 
 
 def test_arrays_of_one_name_are_told_apart(tmp_path: Path) -> None:

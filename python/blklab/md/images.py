@@ -98,5 +98,5 @@ def _size(newest: Superblock, members: Sequence[ArrayMember]) -> int | None:
         copies = (newest.layout & 0xFF) * (newest.layout >> 8 & 0xFF)
         chunks = newest.size // (newest.chunk // SECTOR) if newest.chunk >= SECTOR else 0
         return chunks * newest.raid_disks // copies * newest.chunk if copies else None
-    sizes = [member.superblock.data_size for member in members if member.superblock]
-    return sum(sizes) * SECTOR if len(sizes) == newest.raid_disks else None
+    sizes = {member.slot: member.superblock.data_size for member in members if member.superblock}
+    return sum(sizes.values()) * SECTOR if len(sizes) == newest.raid_disks else None

@@ -215,6 +215,11 @@ class ArrayMember:
         return max(len(disk), len(self.listed or ()))
 
     @property
+    def replacement(self) -> bool:
+        """Whether it replaces the member in its slot."""
+        return "replacement" in self.states or (self.superblock is not None and self.superblock.replacement)
+
+    @property
     def kind(self) -> str:
         """`HDD`, `NVMe`, `flash`, or empty if unknown."""
         if self.rotational is None:
@@ -363,6 +368,19 @@ class Array:
         return tuple(sorted(slotted, key=lambda member: (member.slot or 0, member.name)))
 
     @property
+    def distinct(self) -> tuple[ArrayMember, ...]:
+        """One member for each slot, the newest of several images; then members without a slot."""
+        members: dict[object, ArrayMember] = {}
+        for member in sorted(self.active, key=_age):
+            members.setdefault(member.slot, member)
+        devices = {member.superblock.device or member.name for member in members.values() if member.superblock}
+        for member in sorted((member for member in self.members if member.slot is None), key=_age):
+            device = (member.superblock.device if member.superblock else "") or member.name
+            if device not in devices:
+                members.setdefault(device, member)
+        return tuple(members.values())
+
+    @property
     def data_disks(self) -> int:
         """Data chunks in each stripe, as the kernel reports them to filesystems (`io_opt`).
 
@@ -436,6 +454,14 @@ class Inventory:
     """None if SMART values were not read."""
     volumes: tuple[str, ...] = ()
     """RAIDs of LVM, `group/volume`, which are not md arrays."""
+
+
+def _age(member: ArrayMember) -> tuple[bool, bool, int, int]:
+    """Returns what sorts the images of one slot: the member before its replacement, the newest first."""
+    superblock = member.superblock
+    if superblock is None:
+        return (member.replacement, True, 0, 0)
+    return (member.replacement, not superblock.checksum_holds, -superblock.events, -superblock.updated)
 
 
 def merge_ranges(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:

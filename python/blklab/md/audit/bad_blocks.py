@@ -78,7 +78,7 @@ def check_lost_ranges(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 def check_copied_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """Several members list the same bad blocks: most likely, a recovery copied the list."""
     holders: dict[SectorRange, list[str]] = defaultdict(list)
-    for member in array.members:
+    for member in array.distinct:
         for bad_range in member.ranges:
             begin = bad_range.sector - (member.data_offset or 0)
             holders[SectorRange(begin, bad_range.sectors)].append(member.name)
@@ -207,8 +207,8 @@ def find_lost_ranges(array: Array) -> tuple[SectorRange, ...]:
     if not array.redundant or array.reshaping:
         return ()
     edges: dict[int, int] = defaultdict(int)
-    for member in array.active:
-        for bad_range in member.ranges:
+    for member in array.distinct:
+        for bad_range in member.ranges if member.slot is not None else ():
             for piece in _comparable_ranges(array, member, bad_range):
                 edges[piece.sector] += 1
                 edges[piece.end] -= 1
@@ -251,8 +251,8 @@ def _lost_range_details(array: Array, lost_range: SectorRange) -> dict[str, Any]
             **_file_locations(array, (lost_range,)),
         }
     mapped = []
-    for member in array.active:
-        if member.ranges and member.data_offset is not None:
+    for member in array.distinct:
+        if member.slot is not None and member.ranges and member.data_offset is not None:
             on_member = SectorRange(lost_range.sector + member.data_offset, lost_range.sectors)
             mapped += list(array_ranges(array, member, on_member) or ())
     return {

@@ -124,7 +124,7 @@ def check_write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
         or (not member.states and member.superblock and member.superblock.write_mostly)
     ]
     if names:
-        all_members = len(names) >= len(array.active) > 0
+        all_members = bool(array.active) and all(member.name in names for member in array.active)
         yield array_finding(
             array,
             "warning" if all_members else "note",

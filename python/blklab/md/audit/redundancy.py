@@ -116,17 +116,17 @@ def check_duplicate_slots(array: Array, _host: AuditedHost) -> Iterator[Diagnost
     """Several members have the same slot in their superblocks."""
     slots: dict[int, list[str]] = {}
     for member in array.members:
-        replaces = member.superblock is not None and member.superblock.replacement
-        if member.slot is not None and not replaces and "replacement" not in member.states:
+        if member.slot is not None and not member.replacement:
             slots.setdefault(member.slot, []).append(member.name)
+    counted = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:
             yield array_finding(
                 array,
                 "warning",
                 "same-slot",
-                f"superblocks of {list_names(names)} have the same slot, {slot}: one of these disks"
-                " is a copy, or was replaced",
+                f"superblocks of {list_names(names)} have the same slot, {slot}: one of them"
+                f" is a copy, or was replaced; findings about lost data count only {counted[slot]}",
             )
 
 
