@@ -150,3 +150,13 @@ def test_rate_below_the_maximum_does_not_add_latency(simulate: Simulate) -> None
     first = outcome["load_ramp"]["steps"][0]["latency_ns"]["read"]
     last = outcome["load_ramp"]["steps"][-1]["latency_ns"]["read"]
     assert first["p50"] < last["p50"]
+
+
+def test_fsync_latency_is_simulated(simulate: Simulate) -> None:
+    text = EXPERIMENT.replace('rw = "randrw"', 'rw = "randwrite"\nfsync = 4').replace("iodepth = 8", "iodepth = 1")
+    for outcome in simulate(text).values():
+        sync = outcome["sync"]
+        assert sync["total_ios"] == pytest.approx(outcome["write"]["total_ios"] / 4, abs=1)
+        assert sync["lat_ns"]["count"] == sync["total_ios"]
+        assert 0 < sync["lat_ns"]["p50"] <= sync["lat_ns"]["p99"] <= sync["lat_ns"]["max"]
+        assert sync["iops"] == pytest.approx(sync["total_ios"] / outcome["runtime_ns"] * 1e9)

@@ -53,8 +53,10 @@ def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> Tex
     columns = [TableColumn("#"), text("stack"), text("workload")]
     columns += [text(label) for label in varied]
     columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
+    syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
+    columns += [TableColumn("fsync p99")] if syncs else []
     columns += [text("share"), TableColumn("in queues")]
-    rows = [_row(cell, result, varied) for cell, result in _pairs(plan, results)]
+    rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.get("command") for result in results)
     note = (
@@ -71,7 +73,7 @@ def _pairs(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> "list[tupl
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: "Cell", result: "RunResult", varied: Sequence[str]) -> list[str]:
+def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: bool) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
@@ -88,6 +90,7 @@ def _row(cell: "Cell", result: "RunResult", varied: Sequence[str]) -> list[str]:
         _iops(outcome["write"]),
         formatting.duration(_latency(outcome, "mean")),
         formatting.duration(_latency(outcome, "p99")),
+        *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
         " ".join(shares),
         " ".join(depths),
     ]

@@ -21,7 +21,7 @@ def _table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
     columns = [text(label) for label in view.labels]
     columns += [text("campaign")] if view.several else []
     columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
-    columns += figures("mean", "50 %", "99 %", "99.9 %", "CPUs", "machine")
+    columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
     body = [
         [
             *(cell.labels.get(label, "") for label in view.labels),
@@ -32,7 +32,10 @@ def _table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
             formatting.number(cell.mean("iops")),
             _half(cell, "iops"),
             formatting.rate(cell.mean("bw")),
-            *(formatting.duration(cell.mean(name)) for name in ("mean", "p50", "p99", "p99_9")),
+            *(
+                formatting.duration(cell.mean(name))
+                for name in ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")
+            ),
             formatting.number(_mean(cell, cores)),
             formatting.share(_mean(cell, _machine)),
         ]
@@ -41,7 +44,7 @@ def _table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
     ]
     note = (
         "±: half of the 95 % interval of the mean. Latencies are those of the direction"
-        " with more I/Os. CPUs: how many the jobs used; host: the busy share of all CPUs."
+        " with more I/Os. CPUs: how many the jobs used; machine: the busy share of all CPUs."
     )
     return pruned(TextTable("Figures", columns, body, note))
 
