@@ -189,10 +189,10 @@ def test_this_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cpu_shares(machine: Machine) -> None:
     machine.proc("stat", "cpu  100 5 30 1000 20 1 2 3 40 0\ncpu0 1 2 3")
     first = diskstats.cpu(machine.roots)
-    assert first == CpuTimes(user=105, system=33, iowait=20, irq=3, idle=1000)
-    later = CpuTimes(user=155, system=58, iowait=19, irq=3, idle=1025)
+    assert first == CpuTimes(user=105, system=30, iowait=20, irq=3, idle=1000, steal=3)
+    later = CpuTimes(user=155, system=55, iowait=19, irq=3, idle=1015, steal=13)
     shares = first.shares(later)
-    assert shares == {"user": 0.5, "system": 0.25, "iowait": 0.0, "irq": 0.0, "idle": 0.25}
+    assert shares == {"user": 0.5, "system": 0.25, "iowait": 0.0, "irq": 0.0, "idle": 0.15, "steal": 0.1}
     assert set(first.shares(first).values()) == {0.0}
 
 

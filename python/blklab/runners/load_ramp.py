@@ -27,10 +27,10 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
     The figures of the outcome itself are those without a limit.
     """
     wanted = cast(LoadRampDocument | None, document.get("load_ramp"))
+    if not wanted:
+        return measure(document)
     bare = cast(Document, {key: value for key, value in document.items() if key != "load_ramp"})
     full = measure(bare)
-    if not wanted:
-        return full
     seconds = full.seconds
     top = _step(None, full.outcome)
     steps = [top]
