@@ -87,6 +87,7 @@ def blklab() -> None:
       COLUMNS       width of the output; default: the width of the terminal
       BLKLAB_STORE  file or URL of the store; default: blklab/store.db in your data directory
       BLKLAB_STATE  directory of the journals of unfinished runs and repairs
+      BLKLAB_LOCKS  directory of the locks that all users share; default: /run/lock
       BLKLAB_DEBUG  if 1, print the traceback of a failure
     """
 
