@@ -213,6 +213,10 @@ def test_set_may_make_an_array_missing_a_member(expand: Expand) -> None:
                        "from 2.6 to 7.x, such as 4.19 or 6.1"),
         ("iodpth=1", "exp.toml: --set iodpth: no such key; did you mean 'iodepth'?"),
         ("near.chunk=6k", "exp.toml: --set near.chunk: 6 KiB is not a multiple of 4 KiB"),
+        ("chunk=3", "exp.toml: --set chunk: is a key of one stack, expected one of near.chunk"),
+        ("latency_ns=300us", "exp.toml: --set latency_ns: has an effect only on throttled devices, and there is none"),
+        ("latency_ns=1.5", "exp.toml: --set latency_ns: '1.5ns' is not a whole number of nanoseconds"),
+        ("host={ submit = 3 }", "exp.toml: --set host.submit: no such key; did you mean 'submit_ns'?"),
         ("workload=x", "exp.toml: --set workload: there is no workload 'x'; allowed: reads"),
     ],
 )  # fmt: skip
@@ -221,6 +225,90 @@ def test_set_is_checked(expand: Expand, text: str, output: str) -> None:
     with pytest.raises(UsageError) as caught:
         plan(Path("exp.toml"), changes=[parse_set(text)])
     assert str(caught.value) == output
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["host={ submit_ns = 200000 }", "host={ submit_ns = '200us' }", "host.submit_ns=200us", "host.submit_ns=200000",
+     "settings.host.submit_ns=0.2ms"],
+)  # fmt: skip
+def test_set_takes_tables_and_their_keys(expand: Expand, text: str) -> None:
+    expand()
+    result = plan(Path("exp.toml"), changes=[parse_set(text)])
+    assert result.cells[0].document["host"] == {"submit_ns": 200_000}
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("300us", 300_000), ("300", 300), ("0.3ms", 300_000), ("7.0", 7), ("0", 0)],
+)
+def test_settings_are_for_all_devices_without_their_own(expand: Expand, text: str, nanoseconds: int) -> None:
+    throttled = '[devices.{}]\nkind = "throttled"\nsize = "10GiB"\n'
+    other = throttled.format("b") + 'latency_ns = "1ms"\nrotational = true\n'
+    expand(text=SMALL[SMALL.index("[stacks") :].replace('"nvme", "ssd"', '"a", "b"') + throttled.format("a") + other)
+    changes = [parse_set(f"latency_ns={text}"), parse_set("rotational=false")]
+    devices = plan(Path("exp.toml"), changes=changes).cells[0].document["devices"]
+    assert [device["model"]["latency_ns"] for device in devices] == [nanoseconds, 1_000_000]
+    assert [device["queue"]["rotational"] for device in devices] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "nanoseconds"),
+    [("reads.thinktime", "1.5", 1500), ("reads.thinktime", "2", 2000), ("settings.ramp_time", "2", 2 * 10**9)],
+)
+def test_a_number_after_set_has_the_unit_of_its_key(expand: Expand, key: str, text: str, nanoseconds: int) -> None:
+    expand()
+    document = plan(Path("exp.toml"), changes=[parse_set(f"{key}={text}")]).cells[0].document
+    assert nanoseconds in (document["jobs"][0]["thinktime_ns"], document["ramp_ns"])
+
+
+PAIRS = """
+[stacks.single]
+device = "nvme"
+
+[workloads.writes]
+rw = "randwrite"
+size = "1GiB"
+
+[[cells]]
+stack = "near"
+workload = ["reads", "writes"]
+
+[[cells]]
+stack = "single"
+workload = "writes"
+"""
+
+
+def test_cells_are_pairs_of_stacks_and_workloads(expand: Expand) -> None:
+    def pairs(*changes: str) -> list[tuple[str, str]]:
+        cells = plan(Path("exp.toml"), changes=[parse_set(text) for text in changes]).cells
+        return [(cell.labels["stack"], cell.labels["workload"]) for cell in cells]
+
+    expand(more="iodepth = [1, 2]" + PAIRS)
+    every = [("near", "reads"), ("near", "writes"), ("single", "writes")]
+    assert pairs() == [pair for pair in every for _ in range(2)]
+    assert pairs("iodepth=1", "stack=[near]") == every[:2]
+    assert pairs("iodepth=1", "workload=writes") == every[1:]
+    with pytest.raises(UsageError, match=r"--set stack and --set workload: \[\[cells\]\] has no such pair"):
+        pairs("stack=single", "workload=reads")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "output"),
+    [
+        ('"single"\nw', '"singel"\nw', "cells[1].stack: there is no stack 'singel'; did you mean 'single'?"),
+        ('stack = "single"', 'stac = "single"', "no such key; did you mean 'stack'?"),
+        ('stack = "single"', "stack = []", "cells[1].stack: is empty: expected at least one"),
+        ('"single"\nworkload', '["near"]\nworkload', "cells[1]: found stack 'near' with workload 'writes' twice"),
+        ("[stacks.single]", 'stack = ["near"]\n[stacks.single]', "matrix.stack: [[cells]] names each stack as well"),
+    ],
+)
+def test_mistakes_in_pairs(expand: Expand, old: str, new: str, output: str) -> None:
+    assert old in PAIRS
+    with pytest.raises(UsageError) as caught:
+        expand(more=PAIRS.replace(old, new))
+    assert output in str(caught.value)
 
 
 def test_a_list_after_set_is_an_axis_with_or_without_quotes(expand: Expand) -> None:

@@ -313,6 +313,30 @@ def test_no_more_than_five_are_named(fails: Fails) -> None:
     assert output.endswith("; and 3 more")
 
 
+def test_all_allowed_keys_are_named(fails: Fails) -> None:
+    output = fails('model = "pm983"', 'model = "pm983"\nzzzz = 1')
+    assert output.startswith("exp.toml: devices.nvme.zzzz: no such key; allowed: scheduler, nr_requests,")
+    assert output.endswith(", suspend_ns, kind")
+
+
+def test_one_mistake_of_many_jobs_is_one_message(fails: Fails, tmp_path: Path) -> None:
+    jobs = "".join(f"[j{number}]\nstonewall\n" for number in range(16))
+    (tmp_path / "jobs.fio").write_text(f"[global]\nrw=read\nsize=1g\ndirect=0\n{jobs}")
+    output = fails(more='[workloads.f]\njob_file = "jobs.fio"\n')
+    assert output.count("the page cache is not simulated") == 1
+    assert "workloads.f/j0.jobs.j0.direct: found false" in output
+    assert output.endswith("(also workloads.f/j1.jobs.j1.direct and 14 more)")
+
+
+def test_one_mistake_in_many_cells_is_one_message(fails: Fails) -> None:
+    more = 'kernel = ["5.3", "5.4", "6.1"]\n[workloads.other]\nsize = "1GiB"\n'
+    output = fails("[settings]", '[settings]\nscheduler = "deadline"', more=more)
+    assert output == (
+        "exp.toml: settings.scheduler: kernel 5.3 has no 'deadline' for 'nvme' devices, expected one of none, "
+        "mq-deadline (and 2 similar messages)"
+    )
+
+
 def test_toml_that_cannot_be_read_names_line_and_column(fails: Fails) -> None:
     assert fails("level = 10", "level : 10") == (
         "exp.toml: line 11, column 7: expected '=' after a key in a key/value pair"

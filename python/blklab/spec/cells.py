@@ -24,7 +24,9 @@ from blklab.spec.sweep import SweepPoint
 MOST: Final = 100_000
 """Cells of one experiment."""
 
-OWN: Final = ("stack", "workload", "repeat")
+PAIR: Final = ("stack", "workload")
+
+OWN: Final = (*PAIR, "repeat")
 """Axes that every experiment has."""
 
 
@@ -193,13 +195,12 @@ def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: Cel
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     chosen = {change.key: change for change in changes if change.key in OWN}
-    stacks = _chosen(base, "stack", axes, chosen, form)
-    workloads = _chosen(base, "workload", axes, chosen, form)
+    pairs = _pairs(base, axes, chosen, form)
     axes = {key: values for key, values in axes.items() if key not in OWN}
     if form.on_targets:
         axes = {key: axis for key, axis in axes.items() if not only_simulated(source.raw, axis[0])}
     tried = _tried(base, axes)
-    count = base.repeats * len(stacks) * len(workloads) * len(tried)
+    count = base.repeats * len(pairs) * len(tried)
     for values in axes.values():
         count *= len(values)
     if count > MOST:
@@ -212,31 +213,30 @@ def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: Cel
     ]
     troubles: list[SpecProblem] = []
     shuffle = random.Random(base.seed)  # noqa: S311  # not for secrets
-    for stack in stacks:
-        for workload in workloads:
-            baseline: Mapping[str, Any] = {}
-            for point, swept, experiment, origins in points:
-                labels = {"stack": stack, "workload": workload}
-                labels |= {change.key: _label(change.value) for change in point}
-                labels |= swept.labels
-                try:
-                    document, capacity, replay = form.document(source, experiment, stack, workload, swept.settings)
-                except SpecProblems as problem:
-                    troubles += _origins(problem.found, origins)
-                    continue
-                if not swept.values:
-                    baseline = document
-                elif document == baseline:  # a setting that this workload does not have
-                    continue
-                for repeat in range(1, experiment.repeats + 1):
-                    yield Cell(
-                        next(number),
-                        {**labels, "repeat": str(repeat)},
-                        {"seed": experiment.seed + repeat - 1, **document},
-                        capacity,
-                        replay,
-                        shuffle.random() if base.order == "random" else 0.0,
-                    )
+    for stack, workload in pairs:
+        baseline: Mapping[str, Any] = {}
+        for point, swept, experiment, origins in points:
+            labels = {"stack": stack, "workload": workload}
+            labels |= {change.key: _label(change.value) for change in point}
+            labels |= swept.labels
+            try:
+                document, capacity, replay = form.document(source, experiment, stack, workload, swept.settings)
+            except SpecProblems as problem:
+                troubles += _origins(problem.found, origins)
+                continue
+            if not swept.values:
+                baseline = document
+            elif document == baseline:  # a setting that this workload does not have
+                continue
+            for repeat in range(1, experiment.repeats + 1):
+                yield Cell(
+                    next(number),
+                    {**labels, "repeat": str(repeat)},
+                    {"seed": experiment.seed + repeat - 1, **document},
+                    capacity,
+                    replay,
+                    shuffle.random() if base.order == "random" else 0.0,
+                )
     if troubles:
         raise SpecProblems(troubles)
 
@@ -287,6 +287,36 @@ def _axes(
                 raise problems.fail(f"{where}[{at}]", f"found {label!r} twice")
         axes[key] = [Override(key, value, f"{where}[{at}]") for at, value in enumerate(values)]
     return experiment, axes
+
+
+def _pairs(
+    experiment: Experiment,
+    axes: Mapping[str, list[Override]],
+    chosen: Mapping[str, Override],
+    form: CellForm,
+) -> list[tuple[str, str]]:
+    """Returns the stacks and workloads to run: those of [[cells]], otherwise each with each."""
+    if not experiment.cells:
+        stacks, workloads = (_chosen(experiment, axis, axes, chosen, form) for axis in PAIR)
+        return list(itertools.product(stacks, workloads))
+    pairs: list[tuple[str, str]] = []
+    for at, table in enumerate(experiment.cells):
+        named = {axis: Override(axis, getattr(table, axis), f"cells[{at}].{axis}") for axis in PAIR}
+        stacks, workloads = (_chosen(experiment, axis, {}, named, form) for axis in PAIR)
+        for pair in itertools.product(stacks, workloads):
+            if pair in pairs:
+                raise problems.fail(f"cells[{at}]", f"found stack {pair[0]!r} with workload {pair[1]!r} twice")
+            pairs.append(pair)
+    for at, axis in enumerate(PAIR):
+        if axis in chosen:
+            wanted = _chosen(experiment, axis, {}, chosen, form)
+            pairs = [pair for pair in pairs if pair[at] in wanted]
+        elif axis in axes:
+            raise problems.fail(f"matrix.{axis}", f"[[cells]] names each {axis} as well: remove one of the two")
+    if not pairs:
+        options = " and ".join(chosen[axis].where for axis in PAIR if axis in chosen)
+        raise problems.fail(options, "[[cells]] has no such pair")
+    return pairs
 
 
 def _chosen(
@@ -356,5 +386,7 @@ def _label(value: Any) -> str:
             return "true" if value else "false"
         case list():
             return " ".join(map(_label, value))
+        case dict():
+            return " ".join(f"{key}={_label(inner)}" for key, inner in value.items())
         case _:
             return str(value)

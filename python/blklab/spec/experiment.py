@@ -35,6 +35,19 @@ Kernel = Annotated[
 ]
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[
+    list[str],
+    Field(min_length=1),
+    BeforeValidator(_as_list),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+"""Names, or one name."""
+
+
 class Filesystem(ExperimentTable):
     """A filesystem with the time between its journal's commits."""
 
@@ -71,6 +84,10 @@ class Settings(ExperimentTable):
     nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
     queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
     max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
+    rotational: bool | None = None
+    latency_ns: Nanoseconds | None = None
+    """Of throttled devices."""
+
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
     """KiB. Has no effect in simulations, where every I/O is direct."""
 
@@ -119,6 +136,13 @@ class Lab(ExperimentTable):
         return value
 
 
+class CellPairs(ExperimentTable):
+    """Stacks that run with workloads, each with each."""
+
+    stack: Names
+    workload: Names
+
+
 class Experiment(ExperimentTable):
     """A complete experiment file, with stock models, calibrated files and job files read."""
 
@@ -140,6 +164,9 @@ class Experiment(ExperimentTable):
     settings: Settings = Settings()
     host: HostRun = HostRun()
     lab: Lab = Lab()
+    cells: list[CellPairs] = Field(default_factory=list)
+    """What to run; by default each stack with each workload."""
+
     sweep: Sweep = Field(default_factory=dict)
     matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 

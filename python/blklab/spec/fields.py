@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -23,7 +23,8 @@ HOUR: Final = 3600 * 10**9
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
 """Valid names of devices and stacks: such a name is part of `near.chunk` in a matrix."""
 
-T = TypeVar("T")
+BARE: Final = re.compile(r"\s*\d{1,20}(\.\d{1,20})?\s*", re.A)
+"""A number without a unit."""
 
 
 class ExperimentTable(BaseModel):
@@ -73,20 +74,21 @@ def seconds(value: Any) -> int:
     return quantity(units.parse_duration, "a duration such as 60s")(value)
 
 
-def microseconds(value: Any) -> int:
-    """Returns ns of a duration; a bare number is microseconds, as fio's `thinktime`."""
-    if isinstance(value, str) and value.strip().isdigit() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = f"{value}us"
-    return quantity(units.parse_duration, "a duration such as 100us")(value)
+def counted_in(unit: str, example: str) -> Callable[[Any], int]:
+    """Returns a validator for a duration in ns; a bare number, also as text, has this unit."""
+
+    def read(value: Any) -> int:
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if whole or (isinstance(value, str) and BARE.fullmatch(value)):
+            value = f"{value}{unit}"
+        return quantity(units.parse_duration, f"a duration such as {example}")(value)
+
+    return read
 
 
 def milliseconds(value: Any) -> int:
     """Returns ns of whole milliseconds, which a number is."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = f"{value}ms"
-    duration = int(quantity(units.parse_duration, "a duration such as 5ms")(value))
+    duration = counted_in("ms", "5ms")(value)
     if duration % 10**6:
         raise ValueError(f"found {shown(value)}, expected whole milliseconds such as 5ms")
     return duration
@@ -119,7 +121,7 @@ Seconds = Annotated[
 
 Microseconds = Annotated[
     int,
-    BeforeValidator(microseconds),
+    BeforeValidator(counted_in("us", "100us")),
     _schema("A duration: 100us, 2ms; a number is microseconds."),
 ]
 """ns, typed as a duration or a number of microseconds."""
@@ -152,8 +154,13 @@ Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]
 Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
 """A count, which can be 0."""
 
-Nanoseconds = Annotated[int, Field(ge=0, le=HOUR), NUMBER]
-"""ns, in keys that end in `_ns`: an hour at most."""
+Nanoseconds = Annotated[
+    int,
+    Field(ge=0, le=HOUR),
+    BeforeValidator(counted_in("ns", "300us")),
+    _schema("A duration: 300us, 1ms; a number is nanoseconds."),
+]
+"""ns, in keys that end in `_ns`, typed as a number or a duration: an hour at most."""
 
 PerSecond = Annotated[int, Field(gt=0, le=EXACT), NUMBER]
 """Bytes per second."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from blklab.spec import problems, table_keys
-from blklab.spec.experiment import Settings
+from blklab.spec.experiment import Lab, Settings
 from blklab.spec.fields import ExperimentTable
+from blklab.spec.target import HostRun
 from blklab.spec.workload import Command, Job, Replay
 
 Path = tuple[str, ...]
@@ -22,11 +23,14 @@ KEYS: Final = {
 }
 """Keys of the tables in each section."""
 
+TABLES: Final = {"host": HostRun.model_fields, "lab": Lab.model_fields}
+"""Keys of the file's other tables, by table."""
+
 SCALARS: Final = ("title", "seed", "repeats")
 """Keys of the file itself that `--set` may change."""
 
 
-MODELLED: Final = ("kernel", "filesystem", "host")
+MODELLED: Final = ("kernel", "filesystem", "host", "latency_ns")
 """Settings of the simulator: a host has a kernel and filesystems already."""
 
 LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
@@ -59,18 +63,19 @@ def parse_set(text: str) -> Override:
 
 
 def _value(text: str) -> Any:
-    """Returns a list for `[1, 2]`, otherwise text, which every key accepts: 6.1 must not become a
-    number.
+    """Returns a list for `[1, 2]` and a table for `{ key = 1 }`, otherwise text, which every key
+    accepts: 6.1 must not become a number.
     """
-    if not text.startswith("["):
+    if not text.startswith(("[", "{")):
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         words = text[1:-1].split(",")
-        if text.endswith("]") and all(word.strip().isprintable() for word in words):
+        if text.startswith("[") and text.endswith("]") and all(word.strip().isprintable() for word in words):
             return [word.strip() for word in words]  # [raid1, near]: a shell took the quotes
-        raise ValueError(f"{text!r} is not a list: {error}") from error
+        kind = "list" if text.startswith("[") else "table"
+        raise ValueError(f"{text!r} is not a {kind}: {error}") from error
 
 
 def applied(raw: Mapping[str, Any], changes: list[Override]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -111,6 +116,12 @@ def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
         yield from _checked(raw, change, tuple(change.key.split(".")))
         return
     sections = [name for name in SECTIONS if first in _tables(raw, name)]
+    if not sections and rest in TABLES.get(first, {}):
+        yield (first, rest)
+        return
+    if not sections and first in Settings.model_fields:
+        yield from _checked(raw, change, ("settings", *change.key.split(".")))
+        return
     if len(sections) > 1:
         sections = [name for name in sections if rest in KEYS[name]] or sections
     if len(sections) > 1:
@@ -145,6 +156,10 @@ def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
         yield ("settings", key)
     elif key in SCALARS and change.where.startswith("--"):
         yield (key,)
+    elif key in table_keys.DEVICE or key in table_keys.STACK:
+        what = "device" if key in table_keys.DEVICE else "stack"
+        names = problems.listing([f"{name}.{key}" for name in _tables(raw, f"{what}s")])
+        raise problems.fail(change.where, f"is a key of one {what}, expected one of {names or 'none'}")
     else:
         known = [*Settings.model_fields, *table_keys.WORKLOAD, "stack", "workload"]
         raise problems.fail(change.where, f"no such key; {problems.near(key, known)}")

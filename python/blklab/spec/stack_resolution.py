@@ -188,7 +188,7 @@ class _StackResolver:
         raise problems.fail(path, f"there is no device or stack {name!r}; {problems.near(name, known)}")
 
     def _known(self) -> str:
-        return f"allowed: {', '.join(list(self.disks)[:12])}"
+        return f"allowed: {problems.listing(list(self.disks))}"
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
         wanted = {member_name for name in names for member_name in self._expanded(name, path)}
@@ -227,7 +227,7 @@ class _StackResolver:
 
 
 def check_names(experiment: Experiment) -> None:
-    """Raises SpecProblems if two things have the same name."""
+    """Raises SpecProblems if two things have the same name, or a setting is of no device."""
     seen: set[str] = set()
     for name, _ in _units(experiment):
         if name in seen:
@@ -236,6 +236,9 @@ def check_names(experiment: Experiment) -> None:
     for name in experiment.stacks:
         if name in seen or name in experiment.devices:
             raise problems.fail(f"stacks.{name}", "is also the name of a device")
+    throttled = any(kind_of(disk) == "throttled" for disk in experiment.devices.values())
+    if experiment.settings.latency_ns is not None and experiment.devices and not throttled:
+        raise problems.fail("settings.latency_ns", "has an effect only on throttled devices, and there is none")
 
 
 def _units(experiment: Experiment) -> Iterator[tuple[str, tuple[str, DiskTable]]]:
@@ -264,11 +267,14 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
             f"{units.format_size(size)} at {units.format_size(disk.start)} reaches beyond the "
             f"device's end at {units.format_size(disk.capacity)}",
         )
+    model = model_document(disk)
+    if model["kind"] == "throttled" and settings.latency_ns is not None and "latency_ns" not in disk.model_fields_set:
+        model["latency_ns"] = settings.latency_ns
     return {
         "name": name,
         "bytes": size,
         "start": disk.start,
-        "model": model_document(disk),
+        "model": model,
         "queue": queue_document(path, disk, settings),
     }
 
@@ -287,7 +293,8 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
         )
     depth = disk.queue_depth or settings.queue_depth or plain.queue_depth
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
-    rotational = plain.rotational if disk.rotational is None else disk.rotational
+    given = (disk.rotational, settings.rotational, plain.rotational)
+    rotational = next(value for value in given if value is not None)
     wbt = disk.wbt_lat_usec
     if wbt is None:
         wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)

@@ -38,6 +38,7 @@ SIMULATED: Final = {
     "nr_requests": "nr_requests",
     "queue_depth": "queue_depth",
     "max_sectors_kb": "max_sectors_kb",
+    "rotational": "rotational",
     "read_ahead_kb": "read_ahead",
 }
 """Settings that the simulator has too, by their names in [settings]."""

@@ -37,6 +37,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("targets", "*"): _of(target.Target),
     ("host", "steady", "<table>"): _of(target.Steady),
     ("host",): _of(target.HostRun),
+    ("cells", "*"): _of(experiment.CellPairs),
     ("lab",): _of(experiment.Lab),
     ("sweep",): [sweep.MODE, *sweep.QUEUE, *sweep.MD],
 }
