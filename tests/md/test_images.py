@@ -62,9 +62,9 @@ def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
     entries = result["bbl-entries"]
     assert entries.severity == "critical"
     assert entries.message == (
-        "bad-block list has 5 entries, 1,608 sectors; only the other members hold current data"
-        " there: 4096-4103 (array 2048-2055), 10000-10099 (array 7952-8051),"
-        " 20000-21499 (array 17952-19451)"
+        "bad-block list has 5 entries, 1,608 sectors: 4096-4103 (array 2048-2055), 10000-10099"
+        " (array 7952-8051), 20000-21499 (array 17952-19451); one copy fewer there: the only good"
+        " copy is on raid1-12-po…ated.vdb.img"
     )
     assert entries.ranges[0] == {
         "member_sector": 4096,
@@ -100,7 +100,7 @@ def test_the_same_entries_on_both(tmp_path: Path) -> None:
     result = rules(audited(item, other))
     assert "3 bad ranges" in result["bbl-copied"].message
     assert "array sectors 2048-2055, 7952-8051, 17952-19451" in result["bbl-lost"].message
-    assert result["checksum"].member == str(other)
+    assert result["checksum"].member == "raid1-12-po…ated.vdb.img"
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["copy", "newer"])
@@ -163,6 +163,23 @@ def test_the_size_of_an_array_counts_no_member_twice(tmp_path: Path) -> None:
 def test_arrays_of_one_name_are_told_apart(tmp_path: Path) -> None:
     result = images.read_images([image("raid1-12.vda", tmp_path), image("raid10-n2.vda", tmp_path)]).arrays
     assert len({array.name for array in result}) == 2
+
+
+def test_names_of_images_are_short_and_differ(tmp_path: Path) -> None:
+    long = "nas-disk-WDC_WD40EFRX-68N32N0_WD-WCC7K{}ABCDEFGH-2024-05-01.img"
+    names = ["one/sda.img", "two/sda.img", "sdb.img", long.format(0), long.format(1), "x" * 60, "x" * 61]
+    paths = [tmp_path / name for name in names]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(image("raid1-12.vda", tmp_path).read_bytes()[:65536])
+    (array,) = images.read_images(paths).arrays
+    shown = [member.name for member in array.members]
+    assert len(set(shown)) == len(names)
+    assert {member.path for member in array.members} == set(map(str, paths))
+    assert max(map(len, shown)) <= 63  # the two names of x differ only in their length
+    (array,) = images.read_images(paths[:5]).arrays
+    assert max(len(member.name) for member in array.members) <= 48
+    assert {"one/sda.img", "two/sda.img"} <= {member.name for member in array.members}
 
 
 def test_one_that_is_behind(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rich.console import Console
 from blklab.errors import UsageError
 from blklab.md import members
 from blklab.md.audit import find_problems
+from blklab.md.model import Inventory
 from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
 from blklab.system import roots as system_roots
@@ -56,16 +58,43 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     assert "5 entries, 1,608 sectors" in result["bbl-entries"].message
     assert "bbl-disagree" not in result
     assert "repair-corrupts" in result
-    # The other member has all of it: this one can be written again.
-    assert [line.split()[0] for line in result["bbl-entries"].remedy] == [
-        "smartctl", "mdadm", "mdadm", "mdadm", "mdadm",
+    # The other member has all of it: this one can be written again, first without taking it out.
+    remedy = result["bbl-entries"].remedy
+    assert [line.split()[0] for line in remedy] == [
+        "smartctl", "#", "echo", "dd", "dd", "dd", "mdadm", "#", "mdadm", "mdadm", "mdadm", "mdadm",
     ]  # fmt: skip
+    assert remedy[2] == "echo -write_error > /sys/block/md0/md/dev-sda/state"
+    assert "skip=256 seek=256 count=1 iflag=direct oflag=direct" in remedy[3]
+    assert "the only good copy is on sdb" in result["bbl-entries"].message
     path = machine.roots.sys / "block/md0/md/dev-sdb/unacknowledged_bad_blocks"
     path.write_text("77777 3\n")
     result = machine.findings_by_code()
     assert result["bbl-disagree"].member == "sdb"
     assert "the kernel's list has 3 sectors in 1 range" in result["bbl-disagree"].message
+    assert "--add" not in " ".join(result["bbl-entries"].remedy)
+    path.write_text("4096 3\n")
+    result = machine.findings_by_code()
+    assert "bbl-lost" in result
     assert result["bbl-entries"].remedy == (f"mdadm --examine-badblocks {machine.roots.dev}/sda",)
+
+
+def test_the_first_remedy_is_short(machine: Arrays) -> None:
+    machine.mirror("raid1-12-full")
+    remedy = machine.findings_by_code()["bbl-entries"].remedy
+    assert sum(line.startswith("dd ") for line in remedy) == 8
+    assert any("more ranges: `blklab md fix bbl" in line for line in remedy)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "shown"),
+    [("md127", "home/nas:0", "md127 (home/nas:0)"), ("md0", "nas:0", "md0"), ("md0", "", "md0"), ("md5", "5", "md5")],
+)
+def test_the_name_in_the_superblocks_is_shown_if_it_differs(machine: Arrays, name: str, label: str, shown: str) -> None:
+    machine.mirror()
+    array = replace(machine.seen().arrays[0], name=name, label=label)
+    assert array.title == shown
+    assert report.arrays_table(Inventory((array,))).rows[0][0] == shown
+    assert report.members_table(array).title == shown
 
 
 def test_a_disk_that_could_not_be_added_again_is_not_to_be_taken_out(machine: Arrays) -> None:
@@ -74,7 +103,7 @@ def test_a_disk_that_could_not_be_added_again_is_not_to_be_taken_out(machine: Ar
     program(machine, "4.2")
     result = machine.findings_by_code()
     assert "Linux 6.12 with mdadm 4.2: --add to this array fails" in result["add-fails"].message
-    assert len(result["bbl-entries"].remedy) == 1
+    assert "--add" not in " ".join(result["bbl-entries"].remedy)
 
 
 @pytest.mark.parametrize(("kernel", "mdadm"), [("6.1.0-37", "4.2"), ("6.12.1", "4.5")])

@@ -13,7 +13,7 @@ def read_images(paths: Sequence[Path]) -> Inventory:
     """Returns the arrays to which images belong; what images do not contain is None."""
     groups: dict[tuple[str, str], list[ArrayMember]] = {}
     strays = []
-    for path in dict.fromkeys(paths):
+    for path, name in _short_names(list(dict.fromkeys(paths))).items():
         reading = read_superblocks(path)
         # A device with several superblocks belongs to the array that wrote to it last.
         superblock = max(
@@ -23,7 +23,7 @@ def read_images(paths: Sequence[Path]) -> Inventory:
         )
         leftovers = tuple(other for other in reading.superblocks if other is not superblock)
         member = ArrayMember(
-            name=str(path),
+            name=name,
             path=str(path),
             slot=superblock.slot if superblock else None,
             superblock=superblock,
@@ -44,13 +44,24 @@ def read_images(paths: Sequence[Path]) -> Inventory:
     )
 
 
+def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Returns names for messages: the shortest different ends of the paths, in the middle cut if long."""
+    ends = [[str(Path(*path.parts[-depth:])) for path in paths] for depth in (1, 2, 3, 4)]
+    names = [next((end[at] for end in ends if end.count(end[at]) == 1), str(path)) for at, path in enumerate(paths)]
+    for width in (24, 32, 48):
+        cut = [name if len(name) <= width else f"{name[: width // 2 - 1]}…{name[-width // 2 :]}" for name in names]
+        if len(set(cut)) == len(paths):
+            return dict(zip(paths, cut, strict=True))
+    return dict(zip(paths, names, strict=True))
+
+
 def _with_unique_names(arrays: list[Array]) -> list[Array]:
-    """Adds the UUID to the names of arrays with the same name."""
-    counts = Counter(array.name for array in arrays)
-    return [
-        replace(array, name=f"{array.name} {array.uuid} {array.metadata}") if counts[array.name] > 1 else array
-        for array in arrays
-    ]
+    """Adds the start of the UUID to equal names, and if that is not enough, all of it and the version."""
+    names = [array.name for array in arrays]
+    for form in ("{0.name} {0.uuid:.8}", "{0.name} {0.uuid} {0.metadata}"):
+        counts = Counter(names)
+        names = [form.format(array) if counts[name] > 1 else name for array, name in zip(arrays, names, strict=True)]
+    return [replace(array, name=name) for array, name in zip(arrays, names, strict=True)]
 
 
 def newest_superblock(members: Sequence[ArrayMember]) -> Superblock | None:
@@ -67,7 +78,7 @@ def _make_array(members: list[ArrayMember], newest: Superblock) -> Array:
     present = [slot for slot, is_present in enumerate(newest.present) if is_present]
     ordered = sorted(members, key=lambda other: (other.slot is None, other.slot or 0, other.name))
     return Array(
-        name=newest.name or newest.uuid,
+        name=newest.name or newest.uuid[:8],
         path="",
         uuid=newest.uuid,
         level=newest.level,

@@ -161,7 +161,7 @@ class ArrayMember:
     """A member of an array: a device or an image."""
 
     name: str
-    """The kernel's name, `sda1`, or the path of an image."""
+    """The kernel's name, `sda1`, or the end of an image's path."""
     path: str
     """Path for commands."""
     slot: int | None = None
@@ -350,6 +350,16 @@ class Array:
     contents: tuple[BlockContent, ...] | None = None
     """The content of bad blocks, in order; None if it was not read."""
     unseen: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its name, and in brackets that of the superblocks if it differs (mdadm: `host:name`)."""
+        known = {self.name, self.name.removeprefix("md")}
+        return (
+            self.name
+            if not self.live or self.label.rpartition(":")[2] in {"", *known}
+            else f"{self.name} ({self.label})"
+        )
 
     @property
     def redundant(self) -> bool:

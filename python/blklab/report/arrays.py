@@ -48,7 +48,7 @@ def arrays_table(inventory: Inventory) -> TextTable:
     """Returns the table of arrays."""
     rows = [
         [
-            printable(array.name),
+            printable(array.title),
             printable(array.level),
             layout_text(array),
             format_size(array.size) if array.size else NO_VALUE,
@@ -85,7 +85,7 @@ def members_table(array: Array) -> TextTable:
         text("member"), *figures("slot"), text("state"), text("kind"), *figures("size", "events"),
         text("bad blocks"),
     ]  # fmt: skip
-    title = printable(array.name)
+    title = printable(array.title)
     mounts = [printable(mount) for part in array.parts for mount in part.mounts]
     if mounts:
         title += f", mounted on {', '.join(mounts[:3])}"

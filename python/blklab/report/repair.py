@@ -80,7 +80,8 @@ def _show_steps(console: "Console", plan: RepairPlan) -> None:
         for number, planned in enumerate(plan.steps, 1)
     ]
     columns = [*figures("step"), text("what"), *figures("in sync", "tolerates")]
-    draw_table(console, TextTable(f"Plan for {printable(plan.array.path)}", columns, rows))
+    label = plan.array.title.removeprefix(plan.array.name)
+    draw_table(console, TextTable(f"Plan for {printable(plan.array.path + label)}", columns, rows))
     console.print()
     console.print(Text("Commands", style="bold"))
     for number, planned in enumerate(plan.steps, 1):

@@ -1,10 +1,11 @@
 """Rules about bad-block lists.
 
 The effects were observed on Linux 6.1 and 6.12 with mdadm 4.2: md skips the member silently when it
-writes to a listed range, `repair` of a RAID-1 writes unrelated memory there, and recovery copies
+writes to a listed range, `repair` of a RAID-1 writes garbage from RAM there, and recovery copies
 entries.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,13 +30,13 @@ def check_entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
         sectors = sum(bad_range.sectors for bad_range in member.ranges)
         places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
-        meaning = "only the other members hold current data there" if array.redundant else "reads there fail"
         diagnostic = array_finding(
             array,
             "critical",
             "bbl-entries",
-            f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}; {meaning}: {places}",
-            *_rewrite_commands(array, member, host),
+            f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}:"
+            f" {places}; {_effect(array, member)}",
+            *_remedy(array, member, host),
             member=member.name,
         )
         yield replace(diagnostic, ranges=details)
@@ -52,8 +53,8 @@ def check_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         "critical",
         "repair-corrupts",
         ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT run `repair` on this array. ")
-        + f"Where {list_names(bad)} has bad blocks, `repair` of a RAID-1 writes unrelated memory"
-        " and removes the entry; the wrong data may then replace the good copy. `check` is safe",
+        + f"Where {list_names(bad)} has bad blocks, `repair` of a RAID-1 writes garbage from RAM"
+        " and removes the entry; the garbage may then replace the good copy. `check` is safe",
         *([quote_command("mdadm", "--action=idle", array.path)] if running else []),
     )
 
@@ -187,8 +188,8 @@ def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             array,
             "note",
             "bbl-empty",
-            f"{list_names(names)} have empty bad-block lists: the next write error is hidden in one"
-            " of them and the array still looks healthy; without a list, md fails the member",
+            f"{list_names(names)} {'have empty bad-block lists' if names[1:] else 'has an empty bad-block list'}: the"
+            " next write error is hidden there, and the array still looks healthy; without a list, md fails the member",
             quote_command("blklab", "md", "fix", "bbl", array.path),
         )
 
@@ -272,18 +273,79 @@ def _range_text(detail: dict[str, Any]) -> str:
     return f"{on_member} (array {list_names([str(SectorRange(**at)) for at in mapped], 3)})"
 
 
-def _rewrite_commands(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
-    """Returns commands that rebuild a member, if the others hold all of its data."""
+def _effect(array: Array, member: ArrayMember) -> str:
+    """Returns what bad blocks of a member mean for the data there."""
+    if not array.redundant:
+        return "reads there fail"
+    if array.level in PARITIES:
+        return "md computes the data there from the other members, which then tolerate one failure fewer"
+    bad = [piece for at in member.ranges for piece in _comparable_ranges(array, member, at)]
+    others = [other for other in array.distinct if other.slot not in {None, member.slot} and _is_current(array, other)]
+    good = [
+        other.name
+        for other in others
+        if not any(
+            at.sector < piece.end and piece.sector < at.end
+            for bad_range in other.ranges
+            for at in _comparable_ranges(array, other, bad_range)
+            for piece in bad
+        )
+    ]
+    if array.level != "raid1" or not good:
+        return "one copy fewer there: only the other members hold current data"
+    copies = "the only good copy is" if len(good) == 1 else "good copies are"
+    return f"one copy fewer there: {copies} on {list_names(good)}"
+
+
+def _is_current(array: Array, member: ArrayMember) -> bool:
+    """Whether a member holds all data, apart from its bad blocks."""
+    if array.live:
+        return "in_sync" in member.states
+    superblock = member.superblock
+    newest = max((other.superblock.events for other in array.distinct if other.superblock), default=0)
+    return superblock is not None and superblock.recovery is None and superblock.events >= newest - 1
+
+
+def _remedy(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
+    """Returns commands that rewrite a member's bad ranges, then those that rebuild the member."""
+    examine = quote_command("mdadm", "--examine-badblocks", member.path)
     others = [other for other in array.active if other is not member and "in_sync" in other.states]
     complete = len(others) >= array.raid_disks - 1 and not array.degraded and array.sync is None
+    if not (complete and array.redundant and member.slot is not None) or find_lost_ranges(array):
+        return [examine]
+    commands = [
+        quote_command("smartctl", "--all", member.path),
+        "# If the disk is healthy, rewrite the bad ranges. Unmount first: nothing else may write to the array then.",
+        *rewrite_commands(array, member, MAX_RANGES_SHOWN),
+        f"{examine}   # must show no entries",
+    ]
     # A disk that cannot be added again must stay in the array.
-    if (
-        not (complete and array.redundant and member.slot is not None)
-        or any(other.ranges or other.unseen for other in others)
-        or adding_fails(array, host)
-    ):
-        return [quote_command("mdadm", "--examine-badblocks", member.path)]
-    return [quote_command("smartctl", "--all", member.path), *rebuild_commands(array, member)]
+    if not any(other.ranges or other.unseen for other in others) and not adding_fails(array, host):
+        commands.append("# Only if entries remain, rebuild the whole member: hours with one copy or parity fewer.")
+        commands += rebuild_commands(array, member)
+    return commands
+
+
+def rewrite_commands(array: Array, member: ArrayMember, most: int | None = None) -> Iterator[str]:
+    """Yields commands that read bad ranges from the array and write them back, in full pages.
+
+    At most `most` ranges.
+    """
+    yield f"echo -write_error > {shlex.quote(f'/sys/block/{array.name}/md/dev-{member.name}/state')}"
+    for bad_range in member.ranges[:most]:
+        mapped = array_ranges(array, member, bad_range)
+        if not mapped:
+            yield f"# {bad_range} of the member holds parity or no data: only a rebuild rewrites it."
+        for at in mapped or ():
+            first, last = at.sector // 8, -(-at.end // 8)
+            yield quote_command(
+                "dd", f"if={array.path}", f"of={array.path}", "bs=4096", f"skip={first}",
+                f"seek={first}", f"count={last - first}", "iflag=direct", "oflag=direct",
+                "conv=notrunc",
+            )  # fmt: skip
+    if most is not None and len(member.ranges) > most:
+        plan = quote_command("blklab", "md", "fix", "bbl", array.path, "--plan")
+        yield f"# and {len(member.ranges) - most} more ranges: `{plan}` prints all commands"
 
 
 def rebuild_commands(array: Array, member: ArrayMember) -> list[str]:

@@ -1,12 +1,8 @@
 """Instructions for what blklab does not do itself; they are only printed."""
 
-import shlex
-from collections.abc import Iterator
-
-from blklab.md.audit.bad_blocks import rebuild_commands
+from blklab.md.audit.bad_blocks import rebuild_commands, rewrite_commands
 from blklab.md.audit.rule import quote_command
 from blklab.md.model import Array, ArrayMember
-from blklab.md.sector_mapping import array_ranges
 
 OFFLINE = """\
 # Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.
@@ -43,7 +39,6 @@ def offline_recipe(array: Array | None) -> str:
 
 def entries_recipe(array: Array, member: ArrayMember, *, adding_fails: bool) -> str:
     """Returns what to do about a list with entries, and what not to do."""
-    node = f"/sys/block/{array.name}/md/dev-{member.name}"
     lines = [
         f"# {member.path} has bad blocks: only the other members hold current data there.",
         "# Do NOT use --update=force-no-bbl: it presents stale data as good.",
@@ -52,8 +47,7 @@ def entries_recipe(array: Array, member: ArrayMember, *, adding_fails: bool) -> 
         quote_command("smartctl", "--all", member.path),
         "# 2a. If the disk is healthy, rewrite the bad ranges from the other members. Nothing else",
         "#     may write to the array meanwhile: unmount its filesystems.",
-        f"echo -write_error > {shlex.quote(node + '/state')}",
-        *_rewrite_commands(array, member),
+        *rewrite_commands(array, member),
         quote_command("mdadm", "--examine-badblocks", member.path) + "   # must show no entries",
         quote_command("mdadm", "--action=check", array.path) + "   # then mismatch_cnt must be 0",
         "# 2b. Or rebuild the whole member, as if it were a new disk.",
@@ -63,18 +57,3 @@ def entries_recipe(array: Array, member: ArrayMember, *, adding_fails: bool) -> 
     else:
         lines += rebuild_commands(array, member)
     return "\n".join([*lines, f"# 3. Then: {quote_command('blklab', 'md', 'fix', 'bbl', array.path)}"])
-
-
-def _rewrite_commands(array: Array, member: ArrayMember) -> Iterator[str]:
-    """Yields commands that read bad ranges from the array and write them back, in full pages."""
-    for bad_range in member.ranges:
-        mapped = array_ranges(array, member, bad_range)
-        if not mapped:
-            yield f"#     {bad_range} of the member holds parity or no data: use 2b for it."
-        for at in mapped or ():
-            first, last = at.sector // 8, -(-at.end // 8)
-            yield quote_command(
-                "dd", f"if={array.path}", f"of={array.path}", "bs=4096", f"skip={first}",
-                f"seek={first}", f"count={last - first}", "iflag=direct", "oflag=direct",
-                "conv=notrunc",
-            )  # fmt: skip
