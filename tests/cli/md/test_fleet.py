@@ -50,6 +50,13 @@ def test_several_hosts(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("fleet")
+def test_the_timeout_is_a_duration(run: Run) -> None:
+    assert run("md", "audit", "--host", "up", "--timeout", "60s").out == run("md", "audit", "--host", "up").out
+    outcome = run("md", "audit", "--host", "up", "--timeout", "500ms")
+    assert (outcome.status, outcome.err) == (2, "blklab: error: --timeout 500 ms: expected at least 1s\n")
+
+
+@pytest.mark.usefixtures("fleet")
 def test_a_single_host_is_told_wholly(run: Run) -> None:
     done = run("md", "audit", "--host", "up-empty")
     assert done.status == 0

@@ -133,7 +133,8 @@ def test_who_may_read_is_said(
     monkeypatch.setattr(server, "MetricsServer", end)
     config = tmp_path / "web.yml"
     config.write_text(content)
-    outcome = run("md", "watch", "--listen", f"{host}:0", "--web-config", config)
+    options = ("--web-config", config) if content else ()
+    outcome = run("md", "watch", "--listen", f"{host}:0", *options)
     assert outcome.status == 1
     assert (f"blklab: warning: {host}:0: {warning}" in outcome.err) == bool(warning)
     assert ("warning" in outcome.err) == bool(warning)

@@ -44,6 +44,7 @@ def test_a_sound_mirror(mirrored: Arrays) -> None:
     assert value("array_raid_disks", array="md0") == 2
     assert value("array_degraded_disks", array="md0") == 0
     assert value("array_bitmap", array="md0") == 1
+    assert value("array_writes_suspended", array="md0") == 0
     assert value("array_sync_action", array="md0", action="idle") == 1
     assert value("array_sync_done_ratio", array="md0") is None
     assert value("member_info", **SDB, slot="1", kind="flash") == 1
@@ -86,6 +87,12 @@ def test_bad_blocks_of_disk_and_memory(machine: Arrays) -> None:
     labels = {"array": "md0", "severity": "critical"}
     assert exported.series("findings", **labels, rule="bbl-entries") == 2
     assert exported.series("findings", **labels, rule="repair-corrupts") == 1
+
+
+def test_suspended_writes(mirrored: Arrays) -> None:
+    node = mirrored.roots.sys / "block/md0"
+    mirrored.write(node, {"md__suspend_lo": "0", "md__suspend_hi": "258048"})
+    assert Exported(mirrored).series("array_writes_suspended", array="md0") == 1
 
 
 def test_a_rebuild(mirrored: Arrays) -> None:

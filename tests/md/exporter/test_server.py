@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -208,6 +208,7 @@ def test_a_silent_client_blocks_no_other(
     registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 3600.0)
     config = certificates / "web-silent.yml"
     config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
     with served(registry, config) as (server, log):
@@ -219,6 +220,49 @@ def test_a_silent_client_blocks_no_other(
             rude.sendall(b"\0" * 100)
             with suppress(ConnectionResetError):
                 rude.recv(100)
+    assert log == []
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.0\r\nX: "])
+def test_forty_clients_without_a_request_stop_no_scrape(
+    registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool, sent: bytes
+) -> None:
+    monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 3600.0)
+    config = certificates / "web-forty.yml"
+    config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    with served(registry, config if tls else None) as (server, log), ExitStack() as clients:
+        options: dict[str, Any] = {"context": trusting(certificates)} if tls else {}
+        for number in range(40):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            client.sendall(sent)
+            if number in {0, 31, 35, 39}:
+                assert ask(f"http{'s' * tls}://127.0.0.1:{server.port}/", **options)[0] == 200
+    assert log == []
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_request_has_a_deadline(
+    registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool
+) -> None:
+    """A client that sends a byte now and then is never idle."""
+    monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 0.2)
+    config = certificates / "web-deadline.yml"
+    config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    with (
+        served(registry, config if tls else None) as (server, log),
+        socket.create_connection(("127.0.0.1", server.port)) as client,
+    ):
+        client.settimeout(0.05)
+        client.sendall(b"\x16\x03\x01\x3f\xff" if tls else b"GET ")  # a TLS record of 16 KiB
+        with suppress(ConnectionError):
+            while True:
+                client.sendall(b"\0")
+                with suppress(TimeoutError):
+                    if not client.recv(100):
+                        break
     assert log == []
 
 
@@ -290,6 +334,8 @@ def test_what_is_no_address(words: str) -> None:
         ("basic_auth_users: {joe: 1}", "basic_auth_users.joe: input should be a valid string"),
         ("basic_auth_users: [joe]", "basic_auth_users: input should be a valid dictionary"),
         ("[]", "expected a table"),
+        *((empty, "found neither tls_server_config nor basic_auth_users, expected one of them")
+          for empty in ("", "# tls_server_config:\n", "{}", "basic_auth_users: {}", "tls_server_config:")),
         ("a: [", "line 1: "),
         ("a: !!python/object/apply:os.getcwd []", "line 1: could not determine a constructor"),
     ],

@@ -75,6 +75,8 @@ case $host in
     denied) echo "pam_motd" >&2; echo "$host: Permission denied (publickey)." >&2; exit 255 ;;
     shell-less) echo "sh: not found" >&2; exit 127 ;;
     mute) exit 255 ;;
+    chatty) sh -s -- {root}; echo "Logout at end."; printf 'Bye'; exit 7 ;;
+    lingering) sh -s -- {root}; exec sleep 1000 ;;
     hung) echo "debug1: waiting" >&2; exec sleep 1000 ;;
     shared) sleep 1000 > {log}.null & ;;
     flood) exec yes ;;

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError
 from blklab.md.remote import audit_output
 from blklab.md.remote import probe_output as streams
-from blklab.md.remote.probe_output import parse_output
+from blklab.md.remote.probe_output import is_complete, parse_output
 from blklab.md.remote.recorded_probe import read_recorded_inventory
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe
@@ -27,6 +27,14 @@ def test_what_is_printed_around_it_does_not_count() -> None:
     software = read_recorded_inventory(result).software
     assert software is not None
     assert software.mdadm == (4, 2)
+
+
+def test_output_is_complete_with_its_last_line() -> None:
+    body = b"end\n" + stream("file /proc/mdstat", " end", "file /proc/swaps", " a")
+    for data in (body, body.replace(b"\n", b"\r\n"), body + b"Bye.\nend\n"):
+        # Whatever pieces it comes in, it is complete with the first line `end` after the header.
+        complete = [size for size in range(1, len(data) + 1) if is_complete(data[:size], size - 1)]
+        assert complete[0] == data.index(b"\nend", 5) + 4
 
 
 def test_lines_that_od_leaves_out() -> None:

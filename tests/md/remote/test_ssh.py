@@ -20,7 +20,7 @@ def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[RemoteHo
     return list(ssh.read_hosts(names, sudo=sudo, timeout=timeout))
 
 
-@pytest.mark.parametrize("name", ["up", "noisy", "shared"])
+@pytest.mark.parametrize("name", ["up", "noisy", "shared", "chatty", "lingering"])
 @pytest.mark.usefixtures("fleet")
 def test_a_host_that_can_be_seen(name: str) -> None:
     (host,) = asked(name, timeout=20)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import emit, json_option, progress
+from blklab.cli.common import DURATION, emit, json_option, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 @click.option("--sudo", is_flag=True, help="With --host: run as root there, with `sudo -n`.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
-    default=60,
+    type=DURATION,
+    default="60s",
     show_default=True,
-    metavar="SECONDS",
-    help="With --host: time to wait for a host.",
+    metavar="DURATION",
+    help="With --host: time to wait for a host, at least 1s.",
 )
 @click.option(
     "--map-files",
@@ -68,7 +68,7 @@ def audit(
     probed: tuple[str, ...],
     more: tuple[str, ...],
     sudo: bool,
-    timeout: float,
+    timeout: int,
     map_files: bool,
     smart: bool,
     severity: str,
@@ -107,6 +107,7 @@ def audit(
     from blklab.md.inventory import read_inventory as inventory_of_host
     from blklab.report import arrays as report
     from blklab.system.roots import Roots
+    from blklab.units import NANOSECONDS, format_duration
 
     sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
     if len(sources) > 1:
@@ -118,10 +119,12 @@ def audit(
             raise UsageError(f"{option}: works only on this host, not with {sources[0]}")
     if sudo and not hosts:
         raise UsageError("--sudo: expected --host; on this host, run blklab itself with sudo")
+    if timeout < NANOSECONDS["s"]:
+        raise UsageError(f"--timeout {format_duration(timeout)}: expected at least 1s")
     threshold = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
-        _audit_hosts(names, threshold, as_json, timeout=timeout if hosts else None, sudo=sudo)
+        _audit_hosts(names, threshold, as_json, timeout=timeout / 1e9 if hosts else None, sudo=sudo)
         return
     paths = [Path(name) for name in (*images, *more)]
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())

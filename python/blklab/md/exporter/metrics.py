@@ -55,6 +55,9 @@ METRICS: Final = {
     "array_raid_disks": MetricSpec("Members of the complete array.", ARRAY),
     "array_degraded_disks": MetricSpec("Members that are missing.", ARRAY),
     "array_bitmap": MetricSpec("1 if the array has a write-intent bitmap.", ARRAY),
+    "array_writes_suspended": MetricSpec(
+        "1 if writes to a part of the array are suspended (suspend_lo, suspend_hi).", ARRAY
+    ),
     "array_mismatch_sectors": MetricSpec("Sectors that differed in the last check.", ARRAY),
     "array_sync_action": MetricSpec("1 for the running sync action.", (*ARRAY, "action")),
     "array_sync_done_ratio": MetricSpec("Finished part of the sync action, 0 to 1.", ARRAY),
@@ -148,6 +151,7 @@ def array_samples(array: Array) -> Iterator[Sample]:
     yield "array_raid_disks", name, array.raid_disks
     yield "array_degraded_disks", name, array.degraded
     yield "array_bitmap", name, array.bitmap
+    yield "array_writes_suspended", name, array.suspended
     yield "array_mismatch_sectors", name, array.mismatches
     sync = array.sync
     for action in ACTIONS:

@@ -7,12 +7,14 @@ reads certificates only once, and asks the name server for its name.
 import base64
 import binascii
 import errno
+import math
 import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 IDLE_TIMEOUT_S: Final = 30.0
-"""Time that a client may send nothing."""
+"""Time that a client may receive nothing."""
+
+REQUEST_TIMEOUT_S: Final = 10.0
+"""Time that a client has for its TLS handshake and its whole request."""
 
 MAX_CONNECTIONS: Final = 32
 """Limits the number of threads if scrapes hang, for example because of a disk."""
@@ -72,6 +77,8 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     """Serves metrics. The constructor binds the address, `serve_forever` answers requests."""
 
     daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait to be accepted; beyond that, the kernel drops them for a second or more."""
 
     def __init__(self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
@@ -80,6 +87,9 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self._log = log
         self._connection = threading.local()
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._asking: dict[socket.socket, float] = {}
+        """Connections whose request is not complete, the oldest first, and their deadlines."""
+        self._asking_lock = threading.Lock()
         try:
             super().__init__(bind_address, _Handler)
         except OSError as error:
@@ -112,8 +122,30 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
-        """Whether another connection is allowed; otherwise the server closes it."""
-        return self._free.acquire(blocking=False)
+        """Whether another connection is allowed; otherwise the server closes it.
+
+        The oldest connection without a complete request has to go first.
+        """
+        return self._free.acquire(blocking=False) or (self._hang_up(math.inf, 1) and self._free.acquire(timeout=1.0))
+
+    def service_actions(self) -> None:
+        """Ends connections whose request is not complete in time; called twice per second."""
+        self._hang_up(time.monotonic(), MAX_CONNECTIONS)
+
+    def _hang_up(self, deadline: float, most: int) -> bool:
+        """Ends the oldest connections without a request at this deadline; whether there were any."""
+        with self._asking_lock:
+            late = [line for line, until in self._asking.items() if until <= deadline][:most]
+            for line in late:
+                del self._asking[line]
+                with suppress(OSError):  # the client was faster
+                    line.shutdown(socket.SHUT_RDWR)
+        return bool(late)
+
+    def end_deadline(self) -> None:
+        """Lets this thread's connection live: its request is complete."""
+        with self._asking_lock:
+            self._asking.pop(self._connection.line, None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Handles a connection, and then allows another."""
@@ -126,6 +158,16 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         """Answers a connection, with TLS if the configuration file has it now."""
         # In the connection's own thread, so that an idle client does not delay others.
         request.settimeout(IDLE_TIMEOUT_S)
+        # TLS takes the socket over; a duplicate ends the connection below TLS.
+        with request.dup() as self._connection.line:
+            with self._asking_lock:
+                self._asking[self._connection.line] = time.monotonic() + REQUEST_TIMEOUT_S
+            try:
+                self._answer(request, client_address)
+            finally:
+                self.end_deadline()
+
+    def _answer(self, request: Any, client_address: Any) -> None:
         config = web_config.load_web_config(self._config) if self._config else WebConfig()
         tls = config.tls_server_config
         wrapped = (
@@ -147,6 +189,14 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
+    server: MetricsServer
+
+    def parse_request(self) -> bool:
+        """Reads the headers of a request, which has no body."""
+        complete = super().parse_request()
+        self.server.end_deadline()
+        return complete
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
 

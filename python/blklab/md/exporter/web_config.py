@@ -92,6 +92,9 @@ def load_web_config(path: Path) -> WebConfig:
         raise UsageError(f"{path}:{where} {getattr(error, 'problem', error)}") from None
     try:
         config = WebConfig.model_validate({} if content is None else content)
+        if not config.tls_server_config and not config.basic_auth_users:
+            # Anyone could read the metrics, although the user asked for a restriction.
+            raise UsageError(f"{path}: found neither tls_server_config nor basic_auth_users, expected one of them")
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise UsageError(f"{path}: {_error_message(first)}") from None

@@ -87,8 +87,17 @@ class ProbeOutput:
         return self.files, self.unread, self.directories, self.links, self.disks
 
 
+_LAST: Final = re.compile(rb"^end\r?$", re.M)
+
+
 class _MalformedRecord(Exception):
     """A record that no probe prints."""
+
+
+def is_complete(data: bytes | bytearray, checked: int) -> bool:
+    """Whether output has its last line; its first `checked` bytes had not."""
+    begin = data.find(HEADER)
+    return begin >= 0 and _LAST.search(data, max(begin, checked - len("\nend\r"))) is not None
 
 
 def parse_output(data: bytes | bytearray) -> ProbeOutput:

@@ -13,7 +13,7 @@ from typing import Final
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.remote import PROBE, RemoteHost, audit_output
-from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES
+from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, is_complete
 
 MAX_PARALLEL: Final = 8
 """Hosts that are read at the same time."""
@@ -89,12 +89,12 @@ def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Even
                     selector.unregister(key.fd)
                 elif key.fd == pipes[0]:
                     data += chunk
+                    if is_complete(data, len(data) - len(chunk)):
+                        return data  # what a logout script prints, or waits for, does not matter
                 else:
                     stderr = (stderr + chunk)[-4096:]
             if len(data) > MAX_OUTPUT_BYTES:
                 raise BlklabError(f"the output has more than {MAX_OUTPUT_BYTES >> 20} MiB")
-    if data[-64:].rstrip().endswith(b"\nend"):
-        return data
     if HEADER in data:
         raise BlklabError(_with_last_line("the output is incomplete", stderr))
     raise BlklabError(_last_line(stderr) or f"the probe did not run: ssh exited with status {process.returncode}")
