@@ -32,7 +32,7 @@ def test_what_is_printed_around_it_does_not_count() -> None:
 def test_output_is_complete_with_its_last_line() -> None:
     body = b"end\n" + stream("file /proc/mdstat", " end", "file /proc/swaps", " a")
     for data in (body, body.replace(b"\n", b"\r\n"), body + b"Bye.\nend\n"):
-        # Whatever pieces it comes in, it is complete with the first line `end` after the header.
+        # It is complete as soon as it has the first line `end` after the header.
         complete = [size for size in range(1, len(data) + 1) if is_complete(data[:size], size - 1)]
         assert complete[0] == data.index(b"\nend", 5) + 4
 
