@@ -128,7 +128,14 @@ def _continues(before: FioDocument, after: FioDocument) -> bool:
     if all(times):
         elapsed = [_total(document, "") / len(_entries(document)) for document in (before, after)]
         return abs((times[1] - elapsed[1]) - (times[0] - elapsed[0])) <= START_S
-    return _total(after, "runtime") > 1.01 * _total(before, "runtime")
+    return is_later(before, after)
+
+
+def is_later(before: FioDocument, after: FioDocument) -> bool:
+    """Returns whether jobs of the same names have more I/O in a longer runtime."""
+    more = _total(after, "io_bytes") > _total(before, "io_bytes")
+    longer = _total(after, "runtime") > 1.01 * _total(before, "runtime")
+    return _names(before) == _names(after) and more and longer
 
 
 def _entries(document: FioDocument) -> list[FioDocument]:

@@ -24,7 +24,8 @@ _DISK: Final = (
 def parse_documents(text: str) -> list[FioDocument]:
     """Returns the document of each fio run in a text. Raises BlklabError.
 
-    Lines of one run have the same disk statistics, or without any, different jobs.
+    Lines of one run have the same disk statistics, or without any, different jobs. The last two
+    statuses of `--status-interval` often have the same disk statistics, too.
     """
     documents: list[FioDocument] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -40,6 +41,7 @@ def parse_documents(text: str) -> list[FioDocument]:
             last
             and last["disk_util"] == document["disk_util"]
             and (last["disk_util"] or document["jobs"][0]["jobname"] not in names)
+            and not output.is_later({**last, "jobs": last["jobs"][:1]}, document)
         ):
             last["jobs"] += document["jobs"]
         else:
