@@ -56,6 +56,7 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
     for name in ("fio-3.25.txt", "form-randomio.txt", "README.md"):
         (tmp_path / name).write_text((DATA / name).read_text())
     (tmp_path / "broken.json").write_text('{"jobs": [')
+    (tmp_path / "disk.img").write_bytes(bytes(512))
     result = batches([str(tmp_path)], ImportSource(()), RunNaming(name="all"))
     assert [(item.plan.runner, len(item.plan.cells)) for item in result.batches] == [
         ("fio", 3),
@@ -63,7 +64,10 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
     ]
     assert {item.plan.name for item in result.batches} == {"all"}
     assert result.notes[0] == f"{tmp_path}/README.md: unknown format: skipped"
-    assert result.failed == [f"{tmp_path}/broken.json: fio's JSON is invalid: it ends in line 1"]
+    assert result.failed == [
+        f"{tmp_path}/disk.img: is not text",
+        f"{tmp_path}/broken.json: fio's JSON is invalid: it ends in line 1",
+    ]
 
 
 def test_labels_are_given_and_renamed() -> None:

@@ -69,10 +69,7 @@ def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: 
     files: list[ImportFile] = []
     failed: list[BlklabError] = []
     for path in paths:
-        try:
-            files += _files(path)
-        except UsageError as error:
-            failed.append(error)
+        files += _files(path, failed)
     full = [file for file in files if file.text.strip() or file.path.is_dir()]
     if files and not full and not failed:
         raise UsageError(f"{files[0].where}: is empty; expected results")
@@ -97,11 +94,12 @@ def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _files(name: str) -> list[ImportFile]:
+def _files(name: str, failed: list[BlklabError]) -> list[ImportFile]:
+    """Returns a file, or those of a directory; adds what cannot be read to `failed`."""
     path = Path(name)
-    if name == STDIN:
-        return [ImportFile(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
     try:
+        if name == STDIN:
+            return [ImportFile(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
         if path.is_dir():
             directory = ImportFile(path, "")
             if any(each.matches(directory) for each in registry.DIRECTORY_FORMATS):
@@ -109,13 +107,16 @@ def _files(name: str) -> list[ImportFile]:
             inside = sorted(path_inside for path_inside in path.iterdir() if path_inside.is_file())
             if not inside:
                 raise UsageError(f"{printable(name)}: the directory has no files")
-            files = [file for path_inside in inside for file in _files(str(path_inside))]
+            files = [file for path_inside in inside for file in _files(str(path_inside), failed)]
             return [replace(file, named=False) for file in files]
         with path.open("rb") as stream:
             return [ImportFile(path, _text(path, stream.read(LARGEST + 1)))]
+    except UsageError as error:
+        failed.append(error)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{printable(name)}: cannot be read: {reason}") from None
+        failed.append(UsageError(f"{printable(name)}: cannot be read: {reason}"))
+    return []
 
 
 def _text(path: Path, content: bytes) -> str:
