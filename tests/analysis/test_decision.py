@@ -57,6 +57,16 @@ def test_intervals_hold_the_truth_as_often_as_they_claim(draw: Draw, spreads: tu
     assert held / 400 >= 0.91
 
 
+@pytest.mark.parametrize("cv", [0.01, 0.3])
+def test_intervals_of_two_repeats_claim_almost_what_they_hold(cv: float) -> None:
+    generator = np.random.default_rng(1)
+    held = 0
+    for _ in range(4000):
+        (decision,) = compared([lognormal(generator, cv, 2)], [lognormal(generator, cv, 2)])
+        held += (decision.low or 0) <= 0 <= (decision.high or 0)
+    assert 0.95 <= held / 4000 <= 0.97
+
+
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_all_intervals_of_a_metric_hold_together(count: int) -> None:
     """Twelve cells, from quiet to variable: no interval misses, in 95 % of comparisons."""

@@ -141,6 +141,9 @@ class _Contrast:
         if not total:
             return 0.0, min(degrees for _, degrees in parts)
         degrees = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
+        if all(spread.origin == "own" and own == 1 for (spread, _), (_, own) in zip(self.cells, parts, strict=True)):
+            # Of two repeats, Satterthwaite's value is too small: docs/explanation/verdicts.md.
+            degrees = 0.3 * len(parts) + 0.7 * degrees
         if any(spread.origin == "shared" and spread.runs > 1 for spread, _ in self.cells):
             # Far in the tails, Satterthwaite's value is too large for a fitted variance.
             degrees = math.sqrt(degrees * max(parts)[1])
