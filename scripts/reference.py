@@ -287,7 +287,7 @@ def comparison() -> str:
     intro = (
         "Names for `blklab compare --metric`, `--fail-if` and `blklab tune --metric`.\n"
         "A latency without a direction, such as `p99`, is of the direction that both sides of a\n"
-        "comparison have; of both, of the one with more I/Os on all sides. Other spellings\n"
+        "comparison have; of both, of reads, unless there are 10 % more writes. Other spellings\n"
         "are accepted: `read_p99`, `read.p99.9`."
     )
     head = ("metric", "meaning", "unit in JSON", "better")

@@ -9,8 +9,10 @@ import pytest
 from blklab.analysis import fail_if
 from blklab.analysis.compare import compare, comparison_sides
 from blklab.analysis.comparison import Comparison, ComparisonSide
+from blklab.analysis.metrics import with_direction
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
+from blklab.report.runs import outcome_figures
 from blklab.store.query import StoredRun
 from blklab.store.series import SeriesPoint
 
@@ -51,6 +53,39 @@ def test_cells_are_matched_by_their_labels() -> None:
     value = result.rows[1].values[1]
     assert value is not None
     assert (value.mean, value.runs, value.least, value.most) == (302, 3, 301, 303)
+
+
+def test_merged_rows_compare_matched_cells() -> None:
+    sizes = {"4k": 100.0, "64k": 1000.0, "1m": 30.0}
+    base = [each for size, iops in sizes.items() for each in three(iops, stack="x", bs=size)]
+    other = [replace(each, outcome=run(1.1 * each.outcome["read"]["iops"]).outcome) for each in base if each.outcome]
+    sides = [ComparisonSide("a", [*base, *three(9, stack="x", bs="9k")]), ComparisonSide("b", other)]
+    result = compare(sides, ["iops"], no_points, by=["stack"])
+    (row,) = result.rows
+    assert row.verdicts == ["better"]
+    first, second = row.values
+    assert first
+    assert second
+    assert first.mean == pytest.approx((102 * 1002 * 32) ** (1 / 3))
+    assert second.mean / first.mean == pytest.approx(1.1)
+    difference = row.differences[0]
+    assert difference
+    assert difference.change == pytest.approx(0.1)
+    assert "rows merge up to 3 cells: values and changes are geometric means of cells" in map(str, result.notes)
+
+
+def test_one_more_write_does_not_change_the_direction() -> None:
+    def half(reads: int, writes: int) -> Any:
+        latencies = {"read": 1e5, "write": 2e6}
+        counts = {"read": reads, "write": writes}
+        return {
+            name: {"total_ios": counts[name], "iops": 1.0, "clat_ns": {"mean": 1e5, "p99": latencies[name]}}
+            for name in counts
+        }
+
+    assert outcome_figures(half(1001, 1000))[3] == outcome_figures(half(1000, 1001))[3] == "100 µs"
+    assert outcome_figures(half(1000, 1101))[3] == "2 ms"
+    assert with_direction("p99", [[half(1000, 1001)], [half(999, 1001)]]) == "read.p99"
 
 
 def test_less_latency_is_better() -> None:

@@ -56,6 +56,8 @@ def test_one_at_a_time() -> None:
     ]
     assert result.effects[0].difference.change == pytest.approx(0.2, abs=0.01)
     assert result.effects[0].baseline == AS_IS
+    (wide,) = tune(campaign(sweep), runs(ONE, spread=60), "iops", lambda _run: [], margin=0.3)
+    assert wide.effects[1].verdict == "same"
     assert settings_of([result]) == {"scheduler": "none"}
     assert json.loads(json.dumps(result.as_dict()))["best"] == {"scheduler": "none"}
 

@@ -1,6 +1,8 @@
 """Compare two or more sets of runs, cell by cell."""
 
 from collections.abc import Collection, Sequence
+from itertools import chain
+from statistics import geometric_mean
 from typing import Final
 
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
@@ -18,6 +20,9 @@ REPEAT: Final = "repeat"
 """The label that numbers the runs of a cell."""
 
 Key = tuple[str, ...]
+
+Merged = Sequence[Sequence[RunSample]]
+"""The cells that a row merges on one side."""
 
 
 def comparison_sides(
@@ -74,9 +79,10 @@ def compare(
     """Compares sides cell by cell; the first side is the baseline.
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that
-    differ only in other labels are merged. The sides may differ in the `chosen` labels, which
-    selected them, and in labels that distinguish whole sides, such as the device. Sides that differ
-    by less than `margin` are the same. Raises UsageError for metrics and labels that do not exist.
+    differ only in other labels are merged, and the cells that they belong to are matched. The sides
+    may differ in the `chosen` labels, which selected them, and in labels that distinguish whole
+    sides, such as the device. Sides that differ by less than `margin` are the same. Raises
+    UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = [ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared]
@@ -152,10 +158,18 @@ class _PairedCell:
         """Returns the metric that a name means for this cell."""
         return with_direction(name, [[run.outcome or {} for run in side] for side in self.runs])
 
-    def row(self, rule: Rule) -> tuple[list[list[RunSample]], list[list[str]]]:
-        """Returns the values on each side, and the merged cells that other sides lack."""
+    def row(self, rule: Rule) -> tuple[list[Merged], list[list[str]]]:
+        """Returns the values on each side, and the merged cells that other sides lack.
+
+        The merged cells that all sides have are matched; without any, all runs count as one cell.
+        """
         measured = [run_samples(side, rule.metric, self._points) for side in self.runs]
-        merged = [dict.fromkeys(_key(run, self._within) for run, _ in side) for side in measured]
+        merged: list[dict[Key, list[RunSample]]] = [{} for _ in measured]
+        for cells, side in zip(merged, measured, strict=True):
+            for run, sample in side:
+                cells.setdefault(_key(run, self._within), []).append(sample)
+        on = [cells for cells in merged if cells]
+        common = [key for key in on[0] if all(key in cells for cells in on)] if on else []
         lacks = [
             [
                 " ".join(f"{label}={value}" for label, value in zip(self._within, cell, strict=True))
@@ -164,23 +178,31 @@ class _PairedCell:
             ]
             for side in merged[1:]
         ]
-        return [[sample for _, sample in side] for side in measured], lacks
+        if common:
+            return [[cells[key] for key in common] if cells else [[]] for cells in merged], lacks
+        return [[[sample for _, sample in side]] for side in measured], lacks
 
 
 def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[ComparisonRow]:
     """Returns the rows of a metric: all its comparisons are decided together."""
     measured = [(cell, asked, *cell.row(rule)) for cell, asked in cells]
-    measured = [item for item in measured if any(item[2])]
+    measured = [item for item in measured if any(any(side) for side in item[2])]
     if not measured:
         return []
     many = len(measured[0][2])
-    samples = [side for *_, sides, _ in measured for side in sides]
-    sides = list(range(many)) * len(measured)
-    pairs = [([base], [base + at]) for base in range(0, len(samples), many) for at in range(1, many)]
+    samples: list[Sequence[RunSample]] = []
+    sides: list[int] = []
+    places: list[list[int]] = []
+    for _, _, row, _ in measured:
+        for side, merged in enumerate(row):
+            places.append(list(range(len(samples), len(samples) + len(merged))))
+            samples += merged
+            sides += [side] * len(merged)
+    pairs = [(places[base], places[base + at]) for base in range(0, len(places), many) for at in range(1, many)]
     decisions = decide(samples, sides, pairs, rule)
-    repeated = any(len(side) > 1 for side in samples)
+    repeated = any(len(cell) > 1 for cell in samples)
     ends = intervals(samples, sides, rule, sum(map(bool, samples))) if repeated else [None] * len(sides)
-    values = [_value(side, end) for side, end in zip(samples, ends, strict=True)]
+    values = [_value([samples[at] for at in side], [ends[at] for at in side]) for side in places]
     return [
         ComparisonRow(
             rule.metric.name,
@@ -189,14 +211,18 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
             decisions[at * (many - 1) : (at + 1) * (many - 1)],
             lacks,
             asked,
+            max(map(len, row)),
         )
-        for at, (cell, asked, _, lacks) in enumerate(measured)
+        for at, (cell, asked, row, lacks) in enumerate(measured)
     ]
 
 
-def _value(samples: Sequence[RunSample], ends: tuple[float, float] | None) -> CellValue | None:
-    if not samples:
+def _value(cells: Merged, ends: Sequence[tuple[float, float] | None]) -> CellValue | None:
+    """Returns the value of a row on one side; of several cells, their geometric mean."""
+    values = [sample.value for cell in cells for sample in cell]
+    if not values:
         return None
-    values = [sample.value for sample in samples]
-    low, high = ends or (None, None)
-    return CellValue(mean(samples), len(values), min(values), max(values), low, high)
+    low, high = ends[0] if len(ends) == 1 and ends[0] else (None, None)
+    means = [mean(cell) for cell in cells]
+    middle = geometric_mean(means) if len(means) > 1 and all(means) else mean([*chain(*cells)])
+    return CellValue(middle, len(values), min(values), max(values), low, high)

@@ -19,7 +19,7 @@ class ComparisonSide:
 
 @dataclass(frozen=True)
 class CellValue:
-    """The value of a cell on one side."""
+    """The value of a row on one side; if it merges cells, their geometric mean."""
 
     mean: float
     runs: int
@@ -46,6 +46,9 @@ class ComparisonRow:
 
     asked: Sequence[str] = ()
     """The names by which the metric was requested: `p99` for `read.p99`."""
+
+    merged: int = 1
+    """The number of cells on each side, whose changes are averaged."""
 
     @property
     def verdicts(self) -> list[str]:

@@ -51,6 +51,9 @@ def comparison_notes(
             "cells-missing",
             f"in merged rows, {lacking} cells of the first side are missing on another side",
         )
+    merged = max(row.merged for row in rows)
+    if merged > 1:
+        yield _note("cells-merged", f"rows merge up to {merged} cells: values and changes are geometric means of cells")
     runners = {run.runner for side in compared for run in side.runs}
     if len(runners) > 1:
         yield _note(

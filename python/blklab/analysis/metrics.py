@@ -95,7 +95,7 @@ LATENCIES: Final = {
     "max": "longest latency",
 }
 """Latencies of one direction. Without a direction, a name means the direction that all sides of a
-comparison have, with more I/Os: see `with_direction`."""
+comparison have, reads rather than writes: see `with_direction`."""
 
 BIN: Final = 1 / 64
 """The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)."""
@@ -174,15 +174,16 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     """Returns the metric that a name means for these sides of a comparison.
 
     A latency without a direction is of the direction that most sides have; of both, of the one with
-    more I/Os on all sides together.
+    more I/Os on all sides together. This is writes only if they are 10 % more: chance must not
+    decide about equal shares.
     """
     if name not in LATENCIES:
         return name
     there = [directions(side) for side in sides]
 
-    def weight(direction: str) -> tuple[int, int]:
+    def weight(direction: str) -> tuple[int, float]:
         counts = (direction_result(outcome, direction).get("total_ios") or 0 for side in sides for outcome in side)
-        return sum(direction in side for side in there), sum(counts)
+        return sum(direction in side for side in there), sum(counts) * (1.1 if direction == "read" else 1)
 
     return f"{max(WAYS, key=weight)}.{name}"
 

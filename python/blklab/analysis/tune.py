@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.analysis.compare import REPEAT
-from blklab.analysis.decision import Decision, Pair, Rule, decide
+from blklab.analysis.decision import MARGIN, Decision, Pair, Rule, decide
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
@@ -76,6 +76,7 @@ def tune(
     metric: str,
     points: Points,
     confidence: float = 0.95,
+    margin: float = MARGIN,
 ) -> list[Tuning]:
     """Returns the effects of a sweep, for each workload and stack.
 
@@ -121,7 +122,7 @@ def tune(
     return [
         tuning
         for name, contexts_of in by_metric.items()
-        for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence))
+        for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence, margin))
     ]
 
 

@@ -1,10 +1,11 @@
 """`blklab tune`: show which setting of a sweep had an effect, and how to keep it."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import confidence_option, emit, json_option, store_option
+from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 @click.argument("campaign")
 @click.option("--metric", default="iops", show_default=True, help="The metric to improve.")
 @confidence_option
+@margin_option
 @store_option
 @json_option
-def tune(*, campaign: str, metric: str, confidence: float, store: str | None, as_json: bool) -> None:
+def tune(*, campaign: str, metric: str, confidence: float, margin: float, store: str | None, as_json: bool) -> None:
     """Show which setting of a sweep had an effect, how large it is, and how to keep the setting.
 
     CAMPAIGN is a finished sweep: `blklab run EXPERIMENT --on host` with a table [sweep]
@@ -38,7 +40,8 @@ def tune(*, campaign: str, metric: str, confidence: float, store: str | None, as
 
     kept = Store(store, reading=True)
     selection = query.selected(kept, campaign)
-    tunings = analysis.tune(selection.campaign, selection.runs, metric, lambda run: query.points(kept, run), confidence)
+    points = partial(query.points, kept)
+    tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
     lasting = persist_settings.persist_settings(better, [run.outcome for run in selection.runs if run.outcome])

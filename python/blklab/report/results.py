@@ -101,7 +101,7 @@ def _iops(direction: Mapping[str, Any]) -> str:
 
 
 def _latency(outcome: Outcome, figure: str) -> float | None:
-    """Returns the latency of the direction with more I/Os; for a command, its mean time."""
+    """Returns the latency of reads, unless there are 10 % more writes; for a command, its mean time."""
     if outcome.get("command") and figure == "mean":
         return METRICS["wall"].of(outcome)
     return METRICS[with_direction(figure, [[outcome]])].of(outcome)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from blklab.analysis.metrics import METRICS, with_direction
 from blklab.outcome import measured
 from blklab.report import formatting, terminal, volumes
 from blklab.report.tables.base import TableColumn, TextTable, text
@@ -159,7 +160,7 @@ def _table(
 def outcome_figures(outcome: "Any") -> list[str]:
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
-    Latencies are those of the direction with more I/Os. A missing figure is a dash.
+    Latencies are of reads, unless there are 10 % more writes. A missing figure is a dash.
     """
     if not outcome or "read" not in outcome:
         return [formatting.NONE] * 4
@@ -167,9 +168,8 @@ def outcome_figures(outcome: "Any") -> list[str]:
         formatting.NONE if not direction.get("total_ios") else f"{direction['iops']:,.0f}"
         for direction in (outcome["read"], outcome["write"])
     ]
-    busier = max(("read", "write"), key=lambda direction: outcome[direction].get("total_ios") or 0)
-    latency = outcome[busier].get("clat_ns") or {}
-    return [*rates, *(formatting.duration(latency.get(name)) for name in ("mean", "p99"))]
+    metrics = [METRICS[with_direction(name, [[outcome]])] for name in ("mean", "p99")]
+    return [*rates, *(formatting.duration(metric.of(outcome)) for metric in metrics)]
 
 
 def when(stamp: str) -> str:
