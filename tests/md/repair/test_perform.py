@@ -21,6 +21,7 @@ from blklab.md.repair.mdadm import CommandOutput
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import Repair, StepFailed
 from blklab.md.repair.task import RepairTask
+from blklab.md.repair.write_suspension import MARK
 from blklab.system.roots import Roots
 from tests.md.repair.test_next_step import changed, state_of, task_of
 
@@ -319,11 +320,15 @@ def test_closed_output_does_not_stop_the_repair(model: Model) -> None:
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
 
 
-@pytest.mark.parametrize(("state", "goes_on"), [("clean", True), ("inactive", False)])
-def test_writes_that_a_dead_one_held_back_go_on_first(model: Model, tmp_path: Path, state: str, goes_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("state", "high", "goes_on"), [("clean", MARK, True), ("inactive", MARK, False), ("clean", 258048, False)]
+)
+def test_writes_that_a_dead_one_held_back_go_on_first(
+    model: Model, tmp_path: Path, state: str, high: int, goes_on: bool
+) -> None:
     md = tmp_path / "md0/md"
     (md / "array_state").write_text(state)
-    (md / "suspend_hi").write_text("9")
+    (md / "suspend_hi").write_text(f"{high}\n")
     model.state = replace(state_of(task_of("raid5", 3, 2)), array_state="inactive")
     # An array that was not started has no such file to be written, and says so itself.
     repair = Repair(task_of("raid5", 3, 2), model, lambda *_: None, lambda _: None)
@@ -331,3 +336,24 @@ def test_writes_that_a_dead_one_held_back_go_on_first(model: Model, tmp_path: Pa
     assert isinstance(outcome, steps.Stop)
     assert "the array is inactive: start it" in outcome.reason
     assert ((md / "suspend_hi").read_text() == "0") is goes_on
+    assert goes_on or (md / "suspend_hi").read_text() == f"{high}\n"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("high", [MARK, 258048, (1 << 63) - 1])
+def test_no_suspension_is_lifted_during_a_reshape(model: Model, tmp_path: Path, high: int, resume: bool) -> None:
+    """mdadm reshapes with a backup file: it has suspended writes to the part that it moves."""
+    md = tmp_path / "md0/md"
+    for name, value in {"array_state": "clean", "suspend_lo": "0", "suspend_hi": high, "reshape_position": "0"}.items():
+        (md / name).write_text(f"{value}\n")
+    task = task_of("raid5", 3, 2)
+    model.state = replace(state_of(task), array_state="readonly")
+    model.write_journal(task)
+    repair = Repair(task, model, lambda *_: None, lambda _: None)
+    if high == MARK:
+        with pytest.raises(BlklabError, match="when the reshape has ended, run blklab md fix --resume"):
+            repair.run(resume=resume)
+    else:
+        assert isinstance(repair.run(resume=resume), steps.Stop)
+    assert (md / "suspend_hi").read_text() == f"{high}\n"
+    assert model.ran == []

@@ -44,6 +44,7 @@ ARRAY: list[tuple[dict[str, str], str]] = [
     ({"sync_action": "check"}, "a check is running"),
     ({"sync_action": "frozen"}, "sync_action is frozen"),
     ({"reshape_position": "1024"}, "being reshaped"),
+    ({"suspend_lo": "0", "suspend_hi": "258048"}, "another program has suspended writes"),
     ({"consistency_policy": "ppl"}, "its consistency policy is ppl"),
     ({"consistency_policy": "journal"}, "its consistency policy is journal"),
     ({"bitmap__location": "file"}, "its bitmap is in a file"),

@@ -10,6 +10,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.md.repair import write_suspension
 from blklab.md.repair.write_suspension import WriteSuspension
+from blklab.system.roots import text
 
 
 @pytest.fixture
@@ -39,6 +40,51 @@ def test_held_and_released(md: Path) -> None:
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
     item.resume()
+
+
+def begin_reshape(md: Path) -> None:
+    (md / "reshape_position").write_text("0\n")
+
+
+@pytest.mark.parametrize("other", ["258048\n", "9223372036854775807\n"])
+def test_the_suspension_of_another_program_is_left(md: Path, other: str) -> None:
+    (md / "suspend_hi").write_text(other)
+    with pytest.raises(BlklabError, match="another program has suspended writes"):
+        WriteSuspension(md).suspend()
+    write_suspension.resume_leftover(md)
+    assert (md / "suspend_hi").read_text() == other
+    (md / "suspend_lo").write_text(other)  # as mdadm leaves it: nothing is suspended
+    assert not write_suspension.has_other_suspension(md)
+
+
+def test_nothing_is_suspended_during_a_reshape(md: Path) -> None:
+    begin_reshape(md)
+    with pytest.raises(BlklabError, match="reshapes the array"):
+        WriteSuspension(md).suspend()
+    assert (md / "suspend_hi").read_text() == "0"
+
+
+def test_a_suspension_that_began_after_ours_is_left(md: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_suspension, "LONGEST_SUSPENSION_S", 0.2)
+    item = WriteSuspension(md)
+    item.suspend()
+    (md / "suspend_hi").write_text("258048\n")
+    assert item._guard is not None
+    item._guard.wait()
+    assert (md / "suspend_hi").read_text() == "258048\n"
+    item.resume()
+    assert (md / "suspend_hi").read_text() == "258048\n"
+
+
+def test_a_leftover_is_resumed_unless_a_reshape_has_begun(md: Path) -> None:
+    (md / "suspend_hi").write_text(f"{write_suspension.MARK}\n")
+    begin_reshape(md)
+    with pytest.raises(BlklabError, match="when the reshape has ended"):
+        write_suspension.resume_leftover(md)
+    assert held(md)
+    (md / "reshape_position").write_text("none\n")
+    write_suspension.resume_leftover(md)
+    assert not held(md)
 
 
 def test_the_guard_is_killed(md: Path) -> None:
@@ -96,7 +142,7 @@ def test_an_array_that_does_not_get_clean(md: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(write_suspension, "CLEAN_TIMEOUT_S", 0.1)
     (md / "array_state").write_text("active")
     (md / "array_state").chmod(0o400)
-    monkeypatch.setattr(write_suspension, "text", lambda _: "active")
+    monkeypatch.setattr(write_suspension, "text", lambda path: "active" if path.name == "array_state" else text(path))
     with pytest.raises(BlklabError, match=r"not clean 0\.1 s after writes were suspended"):
         WriteSuspension(md).suspend()
     assert not held(md)

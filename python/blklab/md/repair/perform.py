@@ -80,7 +80,7 @@ class Repair:
         md = self._ops.find_node(self.task) / "md"
         with journal.lock_array(md), self._signals:
             if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED_STATES:
-                write_suspension.resume_writes(md)  # a killed repair may have left them suspended
+                write_suspension.resume_leftover(md)
             if resume:
                 self.task = self._ops.read_journal(self.task)
             else:

@@ -16,6 +16,7 @@ from blklab.md.audit.redundancy import is_spare
 from blklab.md.model import PARITIES, Array, Software
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_group, find_swap
 from blklab.md.repair.next_step import RUNNING_STATES
+from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.system.roots import Roots, text
 
 MAX_EVENTS_BEHIND: Final = 1
@@ -95,6 +96,8 @@ def _check_activity(array: Array, md: Path) -> Iterator[Reason]:
         yield "under-way", f"sync_action is {action}: another program is changing the array"
     if array.reshaping:
         yield "reshape", "the array is being reshaped"
+    elif has_other_suspension(md):
+        yield "suspended", "another program has suspended writes to it", "wait until it has ended"
 
 
 def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.md.members import parse_number
 from blklab.system.roots import text
 
 LONGEST_SUSPENSION_S: Final = 10.0
@@ -34,7 +35,8 @@ PYTHON: tuple[str, ...] = (sys.executable,)
 
 GUARD: Final = Path(__file__).with_name("write_suspension_guard.py")
 
-LAST_SECTOR: Final = b"%d" % ((1 << 63) - 1)
+MARK: Final = (1 << 63) - 1 - 0xB10C1AB
+"""Our value of `suspend_hi`. It is beyond the end of every array, and no other program writes it."""
 
 
 class WriteSuspension:
@@ -59,14 +61,17 @@ class WriteSuspension:
         """Suspends writes, and waits until earlier writes are on the disks and the array is clean.
 
         A separate process (`write_suspension_guard`) resumes writes if this one dies or takes too
-        long. Raises BlklabError if the array does not become clean.
+        long. Raises BlklabError if another program has suspended writes, or reshapes the array,
+        or if the array does not become clean.
         """
+        if is_reshaping(self._md) or has_other_suspension(self._md):
+            raise BlklabError(f"{self._md}: another program has suspended writes, or reshapes the array: wait for it")
         try:
-            high = os.open(self._md / "suspend_hi", os.O_WRONLY | os.O_CLOEXEC)
+            high = os.open(self._md / "suspend_hi", os.O_RDWR | os.O_CLOEXEC)
             try:
                 self._begin_guard(high)
                 (self._md / "suspend_lo").write_text("0")
-                os.write(high, LAST_SECTOR)
+                os.write(high, b"%d" % MARK)
             finally:
                 os.close(high)
         except OSError as error:
@@ -101,7 +106,7 @@ class WriteSuspension:
             self._guard = subprocess.Popen(
                 [
                     *PYTHON, "-I", "-S", str(GUARD), *map(str, descriptors),
-                    str(LONGEST_SUSPENSION_S),
+                    str(LONGEST_SUSPENSION_S), str(MARK),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -121,10 +126,35 @@ class WriteSuspension:
         self._since = float(ready)
 
 
+def is_reshaping(md: Path) -> bool:
+    """Whether an array is being reshaped: mdadm may then have suspended writes to protect data."""
+    return text(md / "reshape_position") not in {"none", "", None} or text(md / "sync_action") == "reshape"
+
+
+def has_other_suspension(md: Path) -> bool:
+    """Whether another program has suspended writes to an array."""
+    low, high = (parse_number(text(md / name)) or 0 for name in ("suspend_lo", "suspend_hi"))
+    return high > low and high != MARK
+
+
+def resume_leftover(md: Path) -> None:
+    """Resumes writes that a killed repair has suspended, and only these.
+
+    Raises BlklabError if that fails, or during a reshape, whose own suspension may have begun.
+    """
+    if parse_number(text(md / "suspend_hi")) == MARK and is_reshaping(md):
+        raise BlklabError(
+            f"{md}: writes are suspended, and the array is being reshaped: blklab changes nothing now; when the"
+            " reshape has ended, run blklab md fix --resume"
+        )
+    resume_writes(md)
+
+
 def resume_writes(md: Path) -> None:
-    """Resumes writes to an array. Raises BlklabError if that fails."""
+    """Resumes writes to an array if blklab has suspended them. Raises BlklabError if that fails."""
     try:
-        (md / "suspend_hi").write_text("0")
+        if parse_number((md / "suspend_hi").read_text()) == MARK:
+            (md / "suspend_hi").write_text("0")
     except OSError as error:
         raise BlklabError(
             f"{md}/suspend_hi: {error.strerror}: writes may still be suspended; to resume them:"

@@ -1,6 +1,6 @@
 """Resumes writes to an array when the process that suspended them ends or takes too long.
 
-A separate program: `python -I -S write_suspension_guard.py SOCKET HIGH SECONDS`. While writes are
+A separate program: `python -I -S write_suspension_guard.py SOCKET HIGH SECONDS MARK`. While writes are
 suspended, it must not read anything from a disk, which may be on the array. So it first imports and
 locks everything in memory, and only then reports that it is ready.
 """
@@ -22,9 +22,9 @@ def lock_memory() -> None:
 
 
 def main() -> None:
-    """Sends the start time to the socket; at the end, writes 0 to the file HIGH."""
+    """Sends the start time to the socket; at the end, writes 0 to the file HIGH if it has MARK."""
     socket, high = int(sys.argv[1]), int(sys.argv[2])
-    seconds = float(sys.argv[3])
+    seconds, mark = float(sys.argv[3]), sys.argv[4].encode()
     try:
         # With another name, `killall python3` does not end it.
         with open("/proc/self/comm", "w") as name:  # noqa: PTH123  # pathlib is slow to import
@@ -34,7 +34,8 @@ def main() -> None:
     lock_memory()
     os.write(socket, b"%f" % time.monotonic())
     select.select([socket], [], [], seconds)
-    os.pwrite(high, b"0", 0)
+    if os.pread(high, 64, 0).strip() == mark:  # otherwise another program has suspended writes since
+        os.pwrite(high, b"0", 0)
 
 
 if __name__ == "__main__":
