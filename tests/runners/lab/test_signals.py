@@ -83,7 +83,10 @@ def test_told_to_end(cache: Path, experiment: Path, moment: str, number: int) ->
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     output = [line for line in err.splitlines() if not line.startswith("at: ")]
-    assert output == (["blklab: interrupted"] if number == signal.SIGINT else [])
+    interrupted = (
+        "blklab: interrupted: finished cells are stored; repeat the command with --resume to measure the others"
+    )
+    assert output == ([interrupted] if number == signal.SIGINT else [])
     assert (process.returncode, out) == (128 + number, "")
     assert guests(cache) == []
     assert left(cache) == []
