@@ -149,19 +149,12 @@ def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, A
         "lvm_raids": list(inventory.volumes),
         "findings": [_finding_as_dict(finding) for finding in findings],
         "counts": diagnostics.counts(findings),
-        "unseen": [
-            *inventory.unseen,
-            *(reason for array in inventory.arrays for reason in array.unseen),
-        ],
+        "unseen": [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)],
     }
 
 
 def _finding_as_dict(finding: Diagnostic) -> dict[str, Any]:
     """Returns a finding as JSON, also with the older names of three fields."""
     document = diagnostics.as_dict(finding)
-    older_names = {
-        "rule": document["code"],
-        "array": document["subject"],
-        "commands": document["remedy"],
-    }
+    older_names = {"rule": document["code"], "array": document["subject"], "commands": document["remedy"]}
     return {**document, **older_names, "ranges": list(finding.ranges)}

@@ -111,11 +111,7 @@ class ExperimentPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the plan for `--json`."""
-        return {
-            "title": self.title,
-            "varied": list(self.varied),
-            "cells": [cell.as_dict() for cell in self.cells],
-        }
+        return {"title": self.title, "varied": list(self.varied), "cells": [cell.as_dict() for cell in self.cells]}
 
 
 def plan(
@@ -290,10 +286,7 @@ def _axes(
 
 
 def _pairs(
-    experiment: Experiment,
-    axes: Mapping[str, list[Override]],
-    chosen: Mapping[str, Override],
-    form: CellForm,
+    experiment: Experiment, axes: Mapping[str, list[Override]], chosen: Mapping[str, Override], form: CellForm
 ) -> list[tuple[str, str]]:
     """Returns the stacks and workloads to run: those of [[cells]], otherwise each with each."""
     if not experiment.cells:

@@ -120,9 +120,7 @@ Seconds = Annotated[
 """ns, typed as a duration or a number of seconds."""
 
 Microseconds = Annotated[
-    int,
-    BeforeValidator(counted_in("us", "100us")),
-    _schema("A duration: 100us, 2ms; a number is microseconds."),
+    int, BeforeValidator(counted_in("us", "100us")), _schema("A duration: 100us, 2ms; a number is microseconds.")
 ]
 """ns, typed as a duration or a number of microseconds."""
 

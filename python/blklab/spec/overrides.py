@@ -16,11 +16,7 @@ Path = tuple[str, ...]
 
 SECTIONS: Final = ("devices", "stacks", "workloads")
 
-KEYS: Final = {
-    "devices": table_keys.DEVICE,
-    "stacks": table_keys.STACK,
-    "workloads": table_keys.WORKLOAD,
-}
+KEYS: Final = {"devices": table_keys.DEVICE, "stacks": table_keys.STACK, "workloads": table_keys.WORKLOAD}
 """Keys of the tables in each section."""
 
 TABLES: Final = {"host": HostRun.model_fields, "lab": Lab.model_fields}

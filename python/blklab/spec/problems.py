@@ -1,7 +1,6 @@
 """Errors of an experiment file, on one line: file, key, what was found and expected."""
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,9 +19,6 @@ MOST: Final = 5
 
 MOST_NAMES: Final = 60
 """Most names that a message lists: more than any table has keys."""
-
-FEW_NAMES: Final = 12
-"""Names that a message lists if there are more than MOST_NAMES."""
 
 
 Known = Mapping[tuple[str, ...], Sequence[str]]
@@ -72,28 +68,21 @@ def fail(path: str, message: str) -> SpecProblems:
 
 def usage_error(file: str, problems: Iterable[SpecProblem]) -> UsageError:
     """Returns a UsageError that names the first problems on one line."""
-    lines = _merged(list(dict.fromkeys(problems)))
+    lines = _merged(dict.fromkeys(problems))
     more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
     return UsageError(f"{file}: {'; '.join(lines[:MOST])}{more}".replace("\n", " "))
 
 
-def _merged(problems: Sequence[SpecProblem]) -> list[str]:
+def _merged(problems: Iterable[SpecProblem]) -> list[str]:
     """Returns a line for each mistake: a key that several tables or cells share causes one."""
-    same: dict[tuple[str, str], list[str]] = {}
-    first: dict[str, tuple[str, str]] = {}
-    similar: Counter[tuple[str, str]] = Counter()
+    mistakes: dict[tuple[str, str], list[str]] = {}
     for problem in problems:
-        mistake = first.setdefault(problem.path, (problem.path.rpartition(".")[2], problem.message))
-        similar[mistake] += mistake[1] != problem.message
-        paths = same.setdefault(mistake, [])
-        if problem.path not in paths:
-            paths.append(problem.path)
-    lines = []
-    for mistake, (path, *others) in same.items():
-        notes = [f"also {others[0]}" + (f" and {len(others) - 1} more" if others[1:] else "")] if others else []
-        notes += [f"and {count} similar message{'s' * (count > 1)}"] if (count := similar[mistake]) else []
-        lines.append(str(SpecProblem(path, mistake[1])) + (f" ({', '.join(notes)})" if notes else ""))
-    return lines
+        mistakes.setdefault((problem.path.rpartition(".")[2], problem.message), []).append(problem.path)
+    lines: dict[str, str] = {}
+    for (_, message), (path, *others) in mistakes.items():
+        also = f" (also {others[0]}{f' and {len(others) - 1} more' if others[1:] else ''})" if others else ""
+        lines.setdefault(path, f"{SpecProblem(path, message)}{also}")
+    return list(lines.values())
 
 
 def near(word: str, allowed: Iterable[str]) -> str:
@@ -107,9 +96,8 @@ def near(word: str, allowed: Iterable[str]) -> str:
 
 def listing(names: Sequence[str]) -> str:
     """Returns the names for a message; of very many the first, and how many more there are."""
-    shown_names = names if len(names) <= MOST_NAMES else names[:FEW_NAMES]
-    more = len(names) - len(shown_names)
-    return ", ".join(shown_names) + (f" and {more} more" if more else "")
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[SpecProblem]:

@@ -11,14 +11,7 @@ from blklab.spec.capacity import short
 from blklab.spec.device import DiskTable, kind_of, model_document
 from blklab.spec.documents import FailureDocument
 from blklab.spec.experiment import Experiment, Settings
-from blklab.spec.stack import (
-    MISSING,
-    Bare,
-    KeyedError,
-    Md,
-    Volume,
-    parts,
-)
+from blklab.spec.stack import MISSING, Bare, KeyedError, Md, Volume, parts
 
 
 @dataclass
@@ -153,12 +146,7 @@ class _StackResolver:
                 raise problems.fail(where, f"{failure.member!r} is not one member of the array; allowed: {listed}")
             self.built.real = self.built.real or path
             self.built.failures.append(
-                {
-                    "array": name,
-                    "slot": members.index(member),
-                    "at_ns": failure.at,
-                    "re_add_ns": failure.re_add,
-                }
+                {"array": name, "slot": members.index(member), "at_ns": failure.at, "re_add_ns": failure.re_add}
             )
 
     def _member(

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     help="Image of a member, or a device from another host, to audit instead of this host; repeatable.",
 )
 @click.option(
-    "--host",
-    "hosts",
-    multiple=True,
-    metavar="HOST",
-    help="Host to audit over ssh, as you name it for ssh; repeatable.",
+    "--host", "hosts", multiple=True, metavar="HOST", help="Host to audit over ssh, as you name it for ssh; repeatable."
 )
 @click.option(
     "--probed",

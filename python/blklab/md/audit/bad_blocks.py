@@ -246,21 +246,13 @@ def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) ->
 def _lost_range_details(array: Array, lost_range: SectorRange) -> dict[str, Any]:
     """Returns a range of `find_lost_ranges`: with parity, the data that all members have there."""
     if array.level in {"raid1", "raid10"}:
-        return {
-            "member_sector": None,
-            "sectors": lost_range.sectors,
-            **_file_locations(array, (lost_range,)),
-        }
+        return {"member_sector": None, "sectors": lost_range.sectors, **_file_locations(array, (lost_range,))}
     mapped = []
     for member in array.distinct:
         if member.slot is not None and member.ranges and member.data_offset is not None:
             on_member = SectorRange(lost_range.sector + member.data_offset, lost_range.sectors)
             mapped += list(array_ranges(array, member, on_member) or ())
-    return {
-        "member_sector": None,
-        "sectors": lost_range.sectors,
-        **_file_locations(array, merge_ranges(tuple(mapped))),
-    }
+    return {"member_sector": None, "sectors": lost_range.sectors, **_file_locations(array, merge_ranges(tuple(mapped)))}
 
 
 def _range_text(detail: dict[str, Any]) -> str:
@@ -279,17 +271,10 @@ def _effect(array: Array, member: ArrayMember) -> str:
         return "reads there fail"
     if array.level in PARITIES:
         return "md computes the data there from the other members, which then tolerate one failure fewer"
-    bad = [piece for at in member.ranges for piece in _comparable_ranges(array, member, at)]
-    others = [other for other in array.distinct if other.slot not in {None, member.slot} and _is_current(array, other)]
     good = [
         other.name
-        for other in others
-        if not any(
-            at.sector < piece.end and piece.sector < at.end
-            for bad_range in other.ranges
-            for at in _comparable_ranges(array, other, bad_range)
-            for piece in bad
-        )
+        for other in array.distinct
+        if other.slot not in {None, member.slot} and not other.ranges and _is_current(array, other)
     ]
     if array.level != "raid1" or not good:
         return "one copy fewer there: only the other members hold current data"

@@ -92,9 +92,7 @@ def check_unequal_latency(array: Array, _host: AuditedHost) -> Iterator[Diagnost
                 + f" as slow as {slow}; possible causes: a failing, shingled or shared disk, or a"
                 " bad cable; to predict the cost under your load, see docs/howto/predict.md",
                 quote_command(
-                    "smartctl",
-                    "--all",
-                    next(member.path for member in array.members if member.name == slow),
+                    "smartctl", "--all", next(member.path for member in array.members if member.name == slow)
                 ),
                 member=slow,
             )

@@ -135,10 +135,7 @@ def check_missing_images(array: Array, _host: AuditedHost) -> Iterator[Diagnosti
     if array.absent:
         slots = list_names([str(slot) for slot in array.absent])
         yield array_finding(
-            array,
-            "note",
-            "not-given",
-            f"you gave no image of slot {slots}: this audit is about the other members only",
+            array, "note", "not-given", f"you gave no image of slot {slots}: this audit is about the other members only"
         )
 
 
@@ -155,12 +152,7 @@ def check_sync_action(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             progress += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed:,} KiB/s"
     risky = sync.action in {"resync", "recover", "reshape"}
     action = {"recover": "recovery"}.get(sync.action, sync.action)
-    yield array_finding(
-        array,
-        "warning" if risky else "note",
-        "under-way",
-        f"{action} {progress}",
-    )
+    yield array_finding(array, "warning" if risky else "note", "under-way", f"{action} {progress}")
 
 
 def check_unfinished_sync(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:

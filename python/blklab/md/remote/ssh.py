@@ -71,10 +71,7 @@ def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Even
     data, stderr, deadline = bytearray(), b"", time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
-        child_process.started(command, Path(), apart=True, stdin=script.fileno()) as (
-            process,
-            pipes,
-        ),
+        child_process.started(command, Path(), apart=True, stdin=script.fileno()) as (process, pipes),
         selectors.DefaultSelector() as selector,
     ):
         for pipe in pipes:

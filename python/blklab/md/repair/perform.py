@@ -51,11 +51,7 @@ class Repair:
     """The repair of one array."""
 
     def __init__(
-        self,
-        task: RepairTask,
-        ops: ArrayOps,
-        report_step: ReportStep,
-        progress: Callable[[RebuildProgress], object],
+        self, task: RepairTask, ops: ArrayOps, report_step: ReportStep, progress: Callable[[RebuildProgress], object]
     ) -> None:
         self.task = task
         self._ops = ops

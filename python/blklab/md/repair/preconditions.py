@@ -45,10 +45,7 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
     if os.geteuid() != 0:
         yield "no-root", "permission denied: run blklab as root"
     if array.external:
-        yield (
-            "external",
-            f"it has metadata {array.metadata}, which have no bad-block lists of md",
-        )
+        yield ("external", f"it has metadata {array.metadata}, which have no bad-block lists of md")
         return
     if not array.redundant:
         yield (
@@ -103,11 +100,7 @@ def _check_activity(array: Array, md: Path) -> Iterator[Reason]:
 def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:
     node = node.resolve()
     if neighbour := find_busy_neighbour(node, roots):
-        yield (
-            "neighbour",
-            f"md is working on another array on the same disks ({neighbour})",
-            "wait until that ends",
-        )
+        yield ("neighbour", f"md is working on another array on the same disks ({neighbour})", "wait until that ends")
     swap = find_swap(node, roots) if array.level in PARITIES else ""
     if swap:
         yield (
@@ -127,10 +120,7 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
 def _check_bitmap(md: Path) -> Iterator[Reason]:
     policy = text(md / "consistency_policy")
     if policy in {"journal", "ppl"}:
-        yield (
-            "no-bitmap",
-            f"its consistency policy is {policy}: a member can be re-added only with a bitmap",
-        )
+        yield ("no-bitmap", f"its consistency policy is {policy}: a member can be re-added only with a bitmap")
     location = text(md / "bitmap/location") or "none"
     if location == "file" or location.startswith("/"):
         yield "bitmap", "its bitmap is in a file: a re-add was tested only with internal bitmaps"
@@ -155,10 +145,7 @@ def _check_members(array: Array) -> Iterator[Reason]:
         elif superblock.bitmap_distrusted:
             yield "bitmap", f"{member.name}: its write-intent bitmap is marked as stale or damaged"
         if member.unacknowledged:
-            yield (
-                "unacknowledged",
-                f"{member.name} has bad blocks that md has not yet written to its disk",
-            )
+            yield ("unacknowledged", f"{member.name} has bad blocks that md has not yet written to its disk")
 
 
 def _check_event_counts(array: Array, roots: Roots) -> Iterator[Reason]:

@@ -105,11 +105,7 @@ def run(
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         started = time.monotonic()
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         stopped_by, clean = "blktrace", False
         try:
