@@ -65,6 +65,7 @@ def test_what_is_shown(campaign: LiveCampaign, clock: Clock) -> None:
 
 def test_what_is_left_follows_what_the_cells_took(campaign: LiveCampaign, clock: Clock) -> None:
     clock.now += 3700
+    assert campaign.lines()[0] == "0 of 3 cells"
     campaign.ended(1)
     assert campaign.lines()[0] == "1 of 3 cells, about 2:03:20 left"
     campaign.ended(3)

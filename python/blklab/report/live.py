@@ -68,11 +68,11 @@ class LiveCampaign:
         self.done = done
 
     def left(self) -> float | None:
-        """Returns the estimated seconds left; None before the first cell is done."""
+        """Returns the estimated seconds left; None before a cell is done if all took longer than expected."""
         spent = self.clock() - self.began
         if not self.done:
-            least = expected(self.cells)
-            return max(0.0, least - spent) if least else None
+            least = expected(self.cells) - spent
+            return least if least > 0 else None
         return max(0.0, spent / self.done * len(self.cells) - spent)
 
     def lines(self) -> list[str]:

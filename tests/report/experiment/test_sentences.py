@@ -50,6 +50,11 @@ def test_of_eight_equal_settings_none_is_called_the_fastest(repeats: int) -> Non
     assert claims / 200 <= 0.05
 
 
+def test_equal_settings_are_named_with_their_label() -> None:
+    cells = {"none": [1000.0, 1100, 900], "bfq": [1010.0, 1090, 910]}
+    assert first_lines(campaign(cells)).startswith("cannot tell which of scheduler bfq and none is fastest, ")
+
+
 def test_the_fastest_is_named_with_its_lead() -> None:
     cells = {"none": [1200.0, 1201, 1199], "bfq": [700.0, 702, 701], "kyber": [1000.0, 1001, 999]}
     assert first_lines(campaign(cells)).startswith(

@@ -107,7 +107,8 @@ class _Ranking:
                 " was run once, so this can be chance."
             )
         if len(rivals) == len(names) - 1:
-            return f"{self._undecided(range(len(names)), formatting.listing(names))}: about {top}."
+            listed = formatting.listing(names) if subject == STACK else f"{subject} {formatting.listing(names)}"
+            return f"{self._undecided(range(len(names)), listed)}: about {top}."
         if rivals:
             leaders = [0, *rivals]
             listed = formatting.listing([names[at] for at in leaders])
