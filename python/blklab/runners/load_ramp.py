@@ -10,10 +10,8 @@ from typing import Any, Final, TypeVar, cast
 
 from blklab.outcome import LoadRamp, LoadStep, Outcome, latency_result
 from blklab.spec.documents import LoadRampDocument
+from blklab.spec.sim_cell import RAMP_SEARCHES
 from blklab.store.finished_run import FinishedRun
-
-SEARCHES: Final = 4
-"""Measurements that halve the interval of the searched rate, each."""
 
 KINDS: Final = ("read", "write")
 FIGURES: Final = ("mean", "p50", "p95", "p99", "p99_9")
@@ -67,7 +65,7 @@ def _search(steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], Load
     low = passed[-1]["iops"] if passed else 0.0
     best = passed[-1]["iops"] if passed else None
     high = failed["offered_iops"] or failed["iops"]
-    for _ in range(SEARCHES):
+    for _ in range(RAMP_SEARCHES):
         rate = (low + high) / 2
         step = at(rate)
         if _p99(step) > limit_ns:

@@ -101,13 +101,19 @@ def writes(document: FioCellDocument) -> bool:
     return prepared or any(job_writes(job["options"]) for job in document["jobs"])
 
 
+def ramp_runs(document: FioCellDocument) -> int:
+    """Returns how often the jobs of a cell run: once, or once for each rate of a load ramp."""
+    ramp = document.get("load_ramp")
+    if not ramp:
+        return 1
+    return 1 + len(ramp["shares"]) + (0 if ramp["p99_ns"] is None else sim_cell.RAMP_SEARCHES)
+
+
 def minimum_ns(document: FioCellDocument) -> int:
     """Returns the time that a cell takes at least, ns: runtime, ramp, rounds until steady."""
     steady = document.get("host", {}).get("steady")
     rounds = steady["rounds"] * steady["round_ns"] if steady else 0
-    ramp = document.get("load_ramp")
-    runs = 1 + len(ramp["shares"]) if ramp else 1
-    return runs * ((document["runtime_ns"] or 0) + document["ramp_ns"]) + rounds
+    return ramp_runs(document) * ((document["runtime_ns"] or 0) + document["ramp_ns"]) + rounds
 
 
 def extent(document: FioCellDocument) -> int:

@@ -303,6 +303,7 @@ size = "128MiB"
 fill = {{ rw = "write", bs = "1MiB", io_size = "10GiB" }}
 mixed = {{ rw = "randrw", rwmixread = 75, size = "64MiB", numjobs = 2 }}
 ended = {{ rw = "randwrite", runtime = "1m", time_based = true, ramp_time = "5s" }}
+limit = {{ rw = "randread", runtime = "1s", rate = "ramp", p99_below = "5ms" }}
 """
     )
     outcome = run("run", path, "--on", "host", "--dry-run")
@@ -311,7 +312,9 @@ ended = {{ rw = "randwrite", runtime = "1m", time_based = true, ramp_time = "5s"
     # Two repeats of 10 GiB, and of a quarter of 2 × 64 MiB.
     assert "the jobs of all cells would write at most 20.1 GiB" in outcome.out
     assert "jobs that end by time would write as much as the device takes" in outcome.out
-    assert "2 of the cells would take 2m 10s, without preparation" in outcome.out
+    # The ramp runs once without a limit, at nine rates, and four times to search.
+    assert "4 of the cells would take 2m 38s, without preparation" in outcome.out
+    assert "rate=ramp p99_below=5ms" in outcome.out
 
 
 def test_random_order_measures_each_cell_once_per_repeat(tmp_path: Path) -> None:

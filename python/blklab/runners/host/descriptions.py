@@ -6,7 +6,7 @@ from typing import Final
 from blklab.runners.kind import CellDescriptions
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host
-from blklab.spec.host_cell import job_writes, minimum_ns, writes
+from blklab.spec.host_cell import job_writes, minimum_ns, ramp_runs, writes
 from blklab.spec.target import PLACES
 from blklab.units import format_duration, format_size
 
@@ -26,9 +26,13 @@ def workload(document: FioCellDocument) -> str:
     jobs_described = [_job(job["options"]) for job in jobs]
     if len(jobs) > 1:
         jobs_described = [f"[{job['name']}] {words}" for job, words in zip(jobs, jobs_described, strict=True)]
+    words = [" + ".join(jobs_described)]
+    if ramp := document.get("load_ramp"):
+        limit = "" if ramp["p99_ns"] is None else f" p99_below={format_duration(ramp['p99_ns']).replace(' ', '')}"
+        words.append(f"rate=ramp{limit}")
     if document["runtime_ns"] is not None:
-        jobs_described.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
-    return " + ".join(jobs_described[:-1]) + f" {jobs_described[-1]}" if len(jobs_described) > 1 else jobs_described[0]
+        words.append(f"runtime={document['runtime_ns'] / 1e9:g}s")
+    return " ".join(words)
 
 
 PLAIN = {
@@ -82,7 +86,9 @@ def _amounts(plan: ExperimentPlan) -> list[str]:
         (document, job["options"]) for document in documents for job in document["jobs"] if job_writes(job["options"])
     ]
     amounts = [_written(options) for _, options in writing]
-    if total := sum(amount or 0 for amount in amounts):
+    if total := sum(
+        (amount or 0) * ramp_runs(document) for amount, (document, _) in zip(amounts, writing, strict=True)
+    ):
         most = "at most " if any(document["runtime_ns"] for document, _ in writing) else ""
         lines.append(f"the jobs of all cells would write {most}{format_size(total)}")
     if None in amounts:
