@@ -6,7 +6,7 @@ from typing import Any, Final
 from blklab import units
 from blklab.analysis.comparison import ComparisonRow, ComparisonSide
 from blklab.analysis.metrics import LATENCIES, directions, rate_scale
-from blklab.analysis.run_conditions import condition_notes, drift_notes
+from blklab.analysis.run_conditions import condition_notes, drift_notes, note
 from blklab.diagnostic import Diagnostic
 from blklab.store.query import StoredRun
 
@@ -33,30 +33,30 @@ def comparison_notes(
         assumed = (
             "they are assumed to vary as much as the others" if repeated else "the variation between runs is unknown"
         )
-        yield _note("run-once", f"some cells have one run: {assumed}; use repeats = 2 or more")
+        yield note("run-once", f"some cells have one run: {assumed}; use repeats = 2 or more")
     yield from _other_directions(rows, pairs)
     missing = sum(value is None for row in rows for value in row.values)
     if alone:
         apart = ", ".join(rows[0].labels) or "nothing"
-        yield _note(
+        yield note(
             "nothing-shared",
             f"no cell exists on more than one side; the cells differ in {apart}: use --by,"
             " or select a label behind the colon of a campaign",
         )
     elif missing:
-        yield _note("figures-missing", f"{missing} values are missing on one side")
+        yield note("figures-missing", f"{missing} values are missing on one side")
     lacking = sum(len(cells) for row in rows for cells in row.lacks)
     if lacking:
-        yield _note(
+        yield note(
             "cells-missing",
             f"in merged rows, {lacking} cells of the first side are missing on another side",
         )
     merged = max(row.merged for row in rows)
     if merged > 1:
-        yield _note("cells-merged", f"rows merge up to {merged} cells: values and changes are geometric means of cells")
+        yield note("cells-merged", f"rows merge up to {merged} cells: values and changes are geometric means of cells")
     runners = {run.runner for side in compared for run in side.runs}
     if len(runners) > 1:
-        yield _note(
+        yield note(
             "several-runners",
             f"the runs come from different runners: {' and '.join(sorted(runners))}",
         )
@@ -69,10 +69,6 @@ def comparison_notes(
         yield from drift_notes(side.name, side.runs, metrics)
 
 
-def _note(code: str, message: str) -> Diagnostic:
-    return Diagnostic(code, "note", "", message)
-
-
 def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> Iterator[Diagnostic]:
     """Yields a note about cells that only read on one side and only write on the other."""
     if not any(name in LATENCIES for row in rows for name in row.asked):
@@ -80,7 +76,7 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
     there = [[directions(run.outcome or {} for run in side) for side in pair] for pair in pairs]
     count = sum(all(sides) and not set.intersection(*sides) for sides in there)
     if count:
-        yield _note(
+        yield note(
             "other-direction",
             "one side only reads and the other only writes: latencies are not comparable in"
             f" {count} {'cell' if count == 1 else 'cells'}",
@@ -93,7 +89,7 @@ def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
         factors = {rate_scale(run.outcome) for run in side.runs if run.outcome} - {1.0}
         if factors:
             listed = ", ".join(f"{factor:g}" for factor in sorted(factors))
-            yield _note(
+            yield note(
                 "scaled-rates",
                 f"rates of {side.name} are divided by {listed} so that the lab can reach"
                 " them: compare shares and orders, not absolute rates and latencies",
@@ -112,7 +108,7 @@ def _unlike(pairs: Sequence[Pair], chosen: Collection[str]) -> Iterator[Diagnost
                     if values[0] != values[1]:
                         differing.setdefault(key, (values[0], values[1]))
     for key, (mine, theirs) in differing.items():
-        yield _note("unlike-cells", f"the cells differ in {key}: {mine} and {theirs}")
+        yield note("unlike-cells", f"the cells differ in {key}: {mine} and {theirs}")
 
 
 def _asked(cell: Mapping[str, Any], chosen: Collection[str]) -> dict[str, str]:

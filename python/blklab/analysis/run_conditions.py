@@ -28,16 +28,16 @@ def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic
     if forced:
         names = sorted({str(word) for words in forced for word in words})
         were = "were" if len(forced) != 1 else "was"
-        yield _note("forced", f"{_count(len(forced))} of {name} {were} forced: {', '.join(names)}")
+        yield note("forced", f"{_count(len(forced))} of {name} {were} forced: {', '.join(names)}")
     kinds: dict[str, list[str]] = {}
     for outcome in outcomes:
         for warning in outcome.get("warnings") or []:
             kinds.setdefault(re.sub(r"\d+(?:[.,]\d+)*", "0", warning), []).append(warning)
     for same in list(kinds.values())[:MOST_WARNINGS]:
         like = " or like it" if len(set(same)) > 1 else ""
-        yield _note("warning", f"{_count(len(same))} of {name} with this warning{like}: {same[0]}")
+        yield note("warning", f"{_count(len(same))} of {name} with this warning{like}: {same[0]}")
     if len(kinds) > MOST_WARNINGS:
-        yield _note("warning", f"{name} has more warnings: blklab runs show")
+        yield note("warning", f"{name} has more warnings: blklab runs show")
 
 
 def drift_notes(name: str, runs: Sequence[StoredRun], metrics: Sequence[str]) -> Iterator[Diagnostic]:
@@ -46,7 +46,7 @@ def drift_notes(name: str, runs: Sequence[StoredRun], metrics: Sequence[str]) ->
         drift = find_drift(runs, metric, SURE / max(1, len(metrics)))
         if drift is not None:
             verb = "rose" if drift > 0 else "fell"
-            yield _note(
+            yield note(
                 "drift",
                 f"{metric} of {name} {verb} by {abs(drift):.0%} from the first run to the last,"
                 " everything else being equal: the machine or the disks changed meanwhile;"
@@ -88,7 +88,8 @@ def _centred(cell: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
     return [(at - place, log - value) for at, log in cell]
 
 
-def _note(code: str, message: str) -> Diagnostic:
+def note(code: str, message: str) -> Diagnostic:
+    """Returns a note about runs in general."""
     return Diagnostic(code, "note", "", message)
 
 

@@ -27,7 +27,7 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
     wanted = cast(LoadRampDocument | None, document.get("load_ramp"))
     if not wanted:
         return measure(document)
-    bare = cast(Document, {key: value for key, value in document.items() if key != "load_ramp"})
+    bare = without_ramp(document)
     full = measure(bare)
     seconds = full.seconds
     top = _step(None, full.outcome)
@@ -49,6 +49,11 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
     steps.sort(key=lambda step: step["offered_iops"] or float("inf"))
     outcome: Outcome = {**full.outcome, "load_ramp": ramp}
     return replace(full, outcome=outcome, seconds=seconds)
+
+
+def without_ramp(document: Document) -> Document:
+    """Returns a cell that is measured once, without a limit."""
+    return cast(Document, {key: value for key, value in document.items() if key != "load_ramp"})
 
 
 def _search(steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], LoadStep]) -> float | None:

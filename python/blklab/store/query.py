@@ -212,8 +212,9 @@ def points(store: Store, number: int, *, needed: bool = False) -> list[series.Se
 
 def series_missing(store: Store, chosen: Sequence[StoredRun]) -> list[str]:
     """Returns a sentence about runs whose series are missing; empty if there are none."""
+    query = sa.select(runs.c.id, runs.c.series).where(runs.c.campaign.in_({run.campaign for run in chosen}))
     with store.database.reading() as connection:
-        known = connection.execute(sa.select(runs.c.id, runs.c.series)).all()
+        known = connection.execute(query).all()
     ids = {run.id for run in chosen}
     directory = store.database.series
     names = [name for number, name in known if number in ids and name is not None]

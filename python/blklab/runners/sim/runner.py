@@ -13,7 +13,7 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.load_ramp import measure_ramp
+from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.replays import ReplaySource
 from blklab.store import series
@@ -66,7 +66,7 @@ def check(cells: Sequence[Cell]) -> None:
     """Builds every cell without simulating it. Raises UsageError for one that cannot work."""
     for cell in cells:
         try:
-            _core.check_cell(json.dumps(_simulated(cell.document)))
+            _core.check_cell(json.dumps(without_ramp(cell.document)))
         except UsageError as error:
             raise UsageError(f"{cell.name}: {error}") from error
 
@@ -111,8 +111,3 @@ def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> FinishedRun | Non
         ledger.fail(cell, str(error))
         raise BlklabError(f"{cell.name}: {error}") from error
     return replace(finished, seconds=time.perf_counter() - begin)
-
-
-def _simulated(document: Mapping[str, object]) -> Mapping[str, object]:
-    """Returns a cell without the ramp, which blklab makes of several simulations."""
-    return {key: value for key, value in document.items() if key != "load_ramp"}
