@@ -30,8 +30,8 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
 
     `mdadm` is the output of `mdadm --version` on another host; None: runs it here.
     """
-    files = list(_config(roots))
-    words = [line for _, content in files for line in _lines(content or "")]
+    files = list(read_mdadm_conf(roots))
+    words = [line for _, content in files for line in split_lines(content or "")]
     unread = any(content is None for _, content in files)
     return Software(
         kernel=parse_version(text(roots.proc / "sys/kernel/osrelease") or ""),
@@ -40,11 +40,6 @@ def read_software(roots: Roots, mdadm: str | None = None) -> Software:
         config=", ".join(roots.shown(path) for path, _ in files),
         checked_by=", ".join(_checkers(roots)),
     )
-
-
-def read_mdadm_conf(roots: Roots) -> list[list[str]]:
-    """Returns the lines of mdadm's configuration, split into words (mdadm.conf(5))."""
-    return [line for _, content in _config(roots) for line in _lines(content or "")]
 
 
 def parse_version(release: str) -> tuple[int, int] | None:
@@ -68,7 +63,7 @@ def _root(roots: Roots) -> Path:
     return roots.dev.parent
 
 
-def _config(roots: Roots) -> Iterator[tuple[Path, str | None]]:
+def read_mdadm_conf(roots: Roots) -> Iterator[tuple[Path, str | None]]:
     """Yields mdadm's configuration files (mdadm.conf(5)); content is None for unreadable files."""
     root = _root(roots)
     for name in ("etc/mdadm/mdadm.conf", "etc/mdadm.conf"):
@@ -81,7 +76,7 @@ def _config(roots: Roots) -> Iterator[tuple[Path, str | None]]:
                 yield path, text(path)
 
 
-def _lines(content: str) -> Iterator[list[str]]:
+def split_lines(content: str) -> Iterator[list[str]]:
     """Yields lines of mdadm.conf as words; a line that begins with a blank continues the last."""
     words: list[str] = []
     for line in content.splitlines():

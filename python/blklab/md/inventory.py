@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
+from blklab.md import journal_directory
 from blklab.md.members import parse_number, read_members
 from blklab.md.model import Array, ArrayPart, Inventory, SyncPass
 from blklab.md.probing import Probe
@@ -100,6 +101,8 @@ def _array(
     parts = list(_parts(node, mounted, roots, reader))
     unseen = [f"{member.path}: not seen: {member.unseen}" for member in array_members if member.unseen]
     unseen += [reason for _, reason in parts if reason]
+    repaired = superblock.uuid if superblock else uuid
+    repairing = reader.is_repairing(repaired, roots)
     return Array(
         name=node.name,
         path=device.path,
@@ -121,7 +124,8 @@ def _array(
         last_action=text(md / "last_sync_action"),
         mismatches=parse_number(text(md / "mismatch_cnt")),
         bitmap=_bitmap(md),
-        repairing=reader.is_repairing(superblock.uuid if superblock else uuid, roots),
+        repairing=repairing,
+        repair_stopped=journal_directory.read_stop(repaired, roots) if repairing else (),
         suspended=(parse_number(text(md / "suspend_hi")) or 0) > (parse_number(text(md / "suspend_lo")) or 0),
         reshaping=position not in {"none", "", None},
         parts=tuple(part for part, _ in parts),

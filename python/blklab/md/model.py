@@ -340,6 +340,8 @@ class Array:
     reshaping: bool = False
     repairing: bool | None = False
     """A repair by blklab is not finished."""
+    repair_stopped: tuple[str, ...] = ()
+    """Why its last run stopped, and commands for the user."""
     suspended: bool = False
     """Writes are suspended (`suspend_lo`, `suspend_hi`)."""
     absent: tuple[int, ...] = ()

@@ -31,7 +31,10 @@ def describe_step(step: steps.Step) -> str:
         case steps.ReAddMember(_, path, without_list):
             words = f"re-add {path} " + ("without its list" if without_list else "with its list")
         case steps.WaitForSync(path):
-            words = f"wait until {path} is in sync" if path else "wait until md is idle"
+            idle = "wait until md has finished what it does (/proc/mdstat; mdadm --action=idle stops a check)"
+            words = f"wait until {path} is in sync" if path else idle
+        case steps.StopCheck(path):
+            words = f"stop the check of the array, before whose end md does not rebuild {path}; start it again later"
         case steps.AddSpare(_, path):
             words = f"add the spare {path} again, without a list"
         case steps.RemoveBitmap():

@@ -101,3 +101,13 @@ def test_a_member_that_cannot_be_read_is_known_by_its_path(machine: Arrays, task
     (machine.roots.dev / "sda").write_bytes(b"")
     slot = read_array_state(task, machine.roots).slots[0]
     assert (slot.state, slot.list_state) == (MemberState.IN_SYNC, BadBlockListState.UNKNOWN)
+
+
+def test_a_foreign_disk_in_the_slot_is_seen(machine: Arrays, task: RepairTask) -> None:
+    machine.disk("sdx", "8:80", "raid1-12.vda")  # a member of another array
+    machine.write(machine.roots.sys / "block/md0/md/dev-sdx", {"slot": "1", "state": "spare"})
+    (machine.roots.sys / "block/md0/md/dev-sdx/block").symlink_to(machine.roots.sys / "class/block/sdx")
+    (machine.roots.sys / "block/md0/md/dev-sdx/offset").write_text("2048")
+    first, second = read_array_state(task, machine.roots).slots
+    assert (first.occupant, second.occupant) == ("", str(machine.roots.dev / "sdx"))
+    assert second.state is MemberState.OUT

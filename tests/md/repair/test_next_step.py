@@ -20,7 +20,9 @@ from blklab.md.repair.steps import (
     RemoveSpare,
     Step,
     Stop,
+    StopCheck,
     WaitForSync,
+    mdadm_arguments,
 )
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 
@@ -170,23 +172,54 @@ def test_a_member_that_fails_while_it_is_rebuilt_is_left_to_people() -> None:
 
 def test_a_disk_that_was_replaced_meanwhile() -> None:
     state, task = taken(state=MemberState.GONE)
-    step = decide_next_step(replace(state, degraded=0, has_unplanned_member=True), task)
+    state = replace(state, degraded=0, has_unplanned_member=True)
     # The bitmap that we added goes first.
-    assert step == RemoveBitmap()
-    step = decide_next_step(replace(state, degraded=0, has_unplanned_member=True, bitmap=False), task)
+    assert decide_next_step(state, task) == RemoveBitmap()
+    step = decide_next_step(replace(state, bitmap=False), task)
     assert isinstance(step, Stop)
-    assert "another disk is now in the slot of" in step.reason
+    assert "run blklab md fix bbl again for a new plan" in step.reason
 
 
-def test_a_spare_that_took_the_place() -> None:
-    state, task = taken(state=MemberState.OUT)
-    taking = replace(state, degraded=0, has_unplanned_member=True, bitmap=False)
-    step = decide_next_step(taking, task)
+def test_a_disk_that_md_rebuilds_in_the_slot_is_named_at_once() -> None:
+    state, task = taken(state=MemberState.OUT, occupant="/dev/sdx")
+    step = decide_next_step(replace(state, sync="recover"), task)
     assert isinstance(step, Stop)
-    assert "another disk is now in the slot of /dev/sd0" in step.reason
-    # Added again, it would be a spare for ever.
-    slots = changed(taking, 0, state=MemberState.REBUILDING).slots
-    assert isinstance(decide_next_step(replace(taking, slots=slots), task), Stop)
+    assert step.reason.startswith("/dev/sdx is now in the slot of /dev/sd0")
+    assert [line for line in step.remedy if line[0] != "#"] == [
+        "mdadm /dev/md0 --fail /dev/sdx",
+        "mdadm /dev/md0 --remove /dev/sdx",
+        "blklab md fix --resume",
+    ]
+    # As soon as the user has done so, the member comes back.
+    assert isinstance(decide_next_step(changed(state, 0, occupant=""), task), ReAddMember)
+    # A failed member leaves first.
+    assert isinstance(decide_next_step(changed(state, 0, state=MemberState.FAULTY), task), RemoveMember)
+
+
+@pytest.mark.parametrize("state", [MemberState.OUT, MemberState.REBUILDING])
+def test_a_spare_that_took_the_slot_for_good(state: MemberState) -> None:
+    array, task = taken(state=state, occupant="/dev/sdx")
+    step = decide_next_step(replace(array, degraded=0, has_unplanned_member=True, bitmap=False), task)
+    assert isinstance(step, Stop)
+    commands = [line for line in step.remedy if line[0] != "#"]
+    # Added again without this, it would be a spare of old content; a spare of the array needs only the swap.
+    added = ["mdadm --zero-superblock /dev/sd0", "mdadm /dev/md0 --add /dev/sd0"]
+    assert commands[:-1] == [
+        *(added if state is MemberState.OUT else []),
+        "mdadm /dev/md0 --replace /dev/sdx --with /dev/sd0",
+        "mdadm --wait /dev/md0",
+        "mdadm /dev/md0 --remove /dev/sdx",
+    ]
+
+
+def test_a_check_keeps_no_member_out() -> None:
+    state, task = taken(state=MemberState.REBUILDING)
+    step = decide_next_step(replace(state, sync="check"), task)
+    assert step == StopCheck("/dev/sd0")
+    assert mdadm_arguments(step, task.array) == ["--action=idle", "/dev/md0"]
+    # No other action is stopped, and a check of a complete array is waited for.
+    assert decide_next_step(replace(state, sync="resync"), task) == WaitForSync("/dev/sd0")
+    assert decide_next_step(state_of(task_of(), sync="check"), task_of()) == WaitForSync()
 
 
 def test_no_member_is_taken_while_a_neighbour_is_checked() -> None:

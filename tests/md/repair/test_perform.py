@@ -43,6 +43,8 @@ class Model(MachineOps):
         """Whether bits can be set; None: the array has no file for it."""
         self.marked = 0
         self.before: Callable[[str], None] = lambda _: None
+        self.later: Callable[[], ArrayState] | None = None
+        """What another program has made of the array at the second look after mdadm."""
         self.writing: Callable[[RepairTask], None] = lambda _: None
         self.wrote: Callable[[RepairTask], None] = lambda _: None
         self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
@@ -55,7 +57,10 @@ class Model(MachineOps):
         return "/dev/md0"
 
     def read_state(self, task: RepairTask) -> ArrayState:
-        return self.state
+        seen = self.state
+        if self.later and seen.degraded:
+            self.state, self.later = self.later(), None
+        return seen
 
     def check_preconditions(self, task: RepairTask) -> Iterator[Diagnostic]:
         for reason in self.refuses:
@@ -95,6 +100,9 @@ class Model(MachineOps):
             return CommandOutput(0, ("mdadm: re-added",))
         if option == "--grow":
             self.state = replace(self.state, bitmap=words[1] == "--bitmap=internal")
+            return CommandOutput(0, ())
+        if option == "--action=idle":
+            self.state = replace(changed(self.state, 0, state=MemberState.IN_SYNC), sync="idle")
             return CommandOutput(0, ())
         at = int(words[2][-1])
         if at >= len(self.state.slots):
@@ -357,3 +365,73 @@ def test_no_suspension_is_lifted_during_a_reshape(model: Model, tmp_path: Path, 
         assert isinstance(repair.run(resume=resume), steps.Stop)
     assert (md / "suspend_hi").read_text() == f"{high}\n"
     assert model.ran == []
+
+
+def test_another_disk_in_the_slot_is_named_and_the_journal_says_how_to_go_back(model: Model) -> None:
+    def monitor(line: str) -> None:
+        if "--remove /dev/sd0" in line:
+            model.before = lambda _: None
+            model.lies = {"--remove"}
+            model.state = changed(model.state, 0, state=MemberState.OUT, occupant="/dev/sdx")
+
+    model.before = monitor
+    outcome = model.repair()
+    assert isinstance(outcome, steps.Stop)
+    assert "/dev/sdx is now in the slot of /dev/sd0" in outcome.reason
+    assert "mdadm /dev/md0 --remove /dev/sdx" in outcome.remedy
+    assert [line.split()[1] for line in model.ran] == ["--fail", "--remove"]
+    (path,) = journal_directory.find_journals(model.roots)
+    assert journal.read_journal(path).stopped == (outcome.reason, *outcome.remedy)
+    assert journal_directory.read_stop("uuid", model.roots) == (outcome.reason, *outcome.remedy)
+    assert model.goes_on(path) == outcome
+    # Rebuilt onto the other disk, the array is complete: the member is left over.
+    model.state = replace(model.state, degraded=0, has_unplanned_member=True)
+    left = model.goes_on(path)
+    assert isinstance(left, steps.Stop)
+    assert "mdadm --zero-superblock /dev/sd0" in left.remedy
+    # The user takes the other disk out.
+    model.state = changed(replace(model.state, has_unplanned_member=False), 0, occupant="")
+    model.lies = set()
+    assert model.goes_on(path) == steps.Done()
+    assert journal_directory.find_journals(model.roots) == []
+
+
+def test_a_disk_that_takes_the_slot_during_a_re_add(model: Model) -> None:
+    def monitor(line: str) -> None:
+        if "--re-add" in line:
+            model.lies = {"--re-add"}
+            model.state = changed(model.state, 0, occupant="/dev/sdx")
+
+    model.before = monitor
+    outcome = model.repair()
+    assert isinstance(outcome, steps.Stop)
+    assert "/dev/sdx is now in the slot" in outcome.reason
+    # --add would write a new superblock over the member that has the data.
+    assert [line.split()[1] for line in model.ran] == ["--fail", "--remove", "--re-add"]
+
+
+def test_a_member_that_another_program_re_adds_with_its_list(model: Model) -> None:
+    def udev(line: str) -> None:
+        if "--remove" in line:
+            model.later = lambda: changed(model.state, 0, state=MemberState.IN_SYNC)
+
+    model.before = udev
+    outcome = model.repair()
+    assert isinstance(outcome, steps.Stop)
+    assert "another program may have re-added it" in outcome.reason.lower()
+    # Not again and again.
+    assert sum("--fail" in line for line in model.ran) == 1
+
+
+def test_a_check_that_holds_a_member_back_is_stopped(model: Model) -> None:
+    def check(line: str) -> None:
+        if "--re-add /dev/sd0" in line:
+            model.lies = {"--re-add"}
+            model.state = replace(changed(model.state, 0, state=MemberState.REBUILDING), sync="check")
+        if "--action=idle" in line:
+            model.lies = set()
+            model.state = changed(model.state, 0, list_state=BadBlockListState.NONE)
+
+    model.before = check
+    assert model.repair() == steps.Done()
+    assert model.ran[3] == "--action=idle /dev/md0"

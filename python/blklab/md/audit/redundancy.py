@@ -41,12 +41,13 @@ def check_degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
 def check_unfinished_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
+        message, *remedy = array.repair_stopped or ["if it is not running now, continue it"]
         yield array_finding(
             array,
             "critical" if array.degraded else "warning",
             "repair-unfinished",
-            "a repair by blklab is not finished: if it is not running now, continue it",
-            quote_command("blklab", "md", "fix", "--resume"),
+            f"a repair by blklab is not finished: {message}",
+            *(remedy or [quote_command("blklab", "md", "fix", "--resume")]),
         )
 
 

@@ -1,7 +1,7 @@
 """Reads the state of an array under repair from sysfs and its disks."""
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
@@ -47,6 +47,8 @@ class SlotState:
     list_state: BadBlockListState
     has_write_error: bool = False
     """A write to it failed, which md shows only in sysfs: `write_error`."""
+    occupant: str = ""
+    """Path of a disk that is not in the task and has its slot."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +100,26 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
     inside = _read_members(node, task, roots)
     outside = _find_removed_disks(task, set(inside), roots)
     devices = {slot.device for slot in task.slots}
+    occupants = {member.slot: member.path for device, member in inside.items() if device not in devices}
     return ArrayState(
         slots=tuple(
-            _member_state(slot.device, inside[slot.device])
-            if slot.device in inside
-            else _removed_member_state(slot.device, slot.path, outside)
+            replace(
+                _member_state(slot.device, inside[slot.device])
+                if slot.device in inside
+                else _removed_member_state(slot.device, slot.path, outside),
+                occupant=occupants.get(slot.slot, ""),
+            )
             for slot in task.slots
         ),
         bitmap=text(md / "bitmap/location") not in {None, "none", ""},
         degraded=parse_number(text(md / "degraded")) or 0,
         sync=text(md / "sync_action") or "idle",
         array_state=text(md / "array_state") or "",
-        spares={device: member.path for device, member in inside.items() if is_spare(member) and device not in devices},
+        spares={
+            device: member.path
+            for device, member in inside.items()
+            if is_spare(member) and member.superblock and device not in devices
+        },
         removed_spares={
             spare.device: str(outside[spare.device][0]) for spare in task.spares if spare.device in outside
         },
@@ -121,14 +131,12 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
 
 
 def _read_members(node: Path, task: RepairTask, roots: Roots) -> dict[str, ArrayMember]:
-    """Returns the array's members by UUID; unreadable members are recognised by their path."""
+    """Returns the array's members by UUID; unreadable members are recognised by their path, others have it as key."""
     devices = {disk.path: disk.device for disk in task.disks}
     members = {}
     for member in read_members(node, task.uuid, roots, Probe()):
         superblock = member.superblock
-        device = superblock.device if superblock else devices.get(member.path)
-        if device is not None:
-            members[device] = member
+        members[superblock.device if superblock else devices.get(member.path, member.path)] = member
     return members
 
 

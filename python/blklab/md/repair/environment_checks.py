@@ -1,12 +1,16 @@
 """Finds conditions outside of an array that prevent its repair: swap, other arrays, mdadm."""
 
+import os
 import re
+import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from blklab.md.host_software import read_mdadm_conf
+from blklab.md.host_software import read_mdadm_conf, split_lines
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.mounts import unescaped
+from blklab.system.process import start_of
 from blklab.system.roots import Roots, entries, text
 
 
@@ -53,24 +57,80 @@ def _disks(node: Path) -> Iterator[Path]:
             yield block.parent if (block / "partition").exists() else block
 
 
-def find_spare_group(array: str, uuid: str, roots: Roots) -> str:
-    """Returns the spare-group of an array if mdadm --monitor runs, which moves spares in it."""
-    group = next(
-        (
-            match[1]
-            for words in read_mdadm_conf(roots)
-            if "array".startswith(words[0].lower()) and len(words[0]) >= 3
-            if array in words or any(word.lower() == f"uuid={uuid}" for word in words)
-            for word in words
-            if (match := re.fullmatch(r"spare-group=(.+)", word, re.I))
-        ),
-        "",
+def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
+    """Returns why mdadm --monitor may move another array's spare into this one, and how to stop it; or empty strings.
+
+    It moves spares between arrays with a common spare-group or domain, whatever the `action` of the POLICY
+    (mdadm: mdmonitor.c, `try_spare_migration`). What blklab cannot know counts as permitted.
+    """
+    donor = next((entry.name for entry in entries(roots.sys / "block") if _has_spare(entry.resolve(), node)), "")
+    if not donor:
+        return "", ""
+    for process in entries(roots.proc):
+        if reason := _sharing_reason(process, roots):
+            service = re.search(r"([^/]+\.service)$", text(process / "cgroup") or "")
+            stop = f"systemctl stop {shlex.quote(service[1])}" if service else f"kill {process.name}"
+            return f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}", stop
+    # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
+    with suppress(OSError):
+        if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":
+            return (
+                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it",
+                "run blklab on the host, or in a container with the host's processes (--pid=host)",
+            )
+    return "", ""
+
+
+def _has_spare(other: Path, node: Path) -> bool:
+    return other != node and any(
+        "spare" in (text(member / "state") or "").split(",") and text(member / "slot") == "none"
+        for member in entries(other / "md")
+        if member.name.startswith("dev-")
     )
-    return group if group and any(_is_monitor(entry) for entry in entries(roots.proc)) else ""
 
 
-def _is_monitor(process: Path) -> bool:
-    if not process.name.isdigit():
-        return False
+def _sharing_reason(process: Path, roots: Roots) -> str:
+    """Returns why a process may move spares; empty if it cannot. getopt accepts shortened options."""
     words = (text(process / "cmdline") or "").split("\0")
-    return words[0].endswith("mdadm") and bool({"--monitor", "--follow", "-F"} & set(words))
+    options = [word for word in words[1:] if word.startswith("-")]
+
+    def given(pattern: str) -> bool:
+        return any(re.match(pattern, option) for option in options)
+
+    if not process.name.isdigit() or "mdadm" not in {Path(words[0]).name, text(process / "comm")}:
+        return ""
+    if not given(r"-[A-Za-z0-9]*F|--mo|--fol") or given("--no-s"):
+        return ""
+    if given(r"-[A-Za-z0-9]*c|--c"):
+        return "it has a configuration file of its own"
+    ticks = start_of(int(process.name), roots)
+    boot = re.search(r"^btime (\d+)", text(roots.proc / "stat") or "", re.M)
+    for path, content in read_mdadm_conf(roots):
+        if content is None:
+            return f"{roots.shown(path)} cannot be read"
+        if ticks is None or not boot or path.stat().st_mtime > int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK"):
+            return f"it may have read an older {roots.shown(path)}, which has changed since it started"
+        if found := _find_setting(content, ("array", "policy", "part-policy"), r"(spare-group|domain)=.*"):
+            return f"{roots.shown(path)} has {found}"
+    return ""
+
+
+def find_re_add_policy(roots: Roots) -> tuple[str, Path] | None:
+    """Returns a POLICY and its file, by which udev (mdadm --incremental) re-adds members that are out.
+
+    All actions except `include` permit this (mdadm: policy.c, `policy_action_allows`).
+    """
+    for path, content in read_mdadm_conf(roots):
+        if found := _find_setting(content or "", ("policy", "part-policy"), "action=(re-add|spare.*|force-spare)"):
+            return found, path
+    return None
+
+
+def _find_setting(content: str, keywords: tuple[str, ...], pattern: str) -> str:
+    """Returns the first word that matches in lines with one of the keywords (mdadm.conf(5))."""
+    for words in split_lines(content):
+        if len(words[0]) >= 3 and any(keyword.startswith(words[0].lower()) for keyword in keywords):
+            for word in words[1:]:
+                if re.fullmatch(pattern, word, re.I):
+                    return f"{words[0].upper()} … {word}"
+    return ""

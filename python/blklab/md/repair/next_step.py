@@ -3,6 +3,7 @@
 It reads and changes nothing else, so the plan, the repair and `--resume` use the same code.
 """
 
+import shlex
 from dataclasses import dataclass, replace
 
 from blklab.md.model import PARITIES
@@ -26,7 +27,8 @@ def decide_next_step(state: ArrayState, task: RepairTask) -> steps.Step:
         )
     if task.taken:
         away = state.slot(task.taken)
-        if away.state is not MemberState.IN_SYNC:
+        # A complete array needs no disk that is gone: the user has replaced it.
+        if away.state is not MemberState.IN_SYNC and (state.degraded or away.state is not MemberState.GONE):
             return _bring_back(away, state, task)
     reason = _find_stop_reason(state, task)
     spares = [spare for spare in task.spares if spare.device in state.removed_spares]
@@ -51,8 +53,12 @@ class _StopReason:
 
 
 def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
+    if away.occupant and away.state in {MemberState.OUT, MemberState.REBUILDING}:
+        return _give_up_slot(away, state, task)
     others_bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in state.slots if slot.device != away.device)
     match away.state:
+        case MemberState.REBUILDING if state.degraded and state.sync == "check":
+            return steps.StopCheck(away.path)
         case MemberState.REBUILDING if state.degraded:
             return steps.WaitForSync(away.path)
         case MemberState.FAULTY if task.returned:
@@ -64,12 +70,44 @@ def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.S
             clean = away.list_state is not BadBlockListState.ENTRIES and not task.suspect and not others_bad
             return steps.ReAddMember(away.device, away.path, without_list=clean)
     if not state.degraded:
-        return _give_up_member(state, task, f"another disk is now in the slot of {away.path}")
+        return _give_up_slot(away, state, task)
     reason = "no disk has its superblock, or several disks have it"
     return _give_up_member(state, task, f"{away.path} is gone: {reason}; connect it, then run blklab md fix --resume")
 
 
-def _give_up_member(state: ArrayState, task: RepairTask, reason: str) -> steps.Step:
+def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
+    """Returns the steps that remain when another disk has the slot, and then the commands to bring the member back."""
+    other = away.occupant or "another disk"
+    reason = f"{other} is now in the slot of {away.path}, and blklab did not put it there"
+    if not away.occupant:
+        return _give_up_member(state, task, reason)
+    quoted, taken = shlex.quote(other), shlex.quote(away.path)
+    if state.degraded:
+        return steps.Stop(
+            f"{reason}; md rebuilds it, although {away.path} has the data",
+            (
+                f"# Stop the program that added {other} (mdadm --monitor: systemctl stop mdmonitor), then bring back"
+                f" {away.path}:",
+                f"mdadm {task.array} --fail {quoted}",
+                f"mdadm {task.array} --remove {quoted}",
+                "blklab md fix --resume",
+                f"# Then add {other} again to the array that it came from (mdadm ARRAY --add {quoted}).",
+            ),
+        )
+    spare = (f"mdadm --zero-superblock {taken}", f"mdadm {task.array} --add {taken}")
+    remedy = (
+        f"# The array is complete. To make {away.path} a spare (with a list, unless mdadm.conf says CREATE bbl=no):",
+        *(spare if away.state is MemberState.OUT else ()),
+        f"# Then, to give it its slot again and free {other}, without loss of redundancy:",
+        f"mdadm {task.array} --replace {quoted} --with {taken}",
+        f"mdadm --wait {task.array}",
+        f"mdadm {task.array} --remove {quoted}",
+        "blklab md fix --resume" if away.state is MemberState.OUT else f"blklab md fix bbl {task.array}",
+    )
+    return _give_up_member(state, task, reason, remedy)
+
+
+def _give_up_member(state: ArrayState, task: RepairTask, reason: str, remedy: tuple[str, ...] = ()) -> steps.Step:
     """Returns the steps that remain when a member is lost: spares come back first."""
     for device, path in state.removed_spares.items():
         return steps.AddSpare(device, path)
@@ -77,7 +115,7 @@ def _give_up_member(state: ArrayState, task: RepairTask, reason: str) -> steps.S
         return steps.WaitForSync()
     if state.bitmap and task.bitmap_added and not state.degraded:
         return steps.RemoveBitmap()
-    return steps.Stop(reason)
+    return steps.Stop(reason, remedy)
 
 
 def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None:
@@ -115,7 +153,10 @@ def _member_problem(slot: SlotState, task: RepairTask) -> str:
     if slot.list_state is BadBlockListState.UNKNOWN:
         return f"{slot.path}: cannot read its superblock"
     if slot.list_state is BadBlockListState.EMPTY and slot.device in task.tried:
-        return f"{slot.path} still has a list after a re-add: blklab tries each member only once"
+        return (
+            f"{slot.path} still has a list after a re-add: blklab tries each member only once. Another program may"
+            " have re-added it (udev, if mdadm.conf has a POLICY with action=re-add)"
+        )
     return ""
 
 
@@ -178,6 +219,8 @@ def state_after(step: steps.Step, state: ArrayState, task: RepairTask) -> tuple[
             slots = changed_slots(device, state=MemberState.REBUILDING, **changes)
             tried = task.tried | {device}
             return replace(state, slots=slots), replace(task, returned=True, tried=tried)
+        case steps.StopCheck():
+            return replace(state, sync="recover"), task
         case steps.WaitForSync():
             slots = tuple(
                 replace(slot_state, state=MemberState.IN_SYNC)

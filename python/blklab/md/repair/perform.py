@@ -37,6 +37,8 @@ class RebuildProgress:
 
     done: int | None
     total: int | None
+    action: str
+    """`sync_action` in sysfs."""
 
 
 ReportStep = Callable[[steps.Step, str], object]
@@ -78,15 +80,15 @@ class Repair:
             if self.task.level in PARITIES and (text(md / "array_state") or "") not in STOPPED_STATES:
                 write_suspension.resume_leftover(md)
             if resume:
-                self.task = self._ops.read_journal(self.task)
+                self.task = replace(self._ops.read_journal(self.task), stopped=())
             else:
                 self._ops.write_journal(self.task)
             try:
                 return self._run_steps()
-            except BlklabError:
+            except BlklabError as error:
                 with suppress(BlklabError):
                     self._resume_writes()
-                    self._undo()
+                    self._undo(str(error))
                 raise
             finally:
                 self._resume_writes()
@@ -190,6 +192,9 @@ class Repair:
                 self._re_add(device, path, words)
             case steps.WaitForSync(path):
                 self._wait_for_sync(path)
+            case steps.StopCheck():
+                failure = "md still checks the array"
+                self._run_until(words, lambda state: state.sync != "check" or not state.degraded, failure)
             case steps.AddSpare(device, path):
                 still_out = f"the spare {path} is still out of the array"
                 self._run_until(words, lambda state: device not in state.removed_spares, still_out)
@@ -246,12 +251,15 @@ class Repair:
         inside = (MemberState.FAULTY, MemberState.REBUILDING, MemberState.IN_SYNC)
         out = self._has_left(device, *inside)
         self._run_until(words, out, f"{path} is still in the array", before)
+        self._update_task(tried=self.task.tried | {device})
 
     def _re_add(self, device: str, path: str, words: list[str]) -> None:
         """Brings a member back: by re-add, without or with its list, or by --add as a new disk."""
         can_re_add = not self.task.suspect or self._ops.mark_all_dirty(self.task)
         output = mdadm.CommandOutput(0, ())
         for arguments in self._re_add_variants(path, words, can_re_add=can_re_add):
+            if self._read_state().slot(device).occupant:
+                return  # only the user can decide which disk goes
             output = self._ops.run_mdadm(*arguments)
             if self._is_back(device, path):
                 self._update_task(returned=True, tried=self.task.tried | {device})
@@ -330,7 +338,8 @@ class Repair:
             self._force_parallel(md, True)
         done, _, total = completed.partition(" / ")
         try:
-            self._progress(RebuildProgress(parse_number(done), parse_number(total)))
+            action = text(md / "sync_action") or "idle"
+            self._progress(RebuildProgress(parse_number(done), parse_number(total), action))
         except OSError as error:
             self._report_error = self._report_error or error
 
@@ -340,28 +349,30 @@ class Repair:
                 (md / "sync_force_parallel").write_text(str(int(force)))
             self._forced = force
 
-    def _undo(self) -> None:
+    def _undo(self, reason: str) -> None:
         """Adds the spares again, which help first, and removes blklab's bitmap."""
         state = self._read_state()
         for path in state.removed_spares.values():
             self._ops.run_mdadm(*steps.add_arguments(self.task.array, path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
             self._ops.run_mdadm(*steps.mdadm_arguments(steps.RemoveBitmap(), self.task.array))
-        self._remove_finished_journal()
+        self._end_journal(reason)
 
-    def _remove_finished_journal(self) -> None:
-        """Removes the journal, unless blklab must still undo something."""
+    def _end_journal(self, *stopped: str) -> None:
+        """Removes the journal, unless blklab or the user must still undo something: then it says what."""
         state = self._read_state()
-        # A member that is out of a complete array has lost its slot to another disk.
-        taken = self.task.taken and state.slot(self.task.taken).state is not MemberState.IN_SYNC
-        out = taken and state.degraded
+        away = state.slot(self.task.taken).state if self.task.taken else MemberState.IN_SYNC
+        # Without its member, a complete array has another disk in the slot; the member may be left over.
+        out = away in {MemberState.OUT, MemberState.FAULTY} or (state.degraded and away is not MemberState.IN_SYNC)
         added = self.task.bitmap_added and state.bitmap
-        if not (out or added or state.removed_spares):
+        if out or added or state.removed_spares:
+            self._update_task(stopped=stopped)
+        else:
             self._ops.remove_journal(self.task)
 
     def _finish(self, step: steps.Done | steps.Stop) -> steps.Done | steps.Stop:
         """Removes the journal and checks the result: Done only if no member has a list."""
-        self._remove_finished_journal()
+        self._end_journal(*((step.reason, *step.remedy) if isinstance(step, steps.Stop) else ()))
         paths = self._ops.find_members_with_lists(self.task)
         if paths and isinstance(step, steps.Done):
             return steps.Stop(f"{', '.join(paths)}: has a bad-block list, or cannot be read")

@@ -14,7 +14,12 @@ from blklab.md import inventory
 from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import is_spare
 from blklab.md.model import PARITIES, Array, Software
-from blklab.md.repair.environment_checks import find_busy_neighbour, find_spare_group, find_swap
+from blklab.md.repair.environment_checks import (
+    find_busy_neighbour,
+    find_re_add_policy,
+    find_spare_monitor,
+    find_swap,
+)
 from blklab.md.repair.next_step import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.system.roots import Roots, text
@@ -109,11 +114,15 @@ def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reaso
             " that need memory would then wait",
             f"swapoff {swap}",
         )
-    if group := find_spare_group(array.path, array.uuid, roots):
+    moving, stop = find_spare_monitor(node, roots)
+    if moving:
+        yield "spare-moves", moving, f"stop it during the repair: {stop}"
+    if policy := find_re_add_policy(roots):
+        setting, path = policy
         yield (
-            "spare-group",
-            f"mdadm --monitor is running and would move a spare of spare-group {group} into it while a member is out",
-            "stop the monitor first (systemctl stop mdmonitor)",
+            "policy-re-add",
+            f"{roots.shown(path)} has {setting}: udev would re-add each member that blklab removes, with its list",
+            f"put # before this line of {roots.shown(path)} during the repair",
         )
 
 

@@ -50,6 +50,13 @@ class WaitForSync:
 
 
 @dataclass(frozen=True)
+class StopCheck:
+    """Stops a check of the array, after which md would only rebuild the member that is back."""
+
+    path: str
+
+
+@dataclass(frozen=True)
 class AddSpare:
     """Adds a removed spare again."""
 
@@ -72,6 +79,8 @@ class Stop:
     """The repair must stop, for a reason."""
 
     reason: str
+    remedy: tuple[str, ...] = ()
+    """Commands for the user, in order; lines that begin with # explain them."""
 
 
 Step = (
@@ -81,6 +90,7 @@ Step = (
     | RemoveMember
     | ReAddMember
     | WaitForSync
+    | StopCheck
     | AddSpare
     | RemoveBitmap
     | Done
@@ -103,6 +113,8 @@ def mdadm_arguments(step: Step, array: str) -> list[str]:
             return add_arguments(array, path)
         case RemoveBitmap():
             return ["--grow", "--bitmap=none", array]
+        case StopCheck():
+            return ["--action=idle", array]
     return []
 
 

@@ -58,6 +58,8 @@ class RepairTask:
     """Bad blocks appeared while that member was taken out: md must rebuild all of it."""
     tried: frozenset[str] = field(default_factory=frozenset)
     """`device` of all members that were taken out; none is taken out twice."""
+    stopped: tuple[str, ...] = ()
+    """Why the last run stopped, and commands for the user; empty if it was interrupted."""
 
     @property
     def disks(self) -> list[MemberSlot | RemovedSpare]:
@@ -87,9 +89,10 @@ def from_dict(document: Mapping[str, Any]) -> RepairTask:
     slots = tuple(MemberSlot(**slot) for slot in fields.pop("slots"))
     spares = tuple(RemovedSpare(**spare) for spare in fields.pop("spares"))
     tried = frozenset(fields.pop("tried"))
-    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried)
+    stopped = tuple(fields.pop("stopped", ()))
+    task = RepairTask(**fields, slots=slots, spares=spares, tried=tried, stopped=stopped)
     typed: list[tuple[object, type]] = [
-        *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried)),
+        *((word, str) for word in (task.uuid, task.array, task.level, task.taken, *task.tried, *stopped)),
         *((word, str) for disk in task.disks for word in (disk.device, disk.path, disk.id)),
         *((disk.offset, int) for disk in task.disks),
         *((number, int) for number in (task.raid_disks, task.layout)),

@@ -26,7 +26,9 @@ def run_repair(task: "RepairTask", *, resume: bool = False, quiet: bool = False)
     with _StepReporter(quiet) as reporter:
         repair = Repair(task, MachineOps(Roots()), reporter.report_step, reporter.report_progress)
         try:
-            return repair.run(resume=resume)
+            outcome = repair.run(resume=resume)
+            reporter.report_remedy(outcome)
+            return outcome
         except (KeyboardInterrupt, SystemExit):
             warn(
                 f"{task.array}: interrupted between two steps; md finishes what it has begun; to"
@@ -84,9 +86,17 @@ class _StepReporter:
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
 
+    def report_remedy(self, outcome: "Done | Stop") -> None:
+        from blklab.text import printable
+
+        for line in getattr(outcome, "remedy", ()):
+            click.echo(f"    {printable(line)}", err=self._err)
+
     def report_progress(self, now: "RebuildProgress") -> None:
         if now.done is None or now.total is None:
             return
         if self._advance is None:
-            self._advance = self._bars.enter_context(progress("rebuilding", now.total))
+            self._advance = self._bars.enter_context(
+                progress("rebuilding" if now.action == "recover" else now.action, now.total)
+            )
         self._advance(now.done)
