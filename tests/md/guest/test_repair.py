@@ -202,6 +202,16 @@ def test_writes_go_on_though_all_of_blklab_is_killed(machine: Rig, disks: list[s
     assert machine.lists(disks[:3]) == ["none"] * 3
 
 
+@pytest.mark.guest
+def test_writes_go_on_though_the_cgroup_of_blklab_is_frozen(machine: Rig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=internal")
+    output = hurt(machine, f"--remove {disks[0]}", "/dev/md0", "frozen")
+    assert output.status == 0, output.stderr
+    assert re.search(r"frozen with suspend_hi [1-9]\d*\nwrites resumed", output.stdout)
+    assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
+    assert machine.lists(disks[:3]) == ["none"] * 3
+
+
 def partitioned(machine: Rig, shapes: Sequence[VirtualDiskShape]) -> None:
     """Puts two partitions on each disk; the last ends where the disk does."""
     half = (16 << 20) // 512

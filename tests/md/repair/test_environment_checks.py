@@ -141,7 +141,7 @@ def test_only_a_monitor_that_shares_spares_moves_them(machine: Arrays, shared: P
 @pytest.mark.parametrize("option", ["--config=/etc/other.conf", "-c\0/etc/other.conf", "--conf\0x"])
 def test_monitor_with_its_own_configuration(machine: Arrays, shared: Path, option: str) -> None:
     monitor(machine, f"{MONITOR}{option}\0")
-    assert "a configuration file of its own" in find_spare_monitor(shared, machine.roots)[0]
+    assert "it has another configuration file" in find_spare_monitor(shared, machine.roots)[0]
 
 
 def test_what_the_monitor_may_have_read_is_unknown(machine: Arrays, shared: Path) -> None:
@@ -176,8 +176,8 @@ def test_in_a_container_the_monitor_cannot_be_seen(machine: Arrays, shared: Path
 def test_a_policy_by_which_udev_re_adds_members(machine: Arrays, node: Path, action: str) -> None:
     assert node.is_dir()
     configure(machine, f"POLICY path=pci-* action={action}" if action else "POLICY domain=d1")
-    found = find_re_add_policy(machine.roots)
+    policy = find_re_add_policy(machine.roots)
     if action in {"include", ""}:
-        assert found is None
+        assert policy is None
     else:
-        assert found == (f"POLICY … action={action}", machine.root / "etc/mdadm/mdadm.conf")
+        assert policy == (f"POLICY … action={action}", machine.root / "etc/mdadm/mdadm.conf")

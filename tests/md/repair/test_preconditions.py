@@ -148,3 +148,14 @@ def test_others_than_root(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     machine.mirror()
     assert "run blklab as root" in reasons(machine)[0]
+
+
+def test_other_programs_that_would_add_disks(machine: Arrays) -> None:
+    machine.mirror()
+    machine.disk("sdc", "8:32")
+    machine.array("md1", "9:1", {"sdc": {"state": "spare", "slot": "none"}})
+    machine.proc("77/cmdline", "mdadm\0--monitor\0--scan\0--config=/etc/other.conf\0")
+    machine.write(machine.root, {"etc__mdadm__mdadm.conf": "POLICY domain=d1 action=re-add"})
+    moving, policy = reasons(machine)
+    assert moving.endswith("it has another configuration file; stop it during the repair: kill 77")
+    assert "mdadm.conf has POLICY … action=re-add: udev would re-add" in policy

@@ -10,7 +10,7 @@ import pytest
 from blklab.errors import BlklabError
 from blklab.md.repair import write_suspension
 from blklab.md.repair.write_suspension import WriteSuspension
-from blklab.system.roots import text
+from blklab.system.roots import Roots, text
 
 
 @pytest.fixture
@@ -153,3 +153,21 @@ def test_a_kernel_that_cannot(md: Path) -> None:
     (md / "suspend_hi").mkdir()
     with pytest.raises(BlklabError, match=r"echo 0 > .*suspend_hi"):
         WriteSuspension(md).suspend()
+
+
+@pytest.mark.parametrize(
+    ("files", "can"),
+    [
+        ([], True),
+        (["cgroup.procs"], True),
+        (["cgroup.procs", "cgroup.events"], False),  # the root of a container's namespace
+        (["unified/cgroup.procs", "freezer/cgroup.procs"], True),
+        (["unified/cgroup.procs", "freezer/cgroup.procs", "freezer/freezer.state"], False),
+    ],
+)
+def test_only_at_the_root_the_guard_is_out_of_every_cgroup(tmp_path: Path, files: list[str], can: bool) -> None:
+    for name in files:
+        path = tmp_path / "fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert write_suspension.can_leave_cgroup(Roots(sys=tmp_path)) is can

@@ -60,7 +60,7 @@ def _disks(node: Path) -> Iterator[Path]:
 def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
     """Returns why mdadm --monitor may move another array's spare into this one, and how to stop it; or empty strings.
 
-    It moves spares between arrays with a common spare-group or domain, whatever the `action` of the POLICY
+    It moves spares between arrays with a common spare-group or domain; the `action` of a POLICY does not matter
     (mdadm: mdmonitor.c, `try_spare_migration`). What blklab cannot know counts as permitted.
     """
     donor = next((entry.name for entry in entries(roots.sys / "block") if _has_spare(entry.resolve(), node)), "")
@@ -102,7 +102,7 @@ def _sharing_reason(process: Path, roots: Roots) -> str:
     if not given(r"-[A-Za-z0-9]*F|--mo|--fol") or given("--no-s"):
         return ""
     if given(r"-[A-Za-z0-9]*c|--c"):
-        return "it has a configuration file of its own"
+        return "it has another configuration file"
     ticks = start_of(int(process.name), roots)
     boot = re.search(r"^btime (\d+)", text(roots.proc / "stat") or "", re.M)
     for path, content in read_mdadm_conf(roots):
@@ -110,8 +110,8 @@ def _sharing_reason(process: Path, roots: Roots) -> str:
             return f"{roots.shown(path)} cannot be read"
         if ticks is None or not boot or path.stat().st_mtime > int(boot[1]) + ticks / os.sysconf("SC_CLK_TCK"):
             return f"it may have read an older {roots.shown(path)}, which has changed since it started"
-        if found := _find_setting(content, ("array", "policy", "part-policy"), r"(spare-group|domain)=.*"):
-            return f"{roots.shown(path)} has {found}"
+        if setting := _find_setting(content, ("array", "policy", "part-policy"), r"(spare-group|domain)=.*"):
+            return f"{roots.shown(path)} has {setting}"
     return ""
 
 
@@ -121,8 +121,8 @@ def find_re_add_policy(roots: Roots) -> tuple[str, Path] | None:
     All actions except `include` permit this (mdadm: policy.c, `policy_action_allows`).
     """
     for path, content in read_mdadm_conf(roots):
-        if found := _find_setting(content or "", ("policy", "part-policy"), "action=(re-add|spare.*|force-spare)"):
-            return found, path
+        if setting := _find_setting(content or "", ("policy", "part-policy"), "action=(re-add|spare.*|force-spare)"):
+            return setting, path
     return None
 
 

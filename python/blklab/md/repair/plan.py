@@ -12,7 +12,7 @@ from blklab.md.audit import host
 from blklab.md.audit.rule import AuditedHost
 from blklab.md.host_software import read_software
 from blklab.md.members import parse_number
-from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.model import PARITIES, Array, ArrayMember, Software
 from blklab.md.repair import mdadm
 from blklab.md.repair.array_state import (
     MemberState,
@@ -24,6 +24,7 @@ from blklab.md.repair.next_step import decide_next_step, failures_tolerated, sta
 from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
 from blklab.md.repair.steps import Done, Step, Stop, mdadm_arguments
 from blklab.md.repair.task import MemberSlot, RepairTask
+from blklab.md.repair.write_suspension import can_leave_cgroup
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, text
 
@@ -131,7 +132,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
         refused,
         with_entries,
         steps,
-        tuple(_warnings(array, host_software)) if steps else (),
+        tuple(_warnings(array, host_software, roots)) if steps else (),
         host.adding_fails(array, AuditedHost(host_software)),
         _rebuild_seconds(array, roots),
     )
@@ -164,16 +165,22 @@ def _plan_steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...]
     raise AssertionError(steps[-1])
 
 
-def _warnings(array: Array, software: Software) -> Iterator[Diagnostic]:
-    for code, message in _risks(array, software):
+def _warnings(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
+    for code, message in _risks(array, software, roots):
         yield Diagnostic(code, "warning", array.path, message)
 
 
-def _risks(array: Array, software: Software) -> Iterator[tuple[str, str]]:
+def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str, str]]:
     if not software.lists_off:
         yield (
             "config-bbl",
             "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again",
+        )
+    if array.level in PARITIES and not can_leave_cgroup(roots):
+        yield (
+            "guard-in-cgroup",
+            "blklab cannot leave its cgroup (a container?): if this is paused or frozen while a member is out, writes"
+            " stay suspended until it continues: do not pause it",
         )
     if array.last_action != "check":
         yield (

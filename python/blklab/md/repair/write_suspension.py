@@ -19,7 +19,7 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.md.members import parse_number
-from blklab.system.roots import text
+from blklab.system.roots import Roots, text
 
 LONGEST_SUSPENSION_S: Final = 10.0
 """Time after which writes resume in any case."""
@@ -124,6 +124,22 @@ class WriteSuspension:
         if not ready:
             raise OSError(errno.ECHILD, f"{PYTHON[0]} does not run {GUARD}")
         self._since = float(ready)
+
+
+def can_leave_cgroup(roots: Roots) -> bool:
+    """Whether the guard can leave the cgroup of this process, so that it is not frozen or killed with it.
+
+    Only the root of a hierarchy lacks `cgroup.events` (version 2; Documentation/admin-guide/cgroup-v2.rst) and
+    `freezer.state` (version 1). A container sees its own cgroup as the root.
+    """
+    hierarchies = [roots.sys / "fs/cgroup" / name for name in (".", "unified", "freezer")]
+    return all(
+        os.access(root / "cgroup.procs", os.W_OK)
+        and not (root / "cgroup.events").exists()
+        and not (root / "freezer.state").exists()
+        for root in hierarchies
+        if (root / "cgroup.procs").exists()
+    )
 
 
 def is_reshaping(md: Path) -> bool:

@@ -21,6 +21,16 @@ def lock_memory() -> None:
         pass
 
 
+def leave_cgroup() -> None:
+    """Moves this process to the root cgroup if that is allowed: `docker pause` and OOM kills of a group stop others."""
+    for hierarchy in ("", "unified/", "freezer/"):
+        try:
+            with open(f"/sys/fs/cgroup/{hierarchy}cgroup.procs", "w") as processes:  # noqa: PTH123
+                processes.write("0")
+        except OSError:
+            pass
+
+
 def main() -> None:
     """Sends the start time to the socket; at the end, writes 0 to the file HIGH if it has MARK."""
     socket, high = int(sys.argv[1]), int(sys.argv[2])
@@ -31,6 +41,7 @@ def main() -> None:
             name.write("md-go-on")
     except OSError:
         pass
+    leave_cgroup()
     lock_memory()
     os.write(socket, b"%f" % time.monotonic())
     select.select([socket], [], [], seconds)

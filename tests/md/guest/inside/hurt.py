@@ -3,6 +3,7 @@
     hurt WORDS ARRAY error NAME           the dm device NAME gives errors from then on
     hurt WORDS ARRAY entries MEMBER NUMBERS   the kernel lists bad sectors on a member
     hurt WORDS ARRAY killed               blklab is killed, and what watches over it
+    hurt WORDS ARRAY frozen               blklab's cgroup is frozen until writes to the array resume
 
 It breaks before the first run of mdadm that has all the WORDS (`--re-add /dev/vdb`) in it.
 """
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,7 +53,31 @@ def error(name: str) -> None:
     )  # fmt: skip
 
 
-HOW: dict[str, Callable[..., None]] = {"entries": entries, "error": error, "killed": killed}
+CGROUPS = Path("/sys/fs/cgroup")
+FROZEN = CGROUPS / "frozen"
+
+
+def frozen() -> None:
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        os.read(reader, 1)
+        return
+    (CGROUPS / "cgroup.procs").write_text("0")
+    (FROZEN / "cgroup.freeze").write_text("1")
+    while "frozen 1" not in (FROZEN / "cgroup.events").read_text():
+        time.sleep(0.01)
+    high = Path("/sys/block") / Path(array).name / "md/suspend_hi"
+    sys.stdout.write(f"frozen with suspend_hi {high.read_text()}")
+    while high.read_text().strip() != "0":
+        time.sleep(0.1)
+    sys.stdout.write("writes resumed\n")
+    sys.stdout.flush()
+    (FROZEN / "cgroup.freeze").write_text("0")
+    os._exit(0)
+
+
+HOW: dict[str, Callable[..., None]] = {"entries": entries, "error": error, "frozen": frozen, "killed": killed}
 
 
 def watched(*arguments: str) -> mdadm.CommandOutput:
@@ -61,5 +87,10 @@ def watched(*arguments: str) -> mdadm.CommandOutput:
     return run(*arguments)
 
 
+if how == "frozen":
+    if not (CGROUPS / "cgroup.procs").exists():
+        subprocess.run(["mount", "-t", "cgroup2", "none", str(CGROUPS)], check=True)
+    FROZEN.mkdir(exist_ok=True)
+    (FROZEN / "cgroup.procs").write_text("0")
 mdadm.run_mdadm = watched
 main(["md", "fix", "bbl", array, "--yes"])
