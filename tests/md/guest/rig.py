@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from blklab.runners.lab.agent import ProgramExit
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
-from tests.md.guest import payload
+from tests.md.guest import debian, payload
 from tests.runners.lab.arrays import names
 
 PAYLOAD = VirtualDiskShape("python", payload.BYTES)
@@ -128,3 +129,25 @@ class _Kept(VirtualDisks):
         if shape not in self._files:
             return super()._made(shape, serial)
         return VirtualDisk(len(self.disks), serial, shape, os.dup(self._files[shape].fileno()))
+
+
+SYSTEM = VirtualDiskShape("system", debian.BYTES)
+
+
+class SystemRig(Rig):
+    """A machine that boots Debian with systemd, udev and mdadm's units; the agent is a service."""
+
+    def __init__(self, image: GuestImage, python: Path, disks: Sequence[VirtualDiskShape], *, memory: int) -> None:
+        booted, system = debian.make(image)
+        super().__init__(booted, python, [*disks, SYSTEM], memory=memory)
+        path = f"/proc/{os.getpid()}/fd/{self._files[SYSTEM].fileno()}"
+        subprocess.run(["cp", "--sparse=always", str(system), path], check=True)
+
+    def power(self) -> None:
+        """Boots the machine, whose udev assembles arrays, and waits until systemd has started everything."""
+        super().power()
+        self.run("systemctl", "is-system-running", "--wait", check=False)
+
+    def settle(self) -> None:
+        """Waits until udev has handled all events."""
+        self.run("udevadm", "settle")

@@ -105,6 +105,17 @@ def test_an_array_that_does_not_run(mode: str) -> None:
     assert isinstance(decide_next_step(state_of(task, array_state=mode), task), Stop)
 
 
+def test_an_array_with_parity_that_md_does_not_start() -> None:
+    task = replace(task_of("raid5", 3, 2), taken="device1")
+    step = decide_next_step(state_of(task, array_state="inactive"), task)
+    assert isinstance(step, Stop)
+    # The member that was out has old data.
+    assert "mdadm --assemble --force /dev/md0 /dev/sd0 /dev/sd2" in step.remedy
+    step = decide_next_step(state_of(task, array_state="inactive"), replace(task, level="raid1"))
+    assert isinstance(step, Stop)
+    assert not step.remedy
+
+
 def test_what_md_is_at_is_waited_for() -> None:
     task = task_of()
     assert decide_next_step(state_of(task, sync="check"), task) == WaitForSync()

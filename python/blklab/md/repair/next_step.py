@@ -23,7 +23,8 @@ def decide_next_step(state: ArrayState, task: RepairTask) -> steps.Step:
     if state.array_state in STOPPED_STATES:
         return steps.Stop(
             f"the array is {state.array_state or 'not there'}: start it (mdadm --run {task.array}),"
-            " then run blklab md fix --resume"
+            " then run blklab md fix --resume",
+            _commands_to_force(task) if task.level in PARITIES and task.taken else (),
         )
     if task.taken:
         away = state.slot(task.taken)
@@ -43,6 +44,21 @@ def decide_next_step(state: ArrayState, task: RepairTask) -> steps.Step:
     if (reason is None or not state.degraded) and state.bitmap and task.bitmap_added:
         return steps.RemoveBitmap()
     return steps.Done() if reason is None else steps.Stop(reason.text)
+
+
+def _commands_to_force(task: RepairTask) -> tuple[str, ...]:
+    """Returns how to start an array with parity to which someone wrote without redundancy when power failed.
+
+    md refuses to run it, also with `mdadm --run` (drivers/md/raid5.c, `raid5_run`: "dirty degraded").
+    """
+    present = [shlex.quote(slot.path) for slot in task.slots if slot.device != task.taken]
+    return (
+        "# If md does not start it (dmesg: cannot start dirty degraded array), it was written to without redundancy.",
+        "# These commands start it. Data that was being written may be damaged: check its filesystem then.",
+        f"mdadm --stop {task.array}",
+        f"mdadm --assemble --force {task.array} {' '.join(present)}",
+        "blklab md fix --resume",
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
     hurt WORDS ARRAY entries MEMBER NUMBERS   the kernel lists bad sectors on a member
     hurt WORDS ARRAY killed               blklab is killed, and what watches over it
     hurt WORDS ARRAY frozen               blklab's cgroup is frozen until writes to the array resume
+    hurt WORDS ARRAY command COMMAND      a shell runs a command
 
 It breaks before the first run of mdadm that has all the WORDS (`--re-add /dev/vdb`) in it.
 """
@@ -53,6 +54,10 @@ def error(name: str) -> None:
     )  # fmt: skip
 
 
+def command(line: str) -> None:
+    subprocess.run(["sh", "-c", line], check=False)
+
+
 CGROUPS = Path("/sys/fs/cgroup")
 FROZEN = CGROUPS / "frozen"
 
@@ -77,7 +82,13 @@ def frozen() -> None:
     os._exit(0)
 
 
-HOW: dict[str, Callable[..., None]] = {"entries": entries, "error": error, "frozen": frozen, "killed": killed}
+HOW: dict[str, Callable[..., None]] = {
+    "command": command,
+    "entries": entries,
+    "error": error,
+    "frozen": frozen,
+    "killed": killed,
+}
 
 
 def watched(*arguments: str) -> mdadm.CommandOutput:

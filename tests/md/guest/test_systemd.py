@@ -1,0 +1,233 @@
+"""`blklab md fix` next to systemd, udev and mdadm's monitor, as Debian ships them."""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blklab.runners.lab.agent import ProgramExit
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.disks import VirtualDiskShape
+from tests.md.guest import payload
+from tests.md.guest.rig import SystemRig
+
+EVERY = os.environ.get("BLKLAB_PROOF") == "every"
+
+pytestmark = pytest.mark.guest
+
+proof = pytest.mark.skipif(not EVERY, reason="BLKLAB_PROOF=every has it")
+
+SHAPES = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(6)]
+
+CONFIG = "/etc/mdadm/mdadm.conf"
+SHIPPED = "HOMEHOST <system>\nMAILADDR root\n"
+
+
+@pytest.fixture(scope="module")
+def machine(guest_image: GuestImage, python: Path) -> Iterator[SystemRig]:
+    with SystemRig(guest_image, python, SHAPES, memory=768 << 20) as booted:
+        yield booted
+
+
+@pytest.fixture
+def disks(machine: SystemRig) -> Iterator[list[str]]:
+    """Disks without anything on them, and mdadm.conf as Debian ships it."""
+    result = machine.names(SHAPES)
+    configure(machine)
+    yield result
+    machine.run("systemctl", "stop", "mdmonitor", check=False)
+    for array in ("/dev/md1", "/dev/md0"):
+        machine.run("mdadm", "--stop", array, check=False)
+    machine.settle()
+    machine.run("mdadm", "--zero-superblock", *result, check=False)
+    machine.settle()
+    machine.run("sh", "-c", "rm -f /var/lib/blklab/md-fix-*")
+
+
+def configure(machine: SystemRig, *lines: str) -> None:
+    """Writes mdadm.conf, and starts the monitor again, which reads it once."""
+    machine.guest.agent.write(CONFIG, SHIPPED + "".join(f"{line}\n" for line in lines))
+
+
+def start_monitor(machine: SystemRig) -> None:
+    # A file's time has whole seconds less the start of the machine: blklab takes a younger file for unread.
+    machine.run("sleep", "2")
+    machine.run("systemctl", "restart", "mdmonitor")
+
+
+def degraded(machine: SystemRig) -> str:
+    return machine.read("/sys/block/md0/md/degraded")
+
+
+def words(output: ProgramExit) -> str:
+    return " ".join((output.stdout + output.stderr).split())
+
+
+def commands(output: ProgramExit) -> list[list[str]]:
+    """Returns the commands that are printed after a stop."""
+    lines = [line.strip() for line in output.stdout.splitlines()]
+    at = next(number for number, line in enumerate(lines) if line.startswith("# "))
+    return [shlex.split(line) for line in lines[at:] if line and not line.startswith("#")]
+
+
+def follow(machine: SystemRig, output: ProgramExit) -> ProgramExit:
+    """Runs the printed commands; returns the end of the last, which is blklab."""
+    *before, last = commands(output)
+    assert last[0] == "blklab"
+    for command in before:
+        machine.run(*command, check="--wait" not in command)
+        machine.settle()
+    return machine.run(*last, check=False)
+
+
+def mirrors(machine: SystemRig, disks: list[str]) -> None:
+    """Makes md0, and md1 with a spare."""
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    machine.create("/dev/md1", disks[2:4], "--level=1", "--bitmap=internal")
+    machine.run("mdadm", "/dev/md1", "--add", disks[4])
+    machine.settle()
+
+
+def test_mirror_with_the_monitor_as_shipped(machine: SystemRig, disks: list[str]) -> None:
+    mirrors(machine, disks)
+    start_monitor(machine)
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
+    assert "leave its cgroup" not in words(output)
+    assert machine.lists(disks[:2]) == ["none"] * 2
+    assert degraded(machine) == "0"
+    # A domain is enough to move a spare: it is refused, with the command that stops the monitor.
+    configure(machine, "POLICY domain=d1", "POLICY action=re-add")
+    start_monitor(machine)
+    machine.run("mdadm", "--zero-superblock", disks[5], check=False)
+    output = machine.blklab("md", "fix", "bbl", "/dev/md1", "--yes")
+    assert output.status == 1
+    assert "action=re-add: udev would re-add" in words(output)
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan")
+    assert "move the spare of md1 into it" in words(output)
+    assert "systemctl stop mdmonitor.service" in words(output)
+
+
+@proof
+def test_spare_that_the_monitor_moves_is_named_and_leaves_again(machine: SystemRig, disks: list[str]) -> None:
+    mirrors(machine, disks)
+    configure(machine, "POLICY domain=d1")
+    machine.run("systemctl", "stop", "mdmonitor")
+    machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "10")
+    came = f"systemctl start mdmonitor; until [ -e /sys/block/md0/md/dev-{disks[4][5:]} ]; do sleep 0.1; done"
+    hurt = payload.command("inside.hurt")
+    output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", came, check=False)
+    assert output.status == 1
+    assert f"{disks[4]} is now in the slot of {disks[0]}" in words(output)
+    machine.run("systemctl", "stop", "mdmonitor")
+    audit = machine.blklab("md", "audit", "--json")
+    (finding,) = [item for item in json.loads(audit.stdout)["findings"] if item["rule"] == "repair-unfinished"]
+    assert f"mdadm /dev/md0 --fail {disks[4]}" in finding["remedy"]
+    machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "system")
+    output = follow(machine, machine.blklab("md", "fix", "--resume"))
+    assert output.status == 0, output.stderr
+    assert machine.lists(disks[:2]) == ["none"] * 2
+    assert degraded(machine) == "0"
+
+
+@proof
+def test_member_that_lost_its_slot_gets_it_again_without_loss_of_redundancy(
+    machine: SystemRig, disks: list[str]
+) -> None:
+    mirrors(machine, disks)
+    configure(machine, "POLICY domain=d1", "CREATE bbl=no")
+    came = "systemctl start mdmonitor; until [ $(cat /sys/block/md0/md/degraded) = 0 ]; do sleep 0.1; done"
+    hurt = payload.command("inside.hurt")
+    output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", came, check=False)
+    machine.run("systemctl", "stop", "mdmonitor")
+    assert output.status == 1
+    assert f"mdadm --zero-superblock {disks[0]}" in output.stdout
+    machine.settle()
+    output = follow(machine, machine.blklab("md", "fix", "--resume"))
+    assert degraded(machine) == "0"
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
+    assert machine.lists(disks[:2]) == ["none"] * 2
+
+
+@proof
+def test_check_that_begins_while_a_member_is_out_is_stopped(machine: SystemRig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:3], "--level=1", "--bitmap=internal")
+    machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "10")
+    check = "echo check > /sys/block/md0/md/sync_action"
+    hurt = payload.command("inside.hurt")
+    with machine.guest.agent.running(["sh", "-c", "sleep 1"]):
+        output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", check, check=False)
+    assert output.status == 0, output.stderr
+    assert "mdadm --action=idle /dev/md0" in output.stdout
+    assert machine.lists(disks[:3]) == ["none"] * 3
+
+
+@proof
+def test_second_repair_at_the_same_time_is_refused(machine: SystemRig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    second = "blklab md fix bbl /dev/md0 --yes; blklab md fix --resume"
+    hurt = payload.command("inside.hurt")
+    output = machine.run(*hurt, f"--remove {disks[0]}", "/dev/md0", "command", second, check=False)
+    assert output.status == 0, output.stderr
+    assert "an earlier repair is not finished" in output.stderr
+    assert "another blklab process is repairing it" in output.stderr
+    assert machine.lists(disks[:2]) == ["none"] * 2
+
+
+LEVELS = [
+    (["--level=6", "--chunk=64"], 5),
+    (["--level=5", "--chunk=64", "--data-offset=2M"], 3),
+]
+
+
+@proof
+@pytest.mark.parametrize(("options", "members"), LEVELS)
+def test_levels_under_a_load_that_verifies(
+    machine: SystemRig, disks: list[str], options: list[str], members: int
+) -> None:
+    machine.create("/dev/md0", disks[:members], *options, "--bitmap=none")
+    fio = [
+        "fio", "--name=load", "--filename=/dev/md0", "--direct=1", "--ioengine=libaio", "--iodepth=2", "--rw=randwrite",
+        "--bs=4k", "--size=8m", "--rate_iops=100", "--number_ios=2000", "--verify=crc32c", "--verify_fatal=1",
+        "--verify_backlog=32",
+    ]  # fmt: skip
+    with machine.guest.agent.running(fio) as load:
+        output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
+    assert output.status == 0, output.stderr
+    assert load.ran is not None
+    assert "verify" not in load.ran.stderr
+    assert machine.lists(disks[:members]) == ["none"] * members
+    assert degraded(machine) == "0"
+
+
+@proof
+def test_swap_and_a_bitmap_in_a_file_are_refused(machine: SystemRig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=internal")
+    machine.run("mkswap", "/dev/md0")
+    machine.run("swapon", "/dev/md0")
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan")
+    assert (output.status, "swapoff /dev/md0" in words(output)) == (1, True)
+    machine.run("swapoff", "/dev/md0")
+    machine.run("mdadm", "--grow", "--bitmap=none", "/dev/md0")
+    machine.run("mdadm", "--grow", "--bitmap=/root/bitmap", "--force", "/dev/md0")
+    output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan")
+    assert (output.status, "its bitmap is in a file" in words(output)) == (1, True)
+
+
+@proof
+def test_blklab_that_stands_still_for_a_minute_under_load(machine: SystemRig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=internal")
+    # Writes resume after ten seconds, and md has to bring the member up to date later.
+    load = "fio --name=l --filename=/dev/md0 --direct=1 --rw=randwrite --bs=4k --size=8m --number_ios=300"
+    still = f"(sleep 60; kill -CONT $PPID) & {load} >&2; kill -STOP $PPID"
+    hurt = payload.command("inside.hurt")
+    output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", still, check=False)
+    assert output.status == 0, output.stderr
+    assert machine.lists(disks[:3]) == ["none"] * 3
+    machine.guest.agent.write("/sys/block/md0/md/sync_action", "check")
+    machine.run("mdadm", "--wait", "/dev/md0", check=False)
+    assert machine.read("/sys/block/md0/md/mismatch_cnt") == "0"
