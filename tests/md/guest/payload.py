@@ -11,7 +11,11 @@ from typing import Final
 MOUNTED: Final = "/run/python"
 """Where guests have it."""
 
-PACKAGES: Final = ("blklab", "click", "rich", "pygments", "platformdirs", "typing_extensions")
+PACKAGES: Final = (
+    "blklab", "click", "rich", "pygments", "platformdirs", "typing_extensions",
+    # of `md watch`
+    "annotated_types", "bcrypt", "prometheus_client", "pydantic", "pydantic_core", "typing_inspection", "yaml",
+)  # fmt: skip
 """What `blklab md` imports outside of the standard library."""
 
 LEFT_OUT: Final = (

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shlex
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import SystemRig
+from tests.md.guest.test_power import background
 
 EVERY = os.environ.get("BLKLAB_PROOF") == "every"
 
@@ -39,10 +42,10 @@ def disks(machine: SystemRig) -> Iterator[list[str]]:
     configure(machine)
     yield result
     machine.run("systemctl", "stop", "mdmonitor", check=False)
-    for array in ("/dev/md1", "/dev/md0"):
-        machine.run("mdadm", "--stop", array, check=False)
+    machine.run("swapoff", "--all")
+    machine.run("mdadm", "--stop", "--scan", check=False)
     machine.settle()
-    machine.run("mdadm", "--zero-superblock", *result, check=False)
+    machine.run("mdadm", "--zero-superblock", *machine.names(SHAPES), check=False)
     machine.settle()
     machine.run("sh", "-c", "rm -f /var/lib/blklab/md-fix-*")
 
@@ -159,8 +162,7 @@ def test_check_that_begins_while_a_member_is_out_is_stopped(machine: SystemRig, 
     machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "10")
     check = "echo check > /sys/block/md0/md/sync_action"
     hurt = payload.command("inside.hurt")
-    with machine.guest.agent.running(["sh", "-c", "sleep 1"]):
-        output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", check, check=False)
+    output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", check, check=False)
     assert output.status == 0, output.stderr
     assert "mdadm --action=idle /dev/md0" in output.stdout
     assert machine.lists(disks[:3]) == ["none"] * 3
@@ -213,7 +215,7 @@ def test_swap_and_a_bitmap_in_a_file_are_refused(machine: SystemRig, disks: list
     assert (output.status, "swapoff /dev/md0" in words(output)) == (1, True)
     machine.run("swapoff", "/dev/md0")
     machine.run("mdadm", "--grow", "--bitmap=none", "/dev/md0")
-    machine.run("mdadm", "--grow", "--bitmap=/root/bitmap", "--force", "/dev/md0")
+    machine.run("mdadm", "--grow", "--bitmap=/var/tmp/bitmap", "--force", "/dev/md0")
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--plan")
     assert (output.status, "its bitmap is in a file" in words(output)) == (1, True)
 
@@ -231,3 +233,48 @@ def test_blklab_that_stands_still_for_a_minute_under_load(machine: SystemRig, di
     machine.guest.agent.write("/sys/block/md0/md/sync_action", "check")
     machine.run("mdadm", "--wait", "/dev/md0", check=False)
     assert machine.read("/sys/block/md0/md/mismatch_cnt") == "0"
+
+
+@proof
+def test_units_of_the_exporter_are_started_scraped_restarted_and_stopped(machine: SystemRig, disks: list[str]) -> None:
+    machine.create("/dev/md0", disks[:2], "--level=1", "--bitmap=internal")
+    for path in (Path(__file__).parents[3] / "packaging/systemd").iterdir():
+        machine.guest.agent.write(f"/etc/systemd/system/{path.name}", path.read_text())
+    machine.run("systemctl", "daemon-reload")
+    for verb in ("start", "restart"):
+        machine.run("systemctl", verb, "blklab-md-watch")
+        metrics = machine.run(*payload.command("inside.scrape")).stdout
+        assert re.search(r'^blklab_md_array_degraded_disks\{[^}]*array="md0"', metrics, re.M)
+    machine.run("systemctl", "stop", "blklab-md-watch")
+    result = machine.run("systemctl", "show", "-p", "Result,ActiveState", "blklab-md-watch").stdout
+    assert sorted(result.split()) == ["ActiveState=inactive", "Result=success"]
+    machine.run("mkdir", "-p", "/var/lib/prometheus/node-exporter")
+    # Its first time, a minute after the start of the machine, has passed.
+    machine.run("systemctl", "start", "blklab-md-textfile.timer")
+    written = "/var/lib/prometheus/node-exporter/blklab_md.prom"
+    machine.run("sh", "-c", f"until [ -e {written} ]; do sleep 0.5; done")
+    assert 'array="md0"' in machine.read(written)
+    machine.run("systemctl", "stop", "blklab-md-textfile.timer")
+    assert "blklab" not in machine.run("systemctl", "--failed", "--plain").stdout
+
+
+@proof
+@pytest.mark.parametrize(
+    "words", ["--grow --bitmap=internal", "--fail", "--remove", "--re-add", "--grow --bitmap=none"]
+)
+def test_power_fails_and_udev_assembles_the_arrays(machine: SystemRig, disks: list[str], words: str) -> None:
+    machine.create("/dev/md0", disks[:3], "--level=5", "--chunk=64", "--bitmap=none")
+    # The guest is slow: as long as it stands still here, nothing may be written.
+    still = "echo STILL; sleep 3600"
+    hurt = [*payload.command("inside.hurt"), words, "/dev/md0", "command", still]
+    stood = threading.Event()
+    background(machine, hurt, stream=lambda _, text: stood.set() if "STILL" in text else None)
+    assert stood.wait(300)
+    machine.cut()
+    machine.power()
+    # Without all members, mdadm-last-resort@.timer starts it after half a minute.
+    machine.run("sh", "-c", "until grep -q 'active raid5' /proc/mdstat; do sleep 0.5; done")
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, (output.stdout, output.stderr, machine.read("/proc/mdstat"))
+    disks[:] = machine.names(SHAPES)
+    assert machine.lists(disks[:3]) == ["none"] * 3
