@@ -77,13 +77,13 @@ def commands(output: ProgramExit) -> list[list[str]]:
 
 
 def follow(machine: SystemRig, output: ProgramExit) -> ProgramExit:
-    """Runs the printed commands; returns the end of the last, which is blklab."""
+    """Runs the printed commands, the last of which is blklab, with md at full speed; returns its end."""
     *before, last = commands(output)
-    assert last[0] == "blklab"
     for command in before:
         machine.run(*command, check="--wait" not in command)
         machine.settle()
-    return machine.run(*last, check=False)
+    machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "system")
+    return machine.run(*last, *(["--yes"] if "bbl" in last else []), check=False)
 
 
 def mirrors(machine: SystemRig, disks: list[str]) -> None:
@@ -122,15 +122,15 @@ def test_spare_that_the_monitor_moves_is_named_and_leaves_again(machine: SystemR
     machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "10")
     came = f"systemctl start mdmonitor; until [ -e /sys/block/md0/md/dev-{disks[4][5:]} ]; do sleep 0.1; done"
     hurt = payload.command("inside.hurt")
-    output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", came, check=False)
+    output = machine.run(*hurt, f"--remove {disks[0]}", "/dev/md0", "command", came, check=False)
     assert output.status == 1
     assert f"{disks[4]} is now in the slot of {disks[0]}" in words(output)
     machine.run("systemctl", "stop", "mdmonitor")
     audit = machine.blklab("md", "audit", "--json")
     (finding,) = [item for item in json.loads(audit.stdout)["findings"] if item["rule"] == "repair-unfinished"]
     assert f"mdadm /dev/md0 --fail {disks[4]}" in finding["remedy"]
-    machine.guest.agent.write("/sys/block/md0/md/sync_speed_max", "system")
-    output = follow(machine, machine.blklab("md", "fix", "--resume"))
+    assert commands(output)[-1] == ["blklab", "md", "fix", "--resume"]
+    output = follow(machine, output)
     assert output.status == 0, output.stderr
     assert machine.lists(disks[:2]) == ["none"] * 2
     assert degraded(machine) == "0"
@@ -144,12 +144,12 @@ def test_member_that_lost_its_slot_gets_it_again_without_loss_of_redundancy(
     configure(machine, "POLICY domain=d1", "CREATE bbl=no")
     came = "systemctl start mdmonitor; until [ $(cat /sys/block/md0/md/degraded) = 0 ]; do sleep 0.1; done"
     hurt = payload.command("inside.hurt")
-    output = machine.run(*hurt, f"--re-add {disks[0]}", "/dev/md0", "command", came, check=False)
+    output = machine.run(*hurt, f"--remove {disks[0]}", "/dev/md0", "command", came, check=False)
     machine.run("systemctl", "stop", "mdmonitor")
     assert output.status == 1
     assert f"mdadm --zero-superblock {disks[0]}" in output.stdout
     machine.settle()
-    output = follow(machine, machine.blklab("md", "fix", "--resume"))
+    follow(machine, output)
     assert degraded(machine) == "0"
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
     assert output.status == 0, output.stderr

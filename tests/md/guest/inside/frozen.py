@@ -1,6 +1,8 @@
 """`blklab md fix bbl ARRAY --yes`, which stands still at a point.
 
-frozen POINT ARRAY
+frozen POINT ARRAY SECONDS
+
+Writes are suspended for SECONDS at most.
 """
 
 import sys
@@ -10,10 +12,7 @@ from inside.points import Points, frozen  # type: ignore[import-not-found]
 from blklab.cli import main
 from blklab.md.repair import write_suspension
 
-# The guest may be slow: otherwise writes would be resumed before its power fails, and md does not start an array with
-# parity that is dirty and degraded.
-write_suspension.LONGEST_SUSPENSION_S = 600.0  # type: ignore[misc]
-
-point, array = sys.argv[1:]
+point, array, seconds = sys.argv[1:]
+write_suspension.LONGEST_SUSPENSION_S = float(seconds)  # type: ignore[misc]
 Points(int(point), frozen).watch()
 main(["md", "fix", "bbl", array, "--yes"])
