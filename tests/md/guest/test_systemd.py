@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from blklab.errors import EnvironmentLacks
 from blklab.runners.lab.agent import ProgramExit
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.disks import VirtualDiskShape
-from tests.md.guest import payload
+from tests.md.guest import debian, payload
 from tests.md.guest.rig import SystemRig
 from tests.md.guest.test_power import background
 
@@ -31,6 +32,10 @@ SHIPPED = "HOMEHOST <system>\nMAILADDR root\n"
 
 @pytest.fixture(scope="module")
 def machine(guest_image: GuestImage, python: Path) -> Iterator[SystemRig]:
+    try:
+        debian.make(guest_image)
+    except EnvironmentLacks as error:
+        pytest.skip(f"Debian's packages cannot be downloaded: {error}")
     with SystemRig(guest_image, python, SHAPES, memory=768 << 20) as booted:
         yield booted
 
@@ -51,12 +56,12 @@ def disks(machine: SystemRig) -> Iterator[list[str]]:
 
 
 def configure(machine: SystemRig, *lines: str) -> None:
-    """Writes mdadm.conf, and starts the monitor again, which reads it once."""
+    """Writes mdadm.conf."""
     machine.guest.agent.write(CONFIG, SHIPPED + "".join(f"{line}\n" for line in lines))
 
 
 def start_monitor(machine: SystemRig) -> None:
-    # A file's time has whole seconds less the start of the machine: blklab takes a younger file for unread.
+    # The kernel tells its start in whole seconds: a file that is not clearly older counts as changed since.
     machine.run("sleep", "2")
     machine.run("systemctl", "restart", "mdmonitor")
 
