@@ -3,9 +3,13 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
+# Tests start blklab hundreds of times, and without bytecode each start compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 CARGO := scripts/cargo
 BIN := .venv/bin
+# A file's tests stay in one process: they share guests.
+PYTESTS := $(BIN)/pytest --quiet --numprocesses auto --maxprocesses 8 --dist loadfile
 PYTHON_FILES := python tests bench
 
 .PHONY: help
@@ -22,9 +26,13 @@ setup: ## Set up for development (.venv, the Rust extension, the tools that test
 	@scripts/setup test
 
 .PHONY: test
-test: setup ## Run every test; PYTEST="-k units" and CARGO_TEST="-p blklab-stats" narrow it
+test: setup ## Run the tests without `make proof`; PYTEST="-k units" and CARGO_TEST="-p blklab-stats" narrow it
 	$(CARGO) test --locked --workspace --quiet $(CARGO_TEST)
-	$(BIN)/pytest --quiet $(PYTEST)
+	$(PYTESTS) -m "not proof" $(PYTEST)
+
+.PHONY: proof
+proof: setup ## Run the tests that take minutes (kernels in QEMU, kills, power cuts)
+	$(PYTESTS) -m proof $(PYTEST)
 
 .PHONY: check
 check: setup ## Check formatting, lints, types, imports, and the number of lines

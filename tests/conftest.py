@@ -28,6 +28,18 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("BLKLAB_LOCKS", str(directory))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("guest"):
+            item.add_marker("proof")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("markexpr") == "not proof":
+        terminalreporter.write_line("Tests that take minutes (marked proof) were not run: make proof")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a run of the command line left behind."""

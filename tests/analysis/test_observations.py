@@ -71,7 +71,7 @@ def test_text_of_an_old_fio(tmp_path: Path) -> None:
     assert mixed.workload["rwmixread"] == 75
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 def test_what_fio_prints_is_read(tmp_path: Path) -> None:
     (tmp_path / "jobs.fio").write_text(JOBS)
     for form in ("json", "normal"):
@@ -189,7 +189,7 @@ def test_mangled_output_never_crashes(
         assert all(run.read_iops + run.write_iops > 0 for run in result)
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 def test_the_job_for_calibration_gives_six_runs(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "examples" / "calibrate.fio").read_text()
     for old, new in {

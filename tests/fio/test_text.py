@@ -358,7 +358,7 @@ def test_text_agrees_with_the_json_of_the_same_run() -> None:
     agree(sample("fio-3.33.txt"), output.parse_document((DATA / "fio-3.33.json").read_text()))
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 def test_the_fio_that_is_installed_agrees_with_itself(tmp_path: Path) -> None:
     job = (DATA / "fio-3.33.fio").read_text()
     for old, new in {"ioengine=libaio": "ioengine=psync", "direct=1": "filename=file"}.items():

@@ -19,7 +19,7 @@ ROLE = Path(__file__).parents[2] / "packaging" / "ansible"
 def play(tmp_path: Path) -> "Play":
     program = shutil.which("ansible-playbook")
     if program is None:
-        pytest.skip("ansible-playbook is not installed")
+        pytest.skip("ansible-playbook is not installed: apt-get install ansible-core")
     return Play(program, tmp_path)
 
 

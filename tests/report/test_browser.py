@@ -12,7 +12,7 @@ from tests.report.chromium import CHROMIUM, Page, browser
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import NOTIFY, Record, write_trace
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: scripts/setup test")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: scripts/setup test")
 
 HOSTILE = [
     "<script>alert(1)</script>",

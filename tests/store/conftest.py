@@ -86,7 +86,7 @@ class Server:
 def postgresql() -> Iterator[str]:
     """Returns the URL of a server, which refuses to be root's."""
     if program("initdb") is None or shutil.which("setpriv") is None:
-        pytest.skip("postgresql is not installed")
+        pytest.skip("postgresql is not installed: apt-get install postgresql")
     server = Server(Path(tempfile.mkdtemp(prefix="blklab-postgresql-")))
     try:
         server.run("initdb", "-D", server.data, "--auth=trust", "--username=blklab", "--no-sync")

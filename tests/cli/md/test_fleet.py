@@ -81,9 +81,10 @@ def test_how_it_ends(run: Run, hosts: list[str], status: int) -> None:
 
 
 def test_what_was_printed_elsewhere(fleet: Arrays, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = tmp_path / "web1.probe"
+    monkeypatch.chdir(tmp_path)
+    kept = Path("web1.probe")
     kept.write_bytes(probe(fleet.root))
-    done = run("md", "audit", "--probed", kept, tmp_path / "web2.probe")
+    done = run("md", "audit", "--probed", kept, "web2.probe")
     assert done.status == 1
     assert "web1.probe" in done.out
     assert "web2.probe: No such file or directory" in done.out

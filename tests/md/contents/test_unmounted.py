@@ -11,7 +11,9 @@ from blklab.md.contents import unmounted
 from blklab.md.contents.spans import Span
 from tests.md.guest.inside.patterns import BLOCK, find, write
 
-pytestmark = pytest.mark.skipif(not shutil.which("debugfs"), reason="e2fsprogs is not installed")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("debugfs"), reason="e2fsprogs is not installed: apt-get install e2fsprogs"
+)
 
 MIB = 1 << 20
 

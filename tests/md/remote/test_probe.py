@@ -21,7 +21,7 @@ SHELLS = [["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"]]
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell: list[str]) -> None:
     if shutil.which(shell[0]) is None:
-        pytest.skip(f"{shell[0]} is not installed")
+        pytest.skip(f"{shell[0]} is not installed: apt-get install {shell[0]}")
     here = rich.seen()
     assert len(here.arrays) == 2
     there = read_recorded_inventory(parse_output(probe(rich.root, *shell)))
@@ -38,7 +38,7 @@ def test_what_is_seen_from_afar_is_what_is_seen_on_the_spot(rich: Arrays, shell:
 def test_busybox_alone_is_enough(rich: Arrays, tmp_path: Path) -> None:
     busybox = shutil.which("busybox")
     if busybox is None:
-        pytest.skip("busybox is not installed")
+        pytest.skip("busybox is not installed: apt-get install busybox")
     # Its own dd and od, not those of the system.
     applets = tmp_path / "applets"
     applets.mkdir()
@@ -51,7 +51,7 @@ def test_busybox_alone_is_enough(rich: Arrays, tmp_path: Path) -> None:
 
 def test_it_is_a_tidy_script() -> None:
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed")
+        pytest.skip("shellcheck is not installed: apt-get install shellcheck")
     done = subprocess.run(["shellcheck", "--shell=sh", str(PROBE)], capture_output=True, text=True, check=False)
     assert done.stdout == ""
 

@@ -110,7 +110,7 @@ def server(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
     client = shutil.which("ssh")
     if sshd is None or client is None:
-        pytest.skip("openssh-server or openssh-client is not installed")
+        pytest.skip("sshd or ssh is not installed: apt-get install openssh-server openssh-client")
     directory = machine.root / "openssh"
     directory.mkdir()
     for key in ("host", "user"):

@@ -11,7 +11,7 @@ from tests.report.chromium import CHROMIUM, Page, browser
 from tests.report.experiment.conftest import Reported
 from tests.report.experiment.test_page import HOSTILE, hostile
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: scripts/setup test")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: scripts/setup test")
 
 
 @pytest.fixture(scope="module")

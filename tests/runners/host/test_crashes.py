@@ -1,6 +1,6 @@
 """`kill -9` at any instant of a campaign: nothing done is lost or counted twice, nothing is left.
 
-`make test` kills a few; BLKLAB_CRASHES=200 as often as that.
+`make proof` kills a few; BLKLAB_CRASHES=200 as often as that.
 """
 
 import json
@@ -70,6 +70,7 @@ def done(where: str) -> dict[int, Any]:
     }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("crashes", [CRASHES])
 def test_killed_at_any_instant(crashes: int, tmp_path: Path, loops: Loops, monkeypatch: pytest.MonkeyPatch) -> None:
     backing = loops.file("disk", 16 << 20)

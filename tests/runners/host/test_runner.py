@@ -25,7 +25,7 @@ from tests.conftest import Run
 from tests.report.test_documented import fields
 from tests.runners.host.conftest import Loops
 
-pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 
 EXPERIMENT = """
 title = "Here"
@@ -94,7 +94,7 @@ def test_a_raw_device_and_who_served_it(run: Run, tmp_path: Path, loops: Loops) 
 
 def test_a_mounted_filesystem_and_a_mount_that_is_missing(run: Run, tmp_path: Path, loops: Loops) -> None:
     if shutil.which("mkfs.ext4") is None:
-        pytest.skip("e2fsprogs are not installed")
+        pytest.skip("e2fsprogs are not installed: apt-get install e2fsprogs")
     device = loops.attach(loops.file("disk", 64 << 20))
     subprocess.run(["mkfs.ext4", "-q", device], check=True)
     point = tmp_path / "mnt"
@@ -308,7 +308,7 @@ limit = {{ rw = "randread", runtime = "1s", rate = "ramp", p99_below = "5ms" }}
     )
     outcome = run("run", path, "--on", "host", "--dry-run")
     assert outcome.status == 0, outcome.err
-    assert f"128 MiB would be written below {tmp_path}" in outcome.out
+    assert "128 MiB would be written below" in outcome.out
     # Two repeats of 10 GiB, and of a quarter of 2 × 64 MiB.
     assert "the jobs of all cells would write at most 20.1 GiB" in outcome.out
     assert "jobs that end by time would write as much as the device takes" in outcome.out

@@ -98,7 +98,7 @@ def test_a_link_that_replaces_it_is_detected_and_not_followed(
 def test_a_directory_put_in_its_place_is_not_written_to(journal: HostJournal, place: Path, tmp_path: Path) -> None:
     """The owner of the parent directory replaces ours with one that contains a link."""
     if shutil.which("fio") is None:
-        pytest.skip("fio is not installed")
+        pytest.skip("fio is not installed: apt-get install fio")
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious" * 512)
     with scratch(place, journal, needed=1 << 20) as made:

@@ -19,7 +19,7 @@ from tests.conftest import Run
 from tests.runners.host.conftest import Loops
 from tests.runners.host.signatures import signed
 
-pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
 
 EXPERIMENT = """
 destroy = {destroy}

@@ -74,11 +74,17 @@ def guest_image() -> GuestImage:
 @pytest.fixture
 def cache(guest_image: GuestImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes a cache of the test's own, with the image in it, and returns the lab's part of it."""
+    ours = own_cache(guest_image, tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return ours
+
+
+def own_cache(guest_image: GuestImage, parent: Path) -> Path:
+    """Makes a cache with the image in `parent`/cache: guests of other tests are not seen in it."""
     assert guest_image.kernel.is_file()
-    root = tmp_path / "cache"
-    filled(root / "blklab" / "lab")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(root))
-    return root / "blklab" / "lab"
+    ours = parent / "cache" / "blklab" / "lab"
+    filled(ours)
+    return ours
 
 
 def filled(ours: Path) -> None:

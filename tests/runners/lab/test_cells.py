@@ -16,7 +16,7 @@ from blklab.spec.cells import Cell, plan
 from tests.conftest import Run
 from tests.runners.collecting import Collected
 from tests.runners.conftest import reads
-from tests.runners.lab.conftest import guests, left
+from tests.runners.lab.conftest import guests, left, own_cache
 
 pytestmark = pytest.mark.guest
 
@@ -24,8 +24,10 @@ DEVICES = """
 [devices]
 fast = { kind = "throttled", iops_total = 1000, size = "64MiB" }
 slow = { kind = "throttled", iops_total = 200, size = "64MiB" }
-traced = { kind = "throttled", iops_total = 1000, size = "64MiB" }
-watched = { kind = "throttled", iops_total = 200, size = "64MiB" }
+traced = { kind = "throttled", iops_total = 250, size = "64MiB" }
+watched = { kind = "throttled", iops_total = 50, size = "64MiB" }
+quick = { kind = "throttled", iops_total = 250, size = "64MiB" }
+sluggish = { kind = "throttled", iops_total = 50, size = "64MiB" }
 third = { kind = "throttled", iops_total = 1000, size = "64MiB" }
 large = { kind = "throttled", iops_total = 1000, size = "256MiB" }
 """
@@ -39,7 +41,7 @@ members = ["traced", "watched"]
 [stacks.near]
 level = 10
 layout = "n2"
-members = ["fast", "slow"]
+members = ["quick", "sluggish"]
 [stacks.frail]
 level = 1
 bitmap = true
@@ -118,8 +120,8 @@ class Measured:
 @pytest.fixture(scope="module")
 def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Measures all cells, in one guest."""
-    assert guest_image.kernel.is_file()
     parent = tmp_path_factory.mktemp("cells")
+    ours = own_cache(guest_image, parent)
     result = Measured(parent)
     cells: list[Cell] = []
     for name, text in (("bare", BARE), ("files", WITH_FILES)):
@@ -138,12 +140,12 @@ def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) 
     ledger = Collected()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(filesystem, "create", created)
+        patched.setenv("XDG_CACHE_HOME", str(parent / "cache"))
         LabRunner(accelerator="tcg", trace=["traced", "watched"], traces=result.traces).run(cells, ledger)
     stacks = {cell.number: cell.labels["stack"] for cell in cells}
     result.outcomes = {stacks[at]: dict(item.outcome) for at, item in ledger.ended.items()}
     result.failed = {stacks[at]: message for at, message in ledger.failed.items()}
-    ours = guest_image.kernel.parents[1]
-    result.guests, result.left = guests(guest_image.kernel.parent), left(ours)
+    result.guests, result.left = guests(ours), left(ours)
     return result
 
 
@@ -165,9 +167,12 @@ def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
         assert "after the load" not in str(outcome["warnings"])
 
 
-@pytest.mark.parametrize(("stack", "fast"), [("raid1", "traced"), ("near", "fast")])
+@pytest.mark.parametrize(("stack", "fast"), [("raid1", "traced"), ("near", "quick")])
 def test_mirrors_of_unequal_flash_share_reads_by_their_rates(measured: Measured, stack: str, fast: str) -> None:
-    """1000 and 200 a second: 83 % and 17 %, by the shortest queue (drivers/md, 6.1)."""
+    """250 and 50 a second: 83 % and 17 %, by the shortest queue (drivers/md, 6.1).
+
+    A guest on a slow machine reaches these rates too.
+    """
     outcome = measured.outcomes[stack]
     leaves = {**outcome, "devices": [item for item in outcome["devices"] if item["leaf"]]}
     assert reads(leaves)[fast] == pytest.approx(5 / 6, abs=0.05)

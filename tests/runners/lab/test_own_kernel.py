@@ -12,7 +12,7 @@ from tests.runners.lab.conftest import guests, left
 
 pytestmark = [
     pytest.mark.guest,
-    pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed"),
+    pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed: apt-get install cpio"),
 ]
 
 EXPERIMENT = """

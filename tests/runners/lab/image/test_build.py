@@ -32,7 +32,7 @@ def test_modules_of_another_kernel_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(
     any(shutil.which(name) is None for name in ("apt-get", "dpkg-deb", "cpio")),
-    reason="apt-get, dpkg-deb or cpio is not installed",
+    reason="apt-get, dpkg-deb or cpio is not installed: apt-get install cpio",
 )
 def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

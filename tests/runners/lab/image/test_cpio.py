@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blklab.runners.lab.image import cpio
 
-CPIO = pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
+CPIO = pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed: apt-get install cpio")
 NAMES = st.from_regex(r"[a-z][a-zA-Z0-9._ -]{0,20}", fullmatch=True)
 
 

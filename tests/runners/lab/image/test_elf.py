@@ -17,7 +17,7 @@ PROGRAM = Path(sys.executable).resolve()
 CONTENT = PROGRAM.read_bytes()
 
 
-@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is not installed")
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is not installed: apt-get install binutils")
 @pytest.mark.parametrize("program", [str(PROGRAM), "/usr/bin/env", "/lib64/ld-linux-x86-64.so.2"])
 def test_readelf_says_the_same(program: str) -> None:
     if not Path(program).is_file():
