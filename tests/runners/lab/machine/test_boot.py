@@ -57,7 +57,7 @@ def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretend:
 
     def pretend(text: str) -> None:
         path = directory / "qemu-system-x86_64"
-        path.write_text(f"#!{sys.executable} -S\nimport sys\n{text}\n")
+        path.write_text(f"#!{sys.executable} -Su\nimport sys\n{text}\n")
         path.chmod(0o755)
 
     return pretend

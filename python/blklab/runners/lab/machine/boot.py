@@ -183,6 +183,7 @@ class GuestMachine:
             time.sleep(0.05)
         died = self._died()
         self._process.kill()  # one that is still there would have us wait for what it says
+        self._listened()
         reason = self._ended_by or self.console.reason() or self._last_output() or died or str(error)
         return GuestLost(f"the guest is lost: {reason}{self._last_lines()}")
 
@@ -226,7 +227,6 @@ class GuestMachine:
 
     def _last_output(self) -> str | None:
         """Returns QEMU's own error message."""
-        self._errors.join()
         lines = [line for line in self._errors.lines() if "warning:" not in line]
         return lines[-1] if lines else None
 
