@@ -215,6 +215,19 @@ class MeasuredResult(Outcome, total=False):
     settings: Sequence[ChangedSetting]
 
 
+class IoCost(TypedDict):
+    """Mean times of 4 KiB reads, one at a time, of a disk without limits in a guest."""
+
+    latency_ns: int
+    """From the block layer's request to its completion, one at a time."""
+    submit_ns: int
+    """fio's time to submit one (slat)."""
+    reap_ns: int
+    """Its time that is neither submission nor waiting (clat)."""
+    wake_ns: int
+    """From the completion of one to the request of the next."""
+
+
 class GuestFacts(TypedDict, total=False):
     """What is needed to judge a result of the lab."""
 
@@ -222,6 +235,7 @@ class GuestFacts(TypedDict, total=False):
     kernel: str
     scale: float
     limits: Mapping[str, Mapping[str, int]]
+    io_cost: IoCost
     layers: Mapping[str, Mapping[str, object]]
     lsblk: str
     waited: float | None

@@ -1,7 +1,7 @@
 """`blklab validate --lab`, with a lab that boots nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Lab:
 
     name = "lab"
     slowest = 99.0
+    io_cost: Mapping[str, int] | None = None
     cells: list[str]
 
     def __init__(self, **_options: Any) -> None:
@@ -72,6 +73,8 @@ class Lab:
                 "devices": devices,
                 "lab": {"kernel": "6.1.0-1-amd64", "accel": "tcg"},
             }
+            if Lab.io_cost:
+                outcome["lab"]["io_cost"] = Lab.io_cost
             ledger.end(cell, FinishedRun(outcome, 0.1, [], ""))
 
 
@@ -131,6 +134,25 @@ def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Pat
     assert "## Agreement with the lab\n" in text
     assert "Measured on 6.12 with kernel 6.1.0-1-amd64, fio 3.33-3, mdadm 4.2-5" in text
     assert "| pair | raid1 writes |" in text
+
+
+def test_predictions_use_the_cost_of_an_io_in_the_guest(run: Run, directory: Path, monkeypatch: Any) -> None:
+    options = ("validate", "--reference", directory, "--lab", "pair")
+    without = run(*options)
+    assert "In 1 of 1 cells this cost is unknown: predictions use 0 on the disk." in " ".join(without.out.split())
+    # A write each 50 ms and four in flight, on disks of 100 I/Os a second: 80 a second.
+    cost = {"latency_ns": 50_000_000, "submit_ns": 100_000, "reap_ns": 1_000, "wake_ns": 10_000}
+    monkeypatch.setattr(Lab, "io_cost", cost)
+    outcome = run(*options, "--record", "--json")
+    (row,) = json.loads(outcome.out)["rows"]
+    assert row["measured"]["io_cost"] == cost
+    assert row["predicted"]["write_iops"] == pytest.approx(80, rel=0.02)
+    recorded = run(*options, "--recorded")
+    text = " ".join(recorded.out.split())
+    assert "what an I/O without limits takes: 50 ms on the disk, 100 µs to submit it;" in text
+    assert "unknown" not in text
+    stored = json.loads(run("runs", "list", "--json").out)
+    assert [item["runner"] for item in stored].count("sim") == 2
 
 
 def test_a_suite_without_such_cells_is_left_out(run: Run, directory: Path) -> None:

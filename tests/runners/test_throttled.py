@@ -61,12 +61,13 @@ MEASURED: Final = [
     Cell("o2", "1/0", 1, 192, 0),
 ]
 
-SLOWER_GUESTS: Final = {("raid1", 4), ("n2", 4), ("f2", 4), ("o2", 4)}
+SLOWER_GUESTS: Final = {("n2", 4)}
 """Stacks and jobs where rotational members were slower in the guests than simulated.
 
 There almost all reads in flight wait at the slow member, and the fast one has one at a time: it is
-idle for as long as a guest takes to send the next. With 1.5 ms for that, RAID-1 has 924 IOPS and
-78 % here, too. The lab's own runs of these cells, in reference/lab, agree within 10 %.
+idle for as long as a guest takes to send the next. With up to 0.7 ms for that, which guests take
+today, nothing changes here; what it took in these guests is unknown. RAID-1 is 7 % above them.
+The lab's own runs of these cells, in reference/lab, agree within 10 %.
 """
 
 
@@ -81,7 +82,8 @@ def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> 
         },
         "stacks": {stack: {**STACKS[stack], "members": ["fast", "slow"]}},
         "workloads": {"one": load},
-        "settings": {"kernel": "6.1", "runtime": "5s"},
+        # Without a ramp the disks alone would reach 1025 and 205: more than measured, and than their limits.
+        "settings": {"kernel": "6.1", "runtime": "4s", "ramp_time": "1s"},
     }
     return sim.outcome(cells.expand(ExperimentSource(Path("exp.toml"), raw)).cells[0].document)
 
@@ -95,7 +97,7 @@ def test_the_fast_member_has_its_share(cell: Cell) -> None:
 @pytest.mark.parametrize("cell", MEASURED, ids=lambda c: f"{c.stack} {c.rotational} {c.jobs}")
 def test_the_array_has_its_iops(cell: Cell, request: pytest.FixtureRequest) -> None:
     if cell.rotational == "1/1" and (cell.stack, cell.jobs) in SLOWER_GUESTS:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="12 to 24 % above the guests"))
+        request.applymarker(pytest.mark.xfail(strict=True, reason="12 % above the guests"))
     result = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
     assert result["read"]["iops"] == pytest.approx(cell.iops, rel=0.1)
 

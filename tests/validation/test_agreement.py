@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
+from blklab.outcome import IoCost
 from blklab.spec import cells, lab_cell
 from blklab.validation import agreement, recordings
 from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
@@ -163,3 +164,39 @@ def test_misses_are_found_by_pattern(tmp_path: Path) -> None:
 def test_rows_keep_what_json_can_say() -> None:
     row = AgreementRow(KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
     assert json.loads(json.dumps(row.as_dict()))["holds"] is True
+
+
+def test_latencies_of_a_file_come_on_top_of_those_of_the_guest(tmp_path: Path) -> None:
+    text = """
+[devices]
+limited = { kind = "throttled", iops_total = 100, size = "64MiB" }
+slow = { kind = "throttled", iops_total = 100, size = "64MiB", latency_ns = 7 }
+disk = { model = "sm883", size = "64MiB" }
+[stacks.mirror]
+level = 1
+members = ["limited", "slow", "disk"]
+[workloads.reads]
+rw = "randread"
+[settings]
+runtime = "1s"
+host = { wake_ns = 5 }
+"""
+    (tmp_path / "one.toml").write_text(text)
+    plan = cells.plan(tmp_path / "one.toml")
+    (cell,) = plan.cells
+    figures = AgreementFigures(1, 0, MEMBERS, {"latency_ns": 100, "submit_ns": 20, "reap_ns": 9, "wake_ns": 30})
+    (changed,) = agreement.with_io_costs(plan, {agreement.agreement_key("one", cell.labels): figures}).cells
+    models = [device["model"] for device in changed.document["devices"]]
+    assert [model.get("latency_ns") for model in models] == [100, 107, None]
+    assert models[2] == cell.document["devices"][2]["model"]
+    assert changed.document["host"] == {"submit_ns": 20, "reap_ns": 9, "wake_ns": 5}
+    assert agreement.with_io_costs(plan, {}) == plan
+
+
+def test_recordings_keep_the_cost_of_an_io_and_may_lack_it(tmp_path: Path) -> None:
+    other = AgreementKey("other", KEY.labels)
+    cost: IoCost = {"latency_ns": 300_000, "submit_ns": 200_000, "reap_ns": 50_000, "wake_ns": 100_000}
+    figures = {KEY: AgreementFigures(7, 0, MEMBERS, cost), other: AgreementFigures(8, 0, MEMBERS)}
+    path = recordings.write_recording(tmp_path, LabRecording("6.1", {}, figures))
+    assert path.read_text().count("io_cost") == 1
+    assert recordings.read_recordings(tmp_path)[0].cells == figures

@@ -5,12 +5,12 @@ writes if it only writes, otherwise of both.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from blklab.outcome import Outcome
+from blklab.outcome import IoCost, Outcome, in_lab
 from blklab.runners.sim import runner as sim
-from blklab.spec.cells import ExperimentPlan
+from blklab.spec.cells import Cell, ExperimentPlan
 
 IOPS: Final = 0.10
 """Allowed relative error of predicted IOPS."""
@@ -30,6 +30,9 @@ class AgreementFigures:
     write_iops: float
     members: Mapping[str, tuple[int, int]]
     """Reads and writes of each disk."""
+
+    io_cost: IoCost | None = None
+    """What an I/O cost in the guest; None in the simulator, and in recordings without it."""
 
     @property
     def iops(self) -> float:
@@ -54,6 +57,7 @@ class AgreementFigures:
             "read_iops": self.read_iops,
             "write_iops": self.write_iops,
             "members": {name: list(ios) for name, ios in self.members.items()},
+            **({"io_cost": dict(self.io_cost)} if self.io_cost else {}),
         }
 
 
@@ -67,6 +71,7 @@ def agreement_figures(outcome: Outcome) -> AgreementFigures:
             for device in outcome["devices"]
             if device.get("leaf", True)
         },
+        in_lab(outcome).get("lab", {}).get("io_cost"),
     )
 
 
@@ -160,6 +165,28 @@ def agreement_verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
         median = statistics.median(abs(row.error) for row in own)
         verdicts_given.append(AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median))
     return verdicts_given
+
+
+def with_io_costs(plan: ExperimentPlan, measured: Mapping[AgreementKey, AgreementFigures]) -> ExperimentPlan:
+    """Returns a plan for the simulator whose cells have the cost of an I/O in their guests."""
+    known = {key: figures.io_cost for key, figures in measured.items() if figures.io_cost}
+    costs = [(cell, known.get(agreement_key(plan.name, cell.labels))) for cell in plan.cells]
+    return replace(plan, cells=[_with_io_cost(cell, cost) if cost else cell for cell, cost in costs])
+
+
+def _with_io_cost(cell: Cell, cost: IoCost) -> Cell:
+    """Returns a cell whose throttled disks and jobs take as long for an I/O as those of a guest.
+
+    The file's own latencies come on top, as in the lab; its own host costs count instead.
+    """
+    devices = []
+    for device in cell.document["devices"]:
+        model = device["model"]
+        if model["kind"] == "throttled":
+            model = {**model, "latency_ns": model.get("latency_ns", 0) + cost["latency_ns"]}
+        devices.append({**device, "model": model})
+    host = {key: time for key, time in cost.items() if key != "latency_ns"} | cell.document.get("host", {})
+    return replace(cell, document={**cell.document, "devices": devices, "host": host})
 
 
 def predicted(plans: Sequence[ExperimentPlan], jobs: int | None = None) -> dict[AgreementKey, AgreementFigures]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from blklab.report import formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
@@ -25,7 +26,24 @@ def agreement_table(compared_rows: "Sequence[AgreementRow]") -> TextTable:
         *figures("predicted", "measured", "error"),
     ]
     columns += [text("share"), TableColumn("")]
-    return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], NOTE)
+    note = " ".join([NOTE, *_io_costs(compared_rows)])
+    return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], note)
+
+
+def _io_costs(rows: "Sequence[AgreementRow]") -> Iterator[str]:
+    """Yields what an I/O costs in the predictions of the cells."""
+    costs = [row.measured.io_cost for row in rows if row.measured.io_cost]
+    if costs:
+        disk, submission = (
+            "–".join(dict.fromkeys(formatting.duration(wanted(times)) for wanted in (min, max)))
+            for times in ([cost["latency_ns"] for cost in costs], [cost["submit_ns"] for cost in costs])
+        )
+        yield (
+            "The guests measured, before their first cell, what an I/O without limits takes: "
+            f"{disk} on the disk, {submission} to submit it; predictions use the figures of each guest."
+        )
+    if unknown := len(rows) - len(costs):
+        yield f"In {unknown} of {len(rows)} cells this cost is unknown: predictions use 0 on the disk."
 
 
 def _row(row: "AgreementRow") -> list[str]:
@@ -107,8 +125,8 @@ def report_section(
         yield from (f"Measured on {recording.kernel} with {printable(versions)}.", "")
     yield from _misses(known)
     for verdict in judged:
-        yield from (f"### Kernel {verdict.kernel}", "", NOTE, "")
-        yield from gfm.markdown_table(agreement_table([row for row in compared_rows if row.kernel == verdict.kernel]))
+        table = agreement_table([row for row in compared_rows if row.kernel == verdict.kernel])
+        yield from (f"### Kernel {verdict.kernel}", "", table.note, "", *gfm.markdown_table(table))
 
 
 def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> Iterator[str]:

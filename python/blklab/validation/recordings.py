@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import UsageError
+from blklab.outcome import IoCost
 from blklab.output import write
 from blklab.spec import cells, problems
 from blklab.spec.overrides import Override
@@ -79,7 +80,7 @@ def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
     names = dict.fromkeys(cell.suite for cell in recording.cells)
     paths = [path for name in names for path in suites(directory, name)]
     generation = [Override("kernel", recording.kernel, "the recording")]
-    plans = [cells.plan(path, changes=generation) for path in paths]
+    plans = [agreement.with_io_costs(cells.plan(path, changes=generation), recording.cells) for path in paths]
     return agreement.agreement_rows(recording.kernel, agreement.predicted(plans), recording.cells)
 
 
@@ -106,6 +107,10 @@ def _read(path: Path) -> LabRecording:
                     float(cell["read_iops"]),
                     float(cell["write_iops"]),
                     {str(k): (int(v[0]), int(v[1])) for k, v in cell["members"].items()},
+                    # Recordings of earlier versions have none.
+                    cast(IoCost, {key: int(cost[key]) for key in IoCost.__annotations__})
+                    if (cost := cell.get("io_cost"))
+                    else None,
                 )
             )
             for cell in raw["cells"]

@@ -164,6 +164,8 @@ def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
     for outcome in measured.outcomes.values():
         assert outcome["lab"]["accel"] == "tcg"
         assert outcome["lab"]["scale"] == 1
+        assert outcome["lab"]["io_cost"] == measured.outcomes["raid1"]["lab"]["io_cost"], "one guest"
+        assert min(outcome["lab"]["io_cost"].values()) > 0
         assert "after the load" not in str(outcome["warnings"])
 
 

@@ -17,6 +17,7 @@ from blklab.runners.lab import files, runner
 from blklab.runners.lab.agent import Agent, GuestGone
 from blklab.runners.lab.conditions import describe_guest
 from blklab.runners.lab.frames import encode, receive
+from blklab.runners.lab.io_cost import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.rates import DiskRates
 from blklab.runners.lab.stacks import bcache, lvm, md
@@ -158,6 +159,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
             lambda: bcache.buckets(guest, "b"),
             lambda: bcache._statistics(guest, "/sys/x", "b"),
             lambda: files.fetch(machine, ["/x"]),
+            lambda: measure_io_cost(machine),
             lambda: runner._tidy(machine),
             lambda: GuestMachine._uptime(machine),
             lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted),

@@ -142,9 +142,11 @@ def _measured(
     failed: list[str] = []
     machines: dict[str, dict[str, str]] = {}
     for real, model in zip(theirs, ours, strict=True):
-        ours_, wrong = measured(SimRunner(None), model, wanted.store, keep=True, resume=False)
-        failed += wrong
         results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
+        failed += wrong
+        known = {key: figures for _, key, figures in _figures(real, results)}
+        costed = agreement.with_io_costs(model, known)
+        ours_, wrong = measured(SimRunner(None), costed, wanted.store, keep=True, resume=False)
         failed += wrong
         for kept, some in ((predicted, ours_), (given, results)):
             for kernel, suite, figures in _figures(model, some):

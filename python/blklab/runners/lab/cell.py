@@ -14,6 +14,7 @@ from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, FioProgress, Progress
 from blklab.runners.lab import conditions, files, layer_activity, load
 from blklab.runners.lab.fault_schedule import FaultSchedule
+from blklab.runners.lab.io_cost import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDiskShape
 from blklab.runners.lab.preparation import prepare
@@ -96,6 +97,7 @@ def measure(
     are recorded, by name or EVERY, into `traces`.
     """
     began = time.monotonic()
+    machine.io_cost = machine.io_cost or measure_io_cost(machine)
     disks = [machine.disk(shape) for shape in shapes(document)]
     wanted = rates(document, scale)
     document = _slowed(document, scale)
@@ -176,6 +178,8 @@ def _load(
         **conditions.describe_guest(machine, guest, document, wanted),
         "waited": waited,
     }
+    if machine.io_cost:
+        outcome["lab"]["io_cost"] = machine.io_cost
     outcome["warnings"] = [
         *map(str, conditions.check(document, wanted, seen.cpu)),
         *outcome["warnings"],

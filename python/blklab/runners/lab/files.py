@@ -59,6 +59,15 @@ def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Patter
         raise BlklabError(f"{directory}: {error.strerror}") from None
 
 
+def results_device(machine: GuestMachine) -> str:
+    """Returns the path of the disk for results in the guest. Raises BlklabError."""
+    serials = machine.agent.read(["/sys/block/vd*/serial"])
+    device = next((path.split("/")[3] for path, serial in serials.items() if serial == RESULTS), None)
+    if device is None:
+        raise BlklabError("the guest has no disk for results")
+    return f"/dev/{device}"
+
+
 def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
     for file in _exported(machine, [pattern]):
         name = file.path.rpartition("/")[2]
@@ -81,12 +90,8 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     """
     disk = machine.results
     disk.clear()
-    serials = machine.agent.read(["/sys/block/vd*/serial"])
-    device = next((path.split("/")[3] for path, serial in serials.items() if serial == RESULTS), None)
-    if device is None:
-        raise BlklabError("the guest has no disk for results")
     end = 0
-    exported = machine.agent.export(paths, f"/dev/{device}")
+    exported = machine.agent.export(paths, results_device(machine))
     for file in exported:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
             raise BlklabError(

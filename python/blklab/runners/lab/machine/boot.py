@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from blklab import child_process
 from blklab.errors import BlklabError
+from blklab.outcome import IoCost
 from blklab.runners.lab.agent import Agent, AgentHello, GuestGone
 from blklab.runners.lab.image.build import GuestImage
 from blklab.runners.lab.machine import accel, kernel_log, qemu
@@ -69,6 +70,9 @@ class GuestMachine:
         self.agent: Agent
         self.spoilt = False
         """Whether a cell left something behind, so that no other cell must be measured here."""
+
+        self.io_cost: IoCost | None = None
+        """None until it is measured."""
 
         self._cpus, self._memory = cpus, memory
         self._disks = VirtualDisks(shapes)
