@@ -216,7 +216,7 @@ class MeasuredResult(Outcome, total=False):
 
 
 class IoCost(TypedDict):
-    """Mean times of 4 KiB reads, one at a time, of a disk without limits in a guest."""
+    """Times of 4 KiB reads, one at a time, of a disk without limits in a guest."""
 
     latency_ns: int
     """From the block layer's request to its completion, one at a time."""

@@ -1,5 +1,7 @@
 """What an I/O costs in a guest, apart from the limits of disks."""
 
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from blklab.errors import BlklabError
@@ -9,12 +11,17 @@ from blklab.fio.node import JsonNode
 from blklab.outcome import IoCost
 from blklab.runners.fio.process import PATIENCE
 from blklab.runners.lab.files import results_device
+from blklab.runners.lab.layer_activity import DISKSTATS
 from blklab.runners.lab.machine.boot import GuestMachine
+from blklab.system import diskstats
 
 OPTIONS: Final = (
     "--rw=randread --bs=4k --size=16m --iodepth=1 --direct=1 --ioengine=libaio --time_based --runtime=500ms"
 )
 """One I/O at a time: where disks are limited, jobs sleep between their I/Os."""
+
+SPAN_MS: Final = 50
+"""A busy host stops a guest for longer than I/Os take: medians of such spans count, not means."""
 
 
 def measure_io_cost(machine: GuestMachine) -> IoCost:
@@ -23,19 +30,30 @@ def measure_io_cost(machine: GuestMachine) -> IoCost:
     The kernel counts the disk's own time (block/blk-mq.c, `blk_account_io_done`), and fio (io_u.c,
     ioengines.c) the time of a submission, and from there to the completion. Raises BlklabError.
     """
-    words = ["--output-format=json", "--name=alone", f"--filename={results_device(machine)}", *OPTIONS.split()]
-    document = output.parse_document(machine.agent.run(["fio", *words, "--thread"], timeout=PATIENCE).stdout)
-    outcome = output.outcome(document)
-    try:
-        (disk,), (job,) = outcome["devices"], JsonNode(document, "").parts("jobs")
-        latency_ns = (disk["ticks_ns"] or [])[0] / disk["ios"][0]
-        interval_ns = 1e9 / outcome["read"]["iops"]
-    except (ValueError, IndexError, ZeroDivisionError):
-        raise BlklabError("cannot measure the cost of an I/O: fio in the guest did not report reads") from None
-    submit_ns, wait_ns = (parse_latency(job.part("read") or job, 1, key).mean for key in ("slat_ns", "clat_ns"))
+    device = results_device(machine)
+    words = ["--output-format=json", "--name=alone", f"--filename={device}", *OPTIONS.split(), "--thread"]
+    with machine.agent.sampling(SPAN_MS, [DISKSTATS]) as reading:
+        ran = machine.agent.run(["fio", *words], timeout=PATIENCE)
+    counted = [
+        (sample.t_ns, diskstats.of(diskstats.parse(sample.files.get(DISKSTATS) or ""), device.removeprefix("/dev/")))
+        for sample in reading.samples
+    ]
+    spans = [
+        ((end_ns - start_ns) / reads, (after.read_ticks - before.read_ticks) * diskstats.MS / reads)
+        for (start_ns, before), (end_ns, after) in pairwise(counted)
+        if (reads := after.reads - before.reads) > 0
+    ]
+    document = output.parse_document(ran.stdout)
+    iops = output.outcome(document)["read"]["iops"]
+    if not spans or not iops:
+        raise BlklabError("cannot measure the cost of an I/O: fio in the guest did not read")
+    interval_ns, latency_ns = (median(times) for times in zip(*spans, strict=True))
+    fio_read = next(JsonNode(document, "").parts("jobs")).part("read") or JsonNode({}, "")
+    # fio has only means: the same share of the median interval.
+    shares = [parse_latency(fio_read, 1, key).mean * iops / 1e9 for key in ("slat_ns", "clat_ns")]
     return {
-        "latency_ns": round(latency_ns),
-        "submit_ns": round(submit_ns),
-        "reap_ns": max(0, round(interval_ns - submit_ns - wait_ns)),
+        "latency_ns": max(0, round(latency_ns)),
+        "submit_ns": round(interval_ns * shares[0]),
+        "reap_ns": max(0, round(interval_ns * (1 - sum(shares)))),
         "wake_ns": max(0, round(interval_ns - latency_ns)),
     }
