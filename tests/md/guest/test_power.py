@@ -46,6 +46,8 @@ class Repaired:
     options: list[str]
     disks: list[str] = field(default_factory=list)
     frozen: threading.Event = field(default_factory=threading.Event)
+    output: str = ""
+    """What the repair has printed."""
     ended: bool = False
     more: bool = False
     """More was written while the repair stood still."""
@@ -83,6 +85,7 @@ def freeze(machine: Rig, item: Repaired, point: int, seconds: int = 600) -> None
     """
 
     def heard(_stream: str, text: str) -> None:
+        item.output += text
         if "FROZEN" in text:
             item.frozen.set()
         if "no member has" in text:
@@ -98,6 +101,7 @@ def cut(machine: Rig, some: list[Repaired], points: Sequence[int]) -> None:
     for item, point in zip(some, points, strict=True):
         item.frozen.clear()
         item.ended = item.more = False
+        item.output = ""
         item.disks = machine.names(item.shapes)
         machine.run("mdadm", "--zero-superblock", *item.disks, check=False)
         machine.create(f"/dev/{item.name}", item.disks, f"--level={item.level}", "--bitmap=none", *item.options)
@@ -105,7 +109,7 @@ def cut(machine: Rig, some: list[Repaired], points: Sequence[int]) -> None:
         background(machine, BUSY, f"--filename=/dev/{item.name}")
         freeze(machine, item, point)
     for item in some:
-        assert item.frozen.wait(120)
+        assert item.frozen.wait(600), (item.name, item.output)
         # While a member is out, what is written must reach it later. With parity it would wait.
         if item.level not in PARITY or machine.read(f"/sys/block/{item.name}/md/degraded") == "0":
             more = ["--offset=8m", "--do_verify=0", "--end_fsync=1"]
