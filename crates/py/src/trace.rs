@@ -2,10 +2,11 @@
 
 use crate::failures::{UsageError, python_error};
 use blklab_trace::blkparse::print::{PrintStyle, print};
+use blklab_trace::blkparse::terminal::TerminalOutput;
 use blklab_trace::export::target::{TARGETS, find_target};
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
-use std::io::{self, BufWriter, ErrorKind};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal};
 
 /// Which events and I/Os count; by default all.
 ///
@@ -152,7 +153,11 @@ pub fn print_events(
         failure = py.check_signals().err();
         failure.is_none()
     };
-    let written = print(&mut *source, &filter.0, style, &mut out, &mut tick);
+    let written = if io::stdout().is_terminal() {
+        print(&mut *source, &filter.0, style, &mut TerminalOutput(&mut out), &mut tick)
+    } else {
+        print(&mut *source, &filter.0, style, &mut out, &mut tick)
+    };
     if let Some(failure) = failure {
         return Err(failure);
     }

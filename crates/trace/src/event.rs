@@ -158,8 +158,8 @@ pub struct ProcessName {
     pub before: usize,
     /// Process id.
     pub pid: u32,
-    /// The task's name as recorded (not trusted: any bytes made into text).
-    pub name: String,
+    /// The task's name as recorded (not trusted: any bytes).
+    pub name: Vec<u8>,
 }
 
 /// Some events in time order, with their extra bytes and new process names.

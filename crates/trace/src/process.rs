@@ -6,11 +6,18 @@ use std::collections::HashMap;
 /// What blkparse prints for unnamed processes (glibc's `printf` of a null pointer).
 pub const UNNAMED: &str = "(null)";
 
+/// A name as text, and as recorded if it is not UTF-8.
+#[derive(Clone, Debug)]
+struct KnownName {
+    text: String,
+    bytes: Option<Box<[u8]>>,
+}
+
 /// Names by process id. The first name of an id stays, as in blkparse: a later note repeats the name
 /// for another device or CPU.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTable {
-    names: HashMap<u32, String>,
+    names: HashMap<u32, KnownName>,
 }
 
 impl ProcessTable {
@@ -18,9 +25,12 @@ impl ProcessTable {
     const MAX: usize = 1 << 20;
 
     /// Adds a name.
-    pub fn learn(&mut self, pid: u32, name: &str) {
+    pub fn learn(&mut self, pid: u32, name: &[u8]) {
         if self.names.len() < Self::MAX {
-            self.names.entry(pid).or_insert_with(|| name.chars().take(64).collect());
+            self.names.entry(pid).or_insert_with(|| KnownName {
+                text: String::from_utf8_lossy(name).chars().take(64).collect(),
+                bytes: std::str::from_utf8(name).is_err().then(|| name.into()),
+            });
         }
     }
 
@@ -43,6 +53,12 @@ impl ProcessTable {
 
     /// The name of a process, if known.
     pub fn name(&self, pid: u32) -> Option<&str> {
-        self.names.get(&pid).map(String::as_str)
+        self.names.get(&pid).map(|name| name.text.as_str())
+    }
+
+    /// The name of a process as recorded, or [`UNNAMED`].
+    pub fn bytes(&self, pid: u32) -> &[u8] {
+        let Some(name) = self.names.get(&pid) else { return UNNAMED.as_bytes() };
+        name.bytes.as_deref().unwrap_or(name.text.as_bytes())
     }
 }

@@ -1,7 +1,7 @@
 //! One event as blkparse 1.2.0 prints it by default (`process_default` in blkparse_fmt.c).
 
 use crate::event::{Action, Event, Rwbs};
-use crate::process::{ProcessTable, UNNAMED};
+use crate::process::ProcessTable;
 use std::io::{self, Write};
 
 /// Writes the event's line; nothing for what blkparse does not print (driver data, unknown actions).
@@ -33,7 +33,6 @@ pub fn write_line(
         event.action.letters(),
         event.rwbs.letters(event.bytes).as_str(),
     )?;
-    let name = || processes.name(event.pid).unwrap_or(UNNAMED);
     let sectors = event.sectors();
     match event.action {
         Action::REQUEUE | Action::COMPLETE if passthrough => {
@@ -49,19 +48,33 @@ pub fn write_line(
             write!(out, "{} ", event.bytes)?;
             let shown = if event.action == Action::QUEUE { &[] } else { pdu };
             write_hex(out, shown)?;
-            writeln!(out, "[{}]", name())
+            write_name(out, event, processes)?;
+            writeln!(out)
         }
-        Action::PLUG => writeln!(out, "[{}]", name()),
         Action::UNPLUG | Action::UNPLUG_TIMER => {
-            writeln!(out, "[{}] {}", name(), event.arg_sector as u32)
+            write_name(out, event, processes)?;
+            writeln!(out, " {}", event.arg_sector as u32)
         }
         Action::REMAP => {
             writeln!(out, "{} + {} <- ({}) {}", event.sector, sectors, event.arg_device, event.arg_sector)
         }
-        Action::SPLIT => writeln!(out, "{} / {} [{}]", event.sector, event.arg_sector as u32, name()),
-        _ if sectors > 0 => writeln!(out, "{} + {} [{}]", event.sector, sectors, name()),
-        _ => writeln!(out, "[{}]", name()),
+        action => {
+            match action {
+                Action::PLUG => {}
+                Action::SPLIT => write!(out, "{} / {} ", event.sector, event.arg_sector as u32)?,
+                _ if sectors > 0 => write!(out, "{} + {} ", event.sector, sectors)?,
+                _ => {}
+            }
+            write_name(out, event, processes)?;
+            writeln!(out)
+        }
     }
+}
+
+fn write_name(out: &mut impl Write, event: &Event, processes: &ProcessTable) -> io::Result<()> {
+    out.write_all(b"[")?;
+    out.write_all(processes.bytes(event.pid))?;
+    out.write_all(b"]")
 }
 
 /// Which actions blkparse knows, for normal and for passthrough requests.

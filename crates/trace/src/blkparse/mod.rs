@@ -5,3 +5,4 @@ pub mod line;
 pub mod print;
 pub mod summary;
 pub mod tally;
+pub mod terminal;

@@ -192,7 +192,8 @@ impl Summary {
             }
             let total = device.total();
             if device.cpus.len() > 1 {
-                writeln!(out, "\nTotal ({}):", device.name)?;
+                writeln!(out)?;
+                writeln!(out, "Total ({}):", device.name)?;
                 write_tally(out, &total, None)?;
             }
             let msec = device.last_ns.saturating_sub(device.first_ns) / 1_000_000;
@@ -200,9 +201,10 @@ impl Summary {
                 let (kib, rest) = (amount.kib(), amount.bytes as u64 & 1023);
                 (1000 * kib + rest).checked_div(msec).unwrap_or(0)
             };
+            writeln!(out)?;
             writeln!(
                 out,
-                "\nThroughput (R/W): {}KiB/s / {}KiB/s",
+                "Throughput (R/W): {}KiB/s / {}KiB/s",
                 rate(total.completed[0]),
                 rate(total.completed[1])
             )?;

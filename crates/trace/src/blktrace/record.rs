@@ -216,10 +216,10 @@ fn be64(b: &[u8]) -> u64 {
     u64::from(be32(b)) << 32 | u64::from(be32(&b[4..]))
 }
 
-/// The text in a fixed, NUL-padded field; control characters and invalid UTF-8 stay visible.
-pub fn text_of(bytes: &[u8]) -> String {
+/// The bytes in a fixed, NUL-padded field.
+pub fn unpadded(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    &bytes[..end]
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub struct EventBlock {
     /// Payloads kept, pointed to by the events.
     pub pdu: Vec<u8>,
     /// Process names in notes among them: (pid, name).
-    pub names: Vec<(u32, String)>,
+    pub names: Vec<(u32, Vec<u8>)>,
 }
 
 impl EventBlock {
@@ -265,7 +265,7 @@ impl RecordStream {
     ) {
         let pdu = &self.buffer[pdu];
         match record.action & 0xffff {
-            NOTE_PROCESS => block.names.push((record.pid, text_of(&pdu[..pdu.len().min(16)]))),
+            NOTE_PROCESS => block.names.push((record.pid, unpadded(&pdu[..pdu.len().min(16)]).to_vec())),
             NOTE_TIMESTAMP if pdu.len() == 8 && self.timestamp.is_none() => {
                 let word = |at: usize| {
                     let v = [pdu[at], pdu[at + 1], pdu[at + 2], pdu[at + 3]];

@@ -44,14 +44,11 @@ pub fn write_process(
     order: ByteOrder,
     at: &Event,
     pid: u32,
-    name: &str,
+    name: &[u8],
 ) -> io::Result<()> {
     let mut pdu = [0; 16];
-    let mut len = name.len().min(15);
-    while !name.is_char_boundary(len) {
-        len -= 1;
-    }
-    pdu[..len].copy_from_slice(&name.as_bytes()[..len]);
+    let len = name.len().min(15);
+    pdu[..len].copy_from_slice(&name[..len]);
     write_note(out, order, NOTE_PROCESS, at.time, pid, at.device, at.cpu, &pdu)
 }
 

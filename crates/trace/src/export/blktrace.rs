@@ -56,7 +56,7 @@ struct BlktraceExporter {
     order: ByteOrder,
     files: BTreeMap<u16, OutputFile>,
     /// New names that no event has followed yet.
-    names: Vec<(u32, String)>,
+    names: Vec<(u32, Vec<u8>)>,
     started: bool,
     taken: u64,
     /// Whether an existing set of the name can be replaced.

@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Major number of devices that a trace only names: Linux keeps 240 to 254 for local use.
 pub const NAMED_MAJOR: u32 = 240;
+/// The largest size of a process's name, bytes; the kernel's have 15.
+const NAME_BYTES: usize = 256;
 /// Numbers for named devices, in the order in which they appear.
 #[derive(Default)]
 pub struct NamedDevices {
@@ -61,7 +63,7 @@ pub struct NewProcessNames {
     seen: HashSet<u32>,
     last: Option<u32>,
     /// (pid, name) of names to report, in order of appearance.
-    pub unreported: Vec<(u32, String)>,
+    pub unreported: Vec<(u32, Vec<u8>)>,
 }
 
 impl NewProcessNames {
@@ -73,8 +75,7 @@ impl NewProcessNames {
         }
         self.last = Some(pid);
         if self.seen.len() < 1 << 20 && self.seen.insert(pid) {
-            let shown = String::from_utf8_lossy(name).chars().take(64).collect();
-            self.unreported.push((pid, shown));
+            self.unreported.push((pid, name[..name.len().min(NAME_BYTES)].to_vec()));
         }
     }
 }

@@ -165,13 +165,13 @@ const MOST: usize = 1 << 20;
 
 impl ProcessNameColumn {
     /// Adds a process's name; the first one stays, as in [`crate::process::ProcessTable`].
-    pub fn learn(&mut self, pid: u32, name: &str) {
+    pub fn learn(&mut self, pid: u32, name: &[u8]) {
         if self.by_pid.len() >= MOST {
             return;
         }
         let texts = &mut self.texts;
         self.by_pid.entry(pid).or_insert_with(|| {
-            let name: String = name.chars().take(64).collect();
+            let name: String = String::from_utf8_lossy(name).chars().take(64).collect();
             *self.numbers.entry(name).or_insert_with_key(|name| {
                 texts.push(name.as_str().into());
                 texts.len() as u32

@@ -85,7 +85,8 @@ pub fn batch() -> impl Strategy<Value = EventBatch> {
             batch.events.push(event);
         }
         names.sort_by_key(|name| name.0);
-        let names = names.into_iter().map(|(before, pid, name)| ProcessName { before, pid, name });
+        let names =
+            names.into_iter().map(|(before, pid, name)| ProcessName { before, pid, name: name.into_bytes() });
         batch.names.extend(names.filter(|name| name.before < batch.events.len()));
         batch
     })
