@@ -22,5 +22,6 @@ mod parquet_file;
 pub mod process;
 mod sidecar;
 pub mod source;
+pub mod start;
 #[cfg(test)]
 mod testing;

@@ -14,6 +14,14 @@ FEWEST: Final = 20
 """Minimum number of I/Os for a statement about their order."""
 
 
+START: Final = {
+    "D": "This trace has no Q events: I/Os are counted when they were dispatched (D), without their time in the queue. ",
+    "C": "This trace has only C events: I/Os are counted when they completed; latency and queue depth are unknown. ",
+}
+"""The beginning of the description of a device whose I/Os were not recorded from their queueing."""
+
+STARTED: Final = {"Q": "queued", "D": "dispatched", "C": "completed"}
+
 UNKNOWN: Final = "(unknown)"
 """The process name in a profile if the trace does not name the process."""
 
@@ -39,7 +47,7 @@ def _load(device: DeviceView) -> str:
             f"No I/O was queued on {device.label} as a bio; it dispatched"
             f" {formatting.plural(ended, 'request')} of its driver or passed through."
         )
-    text = f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
+    text = START.get(device.start, "") + f"{device.label} received {formatting.plural(device.ios, 'I/O')}"
     if device.bytes:
         text += f" and {formatting.size(device.bytes)}"
     if device.span_ns and device.iops is not None:
@@ -178,7 +186,7 @@ def _inside(device: DeviceView, op: str) -> str:
 
 def _depth(device: DeviceView) -> str:
     level = device.data["in_flight"]
-    if level["mean"] is None or not device.ends:
+    if level["mean"] is None or not device.ends or device.start == "C":
         return ""
     mean = formatting.number(level["mean"])
     text = f"{mean} {'I/O is' if mean == '1' else 'I/Os are'} in flight on average"
@@ -250,7 +258,7 @@ def _origin(device: DeviceView) -> str:
     parts = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
-        parts.append(f"{cpus[0].label} queued {formatting.share(top)} of it")
+        parts.append(f"{cpus[0].label} {STARTED[device.start]} {formatting.share(top)} of it")
     return _sentence(parts)
 
 
@@ -259,12 +267,12 @@ def _processes(device: DeviceView) -> str:
     if len(groups) == 1 and groups[0].label == UNKNOWN:
         return "the trace does not contain the processes that queued the I/O"
     if len(groups) == 1:
-        return f"all I/O was queued by {groups[0].label}"
+        return f"all I/O was {STARTED[device.start]} by {groups[0].label}"
     top = _top(groups, device.ios)
     shares = [f"{group.label} ({formatting.share(group.total / device.ios)})" for group in top]
     if rest := len(groups) - len(top):
         shares.append(formatting.plural(rest, "other process", "other processes"))
-    return f"the I/O was queued by {formatting.listing(shares)}"
+    return f"the I/O was {STARTED[device.start]} by {formatting.listing(shares)}"
 
 
 def _sources(device: DeviceView) -> str:
@@ -272,13 +280,13 @@ def _sources(device: DeviceView) -> str:
     remapped = [group for group in groups if not group.direct]
     direct = sum(group.total for group in groups if group.direct) / device.ios
     if not remapped:
-        return f"all of it was queued on {device.label} itself"
+        return f"all of it was {STARTED[device.start]} on {device.label} itself"
     if len(remapped) == 1 and not direct:
         return f"all of it came from {remapped[0].label}"
     top = _top(remapped, device.ios)
     shares = [f"{formatting.share(group.total / device.ios)} came from {group.label}" for group in top]
     if len(remapped) == len(top) and direct:
-        shares.append(f"{formatting.share(direct)} was queued on {device.label} itself")
+        shares.append(f"{formatting.share(direct)} was {STARTED[device.start]} on {device.label} itself")
     return formatting.listing(shares)
 
 

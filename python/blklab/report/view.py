@@ -83,6 +83,11 @@ class DeviceView:
         self.names = names
         self.label = names[self.number]
 
+    @property
+    def start(self) -> str:
+        """The events with which I/Os begin in the trace: Q, or D or C if it was recorded without Q."""
+        return self.data["start"]
+
     @cached_property
     def ios(self) -> int:
         """I/Os queued."""
@@ -147,7 +152,7 @@ class DeviceView:
     @property
     def passes_on(self) -> bool:
         """Whether the device is bio-based, like md and dm: it has no dispatch (D)."""
-        return self.capabilities["layers"] and self.ends and "D" not in self.data["events"]
+        return self.capabilities["layers"] and self.ends and self.start == "Q" and "D" not in self.data["events"]
 
     @property
     def ends(self) -> bool:

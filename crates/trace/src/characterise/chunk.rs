@@ -2,6 +2,7 @@
 
 use crate::event::{DeviceId, Op, Rwbs, op_of};
 use crate::io::Io;
+use crate::start::StartAction;
 use blklab_stats::Merge;
 
 /// One arrival: a Q event with its process and source resolved.
@@ -42,6 +43,8 @@ impl QueuedIo {
 pub struct Chunk {
     /// Index of the device.
     pub device: usize,
+    /// The events with which its I/Os begin.
+    pub start: StartAction,
     /// Arrivals.
     pub queued: Vec<QueuedIo>,
     /// Ended I/Os.
@@ -55,7 +58,7 @@ impl Chunk {
     /// An empty chunk of a device.
     pub fn new(device: usize) -> Chunk {
         let rows = Self::rows(device);
-        Chunk { device, queued: Vec::with_capacity(rows), ended: Vec::with_capacity(rows) }
+        Chunk { device, start: StartAction::Q, queued: Vec::with_capacity(rows), ended: Vec::with_capacity(rows) }
     }
 
     /// If a trace has many devices, their chunks are smaller.

@@ -5,12 +5,13 @@ use super::depth::QueueDepth;
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
-use crate::event::{Action, DeviceId, Event, EventBatch};
+use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
 use crate::filter::Filter;
 use crate::io::NEVER;
 use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
+use crate::start::StartAction;
 use std::collections::{BTreeMap, HashMap};
 
 /// The largest number of devices; events of further ones are only counted.
@@ -36,6 +37,9 @@ struct DeviceState {
     device: DeviceId,
     input: u16,
     wanted: bool,
+    /// With which events its I/Os begin; `None` until enough events are in `held`.
+    start: Option<StartAction>,
+    held: Vec<Event>,
     pairer: Pairer,
     summary: DeviceSummary,
     in_flight: QueueDepth,
@@ -128,6 +132,24 @@ impl Intake {
     }
 
     fn add_device_events(&mut self, at: usize, events: &[Event]) {
+        if self.states[at].start.is_some() {
+            return self.count_events(at, events);
+        }
+        self.states[at].held.extend_from_slice(events);
+        self.decide_start(at, false);
+    }
+
+    /// Counts the held events of a device as soon as they show with which events its I/Os begin.
+    fn decide_start(&mut self, at: usize, ended: bool) {
+        let state = &mut self.states[at];
+        let Some(start) = StartAction::of(&state.held, ended) else { return };
+        state.start = Some(start);
+        state.chunk.start = start;
+        let held = std::mem::take(&mut state.held);
+        self.count_events(at, &held);
+    }
+
+    fn count_events(&mut self, at: usize, events: &[Event]) {
         let (unfiltered, merged) = (self.unfiltered, self.merged);
         let state = &mut self.states[at];
         if state.wanted {
@@ -140,15 +162,34 @@ impl Intake {
             match event.action {
                 Action::QUEUE => self.add_queued(at, event),
                 Action::REMAP => self.remaps.remap(event),
-                Action::DISPATCH | Action::REQUEUE | Action::COMPLETE => {
-                    // The process of a request is not known here; no depth is better than a wrong one.
-                    if unfiltered || (self.filter.processes.is_empty() && self.filter.wants_op(event.op())) {
-                        state.dispatch(event);
-                    }
-                    self.pair(at, event, BioOrigin::default());
+                Action::COMPLETE if state.chunk.start == StartAction::C => self.add_completed(at, event),
+                Action::DISPATCH | Action::REQUEUE | Action::COMPLETE => self.add_request(at, event),
+                _ => {
+                    state.pairer.add_event(event, BioOrigin::default(), &mut state.chunk.ended);
                 }
-                _ => state.pairer.add_event(event, BioOrigin::default(), &mut state.chunk.ended),
             }
+        }
+    }
+
+    #[inline]
+    fn add_request(&mut self, at: usize, event: &Event) {
+        let state = &self.states[at];
+        let begins = event.action == Action::DISPATCH && state.chunk.start == StartAction::D;
+        if begins && !event.rwbs.has(Rwbs::PASSTHROUGH) && !state.pairer.has_same_range(event) {
+            self.add_queued(at, &Event { action: Action::QUEUE, ..*event });
+        }
+        let is_new = self.pair(at, event, BioOrigin::default());
+        // The process of a request is not known here; no depth is better than a wrong one.
+        if self.unfiltered || (self.filter.processes.is_empty() && self.filter.wants_op(event.op())) {
+            self.states[at].count_dispatched(event, is_new);
+        }
+    }
+
+    /// Counts an I/O of which only the completion was recorded; the process that was running then is not its own.
+    fn add_completed(&mut self, at: usize, event: &Event) {
+        let wanted = self.unfiltered || (self.filter.processes.is_empty() && self.wants(event));
+        if wanted && self.states[at].wanted {
+            self.states[at].chunk.queued.push(queued_io(event, DeviceId::default(), 0));
         }
     }
 
@@ -162,15 +203,7 @@ impl Intake {
         }
         self.pair(at, event, BioOrigin { source, process });
         if self.unfiltered || (wanted && self.states[at].wanted && self.wants(event)) {
-            self.states[at].chunk.queued.push(QueuedIo {
-                time: event.time,
-                sector: event.sector,
-                bytes: event.bytes,
-                process,
-                source,
-                rwbs: event.rwbs,
-                cpu: event.cpu,
-            });
+            self.states[at].chunk.queued.push(queued_io(event, source, process));
         }
     }
 
@@ -178,13 +211,14 @@ impl Intake {
         self.filter.wants_time(event.time) && self.filter.wants_op(event.op())
     }
 
-    /// Gives the event to the device's pairer, which adds the I/Os that it ends to the chunk.
+    /// Gives the event to the device's pairer, which adds the I/Os that it ends to the chunk. Returns whether the event
+    /// dispatched a request that was not with the driver before.
     #[inline]
-    fn pair(&mut self, at: usize, event: &Event, origin: BioOrigin) {
+    fn pair(&mut self, at: usize, event: &Event, origin: BioOrigin) -> bool {
         let state = &mut self.states[at];
         let ended = state.chunk.ended.len();
         let before = state.pairer.in_flight();
-        state.pairer.add_event(event, origin, &mut state.chunk.ended);
+        let is_new = state.pairer.add_event(event, origin, &mut state.chunk.ended);
         let after = state.pairer.in_flight();
         if self.unfiltered && before != after {
             state.in_flight.set(event.time, after as u64);
@@ -193,6 +227,7 @@ impl Intake {
             self.count_ended(at, ended, event.time);
             self.keep_wanted(at, ended);
         }
+        is_new
     }
 
     /// Reduces the depth by the wanted I/Os that ended, from the chunk's `first` on.
@@ -254,6 +289,8 @@ impl Intake {
             device: event.device,
             input: event.input,
             wanted,
+            start: None,
+            held: Vec::new(),
             pairer: Pairer::default(),
             summary: DeviceSummary::default(),
             in_flight: QueueDepth::new(&self.filter),
@@ -295,6 +332,9 @@ impl Intake {
     /// Ends the trace: sends the last chunks.
     pub fn finish(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
         for at in 0..self.states.len() {
+            if self.states[at].start.is_none() {
+                self.decide_start(at, true);
+            }
             let state = &mut self.states[at];
             let ended = state.chunk.ended.len();
             state.pairer.finish(&mut state.chunk.ended);
@@ -317,6 +357,7 @@ impl Intake {
             first_ns: state.summary.first_ns,
             last_ns: state.summary.last_ns,
             events: EventCounts(state.summary.by_action()),
+            start: state.chunk.start,
             in_flight: state.in_flight.summary(end),
             dispatched: state.dispatched.summary(end),
             unmatched_completions: state.pairer.unmatched_completions,
@@ -378,20 +419,28 @@ impl Intake {
     }
 }
 
+fn queued_io(event: &Event, source: DeviceId, process: u32) -> QueuedIo {
+    let Event { time, sector, bytes, rwbs, cpu, .. } = *event;
+    QueuedIo { time, sector, bytes, process, source, rwbs, cpu }
+}
+
 impl DeviceState {
-    /// Counts a request in the driver.
+    /// Counts a request in the driver. A recording without R shows a requeued request as dispatched twice.
     #[inline]
-    fn dispatch(&mut self, event: &Event) {
+    fn count_dispatched(&mut self, event: &Event, is_new: bool) {
         let now = self.dispatched.now();
         // Requests dispatched before the trace began complete without having been counted.
-        let after = if event.action == Action::DISPATCH { now + 1 } else { now.saturating_sub(1) };
+        let after = match event.action {
+            Action::DISPATCH => now + u64::from(is_new),
+            _ => now.saturating_sub(1),
+        };
         if after != now {
             self.dispatched.set(event.time, after);
         }
     }
 
     fn renew_chunk(&mut self) -> Chunk {
-        let next = Chunk::new(self.chunk.device);
+        let next = Chunk { start: self.chunk.start, ..Chunk::new(self.chunk.device) };
         std::mem::replace(&mut self.chunk, next)
     }
 }

@@ -3,6 +3,7 @@
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
+use crate::start::StartAction;
 use blklab_stats::{Merge, Quantiles, QuantilesSummary};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -118,7 +119,9 @@ impl Panel for Life {
     fn observe(&mut self, chunk: &Chunk) {
         for io in &chunk.ended {
             let op = &mut self.0[io.op() as usize];
-            for (quantiles, time) in op.stages.iter_mut().zip(stage_times(io)) {
+            // Without Q, the time of the queueing is that of the dispatch.
+            let queued = if chunk.start == StartAction::Q { io.t_queue } else { NEVER };
+            for (quantiles, time) in op.stages.iter_mut().zip(stage_times(&Io { t_queue: queued, ..*io })) {
                 if time != NEVER {
                     quantiles.record(time);
                 }

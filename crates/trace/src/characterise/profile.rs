@@ -9,6 +9,7 @@ use crate::blkparse::tally::Tally;
 use crate::event::Action;
 use crate::filter::Filter;
 use crate::source::TraceInfo;
+use crate::start::StartAction;
 use blklab_stats::{HotnessSummary, LevelSummary};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub struct DeviceFlow {
     /// Events by action letter.
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
     pub events: EventCounts,
+    /// The events with which its I/Os begin: Q, or D or C in a recording without Q.
+    pub start: StartAction,
     /// Bios between Q and C, over time.
     pub in_flight: LevelSummary,
     /// Requests between D and C, over time; empty on bio-based devices (md, dm), which have no D.

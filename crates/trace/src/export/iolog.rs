@@ -8,7 +8,8 @@ use super::{ExportReport, Exporter};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR};
 use crate::source::TraceInfo;
-use std::collections::BTreeMap;
+use crate::start::StartAction;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::path::Path;
 
@@ -37,6 +38,9 @@ pub fn iolog(path: &Path, version: IologVersion) -> Result<Box<dyn Exporter>> {
         time: 1,
         taken: 0,
         written: 0,
+        start: None,
+        held: Vec::new(),
+        requeued: HashSet::new(),
     }))
 }
 
@@ -51,9 +55,37 @@ struct IologExporter {
     time: u64,
     taken: u64,
     written: u64,
+    /// With which events I/Os begin; `None` until enough events are in `held`.
+    start: Option<StartAction>,
+    held: Vec<Event>,
+    /// Requests that the driver gave back: their next D begins no I/O.
+    requeued: HashSet<(u32, u64)>,
 }
 
 impl IologExporter {
+    /// Writes the events that begin I/Os, as soon as the events show which do.
+    fn put_events(&mut self, events: &[Event], info: &TraceInfo, ended: bool) -> Result<()> {
+        if self.start.is_none() {
+            self.held.extend_from_slice(events);
+            self.start = StartAction::of(&self.held, ended);
+            let held = if self.start.is_some() { std::mem::take(&mut self.held) } else { Vec::new() };
+            return held.iter().try_for_each(|event| self.put_event_if_start(event, info));
+        }
+        events.iter().try_for_each(|event| self.put_event_if_start(event, info))
+    }
+
+    fn put_event_if_start(&mut self, event: &Event, info: &TraceInfo) -> Result<()> {
+        let start = self.start.unwrap_or_default();
+        let request = (event.device.0, event.sector);
+        if event.action == Action::REQUEUE && start == StartAction::D {
+            self.requeued.insert(request);
+        }
+        if event.action != start.action() || event.rwbs.has(Rwbs::PASSTHROUGH) || self.requeued.remove(&request) {
+            return Ok(());
+        }
+        self.put_event(event, info)
+    }
+
     fn put_event(&mut self, event: &Event, info: &TraceInfo) -> Result<()> {
         let (action, sector, bytes) = match event.op() {
             Op::Flush => ("sync", 0, 0),
@@ -124,15 +156,11 @@ fn file_name(name: &str) -> String {
 impl Exporter for IologExporter {
     fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()> {
         self.taken += batch.events.len() as u64;
-        for event in &batch.events {
-            if event.action == Action::QUEUE && !event.rwbs.has(Rwbs::PASSTHROUGH) {
-                self.put_event(event, info)?;
-            }
-        }
-        Ok(())
+        self.put_events(&batch.events, info, false)
     }
 
-    fn finish(mut self: Box<Self>, _info: &TraceInfo) -> Result<ExportReport> {
+    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
+        self.put_events(&[], info, true)?;
         for name in std::mem::take(&mut self.names).into_values() {
             self.last.1 = name;
             self.begin_line();

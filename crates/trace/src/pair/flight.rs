@@ -113,6 +113,19 @@ impl BiosInFlight {
         Some(io)
     }
 
+    /// Whether a bio has exactly the event's range and direction.
+    pub fn has_same_range(&self, event: &Event) -> bool {
+        let mut at = self.starts.get(event.sector).unwrap_or(NONE);
+        for _ in 0..MAX_STEPS {
+            let Some(slot) = self.slots.get(at as usize) else { return false };
+            if slot.io.bytes == event.bytes && is_write(slot.io.rwbs) == is_write(event.rwbs) {
+                return true;
+            }
+            at = slot.next;
+        }
+        false
+    }
+
     /// The bio in flight that owns sector `at` of a range with `sectors` left.
     #[inline]
     pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: BioState) -> Option<u32> {

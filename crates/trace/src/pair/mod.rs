@@ -48,9 +48,10 @@ pub struct Pairer {
 }
 
 impl Pairer {
-    /// Adds an event of the device; appends the I/Os that it ends to `done`. `origin` matters only for Q.
+    /// Adds an event of the device; appends the I/Os that it ends to `done`. `origin` matters only for Q. Returns
+    /// whether the event dispatched a request that was not with the driver before.
     #[inline]
-    pub fn add_event(&mut self, event: &Event, origin: BioOrigin, done: &mut Vec<Io>) {
+    pub fn add_event(&mut self, event: &Event, origin: BioOrigin, done: &mut Vec<Io>) -> bool {
         match event.action {
             Action::QUEUE => self.queue(event, origin, done),
             Action::GET_REQUEST => self.set_time(event, BioState::NoRequest, |io, t| io.t_get = t),
@@ -58,7 +59,7 @@ impl Pairer {
                 self.set_time(event, BioState::NotMerged, |io, t| io.t_merge = t)
             }
             Action::INSERT => self.set_time(event, BioState::NotInserted, |io, t| io.t_insert = t),
-            Action::DISPATCH => self.dispatch(event, done),
+            Action::DISPATCH => return self.dispatch(event, done),
             Action::REQUEUE => self.set_time(event, BioState::Dispatched, |io, _| {
                 io.t_dispatch = NEVER;
                 io.requeues = io.requeues.saturating_add(1);
@@ -66,6 +67,12 @@ impl Pairer {
             Action::COMPLETE => self.complete(event, done),
             _ => {}
         }
+        false
+    }
+
+    /// Whether a bio in flight has exactly the event's range and direction.
+    pub fn has_same_range(&self, event: &Event) -> bool {
+        self.bios.has_same_range(event)
     }
 
     /// Bios queued and not complete.
@@ -100,12 +107,12 @@ impl Pairer {
     }
 
     #[inline]
-    fn dispatch(&mut self, event: &Event, done: &mut Vec<Io>) {
+    fn dispatch(&mut self, event: &Event, done: &mut Vec<Io>) -> bool {
         self.saw_dispatch = true;
         let passthrough = event.rwbs.has(Rwbs::PASSTHROUGH);
         if event.sectors() == 0 || passthrough {
             if !passthrough && self.dispatch_flushes(event.time) {
-                return;
+                return true;
             }
             let mut io = new_io(event);
             io.t_dispatch = event.time;
@@ -113,12 +120,14 @@ impl Pairer {
                 done.extend(self.commands.pop_front());
             }
             self.commands.push_back(io);
-            return;
+            return true;
         }
         let time = event.time;
+        let mut is_new = false;
         let known = self.for_each_bio(event, BioState::NotDispatched, |io| {
             if io.t_dispatch == NEVER {
                 io.t_dispatch = time;
+                is_new = true;
             }
         });
         if !known {
@@ -126,6 +135,7 @@ impl Pairer {
             io.t_dispatch = time;
             self.add(io, done);
         }
+        is_new || !known
     }
 
     /// The driver's flush request serves every waiting flush bio (block/blk-flush.c).
