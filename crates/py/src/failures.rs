@@ -40,8 +40,9 @@ pub fn python_error(error: TraceError) -> PyErr {
             _ => BlklabError::new_err(text),
         },
         TraceError::Request(_) | TraceError::NotFound { .. } => UsageError::new_err(text),
-        TraceError::Empty { .. } | TraceError::UnknownFormat { .. } | TraceError::Malformed { .. } => {
-            BlklabError::new_err(text)
-        }
+        TraceError::Empty { .. }
+        | TraceError::UnknownFormat { .. }
+        | TraceError::Malformed { .. }
+        | TraceError::NothingSelected(_) => BlklabError::new_err(text),
     }
 }

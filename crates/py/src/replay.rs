@@ -108,7 +108,7 @@ impl DeviceReplay {
                 _ => continue,
             };
             let process = self.processes.name(event.pid).unwrap_or(UNNAMED);
-            if !self.filter.wants_event(&event, process, self.source.info().input_of(&event)) {
+            if !self.filter.wants_event(&event, process, self.source.info()) {
                 continue;
             }
             let device = *self.device.get_or_insert(event.device);

@@ -45,6 +45,9 @@ pub enum TraceError {
         /// What was found, what was expected.
         problem: String,
     },
+    /// The filters select nothing.
+    #[error("{0}")]
+    NothingSelected(String),
     /// The request is not possible for this trace.
     #[error("{0}")]
     Request(String),

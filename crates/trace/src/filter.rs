@@ -2,13 +2,14 @@
 
 use crate::event::{DeviceId, Event, Op, Rwbs};
 use crate::io::{Io, NEVER};
+use crate::source::TraceInfo;
 use serde::Serialize;
 
 /// Everything passes by default. An I/O counts at the time, and for the process, of its queueing.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filter {
-    /// Devices by number or input name; empty: all.
+    /// Devices by number or name; empty: all.
     pub devices: Vec<String>,
     /// Processes by exact name, or by pid; empty: all.
     pub processes: Vec<String>,
@@ -43,26 +44,27 @@ impl Filter {
         self.processes.is_empty() || self.processes.iter().any(|p| p == name || p.parse() == Ok(pid))
     }
 
-    /// Whether a device counts; `input` is the name of the input it came from.
-    pub fn wants_device(&self, device: DeviceId, input: &str) -> bool {
+    /// Whether a device counts whose events come from the input numbered `input`.
+    pub fn wants_device(&self, device: DeviceId, input: u16, info: &TraceInfo) -> bool {
         if self.devices.is_empty() {
             return true;
         }
+        let name = info.device_name(device, input);
         let number = device.to_string();
         let colon = number.replace(',', ":");
         self.devices.iter().any(|wanted| {
             let wanted = wanted.strip_prefix("/dev/").unwrap_or(wanted);
-            wanted == number || wanted == colon || (!input.is_empty() && wanted == input)
+            wanted == number || wanted == colon || (!name.is_empty() && wanted == name)
         })
     }
 
-    /// Whether an event passes; `name` is its process's name, `input` its input's.
-    pub fn wants_event(&self, event: &Event, name: &str, input: &str) -> bool {
+    /// Whether an event passes; `process` is its process's name.
+    pub fn wants_event(&self, event: &Event, process: &str, info: &TraceInfo) -> bool {
         self.is_open()
             || (self.wants_time(event.time)
                 && self.wants_op_of(event)
-                && self.wants_process(event.pid, name)
-                && self.wants_device(event.device, input))
+                && self.wants_process(event.pid, process)
+                && self.wants_device(event.device, event.input, info))
     }
 
     /// Whether an I/O passes, apart from its process and device.

@@ -99,6 +99,7 @@ impl Source for OpenedSource {
             let known = self.source.info();
             self.info.bytes_read = known.bytes_read;
             self.info.start_unix_ns = known.start_unix_ns;
+            self.info.device_names.extend_from_slice(&known.device_names[self.info.device_names.len()..]);
         } else {
             self.refresh();
         }

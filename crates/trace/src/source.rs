@@ -2,7 +2,7 @@
 //! about the trace.
 
 use crate::error::{Result, TraceError};
-use crate::event::{Event, EventBatch};
+use crate::event::{DeviceId, EventBatch};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
@@ -132,9 +132,33 @@ impl TraceInfo {
     /// Enough to see what is wrong, few enough for any trace.
     pub const MAX_WARNINGS: usize = 50;
 
-    /// The name of the input that an event came from; empty when it has none.
-    pub fn input_of(&self, event: &Event) -> &str {
-        self.inputs.get(usize::from(event.input)).map_or("", |input| input.name.as_str())
+    /// The name of a device whose events come from the input numbered `input`: that of the input, otherwise the trace's
+    /// own name for the device; empty when it has none.
+    pub fn device_name(&self, device: DeviceId, input: u16) -> &str {
+        let input = self.inputs.get(usize::from(input)).map_or("", |input| input.name.as_str());
+        if !input.is_empty() {
+            return input;
+        }
+        // Named devices are usually numbered in the order of their names.
+        let guess = self.device_names.get(device.minor() as usize).filter(|(number, _)| *number == device.0);
+        let named = guess.or_else(|| self.device_names.iter().find(|(number, _)| *number == device.0));
+        named.map_or("", |(_, name)| name.as_str())
+    }
+
+    /// An error for a selection without anything, with the devices that exist.
+    pub fn nothing_selected(&self) -> TraceError {
+        let inputs = self.inputs.iter().map(|input| &input.name).filter(|name| !name.is_empty());
+        let mut names: Vec<&str> =
+            inputs.chain(self.device_names.iter().map(|(_, name)| name)).map(String::as_str).collect();
+        let more = if names.len() > MAX_LISTED { ", …" } else { "" };
+        names.truncate(MAX_LISTED);
+        let path = self.inputs.first().and_then(|input| input.files.first()).map_or("trace", String::as_str);
+        let devices = if names.is_empty() {
+            String::new()
+        } else {
+            format!("; its devices: {}{more}", names.join(", "))
+        };
+        TraceError::NothingSelected(format!("{path}: nothing to write: no I/O passes the filters{devices}"))
     }
 
     /// Adds a warning, unless there are too many.
@@ -144,6 +168,9 @@ impl TraceInfo {
         }
     }
 }
+
+/// Device names in an error.
+const MAX_LISTED: usize = 20;
 
 /// A reader of one format.
 pub trait Source: Send {

@@ -49,6 +49,7 @@ class DeviceProfile(TypedDict):
     name: str | None
     over_time: OverTimeProfile
     pattern: PatternProfile
+    start: StartAction
     unmatched_completions: int
 
 
@@ -342,5 +343,7 @@ class Profile(TypedDict):
 
 
 ArrivalPattern = Literal["steady", "random", "bursty"]
+
+StartAction = Literal["Q", "D", "C"]
 
 ZipfVerdict = Literal["zipf", "uniform", "not zipf"]

@@ -15,8 +15,8 @@ FEWEST: Final = 20
 
 
 START: Final = {
-    "D": "This trace has no Q events: I/Os are counted when they were dispatched (D), without their time in the queue. ",
-    "C": "This trace has only C events: I/Os are counted when they completed; latency and queue depth are unknown. ",
+    "D": "This trace has no Q events: I/Os are counted when they were dispatched (D), without time in the queue. ",
+    "C": "This trace has only C events: I/Os are counted when they completed; latency and depth are unknown. ",
 }
 """The beginning of the description of a device whose I/Os were not recorded from their queueing."""
 

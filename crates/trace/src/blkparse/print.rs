@@ -37,7 +37,7 @@ pub fn print(
         let info = source.info();
         let printed = processes.for_each_event(&batch, |event, processes| {
             let name = processes.name(event.pid).unwrap_or(UNNAMED);
-            if !filter.wants_event(event, name, info.input_of(event)) {
+            if !filter.wants_event(event, name, info) {
                 return Ok(());
             }
             summary.add(event);

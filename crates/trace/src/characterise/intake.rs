@@ -5,7 +5,7 @@ use super::depth::QueueDepth;
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
-use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
+use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs};
 use crate::filter::Filter;
 use crate::io::NEVER;
 use crate::pair::{BioOrigin, Pairer};
@@ -52,7 +52,8 @@ pub struct Intake {
     filter: Filter,
     /// Whether the filter lets everything pass.
     unfiltered: bool,
-    inputs: Vec<String>,
+    /// The trace's inputs and the devices named so far.
+    info: TraceInfo,
     states: Vec<DeviceState>,
     index_by_device: HashMap<DeviceId, usize>,
     last_index: usize,
@@ -74,12 +75,11 @@ pub struct Intake {
 impl Intake {
     /// An intake for a trace with this `info` before its first event.
     pub fn new(filter: Filter, info: &TraceInfo) -> Intake {
-        let inputs: Vec<String> = info.inputs.iter().map(|i| i.name.clone()).collect();
         Intake {
-            merged: inputs.iter().all(String::is_empty),
+            merged: info.inputs.iter().all(|input| input.name.is_empty()),
             unfiltered: filter.is_open(),
             filter,
-            inputs,
+            info: info.clone(),
             states: Vec::new(),
             index_by_device: HashMap::new(),
             last_index: 0,
@@ -96,7 +96,8 @@ impl Intake {
     }
 
     /// Adds a batch. Full chunks are given to `send_chunk`.
-    pub fn add_batch(&mut self, batch: &EventBatch, send_chunk: &mut dyn FnMut(Chunk)) {
+    pub fn add_batch(&mut self, batch: &EventBatch, info: &TraceInfo, send_chunk: &mut dyn FnMut(Chunk)) {
+        self.info.device_names.extend_from_slice(&info.device_names[self.info.device_names.len()..]);
         let mut from = 0;
         for name in &batch.names {
             let before = name.before.min(batch.events.len());
@@ -187,6 +188,10 @@ impl Intake {
 
     /// Counts an I/O of which only the completion was recorded; the process that was running then is not its own.
     fn add_completed(&mut self, at: usize, event: &Event) {
+        // The second completion of a flush or FUA write ends nothing.
+        if event.bytes == 0 && event.op() != Op::Flush {
+            return;
+        }
         let wanted = self.unfiltered || (self.filter.processes.is_empty() && self.wants(event));
         if wanted && self.states[at].wanted {
             self.states[at].chunk.queued.push(queued_io(event, DeviceId::default(), 0));
@@ -278,8 +283,7 @@ impl Intake {
     }
 
     fn wants_device(&self, event: &Event) -> bool {
-        let input = self.inputs.get(usize::from(event.input)).map_or("", String::as_str);
-        self.filter.wants_device(event.device, input)
+        self.filter.wants_device(event.device, event.input, &self.info)
     }
 
     fn add_state(&mut self, event: &Event) -> usize {
@@ -367,9 +371,13 @@ impl Intake {
         wanted.map(|(at, state)| (at, flow(state))).collect()
     }
 
+    fn input_name(&self, input: u16) -> Option<&String> {
+        self.info.inputs.get(usize::from(input)).map(|input| &input.name)
+    }
+
     /// The name of a device's input, if it has one.
     fn name(&self, state: &DeviceState) -> Option<String> {
-        self.inputs.get(usize::from(state.input)).filter(|name| !name.is_empty()).cloned()
+        self.input_name(state.input).filter(|name| !name.is_empty()).cloned()
     }
 
     /// The name of a process by its index.
@@ -380,7 +388,7 @@ impl Intake {
     /// blkparse's summary of the events that the filter's devices and times let pass: by input, or by device if the
     /// inputs have no names.
     pub fn summary(&self) -> Vec<DeviceSummary> {
-        let named = |state: &DeviceState| match self.inputs.get(usize::from(state.input)) {
+        let named = |state: &DeviceState| match self.input_name(state.input) {
             Some(name) if !self.merged => name.clone(),
             _ => state.device.to_string(),
         };
@@ -396,7 +404,8 @@ impl Intake {
                 }
             }
         }
-        let place = |summary: &DeviceSummary| self.inputs.iter().position(|name| *name == summary.name);
+        let place =
+            |summary: &DeviceSummary| self.info.inputs.iter().position(|input| input.name == summary.name);
         all.sort_by_key(place);
         all
     }

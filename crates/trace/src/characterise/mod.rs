@@ -62,7 +62,7 @@ pub fn characterise(
     let mut intake = Intake::new(filter.clone(), source.info());
     let mut read = |intake: &mut Intake, send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
         while more {
-            intake.add_batch(&batch, send_chunk);
+            intake.add_batch(&batch, source.info(), send_chunk);
             batch.clear();
             more = tick(source.info().bytes_read) && source.fill(&mut batch)?;
         }

@@ -80,7 +80,10 @@ impl IologExporter {
         if event.action == Action::REQUEUE && start == StartAction::D {
             self.requeued.insert(request);
         }
-        if event.action != start.action() || event.rwbs.has(Rwbs::PASSTHROUGH) || self.requeued.remove(&request) {
+        if event.action != start.action()
+            || event.rwbs.has(Rwbs::PASSTHROUGH)
+            || self.requeued.remove(&request)
+        {
             return Ok(());
         }
         self.put_event(event, info)
@@ -161,6 +164,9 @@ impl Exporter for IologExporter {
 
     fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
         self.put_events(&[], info, true)?;
+        if self.written == 0 {
+            return Err(info.nothing_selected());
+        }
         for name in std::mem::take(&mut self.names).into_values() {
             self.last.1 = name;
             self.begin_line();

@@ -3,7 +3,7 @@
 use super::{ExportReport, Exporter, ParquetIos};
 use crate::characterise::remaps::Remaps;
 use crate::error::Result;
-use crate::event::{Action, DeviceId, EventBatch};
+use crate::event::{Action, DeviceId, Event, EventBatch};
 use crate::filter::Filter;
 use crate::io::Io;
 use crate::pair::{BioOrigin, Pairer};
@@ -39,11 +39,12 @@ struct IoExporter {
 }
 
 impl IoExporter {
-    fn pairer_index(&mut self, device: DeviceId, input: &str) -> usize {
+    fn pairer_index(&mut self, event: &Event, info: &TraceInfo) -> usize {
+        let device = event.device;
         match self.pairers.iter().position(|pairer| pairer.device == device) {
             Some(at) => at,
             None => {
-                let wanted = self.filter.wants_device(device, input);
+                let wanted = self.filter.wants_device(device, event.input, info);
                 self.pairers.push(DevicePairer { device, wanted, pairer: Pairer::default() });
                 self.pairers.len() - 1
             }
@@ -69,8 +70,7 @@ impl Exporter for IoExporter {
         self.out.learn(batch);
         batch.names.iter().for_each(|name| self.processes.learn(name.pid, &name.name));
         for event in &batch.events {
-            let input = info.input_of(event);
-            let at = self.pairer_index(event.device, input);
+            let at = self.pairer_index(event, info);
             let source = match event.action {
                 Action::REMAP => {
                     self.remaps.remap(event);
@@ -91,6 +91,9 @@ impl Exporter for IoExporter {
         for at in 0..self.pairers.len() {
             self.pairers[at].pairer.finish(&mut self.done);
             self.write_done(at)?;
+        }
+        if self.out.is_empty() {
+            return Err(info.nothing_selected());
         }
         self.out.finish(info)
     }

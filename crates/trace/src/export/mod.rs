@@ -56,14 +56,19 @@ pub fn convert(
 ) -> Result<Option<ExportReport>> {
     let mut batch = EventBatch::default();
     let mut processes = ProcessTable::default();
+    let mut is_empty = true;
     loop {
         batch.clear();
         if !source.fill(&mut batch)? {
+            if is_empty {
+                return Err(source.info().nothing_selected());
+            }
             return exporter.finish(source.info()).map(Some);
         }
         if let Some(filter) = filter {
             keep_wanted(&mut batch, filter, &mut processes, source.info());
         }
+        is_empty &= batch.events.is_empty();
         exporter.write(&batch, source.info())?;
         if !tick(source.info().bytes_read) {
             return Ok(None);
@@ -81,8 +86,7 @@ fn keep_wanted(batch: &mut EventBatch, filter: &Filter, processes: &mut ProcessT
             name.before = kept;
         }
         index += 1;
-        let input = info.input_of(event);
-        let wanted = filter.wants_event(event, processes.name(event.pid).unwrap_or(UNNAMED), input);
+        let wanted = filter.wants_event(event, processes.name(event.pid).unwrap_or(UNNAMED), info);
         kept += usize::from(wanted);
         wanted
     });

@@ -45,7 +45,7 @@ def depth(device: DeviceView) -> TextTable:
         ("in flight (Q to C)", device.data["in_flight"]),
         ("at the device (D to C)", device.data["dispatched"]),
     ):
-        if not level["time_ns"] or not device.ends:
+        if not level["time_ns"] or not device.ends or (name.endswith("(Q to C)") and device.start != "Q"):
             continue
         rows.append(
             [

@@ -108,6 +108,11 @@ impl ParquetIos {
         Ok(())
     }
 
+    /// Whether nothing has been written.
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
     /// Completes the file. `info` is the source's information at its end.
     pub fn finish(mut self, info: &TraceInfo) -> Result<ExportReport> {
         if self.rows > 0 {
