@@ -52,12 +52,12 @@ def test_the_load_is_the_same_without_queue_events(run: Run, tmp_path: Path, sta
         assert latency["d2c"]["p50"] == pytest.approx(MS, rel=0.005)
 
 
-@pytest.mark.parametrize(("kept", "said"), [({D, C}, "no Q events"), ({C}, "only C events")])
-def test_the_first_line_says_what_is_missing(run: Run, tmp_path: Path, kept: set[int], said: str) -> None:
+@pytest.mark.parametrize(("kept", "missing"), [({D, C}, "no Q events"), ({C}, "only C events")])
+def test_the_first_line_says_what_is_missing(run: Run, tmp_path: Path, kept: set[int], missing: str) -> None:
     outcome = run("trace", "stat", masked(tmp_path / "sdx", kept))
     assert outcome.status == 0
     text = " ".join(outcome.out.split())
-    assert f"Load This trace has {said}" in text
+    assert f"Load This trace has {missing}" in text
     assert "sdx received 300 I/Os" in text
     assert "was queued" not in text
 
