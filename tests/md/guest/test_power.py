@@ -1,6 +1,7 @@
 """The power fails in the midst of repairs: what was written is there, and --resume ends them."""
 
 import os
+import re
 import shlex
 import threading
 import time
@@ -117,15 +118,32 @@ def cut(machine: Rig, some: list[Repaired], points: Sequence[int]) -> None:
             item.more = True
     machine.cut()
     machine.power()
-    for item in some:
-        # As udev's rules do when disks are found one after the other.
-        for disk in machine.names(item.shapes):
-            machine.run("mdadm", "--incremental", disk, check=False)
-    machine.run("mdadm", "--incremental", "--run", "--scan", check=False)
+    log = assemble(machine, some)
     output = machine.blklab("md", "fix", "--resume")
-    assert output.status == 0, (points, output.stdout, output.stderr, machine.read("/proc/mdstat"))
+    assert output.status == 0, (points, output.stdout, output.stderr, machine.read("/proc/mdstat"), log)
     for item, point in zip(some, points, strict=True):
         looked_at(machine, item, point)
+
+
+def assemble(machine: Rig, some: list[Repaired]) -> list[str]:
+    """Assembles the arrays as udev does, and what it leaves inactive as an administrator does. Returns the output."""
+    log = []
+
+    def mdadm(*words: str) -> None:
+        output = machine.run("mdadm", *words, check=False)
+        log.append(f"mdadm {' '.join(words)}: {output.status} {output.stdout}{output.stderr}")
+
+    for item in some:
+        for disk in machine.names(item.shapes):
+            mdadm("--incremental", disk)
+    mdadm("--incremental", "--run", "--scan")
+    # A member that was out may be seen first; mdadm then leaves the array inactive, without one of the others.
+    inactive = re.findall(r"^(md\w+) : inactive (\w+)", machine.read("/proc/mdstat"), re.M)
+    for node, first in inactive:
+        disks = next(names for item in some if f"/dev/{first}" in (names := machine.names(item.shapes)))
+        mdadm("--stop", f"/dev/{node}")
+        mdadm("--assemble", "--run", f"/dev/{node}", *disks)
+    return log
 
 
 def looked_at(machine: Rig, item: Repaired, point: int) -> None:
