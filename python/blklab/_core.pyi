@@ -16,9 +16,10 @@ DEBUG_BUILD: bool
 class Filter:
     """Which events and I/Os to look at; everything by default.
 
-    `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`:
+    `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names, patterns or pids. `ops`:
     `read`, `write`, `discard`, `flush`. Times are ns since the trace began; `until_ns` no longer
-    counts.
+    counts. Times of the clock are ns since 1970 (UTC), or since midnight if less than a day.
+    `sectors` and `sizes` (bytes) are inclusive ranges.
     """
 
     def __init__(
@@ -29,6 +30,11 @@ class Filter:
         ops: Sequence[str] = (),
         since_ns: int | None = None,
         until_ns: int | None = None,
+        since_clock_ns: int | None = None,
+        until_clock_ns: int | None = None,
+        sectors: tuple[int | None, int | None] = (None, None),
+        sizes: tuple[int | None, int | None] = (None, None),
+        min_latency_ns: int | None = None,
     ) -> None: ...
 
 class Stop:

@@ -4,30 +4,64 @@ use crate::failures::{UsageError, python_error};
 use blklab_trace::blkparse::print::{PrintStyle, print};
 use blklab_trace::blkparse::terminal::TerminalOutput;
 use blklab_trace::export::target::{TARGETS, find_target};
+use blklab_trace::source::Source;
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal};
 
 /// Which events and I/Os count; by default all.
 ///
-/// `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names or pids. `ops`: `read`, `write`,
+/// `devices`: `major,minor`, `major:minor` or an input's name. `processes`: names, patterns or pids. `ops`: `read`, `write`,
 /// `discard`, `flush`. Times are ns since the trace began; `until_ns` is the first that does not count.
+/// `since_clock_ns` and `until_clock_ns` are ns since 1970 (UTC), or since midnight if less than a day. Sectors and
+/// bytes are inclusive ranges.
 #[pyclass(frozen)]
 pub struct Filter(pub(crate) filter::Filter);
 
 #[pymethods]
 impl Filter {
     #[new]
-    #[pyo3(signature = (*, devices=Vec::new(), processes=Vec::new(), ops=Vec::new(), since_ns=None, until_ns=None))]
+    #[pyo3(signature = (*, devices=Vec::new(), processes=Vec::new(), ops=Vec::new(), since_ns=None, until_ns=None, since_clock_ns=None,
+        until_clock_ns=None, sectors=(None, None), sizes=(None, None), min_latency_ns=None))]
+    #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn new(
         devices: Vec<String>,
         processes: Vec<String>,
         ops: Vec<String>,
         since_ns: Option<u64>,
         until_ns: Option<u64>,
+        since_clock_ns: Option<u64>,
+        until_clock_ns: Option<u64>,
+        sectors: (Option<u64>, Option<u64>),
+        sizes: (Option<u32>, Option<u32>),
+        min_latency_ns: Option<u64>,
     ) -> Filter {
-        Filter(filter::Filter { devices, processes, ops, since_ns, until_ns })
+        let ((first_sector, last_sector), (min_bytes, max_bytes)) = (sectors, sizes);
+        Filter(filter::Filter {
+            devices,
+            processes,
+            ops,
+            since_ns,
+            until_ns,
+            first_sector,
+            last_sector,
+            min_bytes,
+            max_bytes,
+            min_latency_ns,
+            since_clock_ns,
+            until_clock_ns,
+        })
     }
+}
+
+/// Opens a trace and relates the filter to it.
+fn open_selected(
+    paths: &[String],
+    format: Option<&str>,
+    filter: &mut filter::Filter,
+) -> PyResult<Box<dyn Source>> {
+    let source = open::open(paths, format).map_err(python_error)?;
+    filter::select(source, filter).map_err(python_error)
 }
 
 /// The formats that can be read: (name, one line about it).
@@ -49,9 +83,9 @@ pub fn characterise(
     threads: usize,
     tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let filter = filter.0.clone();
+    let mut filter = filter.0.clone();
     py.detach(|| {
-        let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
+        let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut ticker = Ticker::new(tick);
         let profile =
             characterising::characterise(&mut *source, filter, threads, &mut |bytes| ticker.tick(bytes));
@@ -83,12 +117,12 @@ pub fn convert(
     overwrite: bool,
     tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let filter = &filter.0;
+    let mut filter = filter.0.clone();
     py.detach(|| {
         let target = find_target(to.as_deref(), &output).map_err(python_error)?;
-        let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
-        let exporter = target.open(output.as_ref(), filter, overwrite).map_err(python_error)?;
-        let filter = (!target.filters && !filter.is_open()).then_some(filter);
+        let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
+        let exporter = target.open(output.as_ref(), &filter, overwrite).map_err(python_error)?;
+        let filter = (!target.filters && !filter.is_open()).then_some(&filter);
         let mut ticker = Ticker::new(tick);
         let report = export::convert(&mut *source, filter, exporter, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
@@ -141,7 +175,8 @@ pub fn print_events(
     summary: bool,
     as_json: bool,
 ) -> PyResult<(bool, Vec<(String, String)>)> {
-    let mut source = open::open(&paths, format.as_deref()).map_err(python_error)?;
+    let mut filter = filter.0.clone();
+    let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
     let style = match (as_json, summary) {
         (true, _) => PrintStyle::Json,
         (false, true) => PrintStyle::Blkparse,
@@ -154,9 +189,9 @@ pub fn print_events(
         failure.is_none()
     };
     let written = if io::stdout().is_terminal() {
-        print(&mut *source, &filter.0, style, &mut TerminalOutput(&mut out), &mut tick)
+        print(&mut *source, &filter, style, &mut TerminalOutput(&mut out), &mut tick)
     } else {
-        print(&mut *source, &filter.0, style, &mut out, &mut tick)
+        print(&mut *source, &filter, style, &mut out, &mut tick)
     };
     if let Some(failure) = failure {
         return Err(failure);

@@ -23,15 +23,16 @@ PIPED_WIDTH: Final = 100
 """The width of tables if stdout is not a terminal and COLUMNS is not set."""
 
 
-class _Quantity(click.ParamType[int]):
-    """A parameter that a parser of blklab.units reads."""
+class Quantity(click.ParamType[Any]):
+    """A parameter that a parser reads, such as those of blklab.units."""
 
-    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
         self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse a value; a default is one already."""
+        if not isinstance(value, str):
             return value
         try:
             return self._parse(value)
@@ -39,10 +40,10 @@ class _Quantity(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-SIZE: Final = _Quantity("size", units.parse_size)
+SIZE: Final = Quantity("size", units.parse_size)
 """Option type: `4k`, `10GiB`, `512`; gives bytes."""
 
-DURATION: Final = _Quantity("duration", units.parse_duration)
+DURATION: Final = Quantity("duration", units.parse_duration)
 """Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds."""
 
 

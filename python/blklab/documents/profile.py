@@ -63,6 +63,11 @@ class Dispersion(TypedDict):
 
 class Filter(TypedDict):
     devices: list[str]
+    first_sector: int | None
+    last_sector: int | None
+    max_bytes: int | None
+    min_bytes: int | None
+    min_latency_ns: int | None
     ops: list[str]
     processes: list[str]
     since_ns: int | None
@@ -338,6 +343,7 @@ class Profile(TypedDict):
     focus: str | None
     format_version: int
     last_ns: int
+    process_names: list[str]
     summary: list[SummaryProfile]
     trace: TraceInfo
 

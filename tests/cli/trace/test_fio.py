@@ -108,7 +108,7 @@ def test_the_real_fio_agrees(run: Run, trace: Path, tmp_path: Path, loop: str) -
     work = tmp_path / "work"
     work.mkdir()
     arguments = ("trace", "fio", trace, loop, "--verify", "--runtime", "2s", "--directory", work)
-    outcome = run(*arguments, "--size", "64m", "--json")
+    outcome = run(*arguments, "--verify-size", "64m", "--json")
     assert outcome.status == 0, outcome.out + outcome.err
     document = json.loads(outcome.out)
     assert document["passed"]
@@ -144,7 +144,7 @@ def test_what_cannot_be_verified(run: Run, trace: Path, tmp_path: Path, monkeypa
     gone = run("trace", "fio", trace, "--verify", "--directory", tmp_path / "nowhere")
     assert gone.status == 2
     assert "nowhere" in gone.err
-    small = run("trace", "fio", trace, "--verify", "--size", "4k", "--directory", tmp_path)
+    small = run("trace", "fio", trace, "--verify", "--verify-size", "4k", "--directory", tmp_path)
     assert small.status == 2
     assert "use a larger --size" in small.err
     file = run("trace", "fio", trace, "--verify", "--directory", trace)

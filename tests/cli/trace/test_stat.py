@@ -46,7 +46,7 @@ def test_no_io_in_the_window_is_said_in_one_line(
     assert (outcome.status, outcome.out) == (1, "")
     assert outcome.err == (
         f"blklab: error: no I/O in {SCSI} (from 1h 00m on): the trace has 23,923 events between"
-        " 0 ns and 13.8 s, of sda\n"
+        " 0 ns and 13.8 s, of sda, by dd, fio, blkdiscard\n"
     )
     assert list(tmp_path.iterdir()) == []
 

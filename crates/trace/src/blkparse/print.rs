@@ -30,6 +30,7 @@ pub fn print(
     out: &mut impl Write,
     tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<io::Result<()>> {
+    filter.check_for_events()?;
     let mut processes = ProcessTable::default();
     let mut summary = Summary::new(source.info().inputs.iter().map(|input| input.name.as_str()));
     let mut batch = EventBatch::default();

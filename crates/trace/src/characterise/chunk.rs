@@ -25,6 +25,12 @@ pub struct QueuedIo {
 }
 
 impl QueuedIo {
+    /// The arrival of an I/O that has ended.
+    pub fn of(io: &Io) -> QueuedIo {
+        let Io { t_queue: time, sector, bytes, process, source, rwbs, cpu, .. } = *io;
+        QueuedIo { time, sector, bytes, process, source, rwbs, cpu }
+    }
+
     /// Its operation.
     #[inline]
     pub fn op(&self) -> Op {

@@ -18,9 +18,13 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_DEVICES: usize = 1024;
 /// The largest number of process names; further ones share index 0.
 const MAX_NAMES: usize = 1 << 16;
+/// The largest number of process names that a profile lists.
+const SHOWN_NAMES: usize = 64;
 /// The name of unnamed processes.
 const UNKNOWN: &str = "(unknown)";
 
+/// I/Os of a device that wait to be queued in order of time.
+const MOST_LATE: usize = 1 << 16;
 /// Processes whose names are cached.
 const RECENT: usize = 256;
 
@@ -45,6 +49,8 @@ struct DeviceState {
     in_flight: QueueDepth,
     dispatched: QueueDepth,
     chunk: Chunk,
+    /// I/Os that are wanted for their latency, until they are queued in order of time.
+    late: Vec<QueuedIo>,
 }
 
 /// The first stage of characterisation.
@@ -52,6 +58,8 @@ pub struct Intake {
     filter: Filter,
     /// Whether the filter lets everything pass.
     unfiltered: bool,
+    /// Whether only completed I/Os show if the filter wants them.
+    deferred: bool,
     /// The trace's inputs and the devices named so far.
     info: TraceInfo,
     states: Vec<DeviceState>,
@@ -78,6 +86,7 @@ impl Intake {
         Intake {
             merged: info.inputs.iter().all(|input| input.name.is_empty()),
             unfiltered: filter.is_open(),
+            deferred: filter.min_latency_ns.is_some(),
             filter,
             info: info.clone(),
             states: Vec::new(),
@@ -181,7 +190,7 @@ impl Intake {
         }
         let is_new = self.pair(at, event, BioOrigin::default());
         // The process of a request is not known here; no depth is better than a wrong one.
-        if self.unfiltered || (self.filter.processes.is_empty() && self.filter.wants_op(event.op())) {
+        if self.unfiltered || (self.filter.processes.is_empty() && self.filter.wants_request(event)) {
             self.states[at].count_dispatched(event, is_new);
         }
     }
@@ -192,7 +201,8 @@ impl Intake {
         if event.bytes == 0 && event.op() != Op::Flush {
             return;
         }
-        let wanted = self.unfiltered || (self.filter.processes.is_empty() && self.wants(event));
+        let known = self.filter.processes.is_empty() && !self.deferred;
+        let wanted = self.unfiltered || (known && self.wants(event));
         if wanted && self.states[at].wanted {
             self.states[at].chunk.queued.push(queued_io(event, DeviceId::default(), 0));
         }
@@ -202,18 +212,18 @@ impl Intake {
     fn add_queued(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
         let (process, wanted) = self.look_up_process(event.pid);
-        if !self.unfiltered && wanted && self.filter.wants_op(event.op()) {
+        if !self.unfiltered && wanted && self.filter.wants_request(event) {
             let state = &mut self.states[at];
             state.in_flight.set(event.time, state.in_flight.now() + 1);
         }
         self.pair(at, event, BioOrigin { source, process });
-        if self.unfiltered || (wanted && self.states[at].wanted && self.wants(event)) {
+        if !self.deferred && (self.unfiltered || (wanted && self.states[at].wanted && self.wants(event))) {
             self.states[at].chunk.queued.push(queued_io(event, source, process));
         }
     }
 
     fn wants(&self, event: &Event) -> bool {
-        self.filter.wants_time(event.time) && self.filter.wants_op(event.op())
+        self.filter.wants_time(event.time) && self.filter.wants_request(event)
     }
 
     /// Gives the event to the device's pairer, which adds the I/Os that it ends to the chunk. Returns whether the event
@@ -239,7 +249,11 @@ impl Intake {
     fn count_ended(&mut self, at: usize, first: usize, time: u64) {
         for index in first..self.states[at].chunk.ended.len() {
             let io = self.states[at].chunk.ended[index];
-            if io.t_queue != NEVER && self.filter.wants_op(io.op()) && self.look_up_process(io.pid).1 {
+            if io.t_queue != NEVER
+                && self.filter.wants_op(io.op())
+                && self.filter.wants_range(io.sector, io.bytes)
+                && self.look_up_process(io.pid).1
+            {
                 let state = &mut self.states[at];
                 state.in_flight.set(time, state.in_flight.now().saturating_sub(1));
             }
@@ -255,10 +269,16 @@ impl Intake {
             if self.states[at].wanted && self.filter.wants_io(&io) && self.look_up_process(io.pid).1 {
                 ended[kept] = io;
                 kept += 1;
+                if self.deferred && io.t_queue != NEVER {
+                    self.states[at].late.push(QueuedIo::of(&io));
+                }
             }
         }
         ended.truncate(kept);
         self.states[at].chunk.ended = ended;
+        if self.states[at].late.len() >= MOST_LATE {
+            self.states[at].queue_late(MOST_LATE / 2);
+        }
     }
 
     fn state_index(&mut self, event: &Event) -> Option<usize> {
@@ -300,6 +320,7 @@ impl Intake {
             in_flight: QueueDepth::new(&self.filter),
             dispatched: QueueDepth::new(&self.filter),
             chunk: Chunk::new(self.states.len()),
+            late: Vec::new(),
         });
         self.states.len() - 1
     }
@@ -345,6 +366,7 @@ impl Intake {
             if !self.unfiltered {
                 self.keep_wanted(at, ended);
             }
+            self.states[at].queue_late(MOST_LATE);
             let state = &mut self.states[at];
             if !state.chunk.is_empty() {
                 send_chunk(state.renew_chunk());
@@ -383,6 +405,11 @@ impl Intake {
     /// The name of a process by its index.
     pub fn process_name(&self, index: u32) -> String {
         self.names.get(index as usize).cloned().unwrap_or_else(|| UNKNOWN.into())
+    }
+
+    /// The first names of processes, whether the filter wants them or not.
+    pub fn process_names(&self) -> Vec<String> {
+        self.names.iter().skip(1).take(SHOWN_NAMES).cloned().collect()
     }
 
     /// blkparse's summary of the events that the filter's devices and times let pass: by input, or by device if the
@@ -434,6 +461,12 @@ fn queued_io(event: &Event, source: DeviceId, process: u32) -> QueuedIo {
 }
 
 impl DeviceState {
+    /// Queues the `most` earliest I/Os whose latency decided whether they are wanted.
+    fn queue_late(&mut self, most: usize) {
+        self.late.sort_by_key(|row| row.time);
+        self.chunk.queued.extend(self.late.drain(..most.min(self.late.len())));
+    }
+
     /// Counts a request in the driver. A recording without R shows a requeued request as dispatched twice.
     #[inline]
     fn count_dispatched(&mut self, event: &Event, is_new: bool) {

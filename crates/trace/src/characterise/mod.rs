@@ -99,6 +99,7 @@ pub fn characterise(
         first_ns,
         last_ns,
         device_names: intake.device_names(),
+        process_names: intake.process_names(),
         devices,
         summary: intake.summary().into_iter().map(SummaryProfile::from).collect(),
     })

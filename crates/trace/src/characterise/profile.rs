@@ -123,6 +123,8 @@ pub struct Profile {
     pub last_ns: u64,
     /// Names of all named devices by number (`major,minor`), before filtering.
     pub device_names: BTreeMap<String, String>,
+    /// Names of processes, in order of appearance, before filtering: at most 64.
+    pub process_names: Vec<String>,
     /// Every device seen, in order of appearance.
     pub devices: Vec<DeviceProfile>,
     /// blkparse's closing summary of the same events.

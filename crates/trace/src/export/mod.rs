@@ -54,6 +54,7 @@ pub fn convert(
     mut exporter: Box<dyn Exporter>,
     tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Option<ExportReport>> {
+    filter.map_or(Ok(()), Filter::check_for_events)?;
     let mut batch = EventBatch::default();
     let mut processes = ProcessTable::default();
     let mut is_empty = true;

@@ -46,7 +46,8 @@ MAX_RUNTIME: Final = 20 * 86_400 * 10**9
 )
 @click.option("--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace.")
 @click.option(
-    "--size",
+    "--verify-size",
+    "size",
     type=SIZE,
     default="1g",
     show_default=True,
@@ -75,7 +76,7 @@ def fio(
     whole workload passes through, or --device. In a closed loop, I/Os wait for earlier ones; in an
     open loop, they arrive at their own times. blklab infers the loop from the I/Os in flight.
 
-    --verify runs the job with fio on a file of at most --size, in a new directory below --directory
+    --verify runs the job with fio on a file of at most --verify-size, in a new directory below --directory
     (default: the current directory), and removes it. It compares fio's I/Os with the trace. Exit
     status 1: the mix of operations or a size distribution differs by more than 2 percentage points
     plus the random error. It takes up to twice --runtime (default: 10s).
@@ -182,6 +183,9 @@ def _replay(
         ops=wanted["ops"],
         since_ns=wanted["since_ns"],
         until_ns=wanted["until_ns"],
+        sectors=(wanted["first_sector"], wanted["last_sector"]),
+        sizes=(wanted["min_bytes"], wanted["max_bytes"]),
+        min_latency_ns=wanted["min_latency_ns"],
     )
     with unfinished(iolog), native(iolog):
         document = convert(paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite)

@@ -117,7 +117,17 @@ def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Prof
     words += [word for value in chosen["devices"] for word in ("--device", value)]
     words += [word for value in chosen["processes"] for word in ("--process", value)]
     words += [word for value in chosen["ops"] for word in ("--op", value)]
-    for time, option in ((chosen["since_ns"], "--since"), (chosen["until_ns"], "--until")):
+    for time, option in (
+        (chosen["since_ns"], "--since"),
+        (chosen["until_ns"], "--until"),
+        (chosen["min_latency_ns"], "--min-latency"),
+    ):
         if time is not None:
             words += [option, f"{time}ns"]
+    for low, high, option in (
+        (chosen["first_sector"], chosen["last_sector"], "--sector"),
+        (chosen["min_bytes"], chosen["max_bytes"], "--size"),
+    ):
+        if low is not None:
+            words += [option, f"{low}-{high}"]
     return shlex.join(words)

@@ -1,14 +1,109 @@
 """Options of all commands that read a trace: the trace and the selection of events."""
 
 import functools
+import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final, TypeVar
 
 import click
 
-from blklab.cli.common import DURATION, INPUT
+from blklab import units
+from blklab.cli.common import DURATION, INPUT, Quantity
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _parse_time(text: str) -> tuple[str, int]:
+    """Return the key of a time for the filter, and its ns.
+
+    A duration is a time since the trace began. Anything else is a time of day, or a date and time; without a zone in
+    UTC, as reports show them. Raises ValueError.
+    """
+    if not re.search(r"\d[-:]\d", text):
+        return "ns", units.parse_duration(text)
+    try:
+        if "-" not in text[:8]:
+            day = time.fromisoformat(text)
+            moment = datetime.combine(date(1970, 1, 1), day)
+        else:
+            moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time: write 10s, 21:21:30 or 2026-11-22T21:21:30 (UTC)") from None
+    since_epoch = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return "clock_ns", since_epoch // timedelta(microseconds=1) * 1000
+
+
+def _range(parse: Callable[[str], int], most: int) -> Callable[[str], tuple[int, int]]:
+    """Return a parser of `A-B`, or of `A` for one value."""
+
+    def parse_range(text: str) -> tuple[int, int]:
+        first, dash, last = text.partition("-")
+        low = parse(first)
+        high = parse(last) if dash else low
+        if not low <= high <= most:
+            raise ValueError(f"{text!r} is not a range: expected A-B with A ≤ B ≤ {most:,}")
+        return low, high
+
+    return parse_range
+
+
+def _parse_sector(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text!r} is not a sector: write a number of 512-byte sectors")
+    return int(text)
+
+
+TIME: Final = Quantity("time", _parse_time)
+
+OPTIONS: Final = (
+    click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="DEV",
+        help="Select this device: md127 or 9,127.",
+    ),
+    click.option(
+        "--process",
+        "processes",
+        multiple=True,
+        metavar="NAME",
+        help="Select this process: name, pattern (kworker*) or pid.",
+    ),
+    click.option(
+        "--op",
+        "ops",
+        multiple=True,
+        type=click.Choice(["read", "write", "discard", "flush"]),
+        help="Select this operation.",
+    ),
+    click.option(
+        "--since", type=TIME, metavar="TIME", help="Select from this time on: 10s after the start, or 21:21:30 UTC."
+    ),
+    click.option("--until", type=TIME, metavar="TIME", help="Select up to this time."),
+    click.option(
+        "--sector",
+        "sectors",
+        type=Quantity("sectors", _range(_parse_sector, 2**64 - 1)),
+        metavar="A-B",
+        help="Select I/Os that touch sectors A to B.",
+    ),
+    click.option(
+        "--size",
+        "sizes",
+        type=Quantity("size", _range(units.parse_size, 2**32 - 1)),
+        metavar="SIZE",
+        help="Select I/Os of this size: 4k, 4k-64k.",
+    ),
+    click.option(
+        "--min-latency",
+        type=DURATION,
+        metavar="TIME",
+        help="Select completed I/Os that took at least this time.",
+    ),
+)
+"""The filters, in the order of the help."""
 
 
 def trace_arguments(command: F) -> F:
@@ -25,45 +120,38 @@ def trace_arguments(command: F) -> F:
 def selection_options(command: F) -> F:
     """Decorator: add the filters, passed as one `selection` (blklab._core.Filter)."""
 
-    @click.option(
-        "--device",
-        "devices",
-        multiple=True,
-        metavar="DEV",
-        help="Select this device: md127 or 9,127.",
-    )
-    @click.option(
-        "--process",
-        "processes",
-        multiple=True,
-        metavar="NAME",
-        help="Select this process: name or pid.",
-    )
-    @click.option(
-        "--op",
-        "ops",
-        multiple=True,
-        type=click.Choice(["read", "write", "discard", "flush"]),
-        help="Select this operation.",
-    )
-    @click.option("--since", type=DURATION, metavar="TIME", help="Select from this time on: 10s, 1500ms.")
-    @click.option("--until", type=DURATION, metavar="TIME", help="Select up to this time.")
     @functools.wraps(command)
     def with_selection(
         *args: Any,
         devices: tuple[str, ...],
         processes: tuple[str, ...],
         ops: tuple[str, ...],
-        since: int | None,
-        until: int | None,
+        since: tuple[str, int] | None,
+        until: tuple[str, int] | None,
+        sectors: tuple[int, int] | None,
+        sizes: tuple[int, int] | None,
+        min_latency: int | None,
         **kwargs: Any,
     ) -> Any:
         from blklab import _core
         from blklab.errors import UsageError
 
-        if since is not None and until is not None and since >= until:
+        if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")
-        selection = _core.Filter(devices=devices, processes=processes, ops=ops, since_ns=since, until_ns=until)
+        times: dict[str, Any] = {
+            f"{end}_{value[0]}": value[1] for end, value in (("since", since), ("until", until)) if value
+        }
+        selection = _core.Filter(
+            devices=devices,
+            processes=processes,
+            ops=ops,
+            sectors=sectors or (None, None),
+            sizes=sizes or (None, None),
+            min_latency_ns=min_latency,
+            **times,
+        )
         return command(*args, selection=selection, **kwargs)
 
+    for option in reversed(OPTIONS):
+        with_selection = option(with_selection)
     return with_selection  # type: ignore[return-value]

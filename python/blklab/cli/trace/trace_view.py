@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 from blklab import _core
 from blklab.cli.common import progress, warn
 from blklab.errors import BlklabError
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.report.view import ProfileView
 
 MAX_NAMED: Final = 8
-"""How many devices a message names."""
+"""How many devices and processes a message names."""
 
 
 def read_view(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "ProfileView":
@@ -43,14 +44,15 @@ def _nothing(view: "ProfileView", paths: Sequence[str]) -> str:
         f"no I/O in {', '.join(paths)}{f' ({chosen})' if chosen else ''}: the trace has"
         f" {formatting.plural(profile['events'], 'event')}"
         f" between {formatting.duration(profile['first_ns'])}"
-        f" and {formatting.duration(profile['last_ns'])}{_devices(list(view.names.values()))}"
+        f" and {formatting.duration(profile['last_ns'])}{_named('of', list(view.names.values()))}"
+        f"{_named('by', [printable(name) for name in profile['process_names']])}"
     )
 
 
-def _devices(names: list[str]) -> str:
+def _named(word: str, names: list[str]) -> str:
     if not names:
         return ""
     listed = ", ".join(names[:MAX_NAMED])
     left = len(names) - MAX_NAMED
     more = f" and {left:,} {'other' if left == 1 else 'others'}" if left > 0 else ""
-    return f", of {listed}{more}"
+    return f", {word} {listed}{more}"

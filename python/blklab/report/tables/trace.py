@@ -76,6 +76,13 @@ def filters(view: ProfileView) -> str:
         parts.append(f"from {formatting.duration(chosen['since_ns'])} on")
     if chosen["until_ns"] is not None:
         parts.append(f"before {formatting.duration(chosen['until_ns'])}")
+    if chosen["first_sector"] is not None:
+        parts.append(f"sectors {chosen['first_sector']} to {chosen['last_sector']}")
+    if chosen["min_bytes"] is not None:
+        sizes = dict.fromkeys(formatting.size(chosen[key]) for key in ("min_bytes", "max_bytes"))
+        parts.append(f"size {' to '.join(sizes)}")
+    if chosen["min_latency_ns"] is not None:
+        parts.append(f"latency at least {formatting.duration(chosen['min_latency_ns'])}")
     return ", ".join(parts)
 
 
