@@ -42,8 +42,8 @@ def test_words_are_counted_and_listed() -> None:
             "only 11 distinct blocks were accessed: too few to tell",
         ),
         (
-            "blocks were accessed 0.99 times each: hardly any comes again.",
-            "blocks were accessed about once each: hardly any comes again",
+            "blocks were accessed 0.99 times each: too rarely to tell.",
+            "blocks were accessed about once each: too rarely to tell",
         ),
         ("blocks were accessed 1.04 times each", "blocks were accessed about once each"),
         ("blocks were accessed 1.05 times each", "blocks were accessed 1.05 times each"),

@@ -96,7 +96,7 @@ def test_a_mixed_closed_load() -> None:
 
 
 def test_the_default_target_is_no_device() -> None:
-    assert options(render(make_plan(profile()), JobTarget()))["filename"] == "blklab.fio"
+    assert options(render(make_plan(profile()), JobTarget()))["filename_format"] == "blklab.fio"
     named = render(make_plan(profile()), JobTarget(filename="/dev/disk/by-path/pci-0:1"))
     assert options(named)["filename"] == "/dev/disk/by-path/pci-0\\:1"
 
@@ -199,7 +199,7 @@ def test_a_hostile_name_stays_in_its_comment() -> None:
     made = profile(name="md0\nfilename=/dev/sda\x1b[31m")
     made["trace"]["inputs"][0]["name"] = "x]\n[evil]\nfilename=/dev/sda"
     text = render(make_plan(made), JobTarget())
-    assert options(text)["filename"] == "blklab.fio"
+    assert options(text)["filename_format"] == "blklab.fio"
     assert "\x1b" not in text
     assert len(re.findall(r"^\[", text, re.M)) == 2
 

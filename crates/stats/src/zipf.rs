@@ -105,7 +105,7 @@ pub fn fit(popularity: &Popularity) -> ZipfFit {
 fn verdict(mean: f64, spread: f64, s: f64, ks: f64) -> (ZipfVerdict, String) {
     let points = ks * 100.0;
     if spread < MOST_UNIFORM_SPREAD && mean < 1.5 {
-        let reason = format!("blocks were accessed {mean:.2} times each: hardly any comes again");
+        let reason = format!("blocks were accessed {mean:.2} times each: too rarely to tell");
         (ZipfVerdict::NotZipf, reason)
     } else if spread < MOST_UNIFORM_SPREAD {
         let reason = "accesses to a block vary no more than chance makes them".to_owned();

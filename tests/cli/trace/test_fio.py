@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,21 @@ def test_fio_prints_a_job(run: Run, trace: Path) -> None:
     assert "[global]" in outcome.out
     assert "rw=randrw" in outcome.out
     assert "rwmixread=75" in outcome.out or "rwmixread=74" in outcome.out
-    assert "filename=blklab.fio" in outcome.out
+    assert "\nfilename_format=blklab.fio\n" in outcome.out
+
+
+def test_a_job_uses_only_the_file_given_to_fio(run: Run, trace: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    job = (
+        run("trace", "fio", trace, "--closed")
+        .out.replace("direct=1", "direct=0")
+        .replace("time_based=1", "number_ios=9")
+    )
+    (tmp_path / "job.fio").write_text(job)
+    command = ["fio", f"--filename={work / 'given'}", str(tmp_path / "job.fio")]
+    subprocess.run(command, cwd=work, check=True, stdout=subprocess.DEVNULL)
+    assert [path.name for path in work.iterdir()] == ["given"]
 
 
 def test_fio_writes_a_job(run: Run, trace: Path, tmp_path: Path) -> None:

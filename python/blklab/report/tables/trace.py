@@ -185,7 +185,7 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
     if number := device.data["unmatched_completions"]:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
         yield _doubt("never-queued", unseen, device.label)
-    if number := device.data["given_up"]:
+    if (number := device.data["given_up"]) and device.capabilities["completions"]:
         lost = f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight"
         yield _doubt("given-up", lost, device.label)
     if device.ios and 0 < unended / device.ios < SERIOUS:

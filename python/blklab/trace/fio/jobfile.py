@@ -83,11 +83,10 @@ def _head(plan: FioPlan, target: JobTarget, unpaced: bool) -> Iterator[str]:
     if target.directory is not None:
         yield f"directory={_escaped(target.directory)}"
         if target.filename is None:
-            yield "filename=blklab.fio"
+            yield "filename_format=blklab.fio"
     if target.filename is None and target.directory is None:
-        yield "# Set a file here. A device here is OVERWRITTEN."
-        yield "# filename=/path/to/a/file"
-        yield "filename=blklab.fio"
+        yield "# The default file; fio --filename=FILE replaces it. A device is OVERWRITTEN."
+        yield "filename_format=blklab.fio"
     yield "# Without libaio, use ioengine=io_uring, or posixaio on systems other than Linux."
     yield "ioengine=libaio"
     yield f"direct={int(target.direct)}"
