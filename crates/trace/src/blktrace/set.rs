@@ -122,6 +122,17 @@ impl BlktraceSet {
         if gaps > 0 {
             self.info.warn(&path, format!("{gaps} events are missing according to their sequence numbers"));
         }
+        let skipped = self.cursors[index].stream.skipped;
+        if skipped.places > 0 {
+            let places = if skipped.places == 1 { "" } else { " and later" };
+            self.info.warn(
+                &path,
+                format!(
+                    "damaged at offset {}{places}: {} bytes that are no record were skipped",
+                    skipped.offset, skipped.bytes
+                ),
+            );
+        }
         match self.cursors[index].stream.ending {
             Some(StreamEnding::Cut { offset, left }) => self.info.warn(
                 &path,

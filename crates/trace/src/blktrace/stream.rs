@@ -49,6 +49,17 @@ pub enum StreamEnding {
     },
 }
 
+/// Bytes among the records that are no records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SkippedBytes {
+    /// Offset of the first.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// In how many places.
+    pub places: u64,
+}
+
 /// The previous record, for comparison with the next one.
 #[derive(Clone, Copy, Default)]
 struct PreviousRecord {
@@ -122,6 +133,8 @@ pub struct RecordStream {
     previous: PreviousRecord,
     /// How the stream ended, once it has.
     pub ending: Option<StreamEnding>,
+    /// Bytes skipped because they are no records.
+    pub skipped: SkippedBytes,
     /// (record time, unix ns) of the first time stamp note.
     pub timestamp: Option<(u64, u64)>,
     /// Events earlier than their predecessors.
@@ -148,6 +161,7 @@ impl RecordStream {
             order: None,
             previous: PreviousRecord::default(),
             ending: None,
+            skipped: SkippedBytes::default(),
             timestamp: None,
             out_of_order: 0,
             leaps: 0,
@@ -194,8 +208,12 @@ impl RecordStream {
             };
             let record = Record::decode::<BIG>(raw);
             if record.magic != MAGIC {
-                self.ending = Some(StreamEnding::Damaged { offset: self.offset, magic: record.magic });
-                return Ok(());
+                let offset = self.offset;
+                if offset == 0 || !self.skip_to_record::<BIG>()? {
+                    self.ending = Some(StreamEnding::Damaged { offset, magic: record.magic });
+                    return Ok(());
+                }
+                continue;
             }
             let record_bytes = RECORD + usize::from(record.pdu_len);
             if self.end - self.start < record_bytes && !self.require(record_bytes)? {
@@ -218,6 +236,49 @@ impl RecordStream {
             block.events.push(event);
         }
         Ok(())
+    }
+
+    /// Skips bytes up to the next plausible record; false if there is none.
+    fn skip_to_record<const BIG: bool>(&mut self) -> Result<bool> {
+        let from = self.offset;
+        let magic = if BIG { MAGIC.to_be_bytes() } else { MAGIC.to_le_bytes() };
+        loop {
+            self.start += 1;
+            self.offset += 1;
+            let buffered = &self.buffer[self.start..self.end];
+            let position = buffered.windows(magic.len()).position(|bytes| bytes == magic);
+            let skipped = position.unwrap_or((buffered.len() + 1).saturating_sub(magic.len()));
+            self.start += skipped;
+            self.offset += skipped as u64;
+            if !self.require(RECORD)? {
+                return Ok(false);
+            }
+            if position.is_some() && self.is_plausible::<BIG>()? {
+                break;
+            }
+        }
+        if self.skipped.places == 0 {
+            self.skipped.offset = from;
+        }
+        self.skipped.bytes += self.offset - from;
+        self.skipped.places += 1;
+        Ok(true)
+    }
+
+    /// Whether the buffer begins with a record of about the previous one's time, with another record or nothing behind.
+    fn is_plausible<const BIG: bool>(&mut self) -> Result<bool> {
+        let Some(raw) = self.buffer[self.start..self.end].first_chunk::<RECORD>() else { return Ok(false) };
+        let record = Record::decode::<BIG>(raw);
+        if !record.is_note() && record.time.abs_diff(self.previous.time) > DAY {
+            return Ok(false);
+        }
+        let record_bytes = RECORD + usize::from(record.pdu_len);
+        if !self.require(record_bytes + RECORD)? {
+            return Ok(self.end - self.start == record_bytes);
+        }
+        let behind = self.start + record_bytes;
+        let next = self.buffer[behind..self.end].first_chunk::<RECORD>().map(Record::decode::<BIG>);
+        Ok(next.is_some_and(|next| next.magic == MAGIC))
     }
 
     /// Decodes events without payloads at the front of the buffer; most events have none.
