@@ -21,11 +21,13 @@ settings.load_profile("blklab")
 
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps results, and journals, of tests out of the user's."""
+    """Keeps results, and journals, of tests out of the user's; output does not depend on how long they take."""
     directory = tmp_path_factory.mktemp("kept")
     monkeypatch.setenv("BLKLAB_STORE", str(directory / "store.db"))
     monkeypatch.setenv("BLKLAB_STATE", str(directory / "state"))
     monkeypatch.setenv("BLKLAB_LOCKS", str(directory))
+    # A slow machine would print lines about progress.
+    monkeypatch.setattr("blklab.cli.common.LOG_INTERVAL", 3600.0)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -164,8 +164,12 @@ def fail_with(failed: Sequence[str]) -> None:
         raise BlklabError(f"{failed[0]}{more}")
 
 
+LOG_INTERVAL = 60.0
+"""Seconds between lines about progress, where stderr is not a terminal."""
+
+
 @contextmanager
-def each_minute(describe: Callable[[], str], seconds: float = 60.0) -> Iterator[None]:
+def each_minute(describe: Callable[[], str]) -> Iterator[None]:
     """Print what `describe` returns as a line on stderr each minute while the block runs."""
     import threading
 
@@ -174,7 +178,7 @@ def each_minute(describe: Callable[[], str], seconds: float = 60.0) -> Iterator[
     ended = threading.Event()
 
     def write() -> None:
-        while not ended.wait(seconds):
+        while not ended.wait(LOG_INTERVAL):
             if line := describe():
                 with suppress(OSError):  # stderr may be closed
                     click.echo(f"blklab: {printable(line)}", err=True)
