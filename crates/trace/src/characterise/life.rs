@@ -13,18 +13,18 @@ const STAGES: [&str; 8] = ["q2c", "q2d", "d2c", "q2g", "g2i", "i2d", "q2m", "m2d
 
 /// The time of each of [`STAGES`]; [`NEVER`] if the trace does not show it.
 #[inline]
-fn stage_times(io: &Io) -> [u64; STAGES.len()] {
+fn stage_times(io: &Io, t_queue: u64) -> [u64; STAGES.len()] {
     let between = |from, to| Io::between(from, to).unwrap_or(NEVER);
     // Only for the bio that got the request: those merged into it have Q2M and M2D instead.
     let got = io.t_get != NEVER;
     [
-        between(io.t_queue, io.t_complete),
-        between(io.t_queue, io.t_dispatch),
+        between(t_queue, io.t_complete),
+        between(t_queue, io.t_dispatch),
         between(io.t_dispatch, io.t_complete),
-        between(io.t_queue, io.t_get),
+        between(t_queue, io.t_get),
         between(io.t_get, io.t_insert),
         if got { between(io.t_insert, io.t_dispatch) } else { NEVER },
-        between(io.t_queue, io.t_merge),
+        between(t_queue, io.t_merge),
         between(io.t_merge, io.t_dispatch),
     ]
 }
@@ -120,8 +120,8 @@ impl Panel for Life {
         for io in &chunk.ended {
             let op = &mut self.0[io.op() as usize];
             // Without Q, the time of the queueing is that of the dispatch.
-            let queued = if chunk.start == StartAction::Q { io.t_queue } else { NEVER };
-            for (quantiles, time) in op.stages.iter_mut().zip(stage_times(&Io { t_queue: queued, ..*io })) {
+            let t_queue = if chunk.start == StartAction::Q { io.t_queue } else { NEVER };
+            for (quantiles, time) in op.stages.iter_mut().zip(stage_times(io, t_queue)) {
                 if time != NEVER {
                     quantiles.record(time);
                 }

@@ -82,7 +82,7 @@ impl IologExporter {
         }
         if event.action != start.action()
             || event.rwbs.has(Rwbs::PASSTHROUGH)
-            || self.requeued.remove(&request)
+            || (start == StartAction::D && self.requeued.remove(&request))
         {
             return Ok(());
         }
