@@ -56,9 +56,7 @@ def check_cell(cell: str) -> None:
     """Builds one cell without simulating it: raises `UsageError` for what cannot work."""
 
 def simulate(
-    cell: str,
-    stop: Stop | None = None,
-    trace: tuple[Sequence[str], str | None, str | Filter | None] | None = None,
+    cell: str, stop: Stop | None = None, trace: tuple[Sequence[str], str | None, str | Filter | None] | None = None
 ) -> str:
     """Simulates one cell (crates/sim/src/cell, as JSON text) and returns its outcome, as JSON
     text (crates/sim/src/outcome.rs). Other threads run meanwhile.
@@ -89,12 +87,7 @@ def characterise(
     """
 
 def print_events(
-    paths: Sequence[str],
-    filter: Filter,
-    *,
-    format: str | None = None,
-    summary: bool = True,
-    as_json: bool = False,
+    paths: Sequence[str], filter: Filter, *, format: str | None = None, summary: bool = True, as_json: bool = False
 ) -> tuple[bool, list[tuple[str, str]]]:
     """Prints a trace's events as blkparse does, to standard output, or as one JSON object a line.
 

@@ -21,12 +21,7 @@ NUMBERS = iter(range(1, 10_000))
 
 def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> StoredRun:
     number = next(NUMBERS)
-    direction = {
-        "total_ios": 100,
-        "iops": iops,
-        "bw_bytes": iops * 4096,
-        "clat_ns": {"mean": 1e5, "p99": p99},
-    }
+    direction = {"total_ios": 100, "iops": iops, "bw_bytes": iops * 4096, "clat_ns": {"mean": 1e5, "p99": p99}}
     none: Mapping[str, Any] = {"total_ios": 0, "iops": 0.0, "bw_bytes": 0.0, "clat_ns": {}}
     outcome: Any = {"runtime_ns": 10**9, "read": direction, "write": none, "devices": []}
     return StoredRun(number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {})
@@ -115,11 +110,7 @@ def test_a_label_that_one_side_has_alone_makes_several_sides_of_it() -> None:
 
 def test_a_cell_that_one_side_lacks() -> None:
     item = [*three(100, stack="raid1"), *three(100, stack="near")]
-    result = compare(
-        [ComparisonSide("a", item), ComparisonSide("b", three(100, stack="near"))],
-        ["iops"],
-        no_points,
-    )
+    result = compare([ComparisonSide("a", item), ComparisonSide("b", three(100, stack="near"))], ["iops"], no_points)
     assert result.rows[0].values[1] is None
     assert "1 values are missing on one side" in map(str, result.notes)
     assert result.as_dict()["rows"][0]["values"][1] is None
@@ -162,10 +153,7 @@ def test_figures_over_time() -> None:
 
 
 def pair(base: float, other: float) -> Comparison:
-    result = [
-        ComparisonSide("base", three(base, stack="x")),
-        ComparisonSide("new", three(other, stack="x")),
-    ]
+    result = [ComparisonSide("base", three(base, stack="x")), ComparisonSide("new", three(other, stack="x"))]
     return compare(result, ["iops", "p99"], no_points)
 
 
@@ -287,10 +275,7 @@ def test_what_each_side_has_one_of_is_no_other_name_for_it() -> None:
     reads, writes = three(100, workload="rd", bs="4k"), three(50, workload="wr", bs="4k")
     result = [ComparisonSide("a", reads), ComparisonSide("b", writes)]
     apart = compare(result, ["iops"], no_points)
-    assert (apart.by, [row.labels["workload"] for row in apart.rows]) == (
-        ["workload"],
-        ["rd", "wr"],
-    )
+    assert (apart.by, [row.labels["workload"] for row in apart.rows]) == (["workload"], ["rd", "wr"])
     assert all(row.differences == [None] for row in apart.rows)
     assert "the cells differ in workload: use --by, or select a label behind the colon" in str(apart.notes[0])
     meant = compare(result, ["iops"], no_points, chosen={"workload"})
@@ -311,10 +296,7 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
     ]
     assert len(compare(result, ["iops"], no_points, chosen={"bs"}).notes) == 1
     assert len(compare(result, ["iops"], no_points, chosen={"workload"}).notes) == 1
-    other = [
-        ComparisonSide("a", asked("4k", 10)),
-        ComparisonSide("b", asked("64k", 60, runner="sim")),
-    ]
+    other = [ComparisonSide("a", asked("4k", 10)), ComparisonSide("b", asked("64k", 60, runner="sim"))]
     assert [str(each) for each in compare(other, ["iops"], no_points).notes] == [
         "the runs come from different runners: host and sim"
     ]
@@ -386,8 +368,7 @@ def test_a_latency_is_of_the_direction_that_both_sides_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spelling", "name"),
-    [("read_p99", "read.p99"), ("read.p99.9", "read.p99_9"), ("p99.99", "p99_99"), ("bw", "bw")],
+    ("spelling", "name"), [("read_p99", "read.p99"), ("read.p99.9", "read.p99_9"), ("p99.99", "p99_99"), ("bw", "bw")]
 )
 def test_spellings_of_metrics(spelling: str, name: str) -> None:
     assert fail_if.parse_condition(f"{spelling} > 5").metric == name

@@ -148,10 +148,9 @@ def test_the_advised_repeats_find_a_change_as_large_as_the_margin() -> None:
     assert first.repeats is not None
     assert first.needed == 20 + first.repeats <= MOST_REPEATS
     verdicts = [
-        compared(
-            [normal(generator, 0.1, first.needed)],
-            [[1.05 * x for x in normal(generator, 0.1, first.needed)]],
-        )[0].verdict
+        compared([normal(generator, 0.1, first.needed)], [[1.05 * x for x in normal(generator, 0.1, first.needed)]])[
+            0
+        ].verdict
         for _ in range(200)
     ]
     assert 0.7 <= verdicts.count("better") / 200 <= 0.95

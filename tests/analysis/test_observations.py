@@ -75,11 +75,7 @@ def test_text_of_an_old_fio(tmp_path: Path) -> None:
 def test_what_fio_prints_is_read(tmp_path: Path) -> None:
     (tmp_path / "jobs.fio").write_text(JOBS)
     for form in ("json", "normal"):
-        subprocess.run(
-            ["fio", f"--output-format={form}", f"--output={form}", "jobs.fio"],
-            cwd=tmp_path,
-            check=True,
-        )
+        subprocess.run(["fio", f"--output-format={form}", f"--output={form}", "jobs.fio"], cwd=tmp_path, check=True)
         clones, mixed, together = from_fio(tmp_path / form)
         assert (clones.name, clones.workload["rw"], clones.workload["numjobs"]) == (("clones", "randread", 2))
         assert clones.reads
@@ -96,13 +92,7 @@ def test_what_fio_prints_is_read(tmp_path: Path) -> None:
 
 
 def job(name: str, group: int, read: float, **options: str) -> dict[str, Any]:
-    return {
-        "jobname": name,
-        "groupid": group,
-        "job options": options,
-        "read": {"iops": read},
-        "write": {"iops": 0},
-    }
+    return {"jobname": name, "groupid": group, "job options": options, "read": {"iops": read}, "write": {"iops": 0}}
 
 
 def test_clones_are_one_run(tmp_path: Path) -> None:
@@ -124,22 +114,13 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
             json.dumps({"jobs": [job("a", 0, 9, iodepth="deep")]}),
             "job 'a': iodepth: found 'deep', expected a whole number",
         ),
-        (
-            json.dumps({"jobs": [job("a", 0, float("inf"))]}),
-            "no fio results; expected JSON or text output of fio",
-        ),
+        (json.dumps({"jobs": [job("a", 0, float("inf"))]}), "no fio results; expected JSON or text output of fio"),
         (
             json.dumps({"jobs": [job("a", 0, 9), job("b", 0, 9)]}),
             "jobs 'a' and 'b' ran at the same time; expected stonewall between them",
         ),
-        (
-            json.dumps({"jobs": [job("a", 0, 9) | {"error": 5}]}),
-            "job 'a' failed: Input/output error",
-        ),
-        (
-            OLD.replace("jobs=1): err= 0", "jobs=1): err= 5"),
-            "line 11: job 'mixed one' failed: err=5",
-        ),
+        (json.dumps({"jobs": [job("a", 0, 9) | {"error": 5}]}), "job 'a' failed: Input/output error"),
+        (OLD.replace("jobs=1): err= 0", "jobs=1): err= 5"), "line 11: job 'mixed one' failed: err=5"),
         *(
             (
                 json.dumps({"jobs": [job("a", 0, 9, **{option: value})]}),

@@ -12,11 +12,7 @@ def queue(threads: int, bs: str = "4k", *, service: float = 0.01, servers: int =
     """A closed queue of so many servers: its throughput is known from the first principles."""
     iops = min(threads, servers) / service
     latency = threads / iops * 1e9
-    half: Any = {
-        "total_ios": 100,
-        "iops": iops / 2,
-        "clat_ns": {"mean": latency, "min": 1e6, "max": 9e9},
-    }
+    half: Any = {"total_ios": 100, "iops": iops / 2, "clat_ns": {"mean": latency, "min": 1e6, "max": 9e9}}
     labels = {"stack": "x", "bs": bs, "numjobs": str(threads), "repeat": "1"}
     document = {"jobs": [{"numjobs": threads, "iodepth": 1}]}
     return labels, document, {"read": half, "write": half}
@@ -53,8 +49,7 @@ def test_jobs_in_fios_own_words_count_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "depth"),
-    [("libaio", 64), ("io_uring", 64), ("psync", 2), ("sync", 2), ("pvsync2", 2), ("mmap", 2)],
+    ("engine", "depth"), [("libaio", 64), ("io_uring", 64), ("psync", 2), ("sync", 2), ("pvsync2", 2), ("mmap", 2)]
 )
 def test_synchronous_engines_have_one_in_flight(engine: str, depth: int) -> None:
     options = {"numjobs": "2", "iodepth": "32", "ioengine": engine}

@@ -37,23 +37,14 @@ def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: s
     return result
 
 
-ONE = {
-    (AS_IS, AS_IS): 1000.0,
-    ("none", AS_IS): 1200.0,
-    ("bfq", AS_IS): 700.0,
-    (AS_IS, "64"): 1000.0,
-}
+ONE = {(AS_IS, AS_IS): 1000.0, ("none", AS_IS): 1200.0, ("bfq", AS_IS): 700.0, (AS_IS, "64"): 1000.0}
 
 
 def test_one_at_a_time() -> None:
     sweep = {"scheduler": ["none", "bfq"], "nr_requests": [64]}
     (result,) = tune(campaign(sweep), runs(ONE), "iops", lambda _run: [])
     output = [(effect.setting, effect.value, effect.verdict) for effect in result.effects]
-    assert output == [
-        ("scheduler", "none", "better"),
-        ("nr_requests", "64", "same"),
-        ("scheduler", "bfq", "worse"),
-    ]
+    assert output == [("scheduler", "none", "better"), ("nr_requests", "64", "same"), ("scheduler", "bfq", "worse")]
     assert result.effects[0].difference.change == pytest.approx(0.2, abs=0.01)
     assert result.effects[0].baseline == AS_IS
     (wide,) = tune(campaign(sweep), runs(ONE, spread=60), "iops", lambda _run: [], margin=0.3)

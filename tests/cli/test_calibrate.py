@@ -51,17 +51,7 @@ def as_text(measured: dict[str, float]) -> str:
             f"{name}: (groupid={group}, jobs={asked['numjobs']}): err= 0: pid=1: Sat Nov 21 2026",
             f"  read: IOPS={shown}, BW=1MiB/s (1MB/s)(1MiB/1msec)",
         ]
-    return "\n".join(
-        [
-            *headers,
-            "fio-3.33",
-            "Starting 5 processes",
-            "",
-            *results,
-            "Run status group 0 (all jobs):",
-            "",
-        ]
-    )
+    return "\n".join([*headers, "fio-3.33", "Starting 5 processes", "", *results, "Run status group 0 (all jobs):", ""])
 
 
 @pytest.fixture

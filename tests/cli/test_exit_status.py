@@ -54,11 +54,7 @@ def raises(error: BaseException) -> Callable[[], int]:
     ],
 )
 def test_one_line_and_a_status(
-    error: BaseException,
-    status: int,
-    line: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException, status: int, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BLKLAB_DEBUG", raising=False)
     assert guarded(raises(error)) == status
@@ -97,9 +93,6 @@ def test_a_closed_pipe_is_silent() -> None:
     os.close(read)
     with os.fdopen(write, "wb") as closed:
         outcome = subprocess.run(
-            [sys.executable, "-m", "blklab.cli", "--help"],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            check=False,
+            [sys.executable, "-m", "blklab.cli", "--help"], stdout=closed, stderr=subprocess.PIPE, check=False
         )
     assert (outcome.returncode, outcome.stderr) == (141, b"")

@@ -106,10 +106,7 @@ def test_campaigns_of_devices_compare_and_report_like_a_labelled_campaign(run: R
         assert run("import", *sorted((DATA / "devices").glob(f"{device}-*")), *labelled).status == 0
     compared = json.loads(run("compare", "1", "3", "5", "7", "--metric", "iops", "--json").out)
     assert compared["sides"] == list(DEVICES)
-    assert [row["labels"] for row in compared["rows"]] == [
-        {"workload": "randread"},
-        {"workload": "randwrite"},
-    ]
+    assert [row["labels"] for row in compared["rows"]] == [{"workload": "randread"}, {"workload": "randwrite"}]
     # From fio's own output: total_ios / runtime of each file.
     for row in compared["rows"]:
         for device, value in zip(DEVICES, row["values"], strict=True):

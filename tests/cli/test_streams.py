@@ -54,8 +54,7 @@ def test_a_pipe_without_a_reader_is_silent(arguments: list[str], tmp_path: Path)
 @printing
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    ("redirection", "words"),
-    [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")],
+    ("redirection", "words"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
 )
 def test_stdout_that_takes_nothing_is_a_write_error(
     arguments: list[str],

@@ -120,12 +120,7 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
         ("randomio_runs.csv", "md10fs,8", "md11fs,8", "found configuration 'md11fs'"),
         ("randomio_runs.csv", "md10fs,8", "md10fs,0", "threads: found '0'"),
         ("randomio_runs.csv", "md10fs,8,512", "md10fs,8,513", "block size 513"),
-        (
-            "targets.toml",
-            "[workload_common]",
-            "workload_common = 3\n[x]",
-            "workload_common: expected a",
-        ),
+        ("targets.toml", "[workload_common]", "workload_common = 3\n[x]", "workload_common: expected a"),
         ("targets.toml", '["nvme", "ssd"]', "3", "members: expected a list of names"),
         ("targets.toml", 'device = "ssd"', 'device = ["x"]', "device: expected a name"),
     ],

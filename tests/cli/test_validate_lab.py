@@ -95,11 +95,7 @@ def test_both_runners_are_compared_and_kept(run: Run, directory: Path) -> None:
     assert result["verdicts"] == [{"kernel": "6.1", "cells": 1, "within": 1, "holds": True}]
     (row,) = result["rows"]
     assert row["labels"] == {"stack": "raid1", "workload": "writes", "repeat": "1"}
-    assert row["measured"] == {
-        "read_iops": 0.0,
-        "write_iops": 99.0,
-        "members": {"fast": [0, 200], "slow": [0, 200]},
-    }
+    assert row["measured"] == {"read_iops": 0.0, "write_iops": 99.0, "members": {"fast": [0, 200], "slow": [0, 200]}}
     assert abs(row["error"]) < 0.05
     kept = json.loads(run("runs", "list", "--json").out)
     assert sorted(item["runner"] for item in kept) == ["lab", "sim"]

@@ -65,9 +65,7 @@ def test_an_interval_without_io_has_no_line() -> None:
 
 def test_what_came_after_the_last_line_is_there() -> None:
     log = JobLog(
-        iops=[LogSample(1000, 100, 0)],
-        totals=(DirectionTotal(150, 150 * 512), DirectionTotal(0, 0)),
-        runtime_ms=1500,
+        iops=[LogSample(1000, 100, 0)], totals=(DirectionTotal(150, 150 * 512), DirectionTotal(0, 0)), runtime_ms=1500
     )
     series = logs.merge([log], 500 * 10**6, 1000)
     assert [item.read_ios for item in series] == [50, 50, 50]
@@ -98,10 +96,7 @@ def test_far_too_many_intervals_are_refused() -> None:
         logs.merge([JobLog(iops=[LogSample(10**17, 1, 0)])], 10**6)
 
 
-SAMPLES = st.lists(
-    st.builds(LogSample, st.integers(0, 20_000), st.integers(0, 10**6), st.integers(0, 1)),
-    max_size=20,
-)
+SAMPLES = st.lists(st.builds(LogSample, st.integers(0, 20_000), st.integers(0, 10**6), st.integers(0, 1)), max_size=20)
 TOTALS = st.builds(DirectionTotal, st.integers(0, 10**9), st.integers(0, 10**14))
 JOBS = st.builds(
     JobLog,

@@ -365,11 +365,7 @@ def test_the_fio_that_is_installed_agrees_with_itself(tmp_path: Path) -> None:
         assert old in job
         job = job.replace(old, new)
     (tmp_path / "job.fio").write_text(job)
-    subprocess.run(
-        ["fio", "--output-format=normal,json+", "--output=both", "job.fio"],
-        cwd=tmp_path,
-        check=True,
-    )
+    subprocess.run(["fio", "--output-format=normal,json+", "--output=both", "job.fio"], cwd=tmp_path, check=True)
     content = (tmp_path / "both").read_text()
     agree(content, output.parse_document(content))
 

@@ -58,10 +58,7 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text('{"jobs": [')
     (tmp_path / "disk.img").write_bytes(bytes(512))
     result = batches([str(tmp_path)], ImportSource(()), RunNaming(name="all"))
-    assert [(item.plan.runner, len(item.plan.cells)) for item in result.batches] == [
-        ("fio", 3),
-        ("randomio", 3),
-    ]
+    assert [(item.plan.runner, len(item.plan.cells)) for item in result.batches] == [("fio", 3), ("randomio", 3)]
     assert {item.plan.name for item in result.batches} == {"all"}
     assert result.notes[0] == f"{tmp_path}/README.md: unknown format: skipped"
     assert result.failed == [
@@ -72,8 +69,7 @@ def test_a_directory_is_all_that_is_in_it(tmp_path: Path) -> None:
 
 def test_labels_are_given_and_renamed() -> None:
     naming = RunNaming(
-        labels={"stack": "near", "repeat": "9"},
-        renamed={("workload", "mytest"): "sync", ("device", "nvme1n1"): "nvme"},
+        labels={"stack": "near", "repeat": "9"}, renamed={("workload", "mytest"): "sync", ("device", "nvme1n1"): "nvme"}
     )
     batch, _ = imported(DATA / "fio-3.25.txt", naming=naming)
     (first, _), (second, raw), _ = runs(batch)
@@ -102,10 +98,7 @@ def test_published_figures() -> None:
     near = by_labels["near", "randread"]
     assert near["read"]["iops"] == 207520.7
     assert (near["read"]["total_ios"], near["runtime_ns"]) == (8388608, 40423 * 10**6)
-    assert [(d["name"], d["ios"]) for d in near["devices"]] == [
-        ("nvme0n1", [4420890, 10]),
-        ("ssd", [3963871, 11]),
-    ]
+    assert [(d["name"], d["ios"]) for d in near["devices"]] == [("nvme0n1", [4420890, 10]), ("ssd", [3963871, 11])]
     labels, run = runs(randomio)[1]
     assert labels["stack"] == "md10fs"
     assert (labels["numjobs"], labels["bs"]) == ("8", "512")
@@ -145,20 +138,9 @@ TEXTS = {
 }
 
 
-@given(
-    st.sampled_from(sorted(TEXTS)),
-    st.floats(0, 1),
-    st.integers(0, 300),
-    st.text(max_size=30),
-    st.booleans(),
-)
+@given(st.sampled_from(sorted(TEXTS)), st.floats(0, 1), st.integers(0, 300), st.text(max_size=30), st.booleans())
 def test_mangled_files_are_one_line_or_a_result(
-    tmp_path_factory: pytest.TempPathFactory,
-    name: str,
-    place: float,
-    length: int,
-    new: str,
-    twice: bool,
+    tmp_path_factory: pytest.TempPathFactory, name: str, place: float, length: int, new: str, twice: bool
 ) -> None:
     content = TEXTS[name]
     at = round(place * len(content))
@@ -195,10 +177,7 @@ def test_long_lines_are_soon_refused(tmp_path: Path, name: str, line: str) -> No
     [
         ("x_iops.1.log", "1000, 9999999999999999999, 0, 0\n2000, 9999999999999999999, 0, 0\n"),
         ("x_iops.1.log", "0, 1, 0, 999999999999999999\n" * 20),
-        (
-            "table.txt",
-            "iops min avg max sdev | iops min avg max sdev\n9 | 9 0 1e15 1 1 | 0 0 0 0 0",
-        ),
+        ("table.txt", "iops min avg max sdev | iops min avg max sdev\n9 | 9 0 1e15 1 1 | 0 0 0 0 0"),
     ],
 )
 def test_what_the_store_cannot_keep_is_refused(tmp_path: Path, name: str, content: str) -> None:

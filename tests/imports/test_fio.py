@@ -31,11 +31,7 @@ def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
     # The first run was on ZFS, without disk statistics, the second on an Optane.
     assert [labels for labels, _ in runs(batch)] == [
         {"workload": "mytest", "rw": "write", "bs": bs, "iodepth": "1", "numjobs": "1"} | device | {"repeat": "1"}
-        for bs, device in (
-            ("4k", {}),
-            ("4k", {"device": "nvme1n1"}),
-            ("2300", {}),
-        )
+        for bs, device in (("4k", {}), ("4k", {"device": "nvme1n1"}), ("2300", {}))
     ]
     assert batch.plan.varied == ["bs", "device"]
     raw = batch.finished[batch.plan.cells[1].key].raw
@@ -128,11 +124,7 @@ def test_the_latency_of_both_stands_in_for_that_of_completion(tmp_path: Path) ->
         ("x.log", "1000, 10, 0, 0\n", r"x\.log: unknown kind of log"),
         ("x_bw.1.log", "1000, 10, 0, 0\n", "no I/Os: also expected x_iops.….log"),
         ("x_slat.1.log", "1000, 10, 0, 0\n", "logs of I/Os, bandwidth or completion"),
-        (
-            "x_iops.1.log",
-            "1000, 10, 0, 0\nnonsense\n",
-            "line 2: found 'nonsense', expected time, value",
-        ),
+        ("x_iops.1.log", "1000, 10, 0, 0\nnonsense\n", "line 2: found 'nonsense', expected time, value"),
         ("x_iops.1.log", "1000, 1, 0, 512\n1001, 1, 0\n", r"iops\.1\.log:2: found '1001, 1, 0'"),
     ],
 )

@@ -101,11 +101,7 @@ def test_recorded_reports() -> None:
         ["11:59:55 PM", "12:00:00 AM", "12:00:05 AM"],
         ["21.11.2026 23:59:55", "22.11.2026 00:00:00", "22.11.2026 00:00:05"],
         ["21/11/26 15:40:06", "21/11/26 15:40:11", "21/11/26 15:40:16"],
-        [
-            "2026年11月21日 15时40分06秒",
-            "2026年11月21日 15时40分11秒",
-            "2026年11月21日 15时40分16秒",
-        ],
+        ["2026年11月21日 15时40分06秒", "2026年11月21日 15时40分11秒", "2026年11月21日 15时40分16秒"],
         [f"2026年11月21日 午後03時40分{second}秒" for second in ("06", "11", "16")],
         ["11/21/2026 03:40:06 PM CET", "11/21/2026 03:40:11 PM CET", "11/21/2026 03:40:16 PM CET"],
     ],
@@ -113,9 +109,7 @@ def test_recorded_reports() -> None:
 def test_times_in_many_locales(tmp_path: Path, times: list[str]) -> None:
     content = (DATA / "form-iostat-9.txt").read_text().replace("$ iostat -xk -t 5\n", "")
     for old, new in zip(
-        ["05/09/2019 11:59:55 AM", "05/09/2019 12:00:00 PM", "05/09/2019 12:00:05 PM"],
-        times,
-        strict=True,
+        ["05/09/2019 11:59:55 AM", "05/09/2019 12:00:00 PM", "05/09/2019 12:00:05 PM"], times, strict=True
     ):
         assert old in content
         content = content.replace(old, new)

@@ -67,8 +67,7 @@ def measured(draw: st.DrawFn) -> tuple[dict[str, str], Any, Any]:
 
 @given(st.lists(measured(), min_size=1, max_size=12))
 def test_our_own_table_comes_back(
-    tmp_path_factory: pytest.TempPathFactory,
-    given_runs: list[tuple[dict[str, str], Any, Any]],
+    tmp_path_factory: pytest.TempPathFactory, given_runs: list[tuple[dict[str, str], Any, Any]]
 ) -> None:
     path = tmp_path_factory.mktemp("table") / "table.txt"
     path.write_text("\n".join(randomio(given_runs)) + "\n· mixed: the knee is at 16 in flight\n")
@@ -105,10 +104,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
 
 
 def test_columns_before_the_total_are_labels(tmp_path: Path) -> None:
-    head, row = (
-        " iops   min  avg  max  sdev",
-        " 100.0  0.1  2.0  9.0  0.5",
-    )
+    head, row = (" iops   min  avg  max  sdev", " 100.0  0.1  2.0  9.0  0.5")
     path = tmp_path / "sizes.txt"
     path.write_text(
         f"  size total |  read:         latency (ms)  |  write: latency (ms)\n"
@@ -117,10 +113,6 @@ def test_columns_before_the_total_are_labels(tmp_path: Path) -> None:
         "2 disks failed | then\n"
     )
     labels = [labels for labels, _ in runs(imported(path)[0])]
-    assert [(own["bs"], own["repeat"]) for own in labels] == [
-        ("4k", "1"),
-        ("4k", "2"),
-        ("64k", "1"),
-    ]
+    assert [(own["bs"], own["repeat"]) for own in labels] == [("4k", "1"), ("4k", "2"), ("64k", "1")]
     path.write_text(f"iops min avg max sdev |{head}\n512 200.0 |{row} |{row}\n12:00:01 8.0 |{row} |{row}\n")
     assert [own.get("bs") for own, _ in runs(imported(path)[0])] == ["512", None]

@@ -209,11 +209,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("change", "output"), BROKEN, ids=[output[:60] for _, output in BROKEN])
 def test_broken_tables_are_one_line(
-    run: Run,
-    tables: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], None],
-    output: str,
+    run: Run, tables: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], output: str
 ) -> None:
     monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 1000)
     change(tables)

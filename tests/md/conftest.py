@@ -40,12 +40,7 @@ class Arrays(Machine):
 
     def disk(self, name: str, number: str, recorded: str = "", **files: str) -> Path:
         """Makes a disk; `recorded` is the member that it holds."""
-        wanted = {
-            "size": str(BYTES // 512),
-            "queue__rotational": "0",
-            "queue__physical_block_size": "4096",
-            **files,
-        }
+        wanted = {"size": str(BYTES // 512), "queue__rotational": "0", "queue__physical_block_size": "4096", **files}
         path = self.roots.dev / name
         if recorded:
             path.symlink_to(image(recorded, self.root))

@@ -66,11 +66,7 @@ def test_entries_and_what_not_to_do(tmp_path: Path) -> None:
         " (array 7952-8051), 20000-21499 (array 17952-19451); one copy fewer there: the only good"
         " copy is on raid1-12-po…ated.vdb.img"
     )
-    assert entries.ranges[0] == {
-        "member_sector": 4096,
-        "sectors": 8,
-        "array_ranges": [{"sector": 2048, "sectors": 8}],
-    }
+    assert entries.ranges[0] == {"member_sector": 4096, "sectors": 8, "array_ranges": [{"sector": 2048, "sectors": 8}]}
     assert result["repair-corrupts"].severity == "critical"
     assert "DO NOT run `repair`" in result["repair-corrupts"].message
     assert not any(item.remedy for item in result.values()), "it is not assembled here"

@@ -29,10 +29,7 @@ def test_a_sound_mirror(machine: Arrays) -> None:
     (array,) = machine.seen().arrays
     assert (array.level, array.raid_disks, array.bitmap, array.degraded) == ("raid1", 2, True, 0)
     assert array.uuid == "3156a3e6:4a433ea3:f425167f:2e6739fd"
-    assert [(item.name, item.slot, item.kind) for item in array.members] == [
-        ("sda", 0, "flash"),
-        ("sdb", 1, "flash"),
-    ]
+    assert [(item.name, item.slot, item.kind) for item in array.members] == [("sda", 0, "flash"), ("sdb", 1, "flash")]
     assert all(item.superblock for item in array.members)
     assert not array.unseen
     result = machine.findings_by_code()

@@ -101,13 +101,7 @@ class Page:
 
     def show(self, path: Path, *, width: int, dark: bool, height: int = 900) -> None:
         """Opens a report and waits until its charts are drawn."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._go("about:blank", "location.href == 'about:blank'")

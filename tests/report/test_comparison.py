@@ -46,8 +46,7 @@ def test_labels_and_verdicts_stand_whole(width: int, sides: tuple[str, ...], lab
 def test_p_goes_first_then_the_interval() -> None:
     def notes(width: int) -> str:
         output = printed(
-            width,
-            lambda console: comparison.print_comparison(console, compared("a", "b", workload="randread")),
+            width, lambda console: comparison.print_comparison(console, compared("a", "b", workload="randread"))
         )
         result = re.search("Columns hidden \\(terminal too narrow\\): (.*)", output)
         return result[1] if result else ""

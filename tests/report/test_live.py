@@ -51,10 +51,7 @@ def test_what_is_shown(campaign: LiveCampaign, clock: Clock) -> None:
     assert campaign.lines() == ["0 of 3 cells, about 0:36 left", "preparing"]
     clock.now += 6
     campaign.update(campaign.cells[0], FioProgress(4, 12, phase="measure"))
-    assert campaign.lines() == [
-        "0 of 3 cells, about 0:30 left",
-        "cell 1 bs=1k: measure 0:04 of 0:12",
-    ]
+    assert campaign.lines() == ["0 of 3 cells, about 0:30 left", "cell 1 bs=1k: measure 0:04 of 0:12"]
     for rate in (1000.0, 2000.0):
         campaign.update(campaign.cells[0], FioProgress(5, 12, rate, 500.0))
     assert campaign.lines()[2].strip() == "▅█ 2,500 IOPS"

@@ -48,31 +48,19 @@ CASES = [
         )
         for level, count, most in ((0, 256, 255), (1, 256, 255), (5, 65, 64), (6, 65, 64))
     ),
-    (
-        'layout = "n2"',
-        'layout = "f33"',
-        "stacks.near.layout: found 33 copies, expected at most 32",
-    ),
+    ('layout = "n2"', 'layout = "f33"', "stacks.near.layout: found 33 copies, expected at most 32"),
     (
         'layout = "n2"',
         'layout = "n2"\nbitmap = true\nbitmap_chunk = "12k"',
         "stacks.near.bitmap_chunk: 12 KiB is not a power of two",
     ),
-    (
-        SIZE,
-        SIZE + "\niodepth = true",
-        "workloads.reads.iodepth: found true, expected a number",
-    ),
+    (SIZE, SIZE + "\niodepth = true", "workloads.reads.iodepth: found true, expected a number"),
     (
         SIZE,
         SIZE + "\noffset = 1000",
         "workloads.reads.offset: found 1000 B, expected a multiple of the sector size, 512 B",
     ),
-    (
-        SIZE,
-        SIZE + '\nrate_iops = "nan"',
-        "workloads.reads.rate_iops: rate_iops 'nan': expected 0 or more a second",
-    ),
+    (SIZE, SIZE + '\nrate_iops = "nan"', "workloads.reads.rate_iops: rate_iops 'nan': expected 0 or more a second"),
     (
         "[matrix]",
         "[settings.host]\nmd_ns = 3600000000001\n[matrix]",

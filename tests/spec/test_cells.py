@@ -34,12 +34,7 @@ def test_every_example_expands(path: Path) -> None:
 
 def test_a_cell_is_what_the_simulator_takes() -> None:
     cell = plan(ROOT / "examples" / "unbalanced.toml").cells[20]
-    assert cell.labels == {
-        "stack": "near",
-        "workload": "rand40read",
-        "kernel": "4.19",
-        "repeat": "1",
-    }
+    assert cell.labels == {"stack": "near", "workload": "rand40read", "kernel": "4.19", "repeat": "1"}
     assert json.loads(json.dumps(cell.document)) == json.loads(GOLDEN.read_text())
 
 
@@ -60,34 +55,19 @@ def job(expand: Expand, words: str) -> dict[str, Any]:
         ('bs = "4k,64k"', {"read_sizes": [(4096, 1.0)], "write_sizes": [(65536, 1.0)]}),
         (
             'rw = "randrw"\nbssplit = "4k/60:64k/40,8k"',
-            {
-                "read_sizes": [(4096, 0.6), (65536, 0.4)],
-                "write_sizes": [(8192, 1.0)],
-                "align": 4096,
-            },
+            {"read_sizes": [(4096, 0.6), (65536, 0.4)], "write_sizes": [(8192, 1.0)], "align": 4096},
         ),
         ('bssplit = "4k/50:8k/:16k"', {"read_sizes": [(4096, 0.5), (8192, 0.25), (16384, 0.25)]}),
         ("iodepth = 8\niodepth_batch = 0", {"batch_submit": 8}),
         ("iodepth = 8\niodepth_batch = 99", {"batch_submit": 8}),
         ("iodepth = 8\niodepth_low = 2", {"iodepth_low": 2}),
         ("iodepth = 8\niodepth_low = 9", {"iodepth_low": 0}),
-        (
-            'random_distribution = "zipf:1.2"',
-            {"distribution": {"kind": "zipf", "theta": 1.2}},
-        ),
+        ('random_distribution = "zipf:1.2"', {"distribution": {"kind": "zipf", "theta": 1.2}}),
         ('random_distribution = "pareto:0.3"', {"distribution": {"kind": "pareto", "h": 0.3}}),
-        (
-            'random_distribution = "normal:20"',
-            {"distribution": {"kind": "normal", "deviation": 20.0}},
-        ),
+        ('random_distribution = "normal:20"', {"distribution": {"kind": "normal", "deviation": 20.0}}),
         (
             'random_distribution = "zoned:60/10:30/20:8/30:2/40"',
-            {
-                "distribution": {
-                    "kind": "zoned",
-                    "zones": [(60, 10), (30, 20), (8, 30), (2, 40)],
-                }
-            },
+            {"distribution": {"kind": "zoned", "zones": [(60, 10), (30, 20), (8, 30), (2, 40)]}},
         ),
         ('size = "50%"\noffset = "10%"', {"size": 5 << 30, "offset": 1 << 30}),
         ('size = "1g"\nio_size = "3g"', {"io_bytes": 3 << 30}),
@@ -129,9 +109,7 @@ def test_a_kernel_has_its_queues(kind: kernels.Kind, kernel: str, queue: tuple[o
 
 def test_what_a_device_says_goes_before_settings_and_kernel(expand: Expand) -> None:
     (cell,) = expand(
-        "[devices.ssd]",
-        '[devices.ssd]\nscheduler = "none"\nqueue_depth = 8\nwrite_cache = "write through"',
-        more="",
+        "[devices.ssd]", '[devices.ssd]\nscheduler = "none"\nqueue_depth = 8\nwrite_cache = "write through"', more=""
     ).cells
     nvme, ssd = (device["queue"] for device in cell.document["devices"])
     assert (ssd["scheduler"], ssd["nr_requests"], ssd["queue_depth"]) == ("none", 8, 8)
@@ -167,10 +145,7 @@ def test_raid10_runs_with_a_copy_of_everything(present: str, near: int, runs: bo
 
 
 def test_the_matrix_makes_every_combination(expand: Expand) -> None:
-    result = expand(
-        "[matrix]",
-        '[matrix]\niodepth = [1, 32]\n"near.chunk" = ["64K", "1M"]',
-    )
+    result = expand("[matrix]", '[matrix]\niodepth = [1, 32]\n"near.chunk" = ["64K", "1M"]')
     assert result.varied == ["iodepth", "near.chunk"]
     assert [(cell.labels["iodepth"], cell.labels["near.chunk"]) for cell in result.cells] == [
         ("1", "64K"),
@@ -200,10 +175,7 @@ def test_set_replaces_an_axis(expand: Expand) -> None:
 def test_set_may_make_an_array_missing_a_member(expand: Expand) -> None:
     expand()
     (cell,) = plan(Path("exp.toml"), changes=[parse_set("near.members=['nvme', 'missing']")]).cells
-    assert [slot["node"] for slot in cell.document["stack"]["md"]["members"]] == [
-        {"device": 0},
-        None,
-    ]
+    assert [slot["node"] for slot in cell.document["stack"]["md"]["members"]] == [{"device": 0}, None]
 
 
 @pytest.mark.parametrize(
@@ -239,8 +211,7 @@ def test_set_takes_tables_and_their_keys(expand: Expand, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "nanoseconds"),
-    [("300us", 300_000), ("300", 300), ("0.3ms", 300_000), ("7.0", 7), ("0", 0)],
+    ("text", "nanoseconds"), [("300us", 300_000), ("300", 300), ("0.3ms", 300_000), ("7.0", 7), ("0", 0)]
 )
 def test_settings_are_for_all_devices_without_their_own(expand: Expand, text: str, nanoseconds: int) -> None:
     throttled = '[devices.{}]\nkind = "throttled"\nsize = "10GiB"\n'
@@ -401,11 +372,7 @@ def test_any_tables_work_or_are_refused(raw: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    lines=st.lists(st.sampled_from(LINES), max_size=12),
-    noise=st.text(max_size=12),
-    at=st.integers(0, 200),
-)
+@given(lines=st.lists(st.sampled_from(LINES), max_size=12), noise=st.text(max_size=12), at=st.integers(0, 200))
 def test_any_text_works_or_is_refused(lines: list[str], noise: str, at: int, tmp_path: Path) -> None:
     text = "\n".join(lines)
     path = tmp_path / "exp.toml"

@@ -27,11 +27,7 @@ CASES = [
         MEMBERS + '\n[stacks.top]\nlevel = 1\nmembers = ["near", "near"]',
         "stacks.top.members: 'near' is used twice",
     ),
-    (
-        'layout = "n2"',
-        'layout = "n3"',
-        "stacks.near.layout: found 2 members, 3 copies need at least 3",
-    ),
+    ('layout = "n2"', 'layout = "n3"', "stacks.near.layout: found 2 members, 3 copies need at least 3"),
     ('"512K"', '"6K"', "stacks.near.chunk: 6 KiB is not a multiple of 4 KiB"),
     ('"512K"', '"12K"', "stacks.near.chunk: 12 KiB is not a power of two, as level 10 needs"),
     (
@@ -62,16 +58,8 @@ CASES = [
     ('"4.19"', "4.19", 'settings.kernel: found 4.19: write it in quotes, such as "4.19"'),
     ("kernel =", "kernal =", "settings.kernal: no such key; did you mean 'kernel'?"),
     # Devices.
-    (
-        '"pm983"',
-        '"pm984"',
-        "devices.nvme.model: there is no stock model 'pm984'; did you mean 'pm983'?",
-    ),
-    (
-        'model = "pm983"\n',
-        "",
-        "devices.nvme: found neither model, calibrated nor kind: set one of them",
-    ),
+    ('"pm983"', '"pm984"', "devices.nvme.model: there is no stock model 'pm984'; did you mean 'pm983'?"),
+    ('model = "pm983"\n', "", "devices.nvme: found neither model, calibrated nor kind: set one of them"),
     (
         'model = "pm983"',
         'model = "pm983"\nkind = "nvme"',
@@ -97,11 +85,7 @@ CASES = [
         'size = "10TiB"',
         "devices.nvme.size: 10 TiB at 0 B reaches beyond the device's end at 3.49 TiB",
     ),
-    (
-        'size = "10GiB"',
-        "size = 1000",
-        "devices.nvme.size: found 1000 B, expected a multiple of the sector size, 512 B",
-    ),
+    ('size = "10GiB"', "size = 1000", "devices.nvme.size: found 1000 B, expected a multiple of the sector size, 512 B"),
     (
         'size = "10GiB"',
         'size = "10GB"',
@@ -138,17 +122,9 @@ CASES = [
         'members = ["nvme", "sdd"]',
         "stacks.near.members: there is no device or stack 'sdd'; did you mean 'ssd'?",
     ),
-    (
-        MEMBERS,
-        'members = ["nvme"]',
-        "stacks.near.members: found 1, level 10 needs at least 2",
-    ),
+    (MEMBERS, 'members = ["nvme"]', "stacks.near.members: found 1, level 10 needs at least 2"),
     (MEMBERS, "members = []", "stacks.near.members: is empty: expected at least one"),
-    (
-        MEMBERS,
-        'members = ["near", "ssd"]',
-        "stacks.near.members: 'near' would contain itself: near → near",
-    ),
+    (MEMBERS, 'members = ["near", "ssd"]', "stacks.near.members: 'near' would contain itself: near → near"),
     (
         MEMBERS,
         'members = ["missing", "missing"]',
@@ -170,22 +146,14 @@ CASES = [
         "stacks.near.sync: found 'recover' and no rebuilding member: 'recover' and rebuilding = "
         '["…"] must be used together',
     ),
-    (
-        "level = 10",
-        "level = 7",
-        "stacks.near.level: unknown level 7: expected one of linear, 0, 1, 10, 4, 5, 6",
-    ),
+    ("level = 10", "level = 7", "stacks.near.level: unknown level 7: expected one of linear, 0, 1, 10, 4, 5, 6"),
     (
         'layout = "n2"',
         'layout = "x2"',
         "stacks.near.layout: 'x2': expected n, f or o and the number of copies, such as n2",
     ),
     (STACK, "[stacks.near]\nlevel = 1\nchunk = 4096\n", "stacks.near.chunk: level 1 has no chunk"),
-    (
-        STACK,
-        "[stacks.near]\nlevel = 6\n",
-        "stacks.near.members: found 2, level 6 needs at least 4",
-    ),
+    (STACK, "[stacks.near]\nlevel = 6\n", "stacks.near.members: found 2, level 6 needs at least 4"),
     (
         STACK + MEMBERS,
         '[stacks.near]\ndevice = "sda"',
@@ -200,11 +168,7 @@ CASES = [
         '"random"',
         "workloads.reads.rw: found 'random', expected one of read, write, randread, randwrite, rw, readwrite, randrw",
     ),
-    (
-        '"4k"',
-        '"4x"',
-        "workloads.reads.bs: '4x' is not a size: write bytes (512) or 4k, 1.5M, 10GiB",
-    ),
+    ('"4k"', '"4x"', "workloads.reads.bs: '4x' is not a size: write bytes (512) or 4k, 1.5M, 10GiB"),
     (
         '"4k"',
         '"5"',
@@ -222,11 +186,7 @@ CASES = [
         "workloads.reads.bssplit: bssplit '4k/50:64k/40': the shares add up to 90 %, expected 100 %",
     ),
     (SIZE, SIZE + "\ntime_based = true", "workloads.reads.time_based: needs a runtime"),
-    (
-        SIZE,
-        'size = "2k"\n',
-        "workloads.reads.size: 2 KiB is less than a block of 4 KiB",
-    ),
+    (SIZE, 'size = "2k"\n', "workloads.reads.size: 2 KiB is less than a block of 4 KiB"),
     # Settings.
     (
         'kernel = "4.19"',
@@ -250,39 +210,19 @@ CASES = [
         "matrix.bs[1]: block size 5: expected a multiple of 512, because of direct I/O"
         " (direct = false allows other sizes)",
     ),
-    (
-        "[matrix]",
-        '[matrix]\n"near.chunk" = ["4k", "6k"]',
-        "matrix.near.chunk[1]: 6 KiB is not a multiple of 4 KiB",
-    ),
-    (
-        "[matrix]",
-        '[matrix]\nkernl = ["4.19"]',
-        "matrix.kernl[0]: no such key; did you mean 'kernel'?",
-    ),
+    ("[matrix]", '[matrix]\n"near.chunk" = ["4k", "6k"]', "matrix.near.chunk[1]: 6 KiB is not a multiple of 4 KiB"),
+    ("[matrix]", '[matrix]\nkernl = ["4.19"]', "matrix.kernl[0]: no such key; did you mean 'kernel'?"),
     (
         "[matrix]",
         '[matrix]\n"nvm.size" = ["4k"]',
         "matrix.nvm.size[0]: there is no device, stack or workload 'nvm'; did you mean 'nvme'?",
     ),
-    (
-        "[matrix]",
-        '[matrix]\nstack = ["nearr"]',
-        "matrix.stack[0]: there is no stack 'nearr'; did you mean 'near'?",
-    ),
+    ("[matrix]", '[matrix]\nstack = ["nearr"]', "matrix.stack[0]: there is no stack 'nearr'; did you mean 'near'?"),
     ("[matrix]", "[matrix]\nkernel = []", "matrix.kernel: is empty: expected at least one"),
-    (
-        "[matrix]",
-        "[matrix]\niodepth = [1, 1]",
-        "matrix.iodepth[1]: found '1' twice",
-    ),
+    ("[matrix]", "[matrix]\niodepth = [1, 1]", "matrix.iodepth[1]: found '1' twice"),
     # The file.
     ("[stacks.near]", "[stacks]\nx = 3\n[stacks.near]", "stacks.x: found 3, expected a table"),
-    (
-        "level = 10",
-        'level = 10\nbitmap = "x"',
-        "stacks.near.bitmap: found 'x', expected true or false",
-    ),
+    ("level = 10", 'level = 10\nbitmap = "x"', "stacks.near.bitmap: found 'x', expected true or false"),
     (SIZE, SIZE + '\niodepth = "x"', "workloads.reads.iodepth: found 'x', expected a whole number"),
     (MEMBERS, 'members = "nvme"', "stacks.near.members: found 'nvme', expected a list"),
     (
@@ -352,11 +292,7 @@ def test_a_file_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("trace", "device", "output"),
     [
-        (
-            PGBENCH,
-            "md127",
-            "the trace of 'md127' reaches to 1.88 GiB, beyond the end of stack 'alone' at 1 GiB",
-        ),
+        (PGBENCH, "md127", "the trace of 'md127' reaches to 1.88 GiB, beyond the end of stack 'alone' at 1 GiB"),
         (
             "nowhere",
             "md127",

@@ -162,11 +162,7 @@ def test_a_command(expand: Expand) -> None:
     more = "[workloads.grep]\ncommand = ['git', 'grep', '-q', 'blah']\n[matrix]\nworkload = ['grep']"
     (cell,) = expand(more).cells
     assert cell.document["jobs"] == []
-    assert cell.document["command"] == {
-        "argv": ["git", "grep", "-q", "blah"],
-        "directory": None,
-        "times": 5,
-    }
+    assert cell.document["command"] == {"argv": ["git", "grep", "-q", "blah"], "directory": None, "times": 5}
 
 
 def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:

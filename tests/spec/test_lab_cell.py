@@ -96,12 +96,7 @@ def test_a_disk_says_what_it_is(document: Document) -> None:
         "logical_block_size": 4096,
         "physical_block_size": 4096,
         "discard": False,
-        "queue": {
-            "rotational": "1",
-            "scheduler": "none",
-            "nr_requests": "32",
-            "wbt_lat_usec": "0",
-        },
+        "queue": {"rotational": "1", "scheduler": "none", "nr_requests": "32", "wbt_lat_usec": "0"},
     }
     assert result["queue"]["rotational"] is True
     assert result["queue"]["write_back"] is False
@@ -120,9 +115,7 @@ def test_settings_are_changed_in_the_guest(document: Document) -> None:
     assert result["lab"] == {"scale": 3.0, "cpus": 4, "memory": 2 << 30}
 
 
-def test_a_devices_own_setting_goes_before_all_devices_and_its_order_is_kept(
-    document: Document,
-) -> None:
+def test_a_devices_own_setting_goes_before_all_devices_and_its_order_is_kept(document: Document) -> None:
     result = document(
         'kind = "throttled"\niops_total = 1000',
         'kind = "throttled"\niops_total = 1000\nnr_requests = 32\nrotational = false',
@@ -130,11 +123,7 @@ def test_a_devices_own_setting_goes_before_all_devices_and_its_order_is_kept(
     )
     own, other = (device["virtual"]["queue"] for device in result["devices"])
     # A change of scheduler resets nr_requests: it comes before.
-    assert list(own.items()) == [
-        ("rotational", "0"),
-        ("scheduler", "mq-deadline"),
-        ("nr_requests", "32"),
-    ]
+    assert list(own.items()) == [("rotational", "0"), ("scheduler", "mq-deadline"), ("nr_requests", "32")]
     assert other["nr_requests"] == "64"
 
 
@@ -154,12 +143,7 @@ def test_what_is_tried_replaces_what_is_given(tmp_path: Path) -> None:
 def test_a_volume(document: Document) -> None:
     result = document(ARRAY, VOLUME + '\nstripes = 2\nstripe_size = "128KiB"')["stack"]
     assert result == {
-        "lvm": {
-            "name": "top",
-            "members": [{"device": 0}, {"device": 1}],
-            "stripes": 2,
-            "stripe_size": 128 << 10,
-        }
+        "lvm": {"name": "top", "members": [{"device": 0}, {"device": 1}], "stripes": 2, "stripe_size": 128 << 10}
     }
 
 
@@ -195,41 +179,17 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
 @pytest.mark.parametrize(
     ("old", "new", "output"),
     [
-        (
-            ARRAY,
-            VOLUME + "\nstripes = 3",
-            "stacks.top.stripes: found 3, expected at most the number of members",
-        ),
-        (
-            ARRAY,
-            VOLUME + '\nstripe_size = "12KiB"',
-            "stacks.top.stripe_size: 12 KiB is not a power of two",
-        ),
-        (
-            ARRAY,
-            CACHE + '\nchunk = "40KiB"',
-            "stacks.top.chunk: 40 KiB is not a multiple of 32 KiB",
-        ),
+        (ARRAY, VOLUME + "\nstripes = 3", "stacks.top.stripes: found 3, expected at most the number of members"),
+        (ARRAY, VOLUME + '\nstripe_size = "12KiB"', "stacks.top.stripe_size: 12 KiB is not a power of two"),
+        (ARRAY, CACHE + '\nchunk = "40KiB"', "stacks.top.chunk: 40 KiB is not a multiple of 32 KiB"),
         (ARRAY, CACHE + '\nmode = "writearound"', "stacks.top.mode: "),
-        (
-            ARRAY,
-            CACHE + '\nmetdata = "8MiB"',
-            "stacks.top.metdata: no such key; did you mean 'metadata'?",
-        ),
-        (
-            ARRAY,
-            CACHE.replace("slow", "missing"),
-            "stacks.top.origin: expected one device or stack",
-        ),
+        (ARRAY, CACHE + '\nmetdata = "8MiB"', "stacks.top.metdata: no such key; did you mean 'metadata'?"),
+        (ARRAY, CACHE.replace("slow", "missing"), "stacks.top.origin: expected one device or stack"),
         (ARRAY, CACHE.replace("slow", "fast"), "stacks.top.cache: 'fast' is used twice"),
         (ARRAY, CACHE.replace("slow", "slwo"), "no device or stack 'slwo'; did you mean 'slow'?"),
         (ARRAY, CACHE.replace("slow", "top"), "'top' would contain itself: top → top"),
         (ARRAY, BCACHE + '\nbucket = "96KiB"', "stacks.top.bucket: 96 KiB is not a power of two"),
-        (
-            ARRAY,
-            BCACHE + '\nbucket = "4MiB"',
-            "stacks.top.bucket: the cache device has 256 buckets",
-        ),
+        (ARRAY, BCACHE + '\nbucket = "4MiB"', "stacks.top.bucket: the cache device has 256 buckets"),
         (ARRAY, BCACHE + "\nwriteback_percent = 41", "stacks.top.writeback_percent: "),
         (
             ARRAY,
@@ -251,11 +211,7 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
             ARRAY.replace("1", "0") + '\nfail = [{ member = "slow", at = "2s" }]',
             "stacks.top.fail: level 0 has no redundancy",
         ),
-        (
-            "[stacks.top]",
-            "[lab]\nscale = 0.5\n[stacks.top]",
-            "lab.scale: found 0.5, expected 1 or more",
-        ),
+        ("[stacks.top]", "[lab]\nscale = 0.5\n[stacks.top]", "lab.scale: found 0.5, expected 1 or more"),
         ("[stacks.top]", '[lab]\nscale = "big"\n[stacks.top]', "lab.scale: "),
         ("[stacks.top]", "[lab]\ncpus = 0\n[stacks.top]", "lab.cpus: "),
         ("[stacks.top]", '[lab]\nmemory = "64MiB"\n[stacks.top]', "lab.memory: "),
@@ -316,10 +272,7 @@ def test_commands_are_not_in_the_guest(expand: Expand) -> None:
 @pytest.mark.parametrize(
     ("second", "place"),
     [
-        (
-            'at = "1s"',
-            r"fail\[1\]\.at: 1 s is after the end of the load, which takes 1 s with its ramp",
-        ),
+        ('at = "1s"', r"fail\[1\]\.at: 1 s is after the end of the load, which takes 1 s with its ramp"),
         ('at = "999ms", re_add = "5s"', r"fail\[1\]\.re_add: 5 s is after the end of the load"),
     ],
 )

@@ -22,10 +22,7 @@ def test_a_path_is_for_the_only_stack(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_named_ones_replace_the_files_and_keep_its_sizes() -> None:
-    targets = {
-        "a": {"filesystem": "/mnt", "size": "1GiB", "cache": "1MiB"},
-        "b": {"directory": "/b"},
-    }
+    targets = {"a": {"filesystem": "/mnt", "size": "1GiB", "cache": "1MiB"}, "b": {"directory": "/b"}}
     result = placed(source(targets=targets), ["a=/srv", "c=/x=y"])
     assert result.raw["targets"] == {
         "a": {"size": "1GiB", "cache": "1MiB", "directory": "/srv"},

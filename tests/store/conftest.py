@@ -14,11 +14,7 @@ import pytest
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
 
-OUTCOME: Any = {
-    "runtime_ns": 10**9,
-    "read": {"total_ios": 5, "iops": 5.0},
-    "write": {"total_ios": 0, "iops": 0.0},
-}
+OUTCOME: Any = {"runtime_ns": 10**9, "read": {"total_ios": 5, "iops": 5.0}, "write": {"total_ios": 0, "iops": 0.0}}
 
 
 def cells(count: int) -> list[Cell]:

@@ -94,9 +94,7 @@ def test_a_run_of_a_dead_process_is_free(where: str, store: Store) -> None:
     )
     first = next(iter(store.resume(plan).waiting.values()))  # type: ignore[union-attr]
     with subprocess.Popen(
-        [sys.executable, "-c", code, where, str(first)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", code, where, str(first)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"True\n"

@@ -70,10 +70,7 @@ def test_the_default_is_in_the_users_data(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("where", "output"),
     [
-        (
-            "mysql://x/y",
-            "unsupported URL 'mysql://x/y': expected postgresql://",
-        ),
+        ("mysql://x/y", "unsupported URL 'mysql://x/y': expected postgresql://"),
         ("sqlite://", "sqlite:// without a file keeps nothing"),
         ("postgresql://u:secret@x:port/y", "invalid URL 'x:port/y'"),
         ("/", "is a directory, expected a file"),
@@ -113,13 +110,7 @@ def test_a_broken_series_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_series_of_a_simulation() -> None:
-    part: Any = {
-        "time_ns": 8,
-        "width_ns": 4,
-        "ios": [1, 2],
-        "bytes": [3, 4],
-        "clat_ns": [5.0, None],
-    }
+    part: Any = {"time_ns": 8, "width_ns": 4, "ios": [1, 2], "bytes": [3, 4], "clat_ns": [5.0, None]}
     points = of_outcome([part])
     assert points == [SeriesPoint("jobs", 8, 4, 1, 2, 3, 4, 5.0, None)]
     assert as_outcome([*points, replace(points[0], source="sda")]) == [part]

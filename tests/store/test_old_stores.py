@@ -48,8 +48,7 @@ def test_a_changed_setting_has_its_original_value(store: Path) -> None:
     settings = [{"where": "sda", "key": "scheduler", "found": "mq-deadline", "set": "none"}]
     with sqlite3.connect(store) as connection:
         connection.execute(
-            "update runs set outcome = json_set(outcome, '$.settings', json(?))",
-            (json.dumps(settings),),
+            "update runs set outcome = json_set(outcome, '$.settings', json(?))", (json.dumps(settings),)
         )
     kept = Store(str(store), reading=True)
     (run, *_) = query.runs_of(kept, query.all_campaigns(kept)[0].number)

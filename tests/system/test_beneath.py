@@ -9,13 +9,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.system import layers
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.mounts import mounts
-from blklab.trace.record.checks import (
-    RecordedDevice,
-    check_apart,
-    check_kernel,
-    check_untraced,
-    ready_debugfs,
-)
+from blklab.trace.record.checks import RecordedDevice, check_apart, check_kernel, check_untraced, ready_debugfs
 from tests.system.machine import Machine
 
 LivesOn = Callable[[str], None]
@@ -48,8 +42,7 @@ def test_beneath_a_volume_are_array_members_and_disks(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("traced", "number"),
-    [("dm-0", "253:0"), ("md127", "9:127"), ("sda1", "8:1"), ("sdb", "8:16")],
+    ("traced", "number"), [("dm-0", "253:0"), ("md127", "9:127"), ("sda1", "8:1"), ("sdb", "8:16")]
 )
 def test_writing_onto_a_traced_device_is_refused(
     machine: Machine, lives_on: LivesOn, tmp_path: Path, traced: str, number: str

@@ -28,12 +28,7 @@ def test_everything_that_is_told(machine: Machine) -> None:
     machine.write(sysfs / "sda/sda1", {"start": "2048"})
     machine.write(
         sysfs / "md127/md",
-        {
-            "chunk_size": "0",
-            "dev-sda1/state": "in_sync",
-            "dev-sdb1/state": "faulty",
-            "level": "raid1",
-        },
+        {"chunk_size": "0", "dev-sda1/state": "in_sync", "dev-sdb1/state": "faulty", "level": "raid1"},
     )
     machine.mount("253:0", machine.root, "xfs", "/dev/mapper/vg-lv", "rw,logbufs=8")
     result = environment(layers(["253:0"], machine.roots), machine.roots)
@@ -48,17 +43,9 @@ def test_everything_that_is_told(machine: Machine) -> None:
     assert devices["sda"]["queue"] == {"scheduler": "[none] bfq", "write_cache": "write back"}
     assert devices["sda"]["hardware"] == {"model": "ST4000DM004", "rev": "0001"}
     assert devices["sda1"]["start_bytes"] == 1048576
-    assert devices["md127"]["md"]["members"] == {
-        "sda1": {"state": "in_sync"},
-        "sdb1": {"state": "faulty"},
-    }
+    assert devices["md127"]["md"]["members"] == {"sda1": {"state": "in_sync"}, "sdb1": {"state": "faulty"}}
     assert devices["dm-0"]["mounts"] == [
-        {
-            "point": str(machine.root),
-            "type": "xfs",
-            "options": "rw",
-            "filesystem": "rw,logbufs=8",
-        }
+        {"point": str(machine.root), "type": "xfs", "options": "rw", "filesystem": "rw,logbufs=8"}
     ]
     assert json.loads(json.dumps(result)) == result
 
@@ -68,11 +55,7 @@ def test_a_machine_that_tells_nothing(machine: Machine) -> None:
     machine.write(machine.roots.sys / "block/sda/device", {"model": "x"})
     (machine.roots.sys / "block/sda/device/model").write_bytes(b"\xff\xfe\n")
     result = environment(layers(["9:127"], machine.roots), machine.roots)
-    assert (result["memory_bytes"], result["mdstat"], result["cpu"]["governor"]) == (
-        None,
-        None,
-        None,
-    )
+    assert (result["memory_bytes"], result["mdstat"], result["cpu"]["governor"]) == (None, None, None)
     devices = {device["name"]: device for device in result["devices"]}
     assert devices["sdb1"]["gone"] is True
     assert devices["sda"]["hardware"]["model"] == "��"

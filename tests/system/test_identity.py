@@ -130,10 +130,7 @@ def reasons(machine: Machine, number: str) -> list[str]:
 def test_who_uses_a_disk(machine: Machine) -> None:
     machine.mount("253:0", Path("/srv"), "ext4", "/dev/mapper/vg-lv")
     machine.proc("swaps", "Filename Type Size Used Priority\n/dev/sdc1 partition 1 0 -2")
-    assert reasons(machine, "9:127") == [
-        "md127 is mounted at /srv through /dev/mapper/vg-lv",
-        "md127 is part of dm-0",
-    ]
+    assert reasons(machine, "9:127") == ["md127 is mounted at /srv through /dev/mapper/vg-lv", "md127 is part of dm-0"]
     assert "sda1 is part of md127" in reasons(machine, "8:0")
     assert "sda1 is mounted at /srv through /dev/mapper/vg-lv" in reasons(machine, "8:1")
     assert reasons(machine, "8:32") == ["sdc1 is used as swap (/dev/sdc1; to free it, run swapoff)"]

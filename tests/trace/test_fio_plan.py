@@ -18,12 +18,7 @@ def op(sizes: dict[int, int], **more: int) -> dict[str, Any]:
     ios = sum(sizes.values())
     total = sum(size * count for size, count in sizes.items())
     exact = [{"bytes": size, "count": count} for size, count in sizes.items()]
-    return {
-        "ios": ios,
-        "fua": 0,
-        "sizes": {"exact": exact, "mean_bytes": total / ios if ios else None},
-        **more,
-    }
+    return {"ios": ios, "fua": 0, "sizes": {"exact": exact, "mean_bytes": total / ios if ios else None}, **more}
 
 
 def level(most: int, p95: int, busy: float, idle: float) -> Any:
@@ -49,11 +44,7 @@ def profile(**changes: Any) -> Any:
             "end_sector": (1 << 20) + 1,
         },
         "life": {"all": {"completed": 1000}},
-        "pattern": {
-            "read_streams": streams,
-            "write_streams": dict(streams),
-            "arrivals": {"pattern": "bursty"},
-        },
+        "pattern": {"read_streams": streams, "write_streams": dict(streams), "arrivals": {"pattern": "bursty"}},
         "hotness": {
             "accesses": 1000,
             "unique_blocks": 900,
@@ -154,11 +145,7 @@ def test_discards_have_a_section() -> None:
 
 def test_sequential_streams_side_by_side() -> None:
     streams = {"sequential_share": 0.99, "peak_concurrent_streams": 4}
-    changes = {
-        "load__ops__write": op({}),
-        "pattern__read_streams": streams,
-        "in_flight": level(32, 32, 30.0, 0.0),
-    }
+    changes = {"load__ops__write": op({}), "pattern__read_streams": streams, "in_flight": level(32, 32, 30.0, 0.0)}
     result = job("md127-reads", **changes)
     assert (result["rw"], result["numjobs"], result["iodepth"]) == ("read", "4", "8")
     assert int(result["offset_increment"]) == int(result["size"])

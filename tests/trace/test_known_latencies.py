@@ -14,19 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run
-from tests.trace.generated import (
-    COMPLETED,
-    ISSUED,
-    QUEUED,
-    READ,
-    WRITE,
-    C,
-    D,
-    G,
-    Q,
-    Record,
-    write_trace,
-)
+from tests.trace.generated import COMPLETED, ISSUED, QUEUED, READ, WRITE, C, D, G, Q, Record, write_trace
 
 IOS = 3000
 
@@ -39,11 +27,7 @@ def known_trace(base: Path) -> tuple[list[int], list[int]]:
     now = 1_000_000
     for _ in range(IOS):
         now += chance.randrange(1_000, 60_000)
-        alike = (
-            chance.randrange(40) * 64,
-            chance.choice((4096, 8192)),
-            chance.choice((READ, WRITE)),
-        )
+        alike = (chance.randrange(40) * 64, chance.choice((4096, 8192)), chance.choice((READ, WRITE)))
         sector, size, direction = alike
         dispatch = now + 2_000
         # I/Os alike in sector, size and direction finish in turn: no trace could tell otherwise.

@@ -100,10 +100,7 @@ def test_nine_of_ten_are_enough() -> None:
     good = AgreementRow(KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
     bad = AgreementRow(KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
     idle = AgreementRow(KEY, "6.12", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(0, 0, MEMBERS))
-    assert [item.holds for item in agreement.agreement_verdicts([*[good] * 9, bad, idle])] == [
-        True,
-        False,
-    ]
+    assert [item.holds for item in agreement.agreement_verdicts([*[good] * 9, bad, idle])] == [True, False]
     assert not agreement.agreement_verdicts([*[good] * 8, bad])[0].holds
 
 

@@ -77,9 +77,7 @@ impl Children {
             }
             statuses = match until {
                 None => changed.wait(statuses).unwrap_or_else(|poisoned| poisoned.into_inner()),
-                Some(_) => {
-                    changed.wait_timeout(statuses, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
-                }
+                Some(_) => changed.wait_timeout(statuses, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
             };
         }
     }

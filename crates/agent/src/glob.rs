@@ -17,8 +17,7 @@ pub fn expand(pattern: &str) -> Vec<String> {
         };
     }
     let existing = paths.into_iter().filter(|path| path.symlink_metadata().is_ok());
-    let mut names: Vec<String> =
-        existing.filter_map(|path| path.into_os_string().into_string().ok()).collect();
+    let mut names: Vec<String> = existing.filter_map(|path| path.into_os_string().into_string().ok()).collect();
     names.sort();
     names
 }

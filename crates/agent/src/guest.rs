@@ -28,12 +28,8 @@ const MOUNTS: [(&str, &str); 7] = [
 const MODULES: [&str; 3] = ["virtio_pci", "virtio_blk", "virtio_console"];
 
 /// The guest has no udev, and mdadm would wait for it.
-const ENVIRONMENT: Environment = Some(&[
-    ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
-    ("LANG", "C.UTF-8"),
-    ("HOME", "/root"),
-    ("MDADM_NO_UDEV", "1"),
-]);
+const ENVIRONMENT: Environment =
+    Some(&[("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8"), ("HOME", "/root"), ("MDADM_NO_UDEV", "1")]);
 
 /// Serves until the host disconnects, then powers off; returns only if that fails.
 pub fn run_as_init() {
@@ -47,8 +43,8 @@ pub fn run_as_init() {
 
 fn serve() -> Result<(), String> {
     let mut notes = mount_all();
-    let children = Children::new()
-        .map_err(|error| format!("cannot start the thread that reaps processes: {}", reason(&error)))?;
+    let children =
+        Children::new().map_err(|error| format!("cannot start the thread that reaps processes: {}", reason(&error)))?;
     notes.extend(load_modules(&children));
     let path = find_port()?;
     let unusable = |error: io::Error| format!("{path}: {}", reason(&error));
@@ -104,8 +100,7 @@ fn find_port() -> Result<String, String> {
     let until = Instant::now() + PATIENCE;
     loop {
         for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
-            let is_ours =
-                fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim_end() == PORT);
+            let is_ours = fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim_end() == PORT);
             let device = format!("/dev/{}", entry.file_name().to_string_lossy());
             if is_ours && fs::exists(&device).unwrap_or(false) {
                 return Ok(device);

@@ -70,8 +70,7 @@ pub fn run(
         command.stdin(Stdio::piped());
     }
     let begin = Instant::now();
-    let (mut child, pid) =
-        children.spawn(&mut command).map_err(|error| format!("{name}: {}", reason(&error)))?;
+    let (mut child, pid) = children.spawn(&mut command).map_err(|error| format!("{name}: {}", reason(&error)))?;
     control.set_started(pid);
     let (closed, outputs_closed) = channel();
     let outputs = [
@@ -85,8 +84,7 @@ pub fn run(
     let ended = await_end(children, pid, begin, request.timeout_ms);
     let wall_ns = begin.elapsed().as_nanos() as u64;
     children.forget(pid);
-    let status =
-        ended.ok_or_else(|| format!("{name}: timed out after {} ms", request.timeout_ms.unwrap_or(0)))?;
+    let status = ended.ok_or_else(|| format!("{name}: timed out after {} ms", request.timeout_ms.unwrap_or(0)))?;
     await_close(&outputs_closed, outputs.len());
     let [stdout, stderr] = outputs.map(|output| std::mem::take(&mut *lock(&output)));
     Ok(RunResult {
@@ -113,9 +111,7 @@ fn await_end(children: &Children, pid: Pid, begin: Instant, timeout_ms: Option<u
 fn await_close(closed: &Receiver<()>, outputs: usize) {
     let until = Instant::now() + LINGER;
     for _ in 0..outputs {
-        if let Err(RecvTimeoutError::Timeout) =
-            closed.recv_timeout(until.saturating_duration_since(Instant::now()))
-        {
+        if let Err(RecvTimeoutError::Timeout) = closed.recv_timeout(until.saturating_duration_since(Instant::now())) {
             return;
         }
     }

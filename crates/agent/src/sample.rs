@@ -31,8 +31,7 @@ impl Sample {
 
     /// The approximate size in bytes.
     fn size(&self) -> usize {
-        let file =
-            |(path, text): (&String, &Option<String>)| path.len() + text.as_ref().map_or(8, String::len);
+        let file = |(path, text): (&String, &Option<String>)| path.len() + text.as_ref().map_or(8, String::len);
         40 + self.files.iter().map(file).sum::<usize>()
     }
 }

@@ -50,13 +50,7 @@ struct Request {
 }
 
 /// Sends the greeting, then serves requests until the stream ends.
-pub fn serve(
-    mut from: File,
-    to: File,
-    children: &Children,
-    environment: Environment,
-    notes: &[String],
-) -> ServeEnd {
+pub fn serve(mut from: File, to: File, children: &Children, environment: Environment, notes: &[String]) -> ServeEnd {
     let host = Arc::new(HostStream::new(to));
     let running = RunningRequests::default();
     host.send(&hello_message(notes));
@@ -107,8 +101,7 @@ pub fn serve(
                     children: children.clone(),
                     environment,
                 };
-                let begun =
-                    thread::Builder::new().name(format!("request {id}")).spawn(move || request.answer(call));
+                let begun = thread::Builder::new().name(format!("request {id}")).spawn(move || request.answer(call));
                 if let Err(error) = begun {
                     lock(&running).remove(&id);
                     refuse(format!("cannot start a thread: {}", failure::reason(&error)));
@@ -191,20 +184,14 @@ impl Request {
         Arc::new(move |name, text| host.send(&json!({"id": id, "event": {name: text}})))
     }
 
-    fn find_control(
-        &self,
-        target: u64,
-        kind: RequestKind,
-        name: &str,
-    ) -> Result<Arc<RequestControl>, String> {
+    fn find_control(&self, target: u64, kind: RequestKind, name: &str) -> Result<Arc<RequestControl>, String> {
         let running = lock(&self.running);
         let request = running.get(&target).filter(|(other_kind, _)| *other_kind == kind);
         request.map(|(_, control)| control.clone()).ok_or_else(|| format!("no {name} {target} is running"))
     }
 
     fn signal(&self, target: u64, number: i32) -> Result<Value, String> {
-        let signal =
-            Signal::from_named_raw(number).ok_or_else(|| format!("{number}: not a signal number"))?;
+        let signal = Signal::from_named_raw(number).ok_or_else(|| format!("{number}: not a signal number"))?;
         let control = self.find_control(target, RequestKind::Run, "run")?;
         let ended = || format!("no run {target} is running");
         let pid = control.wait_for_program().ok_or_else(ended)?;

@@ -27,9 +27,7 @@ fn schemas() -> String {
         ("profile", written_schema::<blklab_trace::characterise::profile::Profile>()),
         ("superblock", written_schema::<blklab_mdmeta::Examined>()),
     ]);
-    let lines = documents
-        .into_iter()
-        .map(|(name, schema)| format!("\"{name}\": {}", strip_schema(schema.to_value())));
+    let lines = documents.into_iter().map(|(name, schema)| format!("\"{name}\": {}", strip_schema(schema.to_value())));
     format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
 }
 
@@ -54,8 +52,5 @@ fn main() -> std::io::Result<()> {
 #[test]
 fn schema_json_matches_the_types() {
     let written = std::fs::read_to_string(PATH).expect("schema.json must exist");
-    assert!(
-        written == schemas(),
-        "the types have changed: run `make types` to write schema.json and the Python types"
-    );
+    assert!(written == schemas(), "the types have changed: run `make types` to write schema.json and the Python types");
 }

@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use crate::source::{ReadError, Source, read};
 use crate::{
-    BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, Superblock, Superblock1, badblocks, bitmap, foreign,
-    v0, v1,
+    BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, Superblock, Superblock1, badblocks, bitmap, foreign, v0, v1,
 };
 
 /// The largest bad-block list that the kernel accepts, in sectors: a page (`super_1_load`).
@@ -37,11 +36,7 @@ pub fn examine(source: &(impl Source + ?Sized)) -> Result<Examined, ReadError> {
     Ok(Examined { members, foreign: foreign::recognise(source)? })
 }
 
-fn read_version_1(
-    source: &(impl Source + ?Sized),
-    minor: u32,
-    offset: u64,
-) -> Result<Option<Member>, ReadError> {
+fn read_version_1(source: &(impl Source + ?Sized), minor: u32, offset: u64) -> Result<Option<Member>, ReadError> {
     let length = source.bytes().saturating_sub(offset).min(v1::BYTES as u64) as usize;
     let Some(bytes) = read(source, offset, length)? else { return Ok(None) };
     let Some((superblock, checksum, mut problems)) = v1::parse(&bytes, minor, offset) else {
@@ -54,10 +49,7 @@ fn read_version_1(
         None
     };
     if !checksum.holds() {
-        problems.push(format!(
-            "wrong checksum: {:08x} is stored, expected {:08x}",
-            checksum.stored, checksum.computed
-        ));
+        problems.push(format!("wrong checksum: {:08x} is stored, expected {:08x}", checksum.stored, checksum.computed));
     }
     Ok(Some(Member {
         offset,
@@ -74,25 +66,12 @@ fn read_version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option
     let Some((superblock, checksum)) = v0::parse(&bytes) else { return Ok(None) };
     let mut problems = Vec::new();
     // `MD_SB_BYTES` behind the superblock (md-bitmap.c and md.c, `default_offset`).
-    let bitmap = if superblock.bitmap {
-        read_bitmap(source, Some(offset + v0::BYTES as u64), &mut problems)?
-    } else {
-        None
-    };
+    let bitmap =
+        if superblock.bitmap { read_bitmap(source, Some(offset + v0::BYTES as u64), &mut problems)? } else { None };
     if !checksum.holds() {
-        problems.push(format!(
-            "wrong checksum: {:08x} is stored, expected {:08x}",
-            checksum.stored, checksum.computed
-        ));
+        problems.push(format!("wrong checksum: {:08x} is stored, expected {:08x}", checksum.stored, checksum.computed));
     }
-    Ok(Some(Member {
-        offset,
-        checksum,
-        superblock: Superblock::V0(superblock),
-        bad_blocks: None,
-        bitmap,
-        problems,
-    }))
+    Ok(Some(Member { offset, checksum, superblock: Superblock::V0(superblock), bad_blocks: None, bitmap, problems }))
 }
 
 /// An offset in bytes, plus a number of sectors.

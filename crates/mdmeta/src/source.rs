@@ -65,11 +65,7 @@ impl<S: Source + ?Sized> Source for Region<'_, S> {
 const PAGE: u64 = 4096;
 
 /// Reads bytes in whole pages; `None` if they are beyond the end.
-pub(crate) fn read(
-    source: &(impl Source + ?Sized),
-    offset: u64,
-    many: usize,
-) -> Result<Option<Vec<u8>>, ReadError> {
+pub(crate) fn read(source: &(impl Source + ?Sized), offset: u64, many: usize) -> Result<Option<Vec<u8>>, ReadError> {
     let Some(end) = offset.checked_add(many as u64).filter(|&end| end <= source.bytes()) else {
         return Ok(None);
     };

@@ -98,8 +98,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(Superblock0, Checksum)> {
     }
     let state = word(33);
     let clean = state & CLEAN != 0;
-    let disks =
-        (0..MOST).map(|at| descriptor(&bytes[DISKS + at * DISK..])).filter(|disk| !disk.state.is_empty());
+    let disks = (0..MOST).map(|at| descriptor(&bytes[DISKS + at * DISK..])).filter(|disk| !disk.state.is_empty());
     let superblock = Superblock0 {
         minor_version: word(2),
         uuid: Uuid(uuid),

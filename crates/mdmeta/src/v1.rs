@@ -238,11 +238,8 @@ fn checksum(bytes: &[u8], slots: u32) -> u32 {
     let end = (HEAD + 2 * slots as usize).min(bytes.len());
     let chunks = bytes[..end].chunks_exact(4);
     let odd_role = chunks.remainder();
-    let mut sum: u64 = chunks
-        .enumerate()
-        .filter(|(at, _)| *at != 216 / 4)
-        .map(|(_, word)| u64::from(bytes::u32(word, 0)))
-        .sum();
+    let mut sum: u64 =
+        chunks.enumerate().filter(|(at, _)| *at != 216 / 4).map(|(_, word)| u64::from(bytes::u32(word, 0))).sum();
     if odd_role.len() == 2 {
         sum += u64::from(bytes::u16(odd_role, 0));
     }

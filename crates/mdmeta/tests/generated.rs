@@ -24,23 +24,20 @@ struct ChosenSuperblock {
 fn chosen() -> impl Strategy<Value = ChosenSuperblock> {
     let entries = prop::collection::vec((0..1_u64 << 40, 1..512_u64), 0..=512);
     let first = (any::<[u8; 16]>(), -4..=10_i32, any::<u32>(), any::<u64>(), any::<u32>());
-    let second =
-        (1..=1920_u32, any::<u64>(), prop::collection::vec(any::<u16>(), 1..=1920), 0..=3_u8, entries);
+    let second = (1..=1920_u32, any::<u64>(), prop::collection::vec(any::<u16>(), 1..=1920), 0..=3_u8, entries);
     (first, second, any::<prop::sample::Index>()).prop_map(
-        |((uuid, level, layout, size, chunk), (disks, events, roles, shift, entries), index)| {
-            ChosenSuperblock {
-                uuid,
-                level,
-                layout,
-                size,
-                chunk,
-                disks,
-                events,
-                number: index.index(roles.len()) as u16,
-                roles,
-                shift,
-                entries,
-            }
+        |((uuid, level, layout, size, chunk), (disks, events, roles, shift, entries), index)| ChosenSuperblock {
+            uuid,
+            level,
+            layout,
+            size,
+            chunk,
+            disks,
+            events,
+            number: index.index(roles.len()) as u16,
+            roles,
+            shift,
+            entries,
         },
     )
 }

@@ -168,8 +168,7 @@ fn an_add_that_failed_leaves_a_spare_with_zeros_for_a_list() {
 
 #[test]
 fn every_file_that_was_recorded_is_read() {
-    let names: Vec<_> =
-        std::fs::read_dir(data().join("sb")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(data().join("sb")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     let heads = names.iter().filter_map(|name| name.to_str()?.strip_suffix(".head64k.gz"));
     for name in heads {
         assert!(member(name).checksum.holds(), "{name}");

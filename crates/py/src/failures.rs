@@ -33,10 +33,9 @@ pub fn python_error(error: TraceError) -> PyErr {
     match error {
         TraceError::Io { source, .. } => match source.kind() {
             ErrorKind::BrokenPipe => PyBrokenPipeError::new_err(text),
-            ErrorKind::NotFound
-            | ErrorKind::PermissionDenied
-            | ErrorKind::IsADirectory
-            | ErrorKind::NotADirectory => UsageError::new_err(text),
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
+                UsageError::new_err(text)
+            }
             _ => BlklabError::new_err(text),
         },
         TraceError::Request(_) | TraceError::NotFound { .. } => UsageError::new_err(text),

@@ -39,10 +39,7 @@ pub fn examine_md(py: Python<'_>, path: PathBuf, offset: u64, size: Option<u64>)
             _ => BlklabError::new_err(format!("{name}: {error}")),
         })?;
         let available = opened.bytes.checked_sub(offset).ok_or_else(|| {
-            UsageError::new_err(format!(
-                "{name}: offset {offset} is beyond the end: expected at most {}",
-                opened.bytes
-            ))
+            UsageError::new_err(format!("{name}: offset {offset} is beyond the end: expected at most {}", opened.bytes))
         })?;
         let region = Region { source: &opened, offset, bytes: size.unwrap_or(available).min(available) };
         let examined = examine(&region).map_err(|error| BlklabError::new_err(format!("{name}: {error}")))?;

@@ -31,9 +31,7 @@ pub type ReplayFailure = Rc<RefCell<Option<TraceError>>>;
 pub fn selected_filter(chosen: Option<&TraceSelection>) -> TraceFilter {
     match chosen {
         None => TraceFilter::default(),
-        Some(TraceSelection::Device(device)) => {
-            TraceFilter { devices: vec![device.clone()], ..TraceFilter::default() }
-        }
+        Some(TraceSelection::Device(device)) => TraceFilter { devices: vec![device.clone()], ..TraceFilter::default() },
         Some(TraceSelection::Filter(filter)) => filter.get().0.clone(),
     }
 }

@@ -39,12 +39,7 @@ pub fn check_cell(cell: &str) -> PyResult<()> {
 /// meanwhile.
 #[pyfunction]
 #[pyo3(signature = (cell, stop=None, trace=None))]
-pub fn simulate(
-    py: Python<'_>,
-    cell: &str,
-    stop: Option<&Stop>,
-    trace: Option<TraceArguments>,
-) -> PyResult<String> {
+pub fn simulate(py: Python<'_>, cell: &str, stop: Option<&Stop>, trace: Option<TraceArguments>) -> PyResult<String> {
     let stop = stop.map(|s| Arc::clone(&s.0)).unwrap_or_default();
     let trace = trace.map(|(paths, format, chosen)| (paths, format, selected_filter(chosen.as_ref())));
     py.detach(|| {

@@ -55,11 +55,7 @@ impl Filter {
 }
 
 /// Opens a trace and relates the filter to it.
-fn open_selected(
-    paths: &[String],
-    format: Option<&str>,
-    filter: &mut filter::Filter,
-) -> PyResult<Box<dyn Source>> {
+fn open_selected(paths: &[String], format: Option<&str>, filter: &mut filter::Filter) -> PyResult<Box<dyn Source>> {
     let source = open::open(paths, format).map_err(python_error)?;
     filter::select(source, filter).map_err(python_error)
 }
@@ -87,8 +83,7 @@ pub fn characterise(
     py.detach(|| {
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut ticker = Ticker::new(tick);
-        let profile =
-            characterising::characterise(&mut *source, filter, threads, &mut |bytes| ticker.tick(bytes));
+        let profile = characterising::characterise(&mut *source, filter, threads, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
         serde_json::to_string(&profile.map_err(python_error)?).map_err(|e| UsageError::new_err(e.to_string()))
     })

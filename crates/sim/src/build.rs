@@ -16,15 +16,11 @@ const REPLAY: &str = "replay";
 
 /// Builds a cell's stack and tasks; `trace` is what it replays.
 pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulation, SimError> {
-    let context = BuildContext {
-        kernel: Kernel::parse(&cell.kernel)?,
-        host: &cell.host,
-        filesystem: cell.filesystem.is_some(),
-    };
+    let context =
+        BuildContext { kernel: Kernel::parse(&cell.kernel)?, host: &cell.host, filesystem: cell.filesystem.is_some() };
     let (targets, top) = targets::build(&cell.stack, &cell.devices, &context)?;
     let tasks = new_tasks(cell, trace, top.limits.sectors)?;
-    let group_names =
-        cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
+    let group_names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
     let stop_condition = StopCondition {
         runtime: cell.runtime_ns.map_or(u64::MAX, |r| r.saturating_add(cell.ramp_ns)),
         max_ios: cell.max_ios.unwrap_or(u64::MAX),
@@ -67,8 +63,7 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64) -> Result<Vec<
 fn check_job(job: &load::Job, sectors: u64) -> Result<(), SimError> {
     let wrong = |why: String| Err(SimError::Job { name: job.name.clone(), why });
     let last = u64::from(job.numjobs.max(1) - 1);
-    let end =
-        job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
+    let end = job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
     if end.is_none_or(|end| end > sectors * 512) {
         let end = end.map_or("beyond 16 EiB".into(), |e| e.to_string());
         return wrong(format!("the region ends at byte {end}, but the stack at byte {}", sectors * 512));
@@ -81,9 +76,7 @@ fn check_job(job: &load::Job, sectors: u64) -> Result<(), SimError> {
         .into_iter()
         .any(|&(bytes, weight)| bytes == 0 || !bytes.is_multiple_of(512) || weight.is_nan() || weight < 0.0)
     {
-        return wrong(
-            "read_sizes and write_sizes must be multiples of 512 bytes, with weights of 0 or more".into(),
-        );
+        return wrong("read_sizes and write_sizes must be multiples of 512 bytes, with weights of 0 or more".into());
     }
     if job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512) {
         return wrong("iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes".into());

@@ -37,23 +37,15 @@ fn cells() -> Vec<(String, Cell)> {
         let sizes = json!([[4096, 0.5], [12_288, 0.25], [262_144, 0.25]]);
         let jobs = [
             job(1.0, false, json!({"name": "readers", "read_sizes": sizes, "numjobs": 2})),
-            job(
-                0.0,
-                false,
-                json!({"name": "writers", "write_sizes": sizes, "numjobs": 2, "batch_submit": 8}),
-            ),
+            job(0.0, false, json!({"name": "writers", "write_sizes": sizes, "numjobs": 2, "batch_submit": 8})),
         ];
         cells.push((format!("raid0 {scheduler}"), cell("4.19", &disks, striped, &jobs, bounded())));
     }
-    let filesystem =
-        json!({"max_ios": 6_000, "filesystem": {"commit_ns": 500_000_000}, "ramp_ns": 200_000_000});
+    let filesystem = json!({"max_ios": 6_000, "filesystem": {"commit_ns": 500_000_000}, "ramp_ns": 200_000_000});
     for kind in ["hdd", "slow"] {
         let disks = [device(kind, "mq-deadline"), device(kind, "mq-deadline")];
         let jobs = [job(0.5, true, json!({"fsync": 8, "iodepth_low": 16, "batch_complete_min": 4}))];
-        cells.push((
-            format!("{kind} with a journal"),
-            cell("6.1", &disks, mirror(), &jobs, filesystem.clone()),
-        ));
+        cells.push((format!("{kind} with a journal"), cell("6.1", &disks, mirror(), &jobs, filesystem.clone())));
     }
     let disks = [device("hdd", "cfq"), device("hdd", "deadline")];
     let jobs = [
@@ -61,10 +53,7 @@ fn cells() -> Vec<(String, Cell)> {
         job(0.7, true, json!({"name": "random", "thinktime_ns": 3_000_000, "rate_iops": 200.0})),
     ];
     let linear = array(2, json!({"level": "linear", "chunk": 65_536}));
-    cells.push((
-        "linear hdd".into(),
-        cell("3.2", &disks, linear, &jobs, json!({"runtime_ns": 10_000_000_000_u64})),
-    ));
+    cells.push(("linear hdd".into(), cell("3.2", &disks, linear, &jobs, json!({"runtime_ns": 10_000_000_000_u64}))));
     cells
 }
 
@@ -75,8 +64,7 @@ fn direction(direction: &Direction) -> Value {
 
 /// The figures that matter; not the whole document, which can gain fields.
 fn figures(outcome: &Outcome) -> Value {
-    let groups: Vec<Value> =
-        outcome.groups.iter().map(|g| json!([direction(&g.read), direction(&g.write)])).collect();
+    let groups: Vec<Value> = outcome.groups.iter().map(|g| json!([direction(&g.read), direction(&g.write)])).collect();
     let devices: Vec<Value> = (outcome.devices.iter())
         .map(|d| json!([d.ios, d.merges, d.sectors, d.ticks_ns, d.flushes, d.flush_ns, d.busy_ns]))
         .collect();
@@ -88,9 +76,9 @@ fn figures(outcome: &Outcome) -> Value {
         .collect();
     // The series is long, so only its FNV-1a hash is kept.
     let series = serde_json::to_string(&outcome.series).unwrap();
-    let hash = series.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = series
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     json!({
         "runtime_ns": outcome.runtime_ns, "groups": groups, "devices": devices, "arrays": arrays,
         "series": format!("{hash:016x}"),

@@ -2,9 +2,7 @@
 //!
 //! `cargo run --release -p blklab-stats --example cost`
 
-use blklab_stats::{
-    Arrivals, Distinct, Hotness, Level, Merge, Quantiles, Seeks, SizeHistogram, Streams, Timeline,
-};
+use blklab_stats::{Arrivals, Distinct, Hotness, Level, Merge, Quantiles, Seeks, SizeHistogram, Streams, Timeline};
 use std::hint::black_box;
 use std::time::Instant;
 

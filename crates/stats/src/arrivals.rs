@@ -167,12 +167,8 @@ impl Arrivals {
             coefficient_of_variation: variation,
             mean_iops,
             peak_iops,
-            peak_to_mean: mean_iops
-                .filter(|_| span >= WINDOWS_NS[SECOND].into())
-                .map(|mean| peak_iops as f64 / mean),
-            pattern: variation
-                .filter(|_| gaps >= FEWEST_GAPS)
-                .map(|variation| pattern(variation, &dispersion)),
+            peak_to_mean: mean_iops.filter(|_| span >= WINDOWS_NS[SECOND].into()).map(|mean| peak_iops as f64 / mean),
+            pattern: variation.filter(|_| gaps >= FEWEST_GAPS).map(|variation| pattern(variation, &dispersion)),
             dispersion,
         }
     }

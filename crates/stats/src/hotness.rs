@@ -175,11 +175,8 @@ impl Hotness {
     fn rebuild(&mut self, slots: Vec<BlockCount>, mask: u64) {
         let outside = |slot: &BlockCount| hash64(slot.block()) & mask != 0;
         let least = u64::from(self.floor);
-        let mut counts: Vec<u64> = slots
-            .iter()
-            .filter(|slot| outside(slot) && slot.count() >= least)
-            .map(BlockCount::count)
-            .collect();
+        let mut counts: Vec<u64> =
+            slots.iter().filter(|slot| outside(slot) && slot.count() >= least).map(BlockCount::count).collect();
         let room = self.most_held() / 2;
         if counts.len() > room {
             let (_, &mut most, _) = counts.select_nth_unstable_by(room, |a, b| b.cmp(a));

@@ -89,8 +89,7 @@ impl Popularity {
                 above += class.blocks;
                 sum += class.accesses;
             }
-            let part =
-                classes.peek().map_or(0.0, |class| class.accesses * (wanted - above).max(0.0) / class.blocks);
+            let part = classes.peek().map_or(0.0, |class| class.accesses * (wanted - above).max(0.0) / class.blocks);
             HotShare { fraction, io_share: ((sum + part) / self.accesses).clamp(0.0, 1.0) }
         };
         if self.classes.is_empty() {

@@ -86,8 +86,7 @@ impl Seeks {
             let far = i64::try_from(u64::MAX >> (63 - power)).unwrap_or(i64::MAX) * sign;
             SeekRange { low_sectors: near.min(far), high_sectors: near.max(far), count }
         };
-        let mut histogram: Vec<_> =
-            (0..64).rev().map(|power| range(power, -1, self.backward[power])).collect();
+        let mut histogram: Vec<_> = (0..64).rev().map(|power| range(power, -1, self.backward[power])).collect();
         histogram.push(SeekRange { low_sectors: 0, high_sectors: 0, count: self.zero });
         histogram.extend((0..64).map(|power| range(power, 1, self.forward[power])));
         histogram.retain(|range| range.count > 0);

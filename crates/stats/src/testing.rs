@@ -33,8 +33,7 @@ impl Zipf {
         let sum: f64 = keep.iter().sum();
         keep.iter_mut().for_each(|p| *p *= n as f64 / sum);
         let mut alias: Vec<u32> = (0..n as u32).collect();
-        let (mut small, mut large): (Vec<u32>, Vec<u32>) =
-            (0..n as u32).partition(|&rank| keep[rank as usize] < 1.0);
+        let (mut small, mut large): (Vec<u32>, Vec<u32>) = (0..n as u32).partition(|&rank| keep[rank as usize] < 1.0);
         while let (Some(poor), Some(&rich)) = (small.pop(), large.last()) {
             alias[poor as usize] = rich;
             keep[rich as usize] -= 1.0 - keep[poor as usize];

@@ -67,19 +67,14 @@ fn main() -> Result<()> {
         let cpu = (random.next() & 1) as u32;
         let direction = if random.unit() < 0.7 { 1 } else { 2 };
         let blocks = 1 + if random.unit() < 0.6 { 0 } else { random.next() % 16 };
-        let block =
-            if random.unit() < 0.25 { cursor } else { ((random.unit().powi(4)) * BLOCKS as f64) as u64 };
+        let block = if random.unit() < 0.25 { cursor } else { ((random.unit().powi(4)) * BLOCKS as f64) as u64 };
         cursor = (block + blocks) % BLOCKS;
         let (sector, bytes) = (block * 8, (blocks * 4096) as u32);
         let dispatch = now + 3_000 + random.next() % 4_000;
         let complete = dispatch + 80_000 + (random.unit().powi(3) * 400_000.0) as u64;
-        for (time, code, category) in [
-            (now, 1, 0x10),
-            (now + 700, 4, 0x10),
-            (now + 1_500, 12, 0x10),
-            (dispatch, 7, 0x40),
-            (complete, 8, 0x80),
-        ] {
+        for (time, code, category) in
+            [(now, 1, 0x10), (now + 700, 4, 0x10), (now + 1_500, 12, 0x10), (dispatch, 7, 0x40), (complete, 8, 0x80)]
+        {
             let action = code | (category | direction) << 16;
             let cpu = if code == 8 { (random.next() & 1) as u32 } else { cpu };
             pending.push(Reverse((time, number << 3 | u64::from(code), cpu, action, sector, bytes)));

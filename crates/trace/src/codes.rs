@@ -135,8 +135,7 @@ impl Rwbs {
         } else {
             b'N'
         });
-        for (bit, letter) in [(Rwbs::FUA, b'F'), (Rwbs::AHEAD, b'A'), (Rwbs::SYNC, b'S'), (Rwbs::META, b'M')]
-        {
+        for (bit, letter) in [(Rwbs::FUA, b'F'), (Rwbs::AHEAD, b'A'), (Rwbs::SYNC, b'S'), (Rwbs::META, b'M')] {
             if self.has(bit) {
                 text.push(letter);
             }

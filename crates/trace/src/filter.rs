@@ -173,8 +173,7 @@ impl Filter {
 
     /// An error if the filter selects I/Os by what a single event does not contain.
     pub fn check_for_events(&self) -> Result<()> {
-        let problem =
-            "--min-latency selects I/Os, not events: use trace stat, or convert the trace with --to ios";
+        let problem = "--min-latency selects I/Os, not events: use trace stat, or convert the trace with --to ios";
         if self.min_latency_ns.is_some() { Err(TraceError::Request(problem.into())) } else { Ok(()) }
     }
 
@@ -184,8 +183,7 @@ impl Filter {
         if self.ops.is_empty() {
             return true;
         }
-        let about_io =
-            !matches!(event.action, Action::PLUG | Action::UNPLUG | Action::UNPLUG_TIMER | Action::MESSAGE);
+        let about_io = !matches!(event.action, Action::PLUG | Action::UNPLUG | Action::UNPLUG_TIMER | Action::MESSAGE);
         about_io && !event.rwbs.has(Rwbs::PASSTHROUGH) && self.wants_op(event.op())
     }
 }

@@ -78,8 +78,7 @@ fn list_per_cpu_files(directory: &Path, shown: &str) -> Result<Vec<(String, u32,
 }
 
 fn find_sets_in_directory(directory: &Path, shown: &str, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
-    let mut names: Vec<String> =
-        list_per_cpu_files(directory, shown)?.into_iter().map(|(name, ..)| name).collect();
+    let mut names: Vec<String> = list_per_cpu_files(directory, shown)?.into_iter().map(|(name, ..)| name).collect();
     names.sort_by(|a, b| compare_naturally(a, b));
     names.dedup();
     if names.is_empty() {
@@ -112,9 +111,7 @@ fn find_set(base: &Path, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
                     path
                 };
                 // The plain file is preferred to its compressed copy.
-                let better = files
-                    .get(&cpu)
-                    .is_none_or(|old: &PathBuf| path.as_os_str().len() < old.as_os_str().len());
+                let better = files.get(&cpu).is_none_or(|old: &PathBuf| path.as_os_str().len() < old.as_os_str().len());
                 if better {
                     files.insert(cpu, path);
                 }

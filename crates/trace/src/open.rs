@@ -46,8 +46,7 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
             warnings.warn(&set.display_name, "empty: no event was recorded");
             continue;
         }
-        if let Some(count) = set.files.first().and_then(|file| sidecar::read_dropped_events(file, &set.name))
-        {
+        if let Some(count) = set.files.first().and_then(|file| sidecar::read_dropped_events(file, &set.name)) {
             dropped = Some(dropped.unwrap_or(0).saturating_add(count));
         }
         inputs.push(OpenInput { name: set.name, files });
@@ -64,9 +63,10 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
 }
 
 fn format_by_name(name: &str) -> Result<&'static Format> {
-    FORMATS.iter().find(|f| f.name == name).ok_or_else(|| {
-        TraceError::Request(format!("unknown format {name:?}: expected one of {}", known_formats()))
-    })
+    FORMATS
+        .iter()
+        .find(|f| f.name == name)
+        .ok_or_else(|| TraceError::Request(format!("unknown format {name:?}: expected one of {}", known_formats())))
 }
 
 fn known_formats() -> String {
@@ -86,13 +86,10 @@ fn recognise_format(inputs: &[OpenInput]) -> Result<&'static Format> {
 
 /// Describes the content of a file that no format fits.
 fn describe_content(head: &[u8]) -> String {
-    let text = head
-        .iter()
-        .take(512)
-        .all(|&b| b == b'\t' || b == b'\n' || b == b'\r' || (32..127).contains(&b) || b >= 128);
+    let text =
+        head.iter().take(512).all(|&b| b == b'\t' || b == b'\n' || b == b'\r' || (32..127).contains(&b) || b >= 128);
     if text {
-        let line =
-            String::from_utf8_lossy(head.split(|&b| b == b'\n').next().unwrap_or(head)).trim().to_owned();
+        let line = String::from_utf8_lossy(head.split(|&b| b == b'\n').next().unwrap_or(head)).trim().to_owned();
         let short: String = line.chars().take(60).collect();
         format!("a text file, but not a trace in a known format (it begins {short:?})")
     } else {
@@ -110,12 +107,11 @@ fn open_file(path: &Path, warnings: &OpeningWarnings) -> Result<OpenFile> {
         Box::new(File::open(path).map_err(|e| TraceError::io(&shown, e))?)
     };
     let (magic, reader) = read_head(raw, 6).map_err(|e| TraceError::io(&shown, e))?;
-    let tolerate_damage =
-        |decompressed| DamageTolerantReader::new(decompressed, shown.clone(), warnings.clone());
+    let tolerate_damage = |decompressed| DamageTolerantReader::new(decompressed, shown.clone(), warnings.clone());
     let reader: Box<dyn Read + Send> = match magic.as_slice() {
-        [0x1f, 0x8b, ..] => Box::new(tolerate_damage(
-            Box::new(flate2::read::MultiGzDecoder::new(reader)) as Box<dyn Read + Send>
-        )),
+        [0x1f, 0x8b, ..] => {
+            Box::new(tolerate_damage(Box::new(flate2::read::MultiGzDecoder::new(reader)) as Box<dyn Read + Send>))
+        }
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
             Box::new(tolerate_damage(Box::new(lzma_rust2::XzReader::new(reader, true))))
         }

@@ -55,8 +55,7 @@ impl<R: Read> Read for DamageTolerantReader<R> {
             }
             // An error of the decompressor, not of the system.
             Err(e) if e.raw_os_error().is_none() && e.kind() != io::ErrorKind::Interrupted => {
-                let message =
-                    format!("{DAMAGED} or cut off after {} bytes ({e}); read up to there", self.read);
+                let message = format!("{DAMAGED} or cut off after {} bytes ({e}); read up to there", self.read);
                 self.warnings.warn(&self.path, message);
                 Ok(0)
             }

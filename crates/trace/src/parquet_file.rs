@@ -68,11 +68,9 @@ pub fn write_metadata(info: &TraceInfo, input_of: &InputByDevice) -> Vec<KeyValu
     if let Some(dropped) = info.dropped {
         add_pair("dropped", dropped.to_string());
     }
-    for (key, count) in [
-        ("messages", info.messages),
-        ("out_of_order", info.out_of_order),
-        ("sequence_gaps", info.sequence_gaps),
-    ] {
+    for (key, count) in
+        [("messages", info.messages), ("out_of_order", info.out_of_order), ("sequence_gaps", info.sequence_gaps)]
+    {
         add_pair(key, count.to_string());
     }
     if !info.warnings.is_empty() {

@@ -23,10 +23,7 @@ pub fn read_dropped_events(file: &Path, name: &str) -> Option<u64> {
     let devices = document.get("devices")?.as_array()?;
     let of_set = devices.iter().find(|device| device.get("name").and_then(|n| n.as_str()) == Some(name));
     let only_device = devices.len() == 1;
-    of_set
-        .or(only_device.then_some(&document))
-        .and_then(|d| d.get("dropped"))
-        .and_then(serde_json::Value::as_u64)
+    of_set.or(only_device.then_some(&document)).and_then(|d| d.get("dropped")).and_then(serde_json::Value::as_u64)
 }
 
 #[cfg(test)]

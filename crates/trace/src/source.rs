@@ -60,23 +60,12 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The capabilities of blktrace.
-    pub const BLKTRACE: Capabilities = Capabilities {
-        layers: true,
-        processes: true,
-        directions: true,
-        completions: true,
-        clock_ns: Some(1),
-    };
+    pub const BLKTRACE: Capabilities =
+        Capabilities { layers: true, processes: true, directions: true, completions: true, clock_ns: Some(1) };
 
     /// The capabilities of a table of reads and writes with only their start times.
     pub const fn requests(clock_ns: u64) -> Capabilities {
-        Capabilities {
-            layers: false,
-            processes: false,
-            directions: true,
-            completions: false,
-            clock_ns: Some(clock_ns),
-        }
+        Capabilities { layers: false, processes: false, directions: true, completions: false, clock_ns: Some(clock_ns) }
     }
 }
 
@@ -153,11 +142,8 @@ impl TraceInfo {
         let more = if names.len() > MAX_LISTED { ", …" } else { "" };
         names.truncate(MAX_LISTED);
         let path = self.inputs.first().and_then(|input| input.files.first()).map_or("trace", String::as_str);
-        let devices = if names.is_empty() {
-            String::new()
-        } else {
-            format!("; its devices: {}{more}", names.join(", "))
-        };
+        let devices =
+            if names.is_empty() { String::new() } else { format!("; its devices: {}{more}", names.join(", ")) };
         TraceError::NothingSelected(format!("{path}: nothing to write: no I/O passes the filters{devices}"))
     }
 

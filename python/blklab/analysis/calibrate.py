@@ -162,10 +162,7 @@ class _Bench:
 
 
 def _fit(
-    bench: _Bench,
-    device: Mapping[str, Any],
-    parameters: Sequence[str],
-    runs: Sequence[Observation],
+    bench: _Bench, device: Mapping[str, Any], parameters: Sequence[str], runs: Sequence[Observation]
 ) -> dict[str, int]:
     import numpy as np
     from scipy.optimize import minimize
@@ -191,12 +188,7 @@ def _fit(
         misfit,
         start,
         method="Nelder-Mead",
-        options={
-            "initial_simplex": simplex,
-            "maxfev": 30 * count,
-            "xatol": 0.004,
-            "fatol": 1e-6,
-        },
+        options={"initial_simplex": simplex, "maxfev": 30 * count, "xatol": 0.004, "fatol": 1e-6},
     )
     return values(list(best.x))
 

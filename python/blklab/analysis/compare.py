@@ -105,10 +105,7 @@ def compare(
     rows = [
         row
         for name, wanted in asked.items()
-        for row in _rows(
-            [(cells[at], why) for at, why in wanted.items()],
-            Rule(METRICS[name], confidence, margin),
-        )
+        for row in _rows([(cells[at], why) for at, why in wanted.items()], Rule(METRICS[name], confidence, margin))
     ]
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
@@ -142,11 +139,7 @@ class _PairedCell:
     """The runs of one cell on all sides."""
 
     def __init__(
-        self,
-        sides: Sequence[ComparisonSide],
-        by: tuple[Sequence[str], Sequence[str]],
-        key: Key,
-        points: Points,
+        self, sides: Sequence[ComparisonSide], by: tuple[Sequence[str], Sequence[str]], key: Key, points: Points
     ) -> None:
         """Takes the labels that identify cells, and those by which merged cells differ."""
         labels, self._within = by

@@ -20,10 +20,7 @@ PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_in
 
 
 def comparison_notes(
-    compared: Sequence[ComparisonSide],
-    rows: Sequence[ComparisonRow],
-    pairs: Sequence[Pair],
-    chosen: Collection[str],
+    compared: Sequence[ComparisonSide], rows: Sequence[ComparisonRow], pairs: Sequence[Pair], chosen: Collection[str]
 ) -> Iterator[Diagnostic]:
     """Yields the notes about the sides, their rows and the pairs of cells."""
     single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
@@ -47,19 +44,13 @@ def comparison_notes(
         yield note("figures-missing", f"{missing} values are missing on one side")
     lacking = sum(len(cells) for row in rows for cells in row.lacks)
     if lacking:
-        yield note(
-            "cells-missing",
-            f"in merged rows, {lacking} cells of the first side are missing on another side",
-        )
+        yield note("cells-missing", f"in merged rows, {lacking} cells of the first side are missing on another side")
     merged = max(row.merged for row in rows)
     if merged > 1:
         yield note("cells-merged", f"rows merge up to {merged} cells: values and changes are geometric means of cells")
     runners = {run.runner for side in compared for run in side.runs}
     if len(runners) > 1:
-        yield note(
-            "several-runners",
-            f"the runs come from different runners: {' and '.join(sorted(runners))}",
-        )
+        yield note("several-runners", f"the runs come from different runners: {' and '.join(sorted(runners))}")
     else:
         yield from _unlike(pairs, chosen)
     yield from _scaled(compared)

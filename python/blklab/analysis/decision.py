@@ -84,11 +84,7 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 def decide(
-    cells: Sequence[Sequence[RunSample]],
-    sides: Sequence[object],
-    pairs: Sequence[Pair],
-    rule: Rule,
-    least: int = 0,
+    cells: Sequence[Sequence[RunSample]], sides: Sequence[object], pairs: Sequence[Pair], rule: Rule, least: int = 0
 ) -> list[Decision | None]:
     """Decides all comparisons of a metric together; None for a pair without values.
 
@@ -155,9 +151,7 @@ class _Contrast:
         return (_quantile(confidence, degrees) + _quantile(2 * POWER - 1, degrees)) * error
 
 
-def _contrast(
-    pair: Sequence[Sequence[tuple[Sequence[RunSample], Spread | None]]],
-) -> _Contrast | None:
+def _contrast(pair: Sequence[Sequence[tuple[Sequence[RunSample], Spread | None]]]) -> _Contrast | None:
     """Returns the mean change from the first side to the second; None without values."""
     if not all(samples for side in pair for samples, _ in side):
         return None

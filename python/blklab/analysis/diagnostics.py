@@ -330,9 +330,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:+.0f} %".replace("-", "−")
 
 
-def _off(
-    comparison: Comparison,
-) -> tuple[list[tuple[Mapping[str, str], Decision]], int]:
+def _off(comparison: Comparison) -> tuple[list[tuple[Mapping[str, str], Decision]], int]:
     pairs = [
         (row.labels, difference, verdict)
         for row in comparison.rows

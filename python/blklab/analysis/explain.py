@@ -27,12 +27,7 @@ PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "
 def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
     """Returns sentences with figures, the most important first."""
     outcome = cast(Outcome, of_run)  # only simulations have these figures
-    return [
-        *_limits(document, outcome),
-        *_shares(outcome),
-        *_targets(document, outcome),
-        *_waits(outcome),
-    ]
+    return [*_limits(document, outcome), *_shares(outcome), *_targets(document, outcome), *_waits(outcome)]
 
 
 def saturation(device: DiskStats, runtime_ns: int) -> tuple[float, str]:

@@ -52,13 +52,7 @@ def parse_condition(text: str) -> Condition:
             raise UsageError(f"--fail-if {text!r}: expected one factor of baseline")
         return Condition(text, name, sign, factors[0] if factors else 1.0, True)
     try:
-        return Condition(
-            text,
-            name,
-            sign,
-            _absolute(bound, "time" if name in LATENCIES else METRICS[name].kind),
-            False,
-        )
+        return Condition(text, name, sign, _absolute(bound, "time" if name in LATENCIES else METRICS[name].kind), False)
     except ValueError as error:
         raise UsageError(f"--fail-if {text!r}: {error}") from None
 

@@ -9,14 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from blklab.errors import UsageError
-from blklab.outcome import (
-    DeviceResult,
-    DirectionResult,
-    Outcome,
-    in_lab,
-    latency_result,
-    measured,
-)
+from blklab.outcome import DeviceResult, DirectionResult, Outcome, in_lab, latency_result, measured
 from blklab.spec.problems import near
 
 WAYS: Final = ("read", "write")
@@ -107,20 +100,8 @@ _ALL: Final = [
         metric
         for direction in WAYS
         for metric in (
-            Metric(
-                f"{direction}.iops",
-                f"{direction}s a second",
-                "rate",
-                True,
-                _rate(direction, "iops"),
-            ),
-            Metric(
-                f"{direction}.bw",
-                f"{direction} bandwidth",
-                "bandwidth",
-                True,
-                _rate(direction, "bw_bytes"),
-            ),
+            Metric(f"{direction}.iops", f"{direction}s a second", "rate", True, _rate(direction, "iops")),
+            Metric(f"{direction}.bw", f"{direction} bandwidth", "bandwidth", True, _rate(direction, "bw_bytes")),
         )
     ),
     *(

@@ -40,10 +40,7 @@ class Observation:
         return str(self.workload["rw"]).startswith("rand")
 
 
-WORDS: Final = (
-    *("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"),
-    *("size", "offset", "fsync"),
-)
+WORDS: Final = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync"))
 """fio's options that describe the load of a device."""
 
 

@@ -28,11 +28,7 @@ settling)."""
 DEEPEST: Final = 256
 """Maximum number of I/Os that a disk can reorder: SCSI's queue; SATA has 32."""
 
-BUSES: Final = {
-    "SATA": 600e6,
-    "one rotating disk": 600e6,
-    "PCIe 5.0 ×4": 15.8e9,
-}
+BUSES: Final = {"SATA": 600e6, "one rotating disk": 600e6, "PCIe 5.0 ×4": 15.8e9}
 """Maximum bytes per second: SATA 3.x at 6 Gbit/s 8b/10b; the outer tracks of two actuators (data
 sheets: 550 MB/s); four lanes of 32 GT/s 128b/130b."""
 
@@ -208,7 +204,4 @@ def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> I
         min(twins, key=lambda twin_: twin_["ios"][direction]),
     )
     if direction == 1 and max(ios) > ALIKE * min(ios):
-        yield _doubt(
-            "unequal-twins",
-            f"{most['name']} had {max(ios):,} writes, its twin {least['name']} {min(ios):,}",
-        )
+        yield _doubt("unequal-twins", f"{most['name']} had {max(ios):,} writes, its twin {least['name']} {min(ios):,}")

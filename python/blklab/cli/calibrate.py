@@ -32,11 +32,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Filesystem between fio and the device.",
 )
-@click.option(
-    "--size",
-    metavar="SIZE",
-    help="Bytes from the start of the device that fio used; default: all.",
-)
+@click.option("--size", metavar="SIZE", help="Bytes from the start of the device that fio used; default: all.")
 @click.option(
     "-o",
     "--output",
@@ -77,13 +73,7 @@ def calibrate(
     for path in inputs:
         runs += _runs(path, target)
     calibration = analysis.calibrate(
-        device,
-        runs,
-        kernel=kernel,
-        filesystem=filesystem,
-        size=size,
-        where=inputs[0],
-        tell=_tell,
+        device, runs, kernel=kernel, filesystem=filesystem, size=size, where=inputs[0], tell=_tell
     )
     if abs(calibration.worst.error) > analysis.BAD:
         worst = calibration.worst
@@ -99,10 +89,7 @@ def calibrate(
         "residuals": [
             {
                 "run": residual.run.name,
-                "measured": {
-                    "read_iops": residual.run.read_iops,
-                    "write_iops": residual.run.write_iops,
-                },
+                "measured": {"read_iops": residual.run.read_iops, "write_iops": residual.run.write_iops},
                 "predicted": {"read_iops": residual.read_iops, "write_iops": residual.write_iops},
                 "error": residual.error,
             }

@@ -49,10 +49,7 @@ DURATION: Final = Quantity("duration", units.parse_duration)
 
 class _Input(click.Path):
     def convert(
-        self,
-        value: "str | os.PathLike[str]",
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: "str | os.PathLike[str]", param: click.Parameter | None, ctx: click.Context | None
     ) -> "str | bytes | os.PathLike[str]":
         if not value:
             self.fail("expected the name of a trace, got an empty string", param, ctx)

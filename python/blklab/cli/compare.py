@@ -4,15 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import (
-    confidence_option,
-    emit,
-    json_option,
-    margin_option,
-    notes,
-    store_option,
-    warn_each,
-)
+from blklab.cli.common import confidence_option, emit, json_option, margin_option, notes, store_option, warn_each
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,14 +23,10 @@ if TYPE_CHECKING:
     help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
 )
 @click.option(
-    "--by",
-    metavar="LABEL,...",
-    help="Labels that make a row; runs that differ only in other labels are merged.",
+    "--by", metavar="LABEL,...", help="Labels that make a row; runs that differ only in other labels are merged."
 )
 @click.option(
-    "--between",
-    metavar="LABEL",
-    help="Compare the values of this label with each other; the first is the baseline.",
+    "--between", metavar="LABEL", help="Compare the values of this label with each other; the first is the baseline."
 )
 @confidence_option
 @margin_option
@@ -49,15 +37,9 @@ if TYPE_CHECKING:
     metavar="CONDITION",
     help="Exit with status 1 if this is true for a cell: 'iops < 0.95*baseline', 'p99 > 5ms'.",
 )
+@click.option("--sure", is_flag=True, help="Fail only if the whole confidence interval fails; needs two runs or more.")
 @click.option(
-    "--sure",
-    is_flag=True,
-    help="Fail only if the whole confidence interval fails; needs two runs or more.",
-)
-@click.option(
-    "--allow-missing",
-    is_flag=True,
-    help="Accept that cells of the baseline are missing in the other campaign.",
+    "--allow-missing", is_flag=True, help="Accept that cells of the baseline are missing in the other campaign."
 )
 @store_option
 @json_option
@@ -113,10 +95,7 @@ def compare(
     selections = [query.selected(kept, words) for words in campaigns]
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     warn_each(query.series_missing(kept, [run for _, runs in chosen for run in runs]))
-    names = [
-        *(name.strip() for name in metrics.split(",")),
-        *(condition.metric for condition in wanted),
-    ]
+    names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
     comparison = analysis.compare(
         analysis.comparison_sides(chosen, between),
         list(dict.fromkeys(names)),

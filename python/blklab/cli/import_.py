@@ -12,10 +12,7 @@ if TYPE_CHECKING:
     from blklab.imports.collect import Batch
     from blklab.store.campaigns import Store
 
-FORMATS = (
-    *("fio", "fio-log", "fio-text", "fio-terse", "iostat", "iozone", "bonnie", "randomio"),
-    "blkparse",
-)
+FORMATS = (*("fio", "fio-log", "fio-text", "fio-terse", "iostat", "iozone", "bonnie", "randomio"), "blkparse")
 """The formats of blklab.imports.registry, which is too slow to import for `--help`."""
 
 
@@ -68,17 +65,11 @@ def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
     help="Split names of files or jobs into labels: '{stack}_{workload}', 'nightly-{repeat}'.",
 )
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="Format of the files; default: recognised from the content.",
+    "--format", "form", type=click.Choice(FORMATS), help="Format of the files; default: recognised from the content."
 )
 @click.option("--device", metavar="NAME", help="For iostat and blkparse: the device to import.")
 @click.option(
-    "--interval",
-    type=DURATION,
-    metavar="DURATION",
-    help="For iostat without -t: its interval, such as 1s or 500ms.",
+    "--interval", type=DURATION, metavar="DURATION", help="For iostat without -t: its interval, such as 1s or 500ms."
 )
 @click.option("--keep-first", is_flag=True, help="For iostat -y: also import the first report.")
 @click.option("--dry-run", is_flag=True, help="Show the runs; store nothing.")
@@ -134,10 +125,7 @@ def import_(
     if pattern is not None:
         name_pattern(pattern)
     imported = batches(
-        files,
-        ImportSource((), device, interval, keep_first),
-        RunNaming(name, title, labels, renamed, pattern),
-        form,
+        files, ImportSource((), device, interval, keep_first), RunNaming(name, title, labels, renamed, pattern), form
     )
     for line in [*imported.notes, *(f"{problem}: not imported" for problem in imported.failed)]:
         warn(line)

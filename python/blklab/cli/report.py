@@ -35,16 +35,8 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
 )
 @click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
-@click.option(
-    "--x",
-    metavar="LABEL",
-    help="Horizontal axis of the free chart at the start: iodepth, bs ...",
-)
-@click.option(
-    "--metric",
-    metavar="METRIC",
-    help="Vertical axis: iops, bw, read_iops, mean, p99 ...",
-)
+@click.option("--x", metavar="LABEL", help="Horizontal axis of the free chart at the start: iodepth, bs ...")
+@click.option("--metric", metavar="METRIC", help="Vertical axis: iops, bw, read_iops, mean, p99 ...")
 @store_option
 @json_option
 def report(
@@ -112,12 +104,7 @@ def report(
 
 
 def _report(
-    kept: "Store",
-    chosen: "list[Selection]",
-    *,
-    title: str | None,
-    x: str | None,
-    metric: str | None,
+    kept: "Store", chosen: "list[Selection]", *, title: str | None, x: str | None, metric: str | None
 ) -> "ExperimentReport":
     from blklab.report.experiment.page import ExperimentReport
     from blklab.report.experiment.view import ExperimentView

@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import (
-    each_minute,
-    emit,
-    fail_with,
-    json_option,
-    note,
-    notes,
-    progress,
-    store_option,
-    warn,
-)
+from blklab.cli.common import each_minute, emit, fail_with, json_option, note, notes, progress, store_option, warn
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
@@ -79,10 +69,7 @@ def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
     help="Run only these cells: 'stack=raid1,workload=rand*'.",
 )
 @click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    metavar="N",
-    help="Seed of random numbers; default: the file's.",
+    "--seed", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Seed of random numbers; default: the file's."
 )
 @click.option(
     "--set",
@@ -92,9 +79,7 @@ def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
     help="Change a key of the file: kernel=6.1, iodepth=8, near.chunk=64k.",
 )
 @click.option(
-    "--explain",
-    is_flag=True,
-    help="Explain the figures: saturated devices, each member's share, read balancing.",
+    "--explain", is_flag=True, help="Explain the figures: saturated devices, each member's share, read balancing."
 )
 @click.option(
     "--target",
@@ -169,11 +154,7 @@ def run(
 
     kind = RUNNERS[runner]
     plan = expand(
-        placed(load.read(experiment), targets),
-        changes=changes(settings),
-        seed=seed,
-        only=only,
-        form=kind.cells(),
+        placed(load.read(experiment), targets), changes=changes(settings), seed=seed, only=only, form=kind.cells()
     )
     if explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]

@@ -59,11 +59,7 @@ _DIRECTORY = click.Path(path_type=Path)
     help="With --lab: run only these cells: 'stack=raid1*,workload=rand*'.",
 )
 @click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="With --lab: change a key in all suites: kernel=6.12.",
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="With --lab: change a key in all suites: kernel=6.12."
 )
 @taking(ACCEL, where="With --lab")
 @click.option("--resume", is_flag=True, help="With --lab: continue an interrupted campaign.")

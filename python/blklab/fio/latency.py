@@ -144,10 +144,5 @@ def merge(parts: Sequence[LatencySummary]) -> LatencySummary:
         else:
             bins.update(part.bins)
     return LatencySummary(
-        count,
-        mean,
-        math.sqrt(squares),
-        min(part.low for part in parts),
-        max(part.high for part in parts),
-        bins,
+        count, mean, math.sqrt(squares), min(part.low for part in parts), max(part.high for part in parts), bins
     )

@@ -230,12 +230,7 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
         for direction_ in (0, 1)
     ]
     means = [
-        _means(
-            [(log, pair[direction_]) for log, pair in zip(logs, ios, strict=True)],
-            direction_,
-            every,
-            edges,
-        )
+        _means([(log, pair[direction_]) for log, pair in zip(logs, ios, strict=True)], direction_, every, edges)
         for direction_ in (0, 1)
     ]
     return [
@@ -283,10 +278,7 @@ def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction
 
 
 def _means(
-    jobs: Sequence[tuple[JobLog, _AmountOverTime]],
-    direction: int,
-    every: float,
-    edges: Sequence[float],
+    jobs: Sequence[tuple[JobLog, _AmountOverTime]], direction: int, every: float, edges: Sequence[float]
 ) -> list[float | None]:
     """Returns the mean latency in each interval."""
     count = len(edges) - 1

@@ -162,10 +162,7 @@ def outcome(
 def device(name: str, ios: Sequence[int], **known: Any) -> DeviceResult:
     """Returns an entry of `devices[]`; null for unknown figures."""
     unknown = dict.fromkeys(
-        (
-            *("merges", "sectors", "ticks_ns", "busy_ns", "queue_ns"),
-            *("flushes", "flush_ns", "discards", "id"),
-        )
+        (*("merges", "sectors", "ticks_ns", "busy_ns", "queue_ns"), *("flushes", "flush_ns", "discards", "id"))
     )
     own = {"kind": "disk", "above": [], "leaf": True, **known}
     return cast(DeviceResult, {"name": name, "ios": list(ios), **unknown, **own})

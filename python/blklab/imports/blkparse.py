@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from blklab.errors import BlklabError
-from blklab.imports.base import (
-    ImportedRun,
-    ImportFile,
-    ImportResult,
-    ImportSource,
-    device,
-    direction_result,
-    outcome,
-)
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, direction_result, outcome
 from blklab.outcome import MeasuredResult, device_kind
 from blklab.text import printable
 
@@ -139,11 +131,7 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
     queued = summary.figures.get("Queued", [0, 0])
     merges = summary.figures.get("Merges", [0, 0])
     disk = device(
-        summary.name,
-        completed,
-        merges=merges,
-        sectors=[size_ // 512 for size_ in size],
-        kind=device_kind(summary.name),
+        summary.name, completed, merges=merges, sectors=[size_ // 512 for size_ in size], kind=device_kind(summary.name)
     )
     directions = [direction_result(completed[at], size[at], runtime) for at in (0, 1)]
     result = outcome(summary.name, runtime, directions, [disk])

@@ -10,14 +10,7 @@ from typing import Any, Final
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
 from blklab.imports import fio_log, registry, run_labels
-from blklab.imports.base import (
-    MOST_RUNS,
-    ImportedRun,
-    ImportFile,
-    ImportFormat,
-    ImportResult,
-    ImportSource,
-)
+from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -128,10 +121,7 @@ def _text(path: Path, content: bytes) -> str:
 
 
 def _read(
-    files: Sequence[ImportFile],
-    given: ImportSource,
-    form: str | None,
-    failed: list[BlklabError],
+    files: Sequence[ImportFile], given: ImportSource, form: str | None, failed: list[BlklabError]
 ) -> tuple[dict[str, list[ImportedRun]], list[str]]:
     """Returns the runs by the tool that measured them, and notes; adds to `failed`."""
     by_format: dict[str, list[ImportFile]] = {}

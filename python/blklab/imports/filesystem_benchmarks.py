@@ -11,14 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import (
-    ImportedRun,
-    ImportFile,
-    ImportResult,
-    ImportSource,
-    direction_result,
-    outcome,
-)
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, direction_result, outcome
 from blklab.text import printable
 from blklab.units import parse_size
 

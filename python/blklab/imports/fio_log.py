@@ -30,8 +30,7 @@ from blklab.imports.base import (
 from blklab.store.series import JOBS, SeriesPoint
 
 NAME: Final = re.compile(
-    r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log",
-    re.S,
+    r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S
 )
 _FIRST: Final = re.compile(r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)")
 

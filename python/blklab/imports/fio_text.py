@@ -41,12 +41,7 @@ def read(given: ImportSource) -> ImportResult:
             raw = "\n".join(lines[run.line - 1 : end])
             runs += [
                 ImportedRun(
-                    where,
-                    name(outcome),
-                    asked(outcome),
-                    outcome,
-                    raw=raw,
-                    measured=output.measured_at(run.document),
+                    where, name(outcome), asked(outcome), outcome, raw=raw, measured=output.measured_at(run.document)
                 )
                 for outcome in outcomes
             ]

@@ -13,15 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import (
-    ImportedRun,
-    ImportFile,
-    ImportResult,
-    ImportSource,
-    device,
-    of_points,
-    outcome,
-)
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, of_points, outcome
 from blklab.imports.iostat_reports import IostatReport, IostatText, parse_reports
 from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint

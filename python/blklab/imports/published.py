@@ -5,15 +5,7 @@ latency; randomio's have. Devices have the I/Os of `fio_device_io.csv`.
 """
 
 from blklab.imports import reference
-from blklab.imports.base import (
-    ImportedRun,
-    ImportFile,
-    ImportResult,
-    ImportSource,
-    device,
-    outcome,
-    times,
-)
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, outcome, times
 from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.outcome import DirectionResult
 from blklab.units import parse_size
@@ -56,13 +48,7 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
     for counted, iops in zip(run.ios, (run.read_iops, run.write_iops), strict=True):
         ios = counted or (max(1, round(iops * seconds)) if iops else 0)
         directions.append(
-            {
-                "total_ios": ios,
-                "io_bytes": ios * size,
-                "iops": iops,
-                "bw_bytes": iops * size,
-                "clat_ns": times(0, None),
-            }
+            {"total_ios": ios, "io_bytes": ios * size, "iops": iops, "bw_bytes": iops * size, "clat_ns": times(0, None)}
         )
     disks = [device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()]
     result = outcome(run.test, round(seconds * 10**9), directions, disks)
@@ -79,10 +65,7 @@ def _randomio(where: str, run: RandomioRun) -> ImportedRun:
             "bw_bytes": iops * run.io_bytes,
             "clat_ns": times(round(iops), {"mean": milliseconds * 1e6}),
         }
-        for iops, milliseconds in (
-            (run.read_iops, run.read_ms),
-            (run.write_iops, run.write_ms),
-        )
+        for iops, milliseconds in ((run.read_iops, run.read_ms), (run.write_iops, run.write_ms))
     ]
     options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
     result = outcome("randomio", 10**9, directions)

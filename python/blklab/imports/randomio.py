@@ -14,15 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import (
-    ImportedRun,
-    ImportFile,
-    ImportResult,
-    ImportSource,
-    number,
-    outcome,
-    times,
-)
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, outcome, times
 from blklab.outcome import DirectionResult
 from blklab.text import printable
 from blklab.units import parse_size
@@ -139,12 +131,7 @@ def _named(line: str) -> tuple[dict[str, str], int | None]:
 
 
 def _run(
-    file: ImportFile,
-    at: int,
-    reads: list[float],
-    writes: list[float],
-    seconds: int,
-    header: dict[str, str],
+    file: ImportFile, at: int, reads: list[float], writes: list[float], seconds: int, header: dict[str, str]
 ) -> ImportedRun:
     try:
         size = parse_size(header["bs"]) if "bs" in header else 0
@@ -165,27 +152,14 @@ def _run(
     )
 
 
-_ASKED: Final[tuple[str, ...]] = (
-    "workload",
-    "rw",
-    "bs",
-    "numjobs",
-    "iodepth",
-    "rwmixread",
-    "filename",
-)
+_ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread", "filename")
 
 
 def _direction(figures: list[float], seconds: int, size: int) -> DirectionResult:
     iops, low, mean, high, deviation = figures
     # A rate below one per interval still counts one I/O.
     ios = max(1, round(iops * seconds)) if iops else 0
-    latency = {
-        "mean": mean * 1e6,
-        "stddev": deviation * 1e6,
-        "min": round(low * 1e6),
-        "max": round(high * 1e6),
-    }
+    latency = {"mean": mean * 1e6, "stddev": deviation * 1e6, "min": round(low * 1e6), "max": round(high * 1e6)}
     return {
         "total_ios": ios,
         "io_bytes": ios * size,

@@ -2,16 +2,7 @@
 
 from typing import Final
 
-from blklab.imports import (
-    blkparse,
-    filesystem_benchmarks,
-    fio_json,
-    fio_log,
-    fio_text,
-    iostat,
-    published,
-    randomio,
-)
+from blklab.imports import blkparse, filesystem_benchmarks, fio_json, fio_log, fio_text, iostat, published, randomio
 from blklab.imports.base import ImportFormat
 
 FORMATS: Final = {

@@ -83,11 +83,7 @@ def _names_in_mdstat(roots: Roots) -> list[str]:
 
 
 def _array(
-    node: Path,
-    mounted: list[Mount],
-    activity: Mapping[str, DeviceCounters | None],
-    roots: Roots,
-    reader: Probe,
+    node: Path, mounted: list[Mount], activity: Mapping[str, DeviceCounters | None], roots: Roots, reader: Probe
 ) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not have this file.

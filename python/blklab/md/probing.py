@@ -3,14 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from blklab.md import (
-    dmsetup,
-    filesystem_geometry,
-    host_software,
-    journal_directory,
-    smartctl,
-    superblocks,
-)
+from blklab.md import dmsetup, filesystem_geometry, host_software, journal_directory, smartctl, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice

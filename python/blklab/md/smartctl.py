@@ -37,10 +37,7 @@ def _run(*arguments: str) -> tuple[str, str]:
         return "", "permission denied: run blklab as root"
     try:
         process = subprocess.Popen(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
     except OSError as error:
         return "", f"cannot run smartctl: {error.strerror}"

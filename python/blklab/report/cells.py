@@ -29,10 +29,7 @@ def cells_table(plan: "ExperimentPlan") -> TextTable:
     """Returns the table of an experiment's cells."""
     descriptions = RUNNERS[plan.runner].spoken()
     varied = [label for label in plan.varied if label not in descriptions.columns]
-    columns = [
-        TableColumn("#"),
-        *(TableColumn(name, name in descriptions.figures) for name in descriptions.columns),
-    ]
+    columns = [TableColumn("#"), *(TableColumn(name, name in descriptions.figures) for name in descriptions.columns)]
     if varied:
         columns.append(text("varied"))
     title = printable(plan.title) or "Experiment"

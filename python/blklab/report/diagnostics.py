@@ -26,11 +26,7 @@ TITLES: Final = {
 
 
 def print_diagnostics(
-    console: "Console",
-    found_diagnostics: Sequence[Diagnostic],
-    title: str,
-    *,
-    most: int | None = None,
+    console: "Console", found_diagnostics: Sequence[Diagnostic], title: str, *, most: int | None = None
 ) -> None:
     """Prints diagnostics under a title, the first `most` of them; nothing if there are none."""
     from rich.table import Table as Grid

@@ -55,10 +55,7 @@ def sizes(device: DeviceView) -> list[Histogram]:
             Bin(_centre(entry["center_kib"]), *_edges(entry["center_kib"]), entry["count"])
             for entry in counted["bins_4k"]
         ]
-        mean, median = (
-            formatting.size(counted["mean_bytes"]),
-            formatting.size(counted["median_bytes"]),
-        )
+        mean, median = (formatting.size(counted["mean_bytes"]), formatting.size(counted["median_bytes"]))
         note = f"mean {mean}, median {median}, most often {formatting.size(counted['mode_bytes'])}"
         histograms.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
     return [histogram for histogram in histograms if histogram.bins]
@@ -126,12 +123,7 @@ def seek(device: DeviceView) -> list[Histogram]:
     """Returns seek distances, in powers of two in both directions."""
     seeks = device.data["pattern"]["seeks"]
     bins = [
-        Bin(
-            _distance(entry),
-            entry["low_sectors"] * 512,
-            entry["high_sectors"] * 512,
-            entry["count"],
-        )
+        Bin(_distance(entry), entry["low_sectors"] * 512, entry["high_sectors"] * 512, entry["count"])
         for entry in seeks["histogram"]
     ]
     note = "from the end of one read or write to the start of the next; negative is backwards"

@@ -68,11 +68,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
             "hot",
             "Hot blocks",
             "Hot blocks and working set",
-            [
-                *pattern.hotness_charts(device),
-                *_some(pattern_tables.hot_blocks(device)),
-                *working_set,
-            ],
+            [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device)), *working_set],
         ),
         PageSection(
             "origin",
@@ -138,9 +134,7 @@ def _stack(view: ProfileView) -> Diagram | None:
 def _others(view: ProfileView) -> list[OtherDevice]:
     return [
         OtherDevice(
-            device.label,
-            sentences(device),
-            _some(load.operations(device), life.stages(device), life.errors(device)),
+            device.label, sentences(device), _some(load.operations(device), life.stages(device), life.errors(device))
         )
         for layer in view.layers()
         for device in layer

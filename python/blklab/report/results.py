@@ -108,10 +108,7 @@ def _latency(outcome: Outcome, figure: str) -> float | None:
 
 
 def explanations(
-    console: "Console",
-    plan: "ExperimentPlan",
-    results: "Sequence[RunResult]",
-    explained: Sequence[Sequence[str]],
+    console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]", explained: Sequence[Sequence[str]]
 ) -> None:
     """Prints the explanation of each cell."""
     from rich.rule import Rule

@@ -28,13 +28,7 @@ def print_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: st
 
 def campaigns(rows: "Sequence[CampaignRow]") -> TextTable:
     """Returns the table of campaigns."""
-    columns = [
-        TableColumn("#"),
-        text("experiment"),
-        text("on"),
-        TableColumn("runs"),
-        text("state"),
-    ]
+    columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
     columns += [text("begun"), text("title")]
     return TextTable(
         formatting.plural(len(rows), "campaign"),
@@ -120,9 +114,7 @@ def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTab
 
 
 def print_measured(
-    console: "Console",
-    plan: "ExperimentPlan",
-    stored_runs: "Sequence[tuple[Mapping[str, str], Any]]",
+    console: "Console", plan: "ExperimentPlan", stored_runs: "Sequence[tuple[Mapping[str, str], Any]]"
 ) -> None:
     """Prints runs that are not in a store."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
@@ -131,10 +123,7 @@ def print_measured(
 
 
 def _table(
-    title: str,
-    columns: list[TableColumn],
-    rows: "Sequence[tuple[list[str], Mapping[str, str], Any]]",
-    note: str,
+    title: str, columns: list[TableColumn], rows: "Sequence[tuple[list[str], Mapping[str, str], Any]]", note: str
 ) -> TextTable:
     """Returns one row for each run: leading columns, varied labels, figures."""
     labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
@@ -145,11 +134,7 @@ def _table(
         title,
         columns,
         [
-            [
-                *before,
-                *(printable(own.get(label, formatting.NONE)) for label in varied),
-                *outcome_figures(outcome),
-            ]
+            [*before, *(printable(own.get(label, formatting.NONE)) for label in varied), *outcome_figures(outcome)]
             for before, own, outcome in rows
         ],
         note,

@@ -30,21 +30,12 @@ def print_tuning(console: "Console", tunings: "Sequence[Tuning]", kept: "Persist
         for line in lines:
             console.print(line, soft_wrap=True)
         if alone and len(set(kept.commands)) > 1:
-            console.print(
-                'Settings were measured one at a time; mode = "all" measures combinations.',
-                style="dim",
-            )
+            console.print('Settings were measured one at a time; mode = "all" measures combinations.', style="dim")
 
 
 def tuning_table(tuning: "Tuning") -> TextTable:
     """Returns one row for each value that was tried."""
-    columns = [
-        text("setting"),
-        text("value"),
-        text("against"),
-        TableColumn("runs"),
-        TableColumn("change"),
-    ]
+    columns = [text("setting"), text("value"), text("against"), TableColumn("runs"), TableColumn("change")]
     columns += [TableColumn("95 % interval"), TableColumn("p"), text("")]
     rows = [
         [
@@ -110,10 +101,7 @@ def persist_lines(kept: "PersistedSettings") -> list[str]:
     if kept.commands:
         lines += ["Now, as root:", *(f"    {line}" for line in kept.commands)]
     if kept.udev:
-        lines += [
-            f"After a reboot, {persist_settings.UDEV}:",
-            *(f"    {line}" for line in kept.udev),
-        ]
+        lines += [f"After a reboot, {persist_settings.UDEV}:", *(f"    {line}" for line in kept.udev)]
     if kept.sysctl:
         lines += [f"And {persist_settings.SYSCTL}:", *(f"    {line}" for line in kept.sysctl)]
     return [printable(line) for line in lines] or [

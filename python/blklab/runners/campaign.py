@@ -113,10 +113,7 @@ class _StoreLedger:
         if run is not None and self.store is not None:
             self.store.finish(run, finished)
             self.under_way.discard(run)
-        outcome: measured.Outcome = {
-            **finished.outcome,
-            "series": series.as_outcome(finished.points),
-        }
+        outcome: measured.Outcome = {**finished.outcome, "series": series.as_outcome(finished.points)}
         self.results[cell.number] = RunResult(cell.number, cell.labels, self.runner, outcome, finished.seconds, run)
         self._count()
 

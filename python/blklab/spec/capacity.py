@@ -12,15 +12,7 @@ from blklab.spec.fields import SECTOR
 PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 """Members' worth of parity."""
 
-FEWEST: Final = {
-    "linear": 1,
-    "raid0": 1,
-    "raid1": 2,
-    "raid10": 2,
-    "raid4": 2,
-    "raid5": 2,
-    "raid6": 4,
-}
+FEWEST: Final = {"linear": 1, "raid0": 1, "raid1": 2, "raid10": 2, "raid4": 2, "raid5": 2, "raid6": 4}
 """Fewest members, by level: mdadm 4.2, Create.c (levels 4 and 5 need two, level 6 four)."""
 
 EXTENT: Final = 4 << 20

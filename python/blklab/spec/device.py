@@ -5,17 +5,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import Field, field_validator
 
 from blklab.documents.cell import Model
-from blklab.spec.fields import (
-    EXACT,
-    NUMBER,
-    SECTOR,
-    Count,
-    ExperimentTable,
-    Nanoseconds,
-    PerSecond,
-    Rate,
-    Size,
-)
+from blklab.spec.fields import EXACT, NUMBER, SECTOR, Count, ExperimentTable, Nanoseconds, PerSecond, Rate, Size
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -150,12 +140,7 @@ class Throttled(DiskTable):
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]
 """A device with its model's parameters."""
 
-KINDS: Final[dict[str, type[DiskTable]]] = {
-    "ssd": Ssd,
-    "nvme": Nvme,
-    "hdd": Hdd,
-    "throttled": Throttled,
-}
+KINDS: Final[dict[str, type[DiskTable]]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "throttled": Throttled}
 
 _RENAMED: Final = {"volatile_cache": "write_cache"}
 """Parameters with another name in a cell: in a file, `write_cache` is a key of the queue."""

@@ -31,11 +31,7 @@ DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}
 
 
 def document(
-    source: load.ExperimentSource,
-    experiment: Experiment,
-    target: str,
-    workload: str,
-    swept: Mapping[str, Any],
+    source: load.ExperimentSource, experiment: Experiment, target: str, workload: str, swept: Mapping[str, Any]
 ) -> Made:
     """Returns a cell's document without the seed and the file's size (`file_bytes`)."""
     settings, place = experiment.settings, experiment.targets[target]
@@ -202,8 +198,7 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
             words[key] = str(value)
         elif whole is None:
             raise problems.fail(
-                f"{path}.{key}",
-                f"found {value}, but the target has no size: give it one, or write bytes",
+                f"{path}.{key}", f"found {value}, but the target has no size: give it one, or write bytes"
             )
         else:
             words[key] = str(int(whole * share) // align * align)

@@ -18,10 +18,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
     reads, writes, random = fio_options.RW[job.rw]
     read_sizes, write_sizes = fio_options.block_sizes(job.bs, job.bssplit)
-    used = [
-        *(size for size, _ in read_sizes if reads),
-        *(size for size, _ in write_sizes if writes),
-    ]
+    used = [*(size for size, _ in read_sizes if reads), *(size for size, _ in write_sizes if writes)]
     align = job.blockalign or min(used)
     offset = _part(job.offset, capacity, align)
     spread = job.offset_increment * (job.numjobs - 1)
@@ -29,8 +26,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         size = (capacity - offset - spread) // align * align
         if size <= 0:
             raise problems.fail(
-                f"{path}.offset",
-                f"leaves no space on stack {stack!r}, whose capacity is {units.format_size(capacity)}",
+                f"{path}.offset", f"leaves no space on stack {stack!r}, whose capacity is {units.format_size(capacity)}"
             )
     else:
         size = _part(job.size, capacity, align)
@@ -42,8 +38,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         )
     if size < max(used):
         raise problems.fail(
-            f"{path}.size",
-            f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}",
+            f"{path}.size", f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}"
         )
     share = _read_share(job, reads=reads, writes=writes)
     return {

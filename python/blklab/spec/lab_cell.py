@@ -34,11 +34,7 @@ the keys after it (block/elevator.c, `elevator_switch`)."""
 
 
 def document(
-    _source: load.ExperimentSource,
-    experiment: Experiment,
-    stack: str,
-    workload: str,
-    swept: Mapping[str, Any],
+    _source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, swept: Mapping[str, Any]
 ) -> Made:
     """Returns a cell's document without the seed, and the bytes that jobs may use."""
     built = stack_resolution.build(experiment, stack)

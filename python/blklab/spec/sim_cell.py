@@ -20,11 +20,7 @@ RAMP_SEARCHES: Final = 4
 
 
 def document(
-    source: load.ExperimentSource,
-    experiment: Experiment,
-    stack: str,
-    workload: str,
-    _swept: Mapping[str, Any],
+    source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, _swept: Mapping[str, Any]
 ) -> Made:
     """Returns a cell's document without the seed, its capacity, and the trace to replay."""
     built = stack_resolution.build(experiment, stack)
@@ -89,10 +85,7 @@ def times(tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int) -> 
     """Returns the runtime and the ramp time that all jobs of a workload share, ns."""
     for key in ("runtime", "ramp_time", "time_based"):
         if len({getattr(job, key) for _, job in tables}) > 1:
-            raise problems.fail(
-                f"{tables[-1][0]}.{key}",
-                "jobs that run together must have the same value",
-            )
+            raise problems.fail(f"{tables[-1][0]}.{key}", "jobs that run together must have the same value")
     where, job = tables[0]
     runtime = job.runtime or runtime
     if job.time_based and not runtime:

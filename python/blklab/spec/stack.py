@@ -158,10 +158,7 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
 def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     parity = md.level in {"raid4", "raid5", "raid6"}
     if "stripe_cache_size" in given and not parity:
-        return (
-            "stripe_cache_size",
-            f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do",
-        )
+        return ("stripe_cache_size", f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do")
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
         size = units.format_size(md.bitmap_chunk)
         return "bitmap_chunk", f"{size} is not a power of two"
@@ -332,8 +329,7 @@ def _known(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind is not None and kind not in VOLUMES:
         raise KeyedError(
-            "kind",
-            f"found {shown(kind)}, expected one of {', '.join(VOLUMES)}; for an md array, set level",
+            "kind", f"found {shown(kind)}, expected one of {', '.join(VOLUMES)}; for an md array, set level"
         )
     return value
 

@@ -2,15 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
 from blklab.spec.fields import NUMBER, SECTOR, ExperimentTable, Seconds, Share, Size, shown
 from blklab.spec.stack import KeyedError
@@ -68,10 +60,7 @@ class Target(ExperimentTable):
         if len(given) > 1:
             raise KeyedError(given[1], f"{given[0]} is given as well: use one of the two")
         if self.size is not None and self.device is not None:
-            raise KeyedError(
-                "size",
-                "not allowed with device, which has its own size: remove it, or use directory",
-            )
+            raise KeyedError("size", "not allowed with device, which has its own size: remove it, or use directory")
         return self
 
 
@@ -104,10 +93,9 @@ class HostRun(ExperimentTable):
     wait: Seconds = 0
     """Time to wait before a cell until other programs leave the devices and the CPUs idle."""
 
-    steady: Annotated[
-        Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")],
-        Discriminator(_steady),
-    ] = False
+    steady: Annotated[Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")], Discriminator(_steady)] = (
+        False
+    )
 
     @property
     def steadiness(self) -> Steady | None:

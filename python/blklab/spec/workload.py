@@ -43,10 +43,7 @@ Portion = Annotated[
     int | str,
     BeforeValidator(_portion),
     WithJsonSchema(
-        {
-            "type": ["integer", "string"],
-            "description": "Bytes, a size such as 8GiB, or a percentage of the stack: 50%.",
-        }
+        {"type": ["integer", "string"], "description": "Bytes, a size such as 8GiB, or a percentage of the stack: 50%."}
     ),
 ]
 
@@ -168,10 +165,7 @@ class Job(ExperimentTable):
                 raise KeyedError("bs" if self.bssplit is None else "bssplit", str(error)) from None
         mixed = self.rwmixread is not None and self.rwmixwrite is not None
         if mixed and (self.rwmixread or 0) + (self.rwmixwrite or 0) != 100:
-            raise KeyedError(
-                "rwmixwrite",
-                f"{self.rwmixwrite} and rwmixread {self.rwmixread} must add up to 100",
-            )
+            raise KeyedError("rwmixwrite", f"{self.rwmixwrite} and rwmixread {self.rwmixread} must add up to 100")
         if self.rate is not None and self.rate_iops is not None:
             raise KeyedError("rate_iops", "rate is given as well: use one of the two")
         if self.p99_below is not None and self.rate != RAMP:
@@ -247,23 +241,13 @@ class Command(ExperimentTable):
         return words
 
 
-TAGS: Final = {
-    "jobs": "<jobs>",
-    "job_file": "<job file>",
-    "replay": "<replay>",
-    "command": "<command>",
-}
+TAGS: Final = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>", "command": "<command>"}
 
 
 def _kind(value: Any) -> str:
     match value:
         case Jobs() | JobFile() | Replay() | Command():
-            return {
-                Jobs: "<jobs>",
-                JobFile: "<job file>",
-                Replay: "<replay>",
-                Command: "<command>",
-            }[type(value)]
+            return {Jobs: "<jobs>", JobFile: "<job file>", Replay: "<replay>", Command: "<command>"}[type(value)]
         case dict():
             return next((tag for key, tag in TAGS.items() if key in value), "<job>")
     return "<job>"

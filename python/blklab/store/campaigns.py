@@ -95,12 +95,7 @@ class Store:
                     waiting[row.key] = row.id
         return StoredCampaign(number, waiting)
 
-    def add(
-        self,
-        plan: "ExperimentPlan",
-        finished: Mapping[str, FinishedRun],
-        environment: Mapping[str, Any],
-    ) -> int:
+    def add(self, plan: "ExperimentPlan", finished: Mapping[str, FinishedRun], environment: Mapping[str, Any]) -> int:
         """Stores a campaign that has been run elsewhere, and returns its number.
 
         `finished` has the results by the key of each cell.
@@ -111,11 +106,7 @@ class Store:
             at = _environment(connection, environment)
             now = _now()
             for cell in plan.cells:
-                values = _planned(number, cell) | {
-                    "state": "done",
-                    "environment": at,
-                    "started": now,
-                }
+                values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
                 run = _inserted(connection, runs, values)
                 connection.execute(_update(run, **self._written(run, finished[cell.key])))
         return number

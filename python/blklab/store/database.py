@@ -129,10 +129,7 @@ def _file(path: Path, *, reading: bool) -> Database:
         raise UsageError(f"{path}: {error}") from None
     file = sqlite_file.locate_file(path, make=not reading)
     only_read = reading and not sqlite_file.may_write(file)
-    engine = _engine(
-        sa.URL.create("sqlite"),
-        creator=lambda: sqlite_file.connected(path, file, only_read=only_read),
-    )
+    engine = _engine(sa.URL.create("sqlite"), creator=lambda: sqlite_file.connected(path, file, only_read=only_read))
     sa.event.listen(engine, "begin", _begin_sqlite)
     return Database(engine, str(path), file.with_name(f"{file.name}.series"), only_read)
 

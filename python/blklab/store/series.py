@@ -40,11 +40,7 @@ class SeriesPoint:
 
 NAMES: Final = tuple(field.name for field in fields(SeriesPoint))
 
-KINDS: Final = {
-    "source": "String",
-    **dict.fromkeys(NAMES[1:7], "Int64"),
-    **dict.fromkeys(NAMES[7:], "Float64"),
-}
+KINDS: Final = {"source": "String", **dict.fromkeys(NAMES[1:7], "Int64"), **dict.fromkeys(NAMES[7:], "Float64")}
 """Columns with their types in polars."""
 
 
@@ -91,14 +87,7 @@ def read(path: Path) -> list[SeriesPoint]:
 def of_outcome(parts: Sequence[simulated.Point]) -> list[SeriesPoint]:
     """Returns the points of a result's series."""
     return [
-        SeriesPoint(
-            JOBS,
-            part["time_ns"],
-            part["width_ns"],
-            *part["ios"],
-            *part["bytes"],
-            *part["clat_ns"],
-        )
+        SeriesPoint(JOBS, part["time_ns"], part["width_ns"], *part["ios"], *part["bytes"], *part["clat_ns"])
         for part in parts
     ]
 

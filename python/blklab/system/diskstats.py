@@ -132,8 +132,7 @@ def read(roots: Roots) -> dict[str, DeviceCounters | None]:
         return parse(path.read_text(errors="replace"), str(path))
     except OSError as error:
         raise EnvironmentLacks(
-            f"{path}: {error.strerror}",
-            "mount /proc; in a container, use a /proc that shows devices",
+            f"{path}: {error.strerror}", "mount /proc; in a container, use a /proc that shows devices"
         ) from None
 
 

@@ -88,12 +88,7 @@ def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
     return {
         "blklab": __version__,
         "host": name.nodename,
-        "kernel": {
-            "system": name.sysname,
-            "release": name.release,
-            "version": name.version,
-            "machine": name.machine,
-        },
+        "kernel": {"system": name.sysname, "release": name.release, "version": name.version, "machine": name.machine},
         "cpu": _cpu(roots),
         "memory_bytes": memory(roots).get("MemTotal"),
         "vm": _files(roots.proc / "sys/vm", VM),

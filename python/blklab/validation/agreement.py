@@ -200,9 +200,7 @@ def predicted(plans: Sequence[ExperimentPlan], jobs: int | None = None) -> dict[
 
 
 def agreement_rows(
-    kernel: str,
-    predicted: Mapping[AgreementKey, AgreementFigures],
-    measured: Mapping[AgreementKey, AgreementFigures],
+    kernel: str, predicted: Mapping[AgreementKey, AgreementFigures], measured: Mapping[AgreementKey, AgreementFigures]
 ) -> list[AgreementRow]:
     """Returns the cells that both runners have, in the order of the predictions."""
     return [

@@ -20,11 +20,7 @@ NOTE = (
 
 def agreement_table(compared_rows: "Sequence[AgreementRow]") -> TextTable:
     """Returns the table of predicted and measured figures of all cells."""
-    columns = [
-        text("suite"),
-        text("cell"),
-        *figures("predicted", "measured", "error"),
-    ]
+    columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
     columns += [text("share"), TableColumn("")]
     note = " ".join([NOTE, *_io_costs(compared_rows)])
     return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], note)
@@ -65,11 +61,7 @@ def _row(row: "AgreementRow") -> list[str]:
 
 def verdicts_table(judged: "Sequence[AgreementVerdict]") -> TextTable:
     """Returns how many cells of each kernel are within the bounds."""
-    columns = [
-        text("kernel"),
-        *figures("cells", "within", "of all", "median error"),
-        TableColumn(""),
-    ]
+    columns = [text("kernel"), *figures("cells", "within", "of all", "median error"), TableColumn("")]
     entries = [
         [
             verdict.kernel,

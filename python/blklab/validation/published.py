@@ -215,10 +215,7 @@ def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, 
     everything = max(1, sum(predicted_ios))
     all_served = max(1, sum(ios[direction] for ios in served.values()))
     for member, name, ios in zip(
-        (device["name"] for device in cell.document["devices"]),
-        names,
-        predicted_ios,
-        strict=True,
+        (device["name"] for device in cell.document["devices"]), names, predicted_ios, strict=True
     ):
         share = served[name][direction] / all_served if name in served else None
         members[name or member] = MemberShare(share, ios / everything)
@@ -227,10 +224,7 @@ def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, 
 
 
 def _published_names(
-    reference: Reference,
-    singles: Reference,
-    members: Sequence[str],
-    served: Mapping[str, tuple[int, int]],
+    reference: Reference, singles: Reference, members: Sequence[str], served: Mapping[str, tuple[int, int]]
 ) -> list[str]:
     """Returns the disk's name in the published table for each member; "" if there is none.
 

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
     """Returns the table of published and predicted figures of all rows."""
-    columns = [
-        text("target"),
-        text("test"),
-        *figures("published", "predicted", "error"),
-    ]
+    columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
     columns += [TableColumn("read latency, ms"), text("share")]
     note = (
         "IOPS of both directions; mean latency and members' shares as published → predicted."

@@ -128,8 +128,7 @@ def write_recording(directory: Path, recording: LabRecording) -> Path:
     Cells of an older recording are kept if their versions are the same; otherwise they are dropped.
     """
     older = next(
-        (recording_ for recording_ in read_recordings(directory) if recording_.kernel == recording.kernel),
-        None,
+        (recording_ for recording_ in read_recordings(directory) if recording_.kernel == recording.kernel), None
     )
     same = older is not None and older.measured_with == recording.measured_with
     kept = older.cells if older is not None and same else {}
@@ -179,10 +178,7 @@ def missed(
 ) -> list[tuple[AgreementRow, KnownDisagreement | None]]:
     """Returns the rows that miss their bounds, with their explanations."""
     return [
-        (
-            row,
-            next((disagreement for disagreement in disagreements if disagreement.covers(row)), None),
-        )
+        (row, next((disagreement for disagreement in disagreements if disagreement.covers(row)), None))
         for row in rows
         if not row.holds
     ]

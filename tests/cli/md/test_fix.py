@@ -63,10 +63,7 @@ def test_a_list_with_entries(machine: Arrays, run: Run) -> None:
 def test_a_repair_without_a_terminal_needs_yes(machine: Arrays, run: Run) -> None:
     machine.mirror()
     done = run("md", "fix", "bbl", "md0")
-    assert (
-        done.status,
-        "cannot ask for confirmation without a terminal: use --yes" in done.err,
-    ) == (2, True)
+    assert (done.status, "cannot ask for confirmation without a terminal: use --yes" in done.err) == (2, True)
 
 
 def test_what_is_no_array(machine: Arrays, run: Run) -> None:

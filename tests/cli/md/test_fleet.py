@@ -65,8 +65,7 @@ def test_a_single_host_is_told_wholly(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "status"),
-    [(["up-empty"], 0), (["up-empty", "denied"], 3), (["denied", "up"], 1), (["mute"], 3)],
+    ("hosts", "status"), [(["up-empty"], 0), (["up-empty", "denied"], 3), (["denied", "up"], 1), (["mute"], 3)]
 )
 @pytest.mark.usefixtures("fleet")
 def test_how_it_ends(run: Run, hosts: list[str], status: int) -> None:
@@ -116,10 +115,6 @@ def test_the_script(run: Run, fleet: Arrays) -> None:
     assert done.status == 0
     assert done.out == PROBE.read_text()
     facts = subprocess.run(
-        ["sh", "-s", "--", str(fleet.root)],
-        input=done.out.encode(),
-        capture_output=True,
-        check=True,
-        timeout=60,
+        ["sh", "-s", "--", str(fleet.root)], input=done.out.encode(), capture_output=True, check=True, timeout=60
     )
     assert facts.stdout == probe(fleet.root)

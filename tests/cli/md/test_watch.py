@@ -80,9 +80,7 @@ def test_what_makes_no_sense(run: Run, arguments: tuple[str, ...], problem: str)
 
 def watching(*arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "blklab.cli", "md", "watch", *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "blklab.cli", "md", "watch", *arguments], stderr=subprocess.PIPE, text=True
     )
 
 
@@ -115,11 +113,7 @@ def test_it_serves_until_it_is_told_to_end(run: Run, number: signal.Signals) -> 
         ("[::1]", "", ""),
         ("", "", "everyone on the network can read the metrics"),
         ("192.0.2.1", "", "everyone on the network can read the metrics"),
-        (
-            "",
-            "basic_auth_users: {a: $2b$04$" + "a" * 53 + "}",
-            "passwords cross the network unencrypted",
-        ),
+        ("", "basic_auth_users: {a: $2b$04$" + "a" * 53 + "}", "passwords cross the network unencrypted"),
     ],
 )
 def test_who_may_read_is_said(

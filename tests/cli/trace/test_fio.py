@@ -128,12 +128,7 @@ def test_the_real_fio_agrees(run: Run, trace: Path, tmp_path: Path, loop: str) -
     document = json.loads(outcome.out)
     assert document["passed"]
     judged = {row["metric"] for row in document["rows"] if row["passed"] is not None}
-    assert judged == {
-        "reads of all I/O",
-        "writes of all I/O",
-        "read sizes, largest gap",
-        "write sizes, largest gap",
-    }
+    assert judged == {"reads of all I/O", "writes of all I/O", "read sizes, largest gap", "write sizes, largest gap"}
     assert list(work.iterdir()) == []
 
 

@@ -92,14 +92,7 @@ def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert output["dropped"] == 0
     assert output["stopped_by"] == "time"
     assert output["devices"] == [
-        {
-            "name": "sdx",
-            "path": "/dev/sdx",
-            "major": 8,
-            "minor": 0,
-            "events": 12515,
-            "dropped": 0,
-        }
+        {"name": "sdx", "path": "/dev/sdx", "major": 8, "minor": 0, "events": 12515, "dropped": 0}
     ]
     assert (tmp_path / "arguments").read_text().split("\n") == (
         f"-r /debug -b 512 -n 4 -w 1 -D {tmp_path} -o md4 -d /dev/sdx".split()
@@ -224,11 +217,7 @@ def test_an_interrupt_ends_the_recording(
             3,
             "trace0: 1/Operation not permitted; record on a kernel that is not locked down",
         ),
-        (
-            "for path in directory.glob('x.*'): path.unlink()",
-            1,
-            "blktrace ended without a trace: it printed nothing",
-        ),
+        ("for path in directory.glob('x.*'): path.unlink()", 1, "blktrace ended without a trace: it printed nothing"),
         (
             "print('BLKTRACESETUP(2) /dev/sdx failed: 16/Device or resource busy');sys.exit(1)",
             1,
@@ -239,13 +228,7 @@ def test_an_interrupt_ends_the_recording(
     ],
 )
 def test_a_failing_blktrace(
-    run: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    body: str,
-    status: int,
-    words: str,
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, body: str, status: int, words: str
 ) -> None:
     install(tmp_path, monkeypatch, body)
     torn_down: list[RecordedDevice] = []

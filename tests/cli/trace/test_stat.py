@@ -86,11 +86,7 @@ def test_what_is_heavy_is_not_imported() -> None:
     )
     arguments = ["trace", "stat", str(SCSI)]
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ,
+        [sys.executable, "-c", script, *arguments], check=True, capture_output=True, text=True, env=os.environ
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -106,10 +102,7 @@ def test_what_makes_no_sense(run: Run) -> None:
         assert outcome.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("devices", "named"),
-    [(8, ")"), (9, ") and 1 other"), (1000, ") and 992 others")],
-)
+@pytest.mark.parametrize(("devices", "named"), [(8, ")"), (9, ") and 1 other"), (1000, ") and 992 others")])
 def test_without_io_few_devices_are_named(run: Run, tmp_path: Path, devices: int, named: str) -> None:
     records = [Record(n, 5, 0, device=8 << 20 | 16 * n) for n in range(devices)]
     outcome = run("trace", "stat", write_trace(tmp_path / "plugs", records))

@@ -26,13 +26,7 @@ def spans_found(machine: Arrays, *sectors: tuple[int, int]) -> list[tuple[str, i
     node = (machine.roots.sys / "block/md0").resolve()
     spans = [Span(512 * at, 512 * (at + many), 512 * at) for at, many in sectors]
     return [
-        (
-            place.node.name,
-            item.begin // 512,
-            (item.end - item.begin) // 512,
-            item.array // 512,
-            output,
-        )
+        (place.node.name, item.begin // 512, (item.end - item.begin) // 512, item.array // 512, output)
         for place in follow_spans(node, spans, machine.roots, Mapped())
         for output in [_text_of(place)]
         for item in place.spans
@@ -45,10 +39,7 @@ def _text_of(place: VolumeSpans) -> str:
 
 def test_nothing_above(machine: Arrays) -> None:
     machine.mirror()
-    assert spans_found(machine, (0, 8), (100, 8)) == [
-        ("md0", 0, 8, 0, ""),
-        ("md0", 100, 8, 100, ""),
-    ]
+    assert spans_found(machine, (0, 8), (100, 8)) == [("md0", 0, 8, 0, ""), ("md0", 100, 8, 100, "")]
 
 
 def test_partitions(machine: Arrays) -> None:
@@ -73,10 +64,7 @@ def test_volumes(machine: Arrays) -> None:
         ("md0", 9000, 8, 9000, "between"),
     ]
     machine.device("dm-1", "253:1", slaves="dm-0", dm__name="crypt")
-    assert spans_found(machine, (3496, 8)) == [
-        ("dm-1", 0, 4, 3500, ""),
-        ("dm-0", 496, 4, 3496, "between"),
-    ]
+    assert spans_found(machine, (3496, 8)) == [("dm-1", 0, 4, 3500, ""), ("dm-0", 496, 4, 3496, "between")]
 
 
 def test_what_is_not_followed(machine: Arrays) -> None:

@@ -62,10 +62,7 @@ def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) 
     mount(machine, point)
     result = add_contents(machine.seen(), machine.roots)
     # The list counts from the member's start, whose data begin at 2048.
-    assert asked_spans == [
-        Span(2048 << 9, 2064 << 9, 2048 << 9),
-        Span(6952 << 9, 6960 << 9, 6952 << 9),
-    ]
+    assert asked_spans == [Span(2048 << 9, 2064 << 9, 2048 << 9), Span(6952 << 9, 6960 << 9, 6952 << 9)]
     entries = [item for item in find_problems(result) if item.code == "bbl-entries"]
     path, device = f"{point}/file", str(machine.roots.dev / "md0")
     assert entries[0].ranges[0]["files"] == [
@@ -99,10 +96,7 @@ def test_it_is_printed_without_what_terminals_obey(
 
 @pytest.mark.parametrize(
     ("kind", "root", "reason"),
-    [
-        ("btrfs", "/", "it has btrfs, expected ext4 or XFS"),
-        ("ext4", "/srv", "its mount cannot be read"),
-    ],
+    [("btrfs", "/", "it has btrfs, expected ext4 or XFS"), ("ext4", "/srv", "its mount cannot be read")],
 )
 def test_mounts_that_do_not_serve(machine: Arrays, point: Path, kind: str, root: str, reason: str) -> None:
     mount(machine, point, kind, root)

@@ -56,11 +56,7 @@ class Exported:
         self.reader = Counting()
         self.log: list[str] = []
         disks = InventoryCache(
-            machine.roots,
-            every,
-            timeout=timeout,
-            clock=self.clock,
-            reader=reader or (lambda: self.reader),
+            machine.roots, every, timeout=timeout, clock=self.clock, reader=reader or (lambda: self.reader)
         )
         source = activity(machine, self.clock) if activity else ActivityCounter(machine.roots, self.clock)
         self.registry = make_registry(Collector(disks, source, self.log.append))
@@ -95,11 +91,5 @@ def stats(machine: Arrays, lines: Iterable[str]) -> None:
 def mirrored(machine: Arrays) -> Arrays:
     """A machine with md0 of sda and sdb, and statistics of them."""
     machine.mirror()
-    stats(
-        machine,
-        [
-            "8 0 sda 100 0 800 50 200 0 1600 70 0 100 120",
-            "8 16 sdb 10 0 80 5 200 0 1600 90 0 60 95",
-        ],
-    )
+    stats(machine, ["8 0 sda 100 0 800 50 200 0 1600 70 0 100 120", "8 16 sdb 10 0 80 5 200 0 1600 90 0 60 95"])
     return machine

@@ -16,13 +16,7 @@ def test_counting_begins_when_the_process_does(mirrored: Arrays) -> None:
     exported = Exported(mirrored)
     assert exported.series("member_reads_completed_total", **SDA) == 0
     exported.clock.now += 15
-    stats(
-        mirrored,
-        [
-            "8 0 sda 160 0 1280 80 210 0 1680 100 0 200 180",
-            "8 16 sdb 50 0 400 1005 200 0 1600 90 0 60 95",
-        ],
-    )
+    stats(mirrored, ["8 0 sda 160 0 1280 80 210 0 1680 100 0 200 180", "8 16 sdb 50 0 400 1005 200 0 1600 90 0 60 95"])
     assert exported.series("member_reads_completed_total", **SDA) == 60
     assert exported.series("member_writes_completed_total", **SDA) == 10
     assert exported.series("member_read_bytes_total", **SDA) == 480 * 512

@@ -266,9 +266,7 @@ def test_a_request_has_a_deadline(
     assert log == []
 
 
-def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MAX_CONNECTIONS", 2)
     hanging, answers = threading.Semaphore(0), threading.Event()
 

@@ -18,15 +18,7 @@ PACKAGES: Final = (
 )  # fmt: skip
 """What `blklab md` imports outside of the standard library."""
 
-LEFT_OUT: Final = (
-    "__pycache__",
-    "test",
-    "idlelib",
-    "tkinter",
-    "ensurepip",
-    "lib2to3",
-    "pydoc_data",
-)
+LEFT_OUT: Final = ("__pycache__", "test", "idlelib", "tkinter", "ensurepip", "lib2to3", "pydoc_data")
 
 BYTES: Final = 256 << 20
 

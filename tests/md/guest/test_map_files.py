@@ -17,10 +17,7 @@ SHAPES = {
     "/dev/md1": [VirtualDiskShape(f"parity{at}", 176 * MIB) for at in range(3)],
 }
 
-OPTIONS = {
-    "/dev/md0": ["--level=1"],
-    "/dev/md1": ["--level=5", "--chunk=64"],
-}
+OPTIONS = {"/dev/md0": ["--level=1"], "/dev/md1": ["--level=5", "--chunk=64"]}
 
 HALF = 30 * MIB // 512
 """Sectors of each piece of the volume: the one that is last on the array is its first."""
@@ -50,9 +47,7 @@ def made(machine: Rig) -> dict[str, str]:
 
 
 @pytest.mark.guest
-def test_files_are_those_whose_blocks_they_are(
-    rig: Callable[[Sequence[VirtualDiskShape]], Rig],
-) -> None:
+def test_files_are_those_whose_blocks_they_are(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
     machine = rig([shape for shapes in SHAPES.values() for shape in shapes])
     on = made(machine)
     wanted: dict[str, list[tuple[int, str, int]]] = {}

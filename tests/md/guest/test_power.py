@@ -57,12 +57,7 @@ class Repaired:
 def arrays() -> list[Repaired]:
     return [
         Repaired("md0", "1", [VirtualDiskShape(f"mirror{at}", 24 << 20) for at in range(2)], []),
-        Repaired(
-            "md5",
-            "5",
-            [VirtualDiskShape(f"parity{at}", 24 << 20) for at in range(3)],
-            ["--chunk=64"],
-        ),
+        Repaired("md5", "5", [VirtualDiskShape(f"parity{at}", 24 << 20) for at in range(3)], ["--chunk=64"]),
     ]
 
 

@@ -232,10 +232,7 @@ def test_arrays_of_partitions_of_the_same_disks(machine: Rig, disks: list[str]) 
     machine.guest.agent.write("/sys/block/md1/md/sync_max", "2048")
     machine.guest.agent.write("/sys/block/md1/md/sync_action", "check")
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
-    assert (output.status, "on the same disks (md1: check)" in " ".join(output.stdout.split())) == (
-        1,
-        True,
-    )
+    assert (output.status, "on the same disks (md1: check)" in " ".join(output.stdout.split())) == (1, True)
     assert states(machine) == ["in_sync"] * 2
     machine.guest.agent.write("/sys/block/md1/md/sync_action", "idle")
     machine.guest.agent.write("/sys/block/md1/md/sync_max", "max")

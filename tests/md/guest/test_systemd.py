@@ -189,10 +189,7 @@ def test_second_repair_at_the_same_time_is_refused(machine: SystemRig, disks: li
     assert machine.lists(disks[:2]) == ["none"] * 2
 
 
-LEVELS = [
-    (["--level=6", "--chunk=64"], 5),
-    (["--level=5", "--chunk=64", "--data-offset=variable"], 3),
-]
+LEVELS = [(["--level=6", "--chunk=64"], 5), (["--level=5", "--chunk=64", "--data-offset=variable"], 3)]
 """Options, and members; `variable`: their data begin at different offsets."""
 
 

@@ -44,10 +44,7 @@ def rich(machine: Arrays) -> Arrays:
     machine.mount("9:0", Path("/srv/a\\040b"), "ext4", "/dev/md0")
     machine.mount("253:0", Path("/var"), "xfs", "/dev/mapper/vg-a b")
     machine.proc("mdstat", "Personalities : [raid1]\nmd0 : active raid1\nmd7 : active raid1\n")
-    quick, slow = (
-        "9 0 72 90 20000 0 160000 40000 0 40000 40090",
-        "9 0 72 90 20000 0 160000 400000 0 1 1",
-    )
+    quick, slow = ("9 0 72 90 20000 0 160000 40000 0 40000 40090", "9 0 72 90 20000 0 160000 400000 0 1 1")
     machine.proc("diskstats", f"   8       0 sda {quick}\n   8      16 sdb {slow}\n")
     machine.proc("swaps", "Filename\tType\tSize\tUsed\tPriority\n/dev/dm-0 partition 1 0 -2")
     machine.write(

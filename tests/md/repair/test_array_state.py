@@ -48,10 +48,7 @@ def out(machine: Arrays, name: str) -> None:
 def test_it_is_where_it_was(machine: Arrays, task: RepairTask) -> None:
     seen = read_array_state(task, machine.roots)
     assert [slot.state for slot in seen.slots] == [MemberState.IN_SYNC, MemberState.OUT]
-    assert [slot.list_state for slot in seen.slots] == [
-        BadBlockListState.EMPTY,
-        BadBlockListState.EMPTY,
-    ]
+    assert [slot.list_state for slot in seen.slots] == [BadBlockListState.EMPTY, BadBlockListState.EMPTY]
     assert seen.degraded == 1
 
 
@@ -88,10 +85,7 @@ def test_nor_one_that_something_else_holds(machine: Arrays, task: RepairTask) ->
 
 def test_a_superblock_in_another_place_is_another_device(machine: Arrays, task: RepairTask) -> None:
     # As of a whole disk, whose last partition has its superblock at the end they share.
-    slots = (
-        task.slots[0],
-        MemberSlot(1, task.slots[1].device, task.slots[1].path, 1 << 30, "disk-b"),
-    )
+    slots = (task.slots[0], MemberSlot(1, task.slots[1].device, task.slots[1].path, 1 << 30, "disk-b"))
     elsewhere = RepairTask(task.uuid, task.array, "raid1", 2, 0, slots, taken=task.taken)
     assert read_array_state(elsewhere, machine.roots).slots[1].state is MemberState.GONE
 

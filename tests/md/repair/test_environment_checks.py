@@ -5,12 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md.repair.environment_checks import (
-    find_busy_neighbour,
-    find_re_add_policy,
-    find_spare_monitor,
-    find_swap,
-)
+from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from tests.md.conftest import Arrays
 
 

@@ -103,11 +103,7 @@ def test_only_one_repairs_an_array(tmp_path: Path) -> None:
     item, other = tmp_path / "md0/md", tmp_path / "md1/md"
     for md in (item, other):
         md.mkdir(parents=True)
-    with (
-        journal.lock_array(item),
-        pytest.raises(BlklabError, match="md0: another blklab"),
-        journal.lock_array(item),
-    ):
+    with journal.lock_array(item), pytest.raises(BlklabError, match="md0: another blklab"), journal.lock_array(item):
         pass
     with journal.lock_array(item), journal.lock_array(other):
         pass

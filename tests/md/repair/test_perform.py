@@ -192,10 +192,7 @@ def test_a_member_that_cannot_be_re_added_is_added_as_a_new_one(model: Model) ->
 def test_but_not_where_that_would_spoil_it(model: Model) -> None:
     model.lies = {"--re-add"}
     model.known = replace(model.known, kernel=(6, 12))
-    with pytest.raises(
-        StepFailed,
-        match=r"sd0 is out of /dev/md0, which is degraded, and mdadm cannot add it again",
-    ):
+    with pytest.raises(StepFailed, match=r"sd0 is out of /dev/md0, which is degraded, and mdadm cannot add it again"):
         model.repair()
     assert not any("--add " in line for line in model.ran)
     (path,) = journal_directory.find_journals(model.roots)

@@ -45,10 +45,7 @@ def test_other_kinds() -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [
-        ("raid-volume", "it reports no SMART values"),
-        ("not-a-disk", "/dev/vda: Unable to detect device type"),
-    ],
+    [("raid-volume", "it reports no SMART values"), ("not-a-disk", "/dev/vda: Unable to detect device type")],
 )
 def test_why_nothing_is_told(name: str, why: str) -> None:
     assert parse_health(read(name))[1] == why
@@ -56,10 +53,7 @@ def test_why_nothing_is_told(name: str, why: str) -> None:
 
 def test_disks_that_sleep() -> None:
     output = {"smartctl": {"messages": [{"string": "Device is in STANDBY mode, exit(2)"}]}}
-    assert parse_health(json.dumps(output)) == (
-        DiskHealth(),
-        "it is in standby and was not spun up",
-    )
+    assert parse_health(json.dumps(output)) == (DiskHealth(), "it is in standby and was not spun up")
 
 
 def test_what_samples_lack() -> None:
@@ -92,10 +86,7 @@ def test_raw_values_that_hold_several_numbers() -> None:
 
 
 def test_devices_behind_controllers() -> None:
-    assert parse_devices(read("scan-megaraid")) == [
-        ("/dev/bus/0", "megaraid,0"),
-        ("/dev/bus/0", "megaraid,1"),
-    ]
+    assert parse_devices(read("scan-megaraid")) == [("/dev/bus/0", "megaraid,0"), ("/dev/bus/0", "megaraid,1")]
     assert parse_devices('{"devices": [{"name": "--help", "type": "x,0"}, 7, {"name": "/dev/x"}]}') == []
     assert parse_devices("[" * 100_000) == []
 

@@ -101,10 +101,7 @@ ENVIRONMENT: Any = {
                 "chunk_size": "524288",
                 "metadata_version": "1.2",
                 "bitmap/location": "none",
-                "members": {
-                    "sda3": {"state": "in_sync", "slot": "1"},
-                    "nvme0n1p3": {"state": "in_sync", "slot": "0"},
-                },
+                "members": {"sda3": {"state": "in_sync", "slot": "1"}, "nvme0n1p3": {"state": "in_sync", "slot": "0"}},
             },
             "mounts": [{"point": "/srv", "type": "ext4", "options": "rw,noatime"}],
         },

@@ -104,10 +104,7 @@ def test_charts_of_a_sweep_follow_the_schema(reported: Reported) -> None:
     for chart in report.charts:
         altair.Chart.from_dict(export.standalone(chart), validate=True)
     axes = {name for name in charts_of(report) if name.startswith("axis-")}
-    assert axes == {
-        *("axis-0-0-bw", "axis-0-0-iops", "axis-0-0-mean"),
-        *("axis-1-0-iops", "axis-1-0-mean"),
-    }
+    assert axes == {*("axis-0-0-bw", "axis-0-0-iops", "axis-0-0-mean"), *("axis-1-0-iops", "axis-1-0-mean")}
     by_depth = next(chart for chart in report.charts if chart.name == "axis-1-0-iops")
     assert "Diamonds" in by_depth.note
     assert len(by_depth.table.rows) == 12
@@ -153,13 +150,7 @@ def test_who_served_what(reported: Reported) -> None:
     (section,) = [section for section in report.sections if section.anchor == "members"]
     tables = [item for item in section.items if isinstance(item, TextTable)]
     tree = next(table for table in tables if table.title == "Devices below raid1")
-    assert [row[0] for row in tree.rows] == [
-        "md4",
-        "└ sda3",
-        "  └ sda",
-        "└ nvme0n1p3",
-        "  └ nvme0n1",
-    ]
+    assert [row[0] for row in tree.rows] == ["md4", "└ sda3", "  └ sda", "└ nvme0n1p3", "  └ nvme0n1"]
     reads = next(chart for chart in report.charts if chart.name == "members-read")
     shares = {row["device"]: row["share"] for row in reads.spec["data"]["values"]}
     assert shares == {"nvme0n1": 0.6, "sda": 0.4}
@@ -258,11 +249,7 @@ def test_a_label_that_only_one_campaign_has_makes_series_of_it(store: Store, rep
     every = [{**item, "kernel": kernel} for item in labels() for kernel in ("4.19", "5.3")]
     made.add(store, every, host, runner="sim", raw="")
     report = reported("1", "3")
-    assert [series.name for series in report.view.series] == [
-        "host",
-        "sim kernel=4.19",
-        "sim kernel=5.3",
-    ]
+    assert [series.name for series in report.view.series] == ["host", "sim kernel=4.19", "sim kernel=5.3"]
 
 
 def test_raw_output_is_cut(store: Store, reported: Reported) -> None:

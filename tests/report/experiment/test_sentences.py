@@ -89,6 +89,5 @@ def test_different_workloads_are_not_ranked() -> None:
     text = first_lines(campaign(cells, options=other))
     assert text == "the cells have different workloads: they are not ranked."
     assert "against" not in first_lines(
-        campaign({"none": [1000.0, 1001, 999]}),
-        campaign({"none": [700.0, 702, 701]}, 2, {"none": {"iodepth": "32"}}),
+        campaign({"none": [1000.0, 1001, 999]}), campaign({"none": [700.0, 702, 701]}, 2, {"none": {"iodepth": "32"}})
     )

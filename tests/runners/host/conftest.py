@@ -32,10 +32,7 @@ class Loops:
     def attach(self, file: Path, *options: str) -> str:
         """Returns the device, /dev/loopN."""
         made = subprocess.run(
-            ["losetup", *options, "--find", "--show", str(file)],
-            check=True,
-            capture_output=True,
-            text=True,
+            ["losetup", *options, "--find", "--show", str(file)], check=True, capture_output=True, text=True
         ).stdout.strip()
         self.attached.append(made)
         return made

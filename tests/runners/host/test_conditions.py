@@ -46,10 +46,7 @@ def cell(size: int | None = 64 * GIB, **options: str) -> Any:
 
 
 def look(
-    machine: Machine,
-    *cells: Any,
-    sleep: Callable[[float], object] = lambda _seconds: None,
-    **target: Any,
+    machine: Machine, *cells: Any, sleep: Callable[[float], object] = lambda _seconds: None, **target: Any
 ) -> list[Diagnostic]:
     result = check({**TARGET, **target}, cells or [cell()], machine.roots, sleep)
     assert {finding.code for finding in result} <= set(conditions.NAMES)
@@ -62,8 +59,7 @@ def test_a_quiet_machine(mirror: Machine) -> None:
 
 def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
     mirror.write(
-        mirror.roots.sys / "block/md0/md",
-        {"sync_action": "recover", "sync_completed": "1000 / 4000", "degraded": "1"},
+        mirror.roots.sys / "block/md0/md", {"sync_action": "recover", "sync_completed": "1000 / 4000", "degraded": "1"}
     )
     syncing, degraded = look(mirror)
     assert (syncing.code, syncing.severity) == ("array-syncing", "critical")
@@ -72,10 +68,7 @@ def test_arrays_that_sync_or_lack_a_member(mirror: Machine) -> None:
     assert "found 1 of its members missing" in str(degraded)
 
 
-@pytest.mark.parametrize(
-    ("ios", "busy", "result"),
-    [(140, 200, False), (141, 100, True), (100, 201, True)],
-)
+@pytest.mark.parametrize(("ios", "busy", "result"), [(140, 200, False), (141, 100, True), (100, 201, True)])
 def test_others_io(mirror: Machine, ios: int, busy: int, result: bool) -> None:
     # Two seconds: 20 I/Os a second are 40, and 5 % are 100 ms.
     monkeyed = look(mirror, sleep=lambda _seconds: stats(mirror, ios, busy))

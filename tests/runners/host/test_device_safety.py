@@ -207,9 +207,7 @@ def test_a_program_that_writes_is_seen_and_one_that_reads_is_said(loops: Loops, 
     script = "import sys,os; os.open(sys.argv[1], int(sys.argv[2])); print(flush=True); input()"
     for flags in (os.O_RDWR, os.O_RDONLY):
         with subprocess.Popen(
-            [sys.executable, "-c", script, device, str(flags)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", script, device, str(flags)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as other:
             try:
                 assert other.stdout is not None
@@ -302,10 +300,7 @@ def test_a_replaced_node_is_detected(loops: Loops, journal: HostJournal) -> None
 def test_read_only_devices_can_only_be_read(loops: Loops, journal: HostJournal) -> None:
     file = loops.file()
     device = loops.attach(file, "--read-only")
-    with (
-        pytest.raises(BlklabError, match="read-only"),
-        claim(device, journal, writes=True, destroy=named(file)),
-    ):
+    with pytest.raises(BlklabError, match="read-only"), claim(device, journal, writes=True, destroy=named(file)):
         pass
     with claim(device, journal, writes=False) as held:
         assert held.path.read_bytes()[:1] == b"\0"

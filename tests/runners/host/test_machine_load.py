@@ -15,10 +15,7 @@ IDLE = {"user": 0.1, "system": 0.3, "iowait": 0.1, "irq": 0.0, "idle": 0.5, "ste
 def usage(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Ten seconds on two CPUs; `user` is the time of blklab and its programs."""
     usage = SimpleNamespace(now=100.0, user=5.0)
-    clock, system = (
-        SimpleNamespace(monotonic=lambda: usage.now),
-        SimpleNamespace(cpu_count=lambda: 2),
-    )
+    clock, system = (SimpleNamespace(monotonic=lambda: usage.now), SimpleNamespace(cpu_count=lambda: 2))
     monkeypatch.setattr("blklab.runners.host.machine_load.time", clock)
     monkeypatch.setattr("blklab.runners.host.machine_load.os", system)
     monkeypatch.setattr(machine_load, "_own_user_seconds", lambda: usage.user)
@@ -36,11 +33,7 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     ],
 )
 def test_load_of_others_is_reported_without_fio(
-    machine: Machine,
-    usage: SimpleNamespace,
-    own_seconds: float,
-    cpu: dict[str, float],
-    message: str | None,
+    machine: Machine, usage: SimpleNamespace, own_seconds: float, cpu: dict[str, float], message: str | None
 ) -> None:
     load = MachineLoad(machine.roots)
     usage.now += 10

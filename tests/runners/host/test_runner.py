@@ -123,12 +123,7 @@ def test_a_sweep_changes_settings_and_puts_them_back(run: Run, tmp_path: Path, l
     device = loops.attach(backing)
     file = Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb")
     result = file.read_text()
-    path = write(
-        tmp_path,
-        f'device = "{device}"',
-        "[sweep]\nread_ahead_kb = [64]\n",
-        destroy=f'["file:{backing}"]',
-    )
+    path = write(tmp_path, f'device = "{device}"', "[sweep]\nread_ahead_kb = [64]\n", destroy=f'["file:{backing}"]')
     baseline, swept = measured(run, path)
     assert file.read_text() == result
     assert baseline["settings"] == []
@@ -266,11 +261,7 @@ def test_a_dry_run_changes_nothing(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("busy_checks", "refused"), [(3, False), (99, True)])
 def test_wait_measures_once_the_devices_are_idle(
-    run: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    busy_checks: int,
-    refused: bool,
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_checks: int, refused: bool
 ) -> None:
     finding = Diagnostic("device-busy", "critical", "sda", "found 900 I/Os a second", ())
     clock = [0.0]

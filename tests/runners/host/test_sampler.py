@@ -68,9 +68,7 @@ def test_intervals_of_a_real_device_add_up_to_its_sum(loops: Loops, here: Roots)
     name = device.removeprefix("/dev/")
     with DiskstatsSampler([name], here, SECOND // 20) as sampler:
         subprocess.run(
-            ["dd", f"of={device}", "if=/dev/zero", "bs=1M", "count=16", "oflag=direct"],
-            check=True,
-            capture_output=True,
+            ["dd", f"of={device}", "if=/dev/zero", "bs=1M", "count=16", "oflag=direct"], check=True, capture_output=True
         )
         before = diskstats.cpu(here)
         while diskstats.cpu(here) == before:  # a fast device needs less than a tick

@@ -54,10 +54,7 @@ def test_made_private_and_removed_with_all_that_is_in_it(journal: HostJournal, p
 
 
 def test_it_is_removed_when_the_block_fails(journal: HostJournal, place: Path) -> None:
-    with (
-        pytest.raises(KeyboardInterrupt),
-        scratch(place, journal, needed=1) as made,
-    ):
+    with pytest.raises(KeyboardInterrupt), scratch(place, journal, needed=1) as made:
         (made.path / "data").write_text("x")
         raise KeyboardInterrupt
     assert list(place.iterdir()) == []
@@ -118,10 +115,7 @@ def test_what_is_mounted_in_it_stays(journal: HostJournal, place: Path, tmp_path
     (victim / "precious").write_text("yes")
     inside = None
     try:
-        with (
-            pytest.raises(BlklabError, match="something is mounted there"),
-            scratch(place, journal, needed=1) as made,
-        ):
+        with pytest.raises(BlklabError, match="something is mounted there"), scratch(place, journal, needed=1) as made:
             inside = made.path / "mounted"
             inside.mkdir()
             # Of the same filesystem: its device number does not tell.
@@ -170,10 +164,7 @@ def test_a_filesystem_in_memory_and_read_only(journal: HostJournal, place: Path)
         with scratch(place, journal, needed=1, mounted=True) as made:
             assert "memory would be measured, not a device" in made.warnings[0]
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
-        with (
-            pytest.raises(UsageError, match="mounted read-only"),
-            scratch(place, journal, needed=1),
-        ):
+        with pytest.raises(UsageError, match="mounted read-only"), scratch(place, journal, needed=1):
             pass
     finally:
         subprocess.run(["umount", place], check=True)
@@ -193,11 +184,7 @@ def test_a_directory_left_behind_is_removed_by_restore(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(module, "remove_in", lambda *_arguments: 1 / 0)
-        with (
-            pytest.raises(ZeroDivisionError),
-            HostJournal(here) as journal,
-            scratch(place, journal, needed=1) as made,
-        ):
+        with pytest.raises(ZeroDivisionError), HostJournal(here) as journal, scratch(place, journal, needed=1) as made:
             (made.path / "data").write_text("x")
     assert made.path.is_dir()
     assert restore(here).done == [f"{made.path}: removed"]

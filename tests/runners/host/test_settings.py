@@ -78,11 +78,7 @@ def test_speeds_that_follow_the_systems_follow_again(
     ],
 )
 def test_what_makes_no_sense(
-    machine: Machine,
-    disks: list[SysfsLayer],
-    journal: HostJournal,
-    asked: dict[str, str],
-    message: str,
+    machine: Machine, disks: list[SysfsLayer], journal: HostJournal, asked: dict[str, str], message: str
 ) -> None:
     before = attribute(machine, "sda/queue/wbt_lat_usec")
     with pytest.raises(UsageError, match=message), applied(asked, disks, journal):
@@ -112,10 +108,7 @@ def test_what_cannot_be_put_back_is_said_with_what_went_wrong_before(
 ) -> None:
     with HostJournal(machine.roots) as journal, monkeypatch.context() as patched:
         with (
-            pytest.raises(
-                BlklabError,
-                match="fio failed; sdb: read_ahead_kb: found 8, expected the former value 128",
-            ),
+            pytest.raises(BlklabError, match="fio failed; sdb: read_ahead_kb: found 8, expected the former value 128"),
             applied({"read_ahead_kb": "8"}, disks, journal),
         ):
             real = settings._write

@@ -51,12 +51,7 @@ def test_partition_tables_are_signatures(image: Path) -> None:
     ],
 )
 def test_no_answer_is_no_answer(
-    image: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    script: str,
-    message: str,
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str, message: str
 ) -> None:
     fake(tmp_path, name, script, monkeypatch)
     with pytest.raises(BlklabError, match=message):

@@ -36,14 +36,7 @@ runtime = "{runtime}"
 HOST = ("--on", "host", "--force", "device-busy")
 
 
-def experiment(
-    tmp_path: Path,
-    target: str,
-    destroy: list[str],
-    *,
-    size: str = "4MiB",
-    runtime: str = "300ms",
-) -> Path:
+def experiment(tmp_path: Path, target: str, destroy: list[str], *, size: str = "4MiB", runtime: str = "300ms") -> Path:
     path = tmp_path / "weather.toml"
     path.write_text(EXPERIMENT.format(target=target, destroy=json.dumps(destroy), size=size, runtime=runtime))
     return path

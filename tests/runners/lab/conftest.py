@@ -31,10 +31,7 @@ def serving() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], socket.soc
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [str(BINARY), "--stdio"],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.PIPE,
+                [str(BINARY), "--stdio"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE
             )
         started.append((process, ours))
         return process, ours
@@ -46,9 +43,7 @@ def serving() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], socket.soc
 
 
 @pytest.fixture
-def agent(
-    serving: Callable[[], tuple[subprocess.Popen[bytes], socket.socket]],
-) -> Iterator[Agent]:
+def agent(serving: Callable[[], tuple[subprocess.Popen[bytes], socket.socket]]) -> Iterator[Agent]:
     """A client of such an agent, greeted."""
     with Agent(serving()[1]) as client:
         client.hello(30)

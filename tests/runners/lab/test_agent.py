@@ -186,10 +186,7 @@ def test_many_samples_come_in_parts(agent: Agent, tmp_path: Path) -> None:
 def test_sampling_ends_with_its_block(agent: Agent) -> None:
     with pytest.raises(ZeroDivisionError), agent.sampling(10, ["/proc/self/comm"]):
         raise ZeroDivisionError
-    with (
-        pytest.raises(BlklabError, match="interval_ms: expected at least 1"),
-        agent.sampling(0, ["/proc/self/comm"]),
-    ):
+    with pytest.raises(BlklabError, match="interval_ms: expected at least 1"), agent.sampling(0, ["/proc/self/comm"]):
         pytest.fail("it has not begun")
     with agent.sampling(2**64 - 1, ["/proc/self/comm"]) as sampling:
         pass

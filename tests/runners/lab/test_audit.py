@@ -133,11 +133,7 @@ def _made(guest: Guest, shapes: dict[str, list[VirtualDiskShape]], root: Path) -
 
 
 def _copied(
-    guest: Guest,
-    shapes: dict[str, list[VirtualDiskShape]],
-    members: dict[str, list[str]],
-    to: Path,
-    size: int = BYTES,
+    guest: Guest, shapes: dict[str, list[VirtualDiskShape]], members: dict[str, list[str]], to: Path, size: int = BYTES
 ) -> None:
     for name, some in shapes.items():
         for shape, path in zip(some, members[name], strict=False):

@@ -73,10 +73,7 @@ def test_where_the_kernel_puts_sectors(guest: Guest, tmp_path: Path, level: str,
 @pytest.mark.guest
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [
-        ("ext4", ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E"]),
-        ("xfs", ["mkfs.xfs", "-q", "-f", "-d"]),
-    ],
+    [("ext4", ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-E"]), ("xfs", ["mkfs.xfs", "-q", "-f", "-d"])],
 )
 def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) -> None:
     (name,) = names(guest, [PLAIN])

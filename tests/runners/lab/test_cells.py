@@ -151,15 +151,7 @@ def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_every_cell_is_measured_and_nothing_is_left(measured: Measured) -> None:
     assert measured.failed == {}
-    assert set(measured.outcomes) == {
-        "raid1",
-        "near",
-        "frail",
-        "cached",
-        "bcached",
-        "nested",
-        "striped",
-    }
+    assert set(measured.outcomes) == {"raid1", "near", "frail", "cached", "bcached", "nested", "striped"}
     assert measured.guests == []
     for outcome in measured.outcomes.values():
         assert outcome["lab"]["accel"] == "tcg"
@@ -227,11 +219,7 @@ def test_a_filesystem_knows_the_stripes(measured: Measured) -> None:
     assert "stripe=32" in measured.options.splitlines()
     outcome = measured.outcomes["striped"]
     assert outcome["write"]["total_ios"] > 0
-    assert {item["name"] for item in outcome["devices"] if item["leaf"]} == {
-        "fast",
-        "slow",
-        "third",
-    }
+    assert {item["name"] for item in outcome["devices"] if item["leaf"]} == {"fast", "slow", "third"}
 
 
 def test_a_trace_has_what_fio_did(measured: Measured, run: Run) -> None:

@@ -51,11 +51,7 @@ def test_a_member_fails_and_comes_back_when_the_load_has_begun() -> None:
         assert load.recorder.ran == []
         load.begins()
         assert seen(lambda: len(load.recorder.ran) == 3)
-    assert load.recorder.ran == [
-        FAILED,
-        "mdadm /dev/md0 --remove /dev/vdb",
-        "mdadm /dev/md0 --re-add /dev/vdb",
-    ]
+    assert load.recorder.ran == [FAILED, "mdadm /dev/md0 --remove /dev/vdb", "mdadm /dev/md0 --re-add /dev/vdb"]
     assert during.problems == []
 
 

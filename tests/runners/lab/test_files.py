@@ -25,10 +25,7 @@ def machine(tmp_path: Path) -> Iterator[Any]:
     descriptor = os.open(path, os.O_RDWR)
     disk = VirtualDisk(0, RESULTS, VirtualDiskShape(RESULTS, SIZE), descriptor)
     made = SimpleNamespace(results=disk, agent=SimpleNamespace())
-    made.said = [
-        ExportedFile("/run/t/vda.blktrace.0", 0, 3),
-        ExportedFile("/run/t/vda.blktrace.1", 4096, 3),
-    ]
+    made.said = [ExportedFile("/run/t/vda.blktrace.0", 0, 3), ExportedFile("/run/t/vda.blktrace.1", 4096, 3)]
 
     def export(_paths: object, device: str) -> tuple[ExportedFile, ...]:
         assert device == "/dev/vdb"

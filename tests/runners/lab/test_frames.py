@@ -60,11 +60,7 @@ def test_any_content_is_a_message_or_malformed(content: bytes) -> None:
 
 @given(JSON)
 def test_any_shape_is_as_expected_or_malformed(value: object) -> None:
-    for check in (
-        lambda: whole(value),
-        lambda: item({"key": value}, "key", int),
-        lambda: texts({"key": value}, "key"),
-    ):
+    for check in (lambda: whole(value), lambda: item({"key": value}, "key", int), lambda: texts({"key": value}, "key")):
         try:
             check()
         except MalformedFrame as error:

@@ -47,12 +47,7 @@ def test_the_load_is_where_the_top_has_io() -> None:
     fast, mirror = result.devices
     assert (mirror["name"], mirror["kind"], mirror["leaf"]) == ("mirror", "md", False)
     assert mirror["ios"] == [400, 0]
-    assert (fast["name"], fast["leaf"], fast["id"], fast["above"]) == (
-        "fast",
-        True,
-        "fast",
-        ["mirror"],
-    )
+    assert (fast["name"], fast["leaf"], fast["id"], fast["above"]) == ("fast", True, "fast", ["mirror"])
     assert fast["ios"] == [400, 0]
     assert fast["sectors"] == [3200, 0]
     assert {point.source for point in result.points} == {"fast", "mirror"}

@@ -51,8 +51,7 @@ def test_a_module_that_is_not_there(
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT)
     outcome = run(
-        *("run", path, "--on", "lab", "--json"),
-        *("--kernel", guest_image.kernel, "--modules", without_raid10),
+        *("run", path, "--on", "lab", "--json"), *("--kernel", guest_image.kernel, "--modules", without_raid10)
     )
     assert outcome.status == 1
     assert "cell 2 (stack=near workload=reads repeat=1): in the guest: mdadm --create" in (outcome.err)

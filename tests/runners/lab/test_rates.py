@@ -34,10 +34,7 @@ def rates(result: Any, accel: str) -> DiskRates:
 
 
 def test_limits_are_as_they_are_said(tmp_path: Path) -> None:
-    result = rates(
-        document(tmp_path, throttled("a", iops_total=1000, bps_write=1 << 20) + throttled("b")),
-        "tcg",
-    )
+    result = rates(document(tmp_path, throttled("a", iops_total=1000, bps_write=1 << 20) + throttled("b")), "tcg")
     assert result.scale == 1
     assert result.limits == [{"iops_total": 1000, "bps_write": 1 << 20}, {}]
 

@@ -203,7 +203,6 @@ def test_a_kernel_of_the_users_is_part_of_what_a_cell_is(monkeypatch: pytest.Mon
     assert runner.LabRunner().planned(planned) is planned
     path.write_text(EXPERIMENT)
     with pytest.raises(
-        UsageError,
-        match="--kernel: it replaces the kernel of all cells, but \\[matrix\\] varies kernel",
+        UsageError, match="--kernel: it replaces the kernel of all cells, but \\[matrix\\] varies kernel"
     ):
         runner.LabRunner(kernel=UserKernelOption(tmp_path / "vmlinuz")).planned(plan(path, form=lab_cell.FORM))

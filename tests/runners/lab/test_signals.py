@@ -61,12 +61,7 @@ def states() -> list[str]:
 
 @pytest.mark.parametrize(
     ("moment", "number"),
-    [
-        ("boot", signal.SIGINT),
-        ("build", signal.SIGTERM),
-        ("fill", signal.SIGINT),
-        ("measure", signal.SIGTERM),
-    ],
+    [("boot", signal.SIGINT), ("build", signal.SIGTERM), ("fill", signal.SIGINT), ("measure", signal.SIGTERM)],
 )
 def test_told_to_end(cache: Path, experiment: Path, moment: str, number: int) -> None:
     command = [sys.executable, "-m", "tests.runners.lab.moments", "run", str(experiment)]

@@ -6,12 +6,9 @@ fn matches_by_definition(pattern: &[char], name: &[char]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),
         Some(('*', remaining)) => {
-            matches_by_definition(remaining, name)
-                || (!name.is_empty() && matches_by_definition(pattern, &name[1..]))
+            matches_by_definition(remaining, name) || (!name.is_empty() && matches_by_definition(pattern, &name[1..]))
         }
-        Some((first, remaining)) => {
-            name.first() == Some(first) && matches_by_definition(remaining, &name[1..])
-        }
+        Some((first, remaining)) => name.first() == Some(first) && matches_by_definition(remaining, &name[1..]),
     }
 }
 

@@ -288,8 +288,7 @@ impl SequentialStreams {
     #[inline]
     fn record_read(&mut self, byte: u64, bytes: u32) -> bool {
         let end = byte + u64::from(bytes);
-        let known =
-            if self.may_continue(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
+        let known = if self.may_continue(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
         let place = known.unwrap_or(self.oldest);
         let run = &mut self.runs[place];
         let mut sequential = false;

@@ -45,8 +45,7 @@ impl Geometry {
         let knee = cylinders / 3.0;
         let (track, full) = (model.seek_track_ns as f64, model.seek_full_ns as f64);
         let average = model.seek_average_ns as f64;
-        let at_knee =
-            ((average - track - 0.1481 * (full - track)) / (0.4619 * 3f64.sqrt() - 0.1481)).max(0.0);
+        let at_knee = ((average - track - 0.1481 * (full - track)) / (0.4619 * 3f64.sqrt() - 0.1481)).max(0.0);
         Self {
             tracks,
             outer,
@@ -81,8 +80,8 @@ impl Geometry {
         if from.byte == to.byte {
             return 0;
         }
-        let seek = self
-            .seek_time((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
+        let seek =
+            self.seek_time((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
         let arrival = now as f64 + seek;
         let angle = (arrival / self.rotation).fract();
         let wait = (to.angle - angle).rem_euclid(1.0) * self.rotation;
@@ -99,9 +98,7 @@ impl Geometry {
             // Another head of the same cylinder settles as after the shortest seek.
             return if other_track { self.track_seek } else { 0.0 };
         }
-        self.track_seek
-            + self.root * cylinders.min(self.knee).sqrt()
-            + self.slope * (cylinders - self.knee).max(0.0)
+        self.track_seek + self.root * cylinders.min(self.knee).sqrt() + self.slope * (cylinders - self.knee).max(0.0)
     }
 
     /// The time in which the head passes from one position to a later one.

@@ -228,8 +228,7 @@ impl Hdd {
         self.uses += 1;
         // The part that read-ahead already has is not read again: reading continues behind it.
         let end = command.byte + u64::from(command.bytes);
-        let ahead =
-            self.streams.iter().find(|s| s.start <= command.byte && (command.byte..end).contains(&s.end));
+        let ahead = self.streams.iter().find(|s| s.start <= command.byte && (command.byte..end).contains(&s.end));
         let from = if command.op == Op::Read { ahead.map_or(command.byte, |s| s.end) } else { command.byte };
         QueuedCommand {
             command,
@@ -296,10 +295,7 @@ impl Hdd {
                 }
                 (_, Some((write_index, cost))) => {
                     let waiting = self.dirty.swap_remove(write_index);
-                    (
-                        MechanismState::Write(waiting),
-                        self.move_head_over(&waiting, cost) + self.model.destage_ns,
-                    )
+                    (MechanismState::Write(waiting), self.move_head_over(&waiting, cost) + self.model.destage_ns)
                 }
                 _ => unreachable!("a read or a write waits"),
             }
@@ -324,11 +320,7 @@ impl Hdd {
         let list = if reads { &self.reads } else { &self.dirty };
         let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
         let reach = |w: &QueuedCommand| {
-            let begin = if w.position.byte == self.head.byte {
-                now
-            } else {
-                w.ready.max(now) + self.model.command_ns
-            };
+            let begin = if w.position.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
             begin - now + self.geometry.reach_time(begin, &self.head, &w.position)
         };
         let (index, waiting) = match self.model.order {
@@ -406,9 +398,7 @@ impl Hdd {
         self.uses += 1;
         let used = self.uses;
         let kept = self.kept_bytes();
-        if let Some(stream) =
-            self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end)
-        {
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end) {
             stream.end = stream.end.max(end);
             stream.start = stream.start.max(stream.end.saturating_sub(kept));
             (stream.used, stream.asked) = (used, stream.asked.max(end));

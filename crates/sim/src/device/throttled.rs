@@ -85,10 +85,7 @@ impl DiskModel for Throttled {
         let pair = |iops, bps| [LeakyBucket::new(iops), LeakyBucket::new(bps)];
         Self {
             total: pair(limits.iops_total, limits.bps_total),
-            by_direction: [
-                pair(limits.iops_read, limits.bps_read),
-                pair(limits.iops_write, limits.bps_write),
-            ],
+            by_direction: [pair(limits.iops_read, limits.bps_read), pair(limits.iops_write, limits.bps_write)],
             latency: limits.latency_ns,
             waiting: Default::default(),
             due: [None; 2],

@@ -114,12 +114,7 @@ impl TargetSpec for Delay {
         vec![Some(&self.origin)]
     }
 
-    fn build(
-        &self,
-        _id: u16,
-        children: &[Option<Child>],
-        context: &BuildContext,
-    ) -> Result<DelayTarget, String> {
+    fn build(&self, _id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<DelayTarget, String> {
         let origin = children[0].ok_or_else(|| format!("{}: a delay needs an origin", self.name))?;
         let cpu_ns = origin.limits.cpu_ns + context.host.md_ns;
         let delays = [self.read_ns, self.write_ns];

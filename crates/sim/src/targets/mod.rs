@@ -28,12 +28,7 @@ pub trait TargetSpec {
     fn children(&self) -> Vec<Option<&Node>>;
 
     /// Builds the target with the number `id`. An error is one line.
-    fn build(
-        &self,
-        id: u16,
-        children: &[Option<Child>],
-        context: &BuildContext,
-    ) -> Result<Self::Target, String>;
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Self::Target, String>;
 }
 
 /// A target that reports at the end of a run.
@@ -115,16 +110,10 @@ struct StackBuilder<'a> {
 impl StackBuilder<'_> {
     fn build_disk(&mut self, index: usize) -> Result<Child, SimError> {
         let device = self.devices.get(index).ok_or_else(|| {
-            SimError::Stack(format!(
-                "device {index} does not exist: only {} devices are given",
-                self.devices.len()
-            ))
+            SimError::Stack(format!("device {index} does not exist: only {} devices are given", self.devices.len()))
         })?;
         if std::mem::replace(&mut self.used[index], true) {
-            return Err(SimError::Stack(format!(
-                "device {} is used twice: use each device once",
-                device.name
-            )));
+            return Err(SimError::Stack(format!("device {} is used twice: use each device once", device.name)));
         }
         let id = self.next_id()?;
         Ok(self.add_target(id, DiskQueue::new(device, id, self.context.kernel)))

@@ -35,9 +35,7 @@ fn arrivals_get_the_expected_pattern() {
     }
 
     // On for 50 ms, off for 450 ms.
-    let bursts = poisson(100_000, 50_000.0)
-        .into_iter()
-        .map(|time| time / 50_000_000 * 500_000_000 + time % 50_000_000);
+    let bursts = poisson(100_000, 50_000.0).into_iter().map(|time| time / 50_000_000 * 500_000_000 + time % 50_000_000);
     assert_eq!(of(bursts).summary().pattern, Some(ArrivalPattern::Bursty));
     // Batches of 16, one for each millisecond: steady windows, but not steady gaps.
     let batches = of((0..20_000).map(|n| n / 16 * 1_000_000));

@@ -157,11 +157,8 @@ impl Hotness {
             slots.truncate(most);
         }
         slots.sort_unstable_by_key(key);
-        let block = |slot: &&BlockCount| HotBlock {
-            block: slot.block(),
-            reads: slot.reads.into(),
-            writes: slot.writes.into(),
-        };
+        let block =
+            |slot: &&BlockCount| HotBlock { block: slot.block(), reads: slot.reads.into(), writes: slot.writes.into() };
         slots.iter().map(block).collect()
     }
 }

@@ -21,10 +21,7 @@ fn widens_in_pairs() {
     let ms = 1u64 << 20;
     let line = of(&[0, ms, 2 * ms, 3 * ms, 3 * ms, 4 * ms], 4);
     assert_eq!(line.width_ns(), 2 * ms);
-    assert_eq!(
-        line.iter().map(|(start, sum)| (start / ms, sum.0)).collect::<Vec<_>>(),
-        [(0, 2), (2, 3), (4, 1)]
-    );
+    assert_eq!(line.iter().map(|(start, sum)| (start / ms, sum.0)).collect::<Vec<_>>(), [(0, 2), (2, 3), (4, 1)]);
 }
 
 #[test]

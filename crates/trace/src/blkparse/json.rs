@@ -31,12 +31,7 @@ struct JsonEvent<'a> {
 }
 
 /// Writes the event as one JSON object and a newline. `pdu` is the event's extra bytes.
-pub fn write_line(
-    out: &mut impl Write,
-    event: &Event,
-    pdu: &[u8],
-    processes: &ProcessTable,
-) -> io::Result<()> {
+pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &ProcessTable) -> io::Result<()> {
     let is = |action| event.action == action;
     let letters = event.rwbs.letters(event.bytes);
     let unplug = is(Action::UNPLUG) || is(Action::UNPLUG_TIMER);

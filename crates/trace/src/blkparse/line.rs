@@ -6,12 +6,7 @@ use std::io::{self, Write};
 
 /// Writes the event's line; nothing for what blkparse does not print (driver data, unknown actions).
 /// `pdu` is the event's extra bytes.
-pub fn write_line(
-    out: &mut impl Write,
-    event: &Event,
-    pdu: &[u8],
-    processes: &ProcessTable,
-) -> io::Result<()> {
+pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &ProcessTable) -> io::Result<()> {
     if event.action == Action::MESSAGE {
         return write_message(out, event, pdu);
     }

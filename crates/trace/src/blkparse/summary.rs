@@ -146,10 +146,8 @@ impl Summary {
         if names.iter().all(|n| n.is_empty()) {
             return Summary { merged: true, ..Summary::default() };
         }
-        let devices = names
-            .into_iter()
-            .map(|name| DeviceSummary { name: name.to_owned(), ..DeviceSummary::default() })
-            .collect();
+        let devices =
+            names.into_iter().map(|name| DeviceSummary { name: name.to_owned(), ..DeviceSummary::default() }).collect();
         Summary { devices, ..Summary::default() }
     }
 
@@ -166,8 +164,7 @@ impl Summary {
             Some(index) => index,
             None if self.devices.len() < 4096 => {
                 self.by_device.push(event.device);
-                self.devices
-                    .push(DeviceSummary { name: event.device.to_string(), ..DeviceSummary::default() });
+                self.devices.push(DeviceSummary { name: event.device.to_string(), ..DeviceSummary::default() });
                 self.devices.len() - 1
             }
             None => return,
@@ -202,12 +199,7 @@ impl Summary {
                 (1000 * kib + rest).checked_div(msec).unwrap_or(0)
             };
             writeln!(out)?;
-            writeln!(
-                out,
-                "Throughput (R/W): {}KiB/s / {}KiB/s",
-                rate(total.completed[0]),
-                rate(total.completed[1])
-            )?;
+            writeln!(out, "Throughput (R/W): {}KiB/s / {}KiB/s", rate(total.completed[0]), rate(total.completed[1]))?;
             writeln!(out, "Events ({}): {} entries", device.name, device.events)?;
             let [skips, missing] = device.skips;
             let all = device.events + missing;
@@ -233,11 +225,7 @@ fn write_tally(out: &mut impl Write, tally: &Tally, depth: Option<[u64; 2]>) -> 
         write_row(out, "PC Reads Req.:", "PC Writes Req.:", tally.passthrough_requeued, false)?;
         write_row(out, "PC Reads Compl.:", "PC Writes Compl.:", tally.passthrough_completed, false)?;
     }
-    writeln!(
-        out,
-        " IO unplugs:      {:8}{:8}\t Timer unplugs:    {:8}",
-        tally.unplugs, ' ', tally.timer_unplugs
-    )
+    writeln!(out, " IO unplugs:      {:8}{:8}\t Timer unplugs:    {:8}", tally.unplugs, ' ', tally.timer_unplugs)
 }
 
 /// One line of the table; `sized` adds the bytes.

@@ -71,16 +71,14 @@ impl Tally {
             [cells.count(action, false, passthrough), cells.count(action, true, passthrough)]
         };
         let queues = |passthrough| {
-            let [mut dispatched, requeued] =
-                [Action::DISPATCH, Action::REQUEUE].map(|a| pair(a, passthrough));
+            let [mut dispatched, requeued] = [Action::DISPATCH, Action::REQUEUE].map(|a| pair(a, passthrough));
             for (out, back) in dispatched.iter_mut().zip(&requeued) {
                 out.bytes = out.bytes.wrapping_sub(back.bytes);
             }
             (pair(Action::QUEUE, passthrough), dispatched, requeued, pair(Action::COMPLETE, passthrough))
         };
         let (queued, dispatched, requeued, completed) = queues(false);
-        let (passthrough_queued, passthrough_dispatched, passthrough_requeued, passthrough_completed) =
-            queues(true);
+        let (passthrough_queued, passthrough_dispatched, passthrough_requeued, passthrough_completed) = queues(true);
         let mut merged = pair(Action::BACK_MERGE, false);
         for (all, front) in merged.iter_mut().zip(pair(Action::FRONT_MERGE, false)) {
             all.add_other(front);

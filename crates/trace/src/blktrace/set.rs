@@ -43,18 +43,11 @@ impl BlktraceSet {
     /// A set of `info`'s inputs, with the streams of each input in the same order.
     pub fn new(info: TraceInfo, inputs: Vec<Vec<RecordStream>>) -> Result<BlktraceSet> {
         let merged = info.inputs.len() == 1 && info.inputs[0].name.is_empty();
-        let mut set = BlktraceSet {
-            cursors: Vec::new(),
-            order: Vec::new(),
-            time_zero: None,
-            merged,
-            tie: Vec::new(),
-            info,
-        };
+        let mut set =
+            BlktraceSet { cursors: Vec::new(), order: Vec::new(), time_zero: None, merged, tie: Vec::new(), info };
         for (number, streams) in inputs.into_iter().enumerate() {
-            let input_index = u16::try_from(number).map_err(|_| {
-                TraceError::Request(format!("{} inputs: expected at most 65,536", number + 1))
-            })?;
+            let input_index = u16::try_from(number)
+                .map_err(|_| TraceError::Request(format!("{} inputs: expected at most 65,536", number + 1)))?;
             set.cursors.extend(streams.into_iter().map(|stream| StreamCursor {
                 stream,
                 input: input_index,
@@ -107,17 +100,13 @@ impl BlktraceSet {
         self.info.sequence_gaps += stream.sequence_gaps;
         if stream.out_of_order > 0 {
             let count = stream.out_of_order;
-            self.info.warn(
-                &path,
-                format!("{count} events are earlier than their predecessors; they stay in file order"),
-            );
+            self.info
+                .warn(&path, format!("{count} events are earlier than their predecessors; they stay in file order"));
         }
         let (leaps, gaps) = (self.cursors[index].stream.leaps, self.cursors[index].stream.sequence_gaps);
         if leaps > 0 {
-            self.info.warn(
-                &path,
-                format!("{leaps} gaps of more than a day between events: the times are not reliable"),
-            );
+            self.info
+                .warn(&path, format!("{leaps} gaps of more than a day between events: the times are not reliable"));
         }
         if gaps > 0 {
             self.info.warn(&path, format!("{gaps} events are missing according to their sequence numbers"));
@@ -191,8 +180,7 @@ impl BlktraceSet {
         // The first event always; then all that are not later than the second stream's next event.
         let run = 1 + ready[1..].iter().take_while(|e| e.time <= until).count();
         for event in &ready[..run] {
-            let mut event =
-                Event { time: event.time.saturating_sub(time_zero), input: cursor.input, ..*event };
+            let mut event = Event { time: event.time.saturating_sub(time_zero), input: cursor.input, ..*event };
             if event.pdu_len > 0 {
                 let from = event.pdu_start as usize;
                 let bytes = &cursor.block.pdu[from..from + usize::from(event.pdu_len)];

@@ -90,12 +90,7 @@ const DAY: u64 = 86_400_000_000_000;
 
 impl PreviousRecord {
     fn of(record: &Record) -> PreviousRecord {
-        PreviousRecord {
-            time: record.time,
-            sequence: record.sequence,
-            cpu: record.cpu,
-            device: record.device,
-        }
+        PreviousRecord { time: record.time, sequence: record.sequence, cpu: record.cpu, device: record.device }
     }
 
     /// Whether the next record must be checked: nearly never within one CPU's file.
@@ -108,8 +103,7 @@ impl PreviousRecord {
     #[cold]
     fn check(&mut self, record: &Record) -> Irregularities {
         let previous = std::mem::replace(self, PreviousRecord::of(record));
-        let same_source =
-            (previous.cpu, previous.device) == (record.cpu, record.device) && previous.sequence != 0;
+        let same_source = (previous.cpu, previous.device) == (record.cpu, record.device) && previous.sequence != 0;
         let missing = record.sequence.wrapping_sub(previous.sequence).wrapping_sub(1);
         Irregularities {
             backwards: u64::from(record.time < previous.time),
@@ -318,12 +312,7 @@ impl RecordStream {
         self.sequence_gaps += irregularities.missing;
     }
 
-    fn handle_note<const BIG: bool>(
-        &mut self,
-        record: &Record,
-        pdu: std::ops::Range<usize>,
-        block: &mut EventBlock,
-    ) {
+    fn handle_note<const BIG: bool>(&mut self, record: &Record, pdu: std::ops::Range<usize>, block: &mut EventBlock) {
         let pdu = &self.buffer[pdu];
         match record.action & 0xffff {
             NOTE_PROCESS => block.names.push((record.pid, unpadded(&pdu[..pdu.len().min(16)]).to_vec())),
@@ -345,11 +334,8 @@ impl RecordStream {
 
     fn finish(&mut self) -> Result<()> {
         let left = self.end - self.start;
-        self.ending = Some(if left == 0 {
-            StreamEnding::Clean
-        } else {
-            StreamEnding::Cut { offset: self.offset, left }
-        });
+        self.ending =
+            Some(if left == 0 { StreamEnding::Clean } else { StreamEnding::Cut { offset: self.offset, left } });
         Ok(())
     }
 

@@ -5,12 +5,7 @@ use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
 use std::io::{self, Write};
 
 /// Writes an event's record with its payload: derived from its fields, or as kept in the batch.
-pub fn write_event(
-    out: &mut impl Write,
-    order: ByteOrder,
-    event: &Event,
-    batch: &EventBatch,
-) -> io::Result<()> {
+pub fn write_event(out: &mut impl Write, order: ByteOrder, event: &Event, batch: &EventBatch) -> io::Result<()> {
     let derived;
     let pdu = match event.action {
         Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER => {
@@ -39,13 +34,7 @@ pub fn write_event(
 }
 
 /// Writes the note that names a process; the name is cut to the kernel's 15 bytes.
-pub fn write_process(
-    out: &mut impl Write,
-    order: ByteOrder,
-    at: &Event,
-    pid: u32,
-    name: &[u8],
-) -> io::Result<()> {
+pub fn write_process(out: &mut impl Write, order: ByteOrder, at: &Event, pid: u32, name: &[u8]) -> io::Result<()> {
     let mut pdu = [0; 16];
     let len = name.len().min(15);
     pdu[..len].copy_from_slice(&name[..len]);

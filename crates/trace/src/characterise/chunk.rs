@@ -64,12 +64,7 @@ impl Chunk {
     /// An empty chunk of a device.
     pub fn new(device: usize) -> Chunk {
         let rows = Self::rows(device);
-        Chunk {
-            device,
-            start: StartAction::Q,
-            queued: Vec::with_capacity(rows),
-            ended: Vec::with_capacity(rows),
-        }
+        Chunk { device, start: StartAction::Q, queued: Vec::with_capacity(rows), ended: Vec::with_capacity(rows) }
     }
 
     /// If a trace has many devices, their chunks are smaller.

@@ -431,8 +431,7 @@ impl Intake {
                 }
             }
         }
-        let place =
-            |summary: &DeviceSummary| self.info.inputs.iter().position(|input| input.name == summary.name);
+        let place = |summary: &DeviceSummary| self.info.inputs.iter().position(|input| input.name == summary.name);
         all.sort_by_key(place);
         all
     }
@@ -444,8 +443,7 @@ impl Intake {
 
     /// Names of all named devices, by number.
     pub fn device_names(&self) -> BTreeMap<String, String> {
-        let named =
-            self.states.iter().filter_map(|state| Some((state.device.to_string(), self.name(state)?)));
+        let named = self.states.iter().filter_map(|state| Some((state.device.to_string(), self.name(state)?)));
         named.collect()
     }
 

@@ -108,8 +108,7 @@ impl Life {
     pub fn profile(&self) -> BTreeMap<&'static str, LifeProfile> {
         let mut all = OpLife::default();
         Op::ALL.iter().filter(|op| **op != Op::Flush).for_each(|&op| all.merge(&self.0[op as usize]));
-        let mut out: BTreeMap<_, _> =
-            Op::ALL.iter().map(|&op| (op.name(), self.0[op as usize].profile())).collect();
+        let mut out: BTreeMap<_, _> = Op::ALL.iter().map(|&op| (op.name(), self.0[op as usize].profile())).collect();
         out.insert("all", all.profile());
         out
     }

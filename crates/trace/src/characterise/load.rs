@@ -161,9 +161,7 @@ impl GroupTable {
         let mut out: Vec<GroupProfile> = self
             .groups
             .iter()
-            .map(|(key, group)| {
-                group.profile(if *key == Self::OTHERS { "(others)".into() } else { name(*key) })
-            })
+            .map(|(key, group)| group.profile(if *key == Self::OTHERS { "(others)".into() } else { name(*key) }))
             .collect();
         out.sort_by_key(|g| std::cmp::Reverse((g.ios.values().sum::<u64>(), g.bytes.values().sum::<u64>())));
         out

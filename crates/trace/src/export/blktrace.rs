@@ -25,12 +25,7 @@ const MOST_CPUS: u16 = 512;
 
 /// An exporter to blktrace binary at `path` (the set's name, or the file). Fails if a set of that name exists, unless
 /// `replace` is set.
-pub fn blktrace(
-    path: &Path,
-    layout: BlktraceLayout,
-    order: ByteOrder,
-    replace: bool,
-) -> Result<Box<dyn Exporter>> {
+pub fn blktrace(path: &Path, layout: BlktraceLayout, order: ByteOrder, replace: bool) -> Result<Box<dyn Exporter>> {
     let mut blktrace = BlktraceExporter {
         path: path.to_path_buf(),
         layout,

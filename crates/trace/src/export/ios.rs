@@ -55,9 +55,7 @@ impl IoExporter {
     fn write_done(&mut self, at: usize) -> Result<()> {
         let (filter, processes, wanted) = (&self.filter, &self.processes, self.pairers[at].wanted);
         self.done.retain(|io| {
-            wanted
-                && filter.wants_io(io)
-                && filter.wants_process(io.pid, processes.name(io.pid).unwrap_or(UNNAMED))
+            wanted && filter.wants_io(io) && filter.wants_process(io.pid, processes.name(io.pid).unwrap_or(UNNAMED))
         });
         self.out.write(&self.done)?;
         self.done.clear();

@@ -88,12 +88,7 @@ impl OutputFile {
 
     fn stream(shown: String, sink: impl Write + Send + 'static) -> OutputFile {
         let sink: Box<dyn Sink> = Box::new(StreamSink(sink));
-        OutputFile {
-            shown,
-            target: Destination::Stream,
-            sink: Some(BufWriter::with_capacity(BUFFER, sink)),
-            bytes: 0,
-        }
+        OutputFile { shown, target: Destination::Stream, sink: Some(BufWriter::with_capacity(BUFFER, sink)), bytes: 0 }
     }
 
     /// The path for messages.

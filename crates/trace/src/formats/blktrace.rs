@@ -16,7 +16,6 @@ pub const FORMAT: Format = Format {
 };
 
 fn open(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-    let streams =
-        |input: OpenInput| input.files.into_iter().map(|f| RecordStream::new(f.path, f.reader)).collect();
+    let streams = |input: OpenInput| input.files.into_iter().map(|f| RecordStream::new(f.path, f.reader)).collect();
     Ok(Box::new(BlktraceSet::new(info, inputs.into_iter().map(streams).collect())?))
 }

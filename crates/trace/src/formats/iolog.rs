@@ -53,9 +53,7 @@ impl RowParser for IoLog {
         let mut time = self.waited;
         if self.version == 3 {
             let micros = fields.number().zip(fields.byte(b' '));
-            time = micros
-                .and_then(|(t, ())| t.checked_mul(1000))
-                .ok_or("a time in microseconds, then a space")?;
+            time = micros.and_then(|(t, ())| t.checked_mul(1000)).ok_or("a time in microseconds, then a space")?;
         }
         let name = fields.word();
         let action = fields.word();

@@ -36,10 +36,8 @@ impl RowParser for Msr {
         require(fields.byte(b','), "column 3: DiskNumber, a whole number")?;
         let rwbs = read_or_write(fields.until(b',')).ok_or("column 4: Type, Read or Write")?;
         let offset = require(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
-        let bytes =
-            require(fields.number32().zip(fields.byte(b',')), "column 6: Size in bytes, below 4 GiB")?.0;
-        let response =
-            require(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
+        let bytes = require(fields.number32().zip(fields.byte(b',')), "column 6: Size in bytes, below 4 GiB")?.0;
+        let response = require(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
         end(&fields)?;
         Ok(ParsedLine::Row(RequestRow {
             time,

@@ -44,8 +44,8 @@ impl NamedDevices {
             }
             None => {
                 let shown: String = String::from_utf8_lossy(key).chars().take(64).collect();
-                let number = DeviceId::from_file_name(&shown)
-                    .unwrap_or(DeviceId::new(NAMED_MAJOR, self.names.len() as u32));
+                let number =
+                    DeviceId::from_file_name(&shown).unwrap_or(DeviceId::new(NAMED_MAJOR, self.names.len() as u32));
                 self.names.push((number.0, name(&shown)));
                 self.numbers.insert(key.into(), number);
                 number

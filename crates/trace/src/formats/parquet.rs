@@ -78,11 +78,8 @@ struct ColumnIndexes {
 impl ColumnIndexes {
     fn find(path: &str, reader: &SerializedFileReader<File>) -> Result<ColumnIndexes> {
         let schema = reader.metadata().file_metadata().schema_descr();
-        let malformed = |problem: String| TraceError::Malformed {
-            path: path.to_owned(),
-            place: "Parquet schema".into(),
-            problem,
-        };
+        let malformed =
+            |problem: String| TraceError::Malformed { path: path.to_owned(), place: "Parquet schema".into(), problem };
         let find = |name: &str, kind: Type| {
             let column = schema.columns().iter().position(|c| c.path().parts() == [name]);
             match column.map(|i| (i, schema.column(i))) {
@@ -165,11 +162,7 @@ struct RowGroup {
 }
 
 impl RowGroup {
-    fn open(
-        reader: &SerializedFileReader<File>,
-        number: usize,
-        columns: &ColumnIndexes,
-    ) -> ParquetResult<RowGroup> {
+    fn open(reader: &SerializedFileReader<File>, number: usize, columns: &ColumnIndexes) -> ParquetResult<RowGroup> {
         let group = reader.get_row_group(number)?;
         let schema = reader.metadata().file_metadata().schema_descr();
         let optional = |column: usize| schema.column(column).max_def_level() > 0;
@@ -288,8 +281,7 @@ impl Source for ParquetSource {
                 }
                 let (reader, number) = (&self.reader, self.next_group);
                 self.next_group += 1;
-                self.group =
-                    Some(catch_panics(&self.path, || RowGroup::open(reader, number, &self.columns))?);
+                self.group = Some(catch_panics(&self.path, || RowGroup::open(reader, number, &self.columns))?);
             }
             let Some(group) = &mut self.group else { return Ok(false) };
             let rows = catch_panics(&self.path, || group.read_rows(EventBatch::TARGET))?;

@@ -148,8 +148,7 @@ const PLAUSIBLE_UNIX: u64 = 1_000_000_000_000_000_000;
 impl<F: RowFeed> RowSource<F> {
     /// A source over files that belong to one trace.
     pub fn new(info: TraceInfo, epoch: Option<u64>, files: Vec<(Input, F)>) -> RowSource<F> {
-        let mut context =
-            ReadContext { info: TraceInfo { inputs: Vec::new(), ..info }, ..ReadContext::default() };
+        let mut context = ReadContext { info: TraceInfo { inputs: Vec::new(), ..info }, ..ReadContext::default() };
         let mut cursors = Vec::new();
         for (input, feed) in files {
             context.info.inputs.push(input);
@@ -287,16 +286,12 @@ impl<F: RowFeed> RowSource<F> {
 
     fn finish(&mut self) {
         self.finished = true;
-        let path =
-            (self.context.info.inputs.first()).and_then(|i| i.files.first().cloned()).unwrap_or_default();
+        let path = (self.context.info.inputs.first()).and_then(|i| i.files.first().cloned()).unwrap_or_default();
         let info = &mut self.context.info;
         if info.out_of_order > 0 {
             info.warn(
                 &path,
-                format!(
-                    "{} rows are more than {WINDOW} rows too late; they stay where they are",
-                    info.out_of_order
-                ),
+                format!("{} rows are more than {WINDOW} rows too late; they stay where they are", info.out_of_order),
             );
         }
         if self.early_completions > 0 {

@@ -28,10 +28,8 @@ impl RowParser for Tencent {
         let time = require(time, "column 1: Timestamp in seconds")?.0;
         let sector = fields.number().zip(fields.byte(b','));
         let sector = require(sector, "column 2: Offset in sectors")?.0;
-        let bytes = fields
-            .number()
-            .and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok())
-            .zip(fields.byte(b','));
+        let bytes =
+            fields.number().and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok()).zip(fields.byte(b','));
         let bytes = require(bytes, "column 3: Size in sectors, below 4 GiB")?.0;
         let rwbs = match fields.until(b',') {
             b"0" => Rwbs::READ,

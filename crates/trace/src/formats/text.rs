@@ -82,10 +82,8 @@ impl<R: RowParser> TextFeed<R> {
 
     fn finish(&mut self, context: &mut ReadContext) -> Result<()> {
         if self.known_lines == 0 {
-            let (line, problem) = self
-                .first_unreadable
-                .take()
-                .unwrap_or((1, format!("no row in the file, expected {}", R::COLUMNS)));
+            let (line, problem) =
+                self.first_unreadable.take().unwrap_or((1, format!("no row in the file, expected {}", R::COLUMNS)));
             return Err(TraceError::Malformed {
                 path: self.lines.path.clone(),
                 place: format!("line {line}"),

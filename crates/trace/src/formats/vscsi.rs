@@ -121,9 +121,8 @@ fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> 
         let version = version_of(&file.head).ok_or_else(|| TraceError::Malformed {
             path: file.path.clone(),
             place: "offset 0".into(),
-            problem:
-                "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2"
-                    .into(),
+            problem: "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2"
+                .into(),
         })?;
         // Only version 2 has response times.
         info.capabilities.completions |= version.number == 2;

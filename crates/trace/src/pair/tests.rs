@@ -110,11 +110,7 @@ fn a_requeued_request_counts_from_its_last_dispatch() {
 fn memory_is_bounded_when_nothing_completes() {
     let (mut pairer, mut done) = (Pairer::default(), Vec::new());
     for number in 0..100_000 {
-        pairer.add_event(
-            &event(number, Action::QUEUE, Rwbs::READ, number * 8, 8),
-            BioOrigin::default(),
-            &mut done,
-        );
+        pairer.add_event(&event(number, Action::QUEUE, Rwbs::READ, number * 8, 8), BioOrigin::default(), &mut done);
         assert!(pairer.in_flight() <= MAX_IN_FLIGHT);
     }
     pairer.finish(&mut done);

@@ -60,12 +60,7 @@ def show(wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_js
     documents: dict[str, Any] = {
         "rows": [row.as_dict() for row in rows],
         "verdicts": [
-            {
-                "kernel": verdict_.kernel,
-                "cells": verdict_.rows,
-                "within": verdict_.within,
-                "holds": verdict_.holds,
-            }
+            {"kernel": verdict_.kernel, "cells": verdict_.rows, "within": verdict_.within, "holds": verdict_.holds}
             for verdict_ in verdicts
         ],
     }
@@ -96,9 +91,7 @@ def _section(directory: Path, pairs: "Sequence[tuple[LabRecording, Sequence[Agre
     )
 
 
-def _recorded(
-    wanted: AgreementOptions,
-) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
+def _recorded(wanted: AgreementOptions) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
     from blklab.errors import UsageError
     from blklab.validation import recordings
 
@@ -120,9 +113,7 @@ def _recorded(
     return pairs, []
 
 
-def _measured(
-    wanted: AgreementOptions,
-) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
+def _measured(wanted: AgreementOptions) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
     """Run every suite on both runners. With --resume, finished cells are not run again."""
     from blklab.cli.run import changes, measured
     from blklab.runners.lab.runner import LabRunner

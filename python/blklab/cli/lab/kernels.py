@@ -23,7 +23,6 @@ def kernels(*, as_json: bool) -> None:
         [{"name": offered_kernel.name, "version": offered_kernel.version} for offered_kernel in kernels_offered],
         as_json,
         lambda console: draw_table(
-            console,
-            TextTable("Kernels for guests", [text("kernel"), text("package version")], rows),
+            console, TextTable("Kernels for guests", [text("kernel"), text("package version")], rows)
         ),
     )

@@ -13,8 +13,4 @@ def prune(*, as_json: bool) -> None:
     from blklab.units import format_size
 
     freed = remove()
-    emit(
-        {"freed_bytes": freed},
-        as_json,
-        lambda console: console.print(f"{format_size(freed)} freed", highlight=False),
-    )
+    emit({"freed_bytes": freed}, as_json, lambda console: console.print(f"{format_size(freed)} freed", highlight=False))

@@ -44,11 +44,7 @@ class _Interval(click.ParamType[int]):
     metavar="DURATION",
     help="Time after which superblocks are read again; 'never' does not read them.  [default: 1h]",
 )
-@click.option(
-    "--textfile",
-    metavar="FILE",
-    help="Write FILE once, for node_exporter, and exit; - is stdout.",
-)
+@click.option("--textfile", metavar="FILE", help="Write FILE once, for node_exporter, and exit; - is stdout.")
 def watch(*, listen: str | None, web_config: Path | None, superblocks: int | None, textfile: str | None) -> None:
     """Export the md arrays of this host to Prometheus, above all their bad-block lists.
 

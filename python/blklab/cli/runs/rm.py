@@ -27,7 +27,6 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     whole = {selection_.campaign.number for selection_ in chosen if ":" not in selection_.words}
     kept.remove(sorted(whole), whole=True)
     kept.remove(
-        sorted({run.id for selection_ in chosen for run in selection_.runs if run.campaign not in whole}),
-        whole=False,
+        sorted({run.id for selection_ in chosen for run in selection_.runs if run.campaign not in whole}), whole=False
     )
     note(f"{plural(len(runs), 'run')} removed")

@@ -14,11 +14,7 @@ from blklab.cli.trace.selection import selection_options, trace_arguments
 @click.option("-q", "--quiet", is_flag=True, help="Omit the summary at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def events(
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    quiet: bool,
-    as_json: bool,
+    paths: tuple[str, ...], format_name: str | None, selection: _core.Filter, quiet: bool, as_json: bool
 ) -> None:
     """Print events exactly as blkparse does.
 

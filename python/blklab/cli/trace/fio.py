@@ -30,28 +30,14 @@ MAX_RUNTIME: Final = 20 * 86_400 * 10**9
 @click.option("-o", "--output", metavar="FILE", help="Job file to write; - for stdout.")
 @click.option("--filename", metavar="FILE", help="File or device of the job; writes OVERWRITE it.")
 @click.option("--directory", metavar="DIR", help="Directory in which the job or --verify creates its file.")
-@click.option(
-    "--iolog",
-    metavar="FILE",
-    help="Also write every I/O with its time to FILE, for fio's read_iolog.",
-)
+@click.option("--iolog", metavar="FILE", help="Also write every I/O with its time to FILE, for fio's read_iolog.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number of I/Os in flight.")
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
-@click.option(
-    "--runtime",
-    type=DURATION,
-    metavar="TIME",
-    help="Runtime of the job; default: the length of the trace.",
-)
+@click.option("--runtime", type=DURATION, metavar="TIME", help="Runtime of the job; default: the length of the trace.")
 @click.option("--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace.")
 @click.option(
-    "--verify-size",
-    "size",
-    type=SIZE,
-    default="1g",
-    show_default=True,
-    help="With --verify: maximum size of its file.",
+    "--verify-size", "size", type=SIZE, default="1g", show_default=True, help="With --verify: maximum size of its file."
 )
 @json_option
 def fio(
@@ -165,12 +151,7 @@ def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, pr
 
 
 def _replay(
-    paths: tuple[str, ...],
-    profile: "Profile",
-    iolog: str,
-    *,
-    format_name: str | None,
-    overwrite: bool,
+    paths: tuple[str, ...], profile: "Profile", iolog: str, *, format_name: str | None, overwrite: bool
 ) -> None:
     """Write the selected I/Os of the job's device as an iolog."""
     from blklab.trace.convert import convert
@@ -194,13 +175,7 @@ def _replay(
 
 
 def _verify(
-    profile: "Profile",
-    plan: "FioPlan",
-    *,
-    directory: str | None,
-    seconds: float,
-    size: int,
-    as_json: bool,
+    profile: "Profile", plan: "FioPlan", *, directory: str | None, seconds: float, size: int, as_json: bool
 ) -> None:
     from blklab.trace.fio import verify
 

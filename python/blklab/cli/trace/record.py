@@ -30,19 +30,9 @@ LONGEST: Final = (2**31 - 2) * 10**9
     required=True,
     help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices.",
 )
+@click.option("--buffer-size", type=SIZE, default="512k", show_default=True, help="Size of each buffer (blktrace -b).")
 @click.option(
-    "--buffer-size",
-    type=SIZE,
-    default="512k",
-    show_default=True,
-    help="Size of each buffer (blktrace -b).",
-)
-@click.option(
-    "--buffers",
-    type=click.IntRange(2, 1024),
-    default=4,
-    show_default=True,
-    help="Buffers of each CPU (blktrace -n).",
+    "--buffers", type=click.IntRange(2, 1024), default=4, show_default=True, help="Buffers of each CPU (blktrace -n)."
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing trace.")
 @json_option
@@ -80,9 +70,7 @@ def record(
     if buffer_size % 1024 or not 4096 <= buffer_size <= 1 << 30:
         raise UsageError("--buffer-size: expected whole KiB, from 4k to 1g")
     options = recorder.RecordingOptions(
-        seconds=None if duration is None else duration / 1e9,
-        buffer_size=buffer_size // 1024,
-        buffers=buffers,
+        seconds=None if duration is None else duration / 1e9, buffer_size=buffer_size // 1024, buffers=buffers
     )
     with _live() as show:
         done = recorder.record(devices, output, options, overwrite=overwrite, tick=show, tell=_tell)

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 @trace_arguments
 @selection_options
 @click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="File to write; `-` for stdout.  [default: name of TRACE with .html]",
+    "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
 )
 @click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")

@@ -57,13 +57,7 @@ def _parse_sector(text: str) -> int:
 TIME: Final = Quantity("time", _parse_time)
 
 OPTIONS: Final = (
-    click.option(
-        "--device",
-        "devices",
-        multiple=True,
-        metavar="DEV",
-        help="Select this device: md127 or 9,127.",
-    ),
+    click.option("--device", "devices", multiple=True, metavar="DEV", help="Select this device: md127 or 9,127."),
     click.option(
         "--process",
         "processes",
@@ -97,10 +91,7 @@ OPTIONS: Final = (
         help="Select I/Os of this size: 4k, 4k-64k.",
     ),
     click.option(
-        "--min-latency",
-        type=DURATION,
-        metavar="TIME",
-        help="Select completed I/Os that took at least this time.",
+        "--min-latency", type=DURATION, metavar="TIME", help="Select completed I/Os that took at least this time."
     ),
 )
 """The filters, in the order of the help."""
@@ -109,10 +100,7 @@ OPTIONS: Final = (
 def trace_arguments(command: F) -> F:
     """Decorator: add TRACE… and `--format`, passed as `paths` and `format_name`."""
     command = click.option(
-        "--format",
-        "format_name",
-        metavar="NAME",
-        help="Format of the trace; default: recognised from the content.",
+        "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
     )(command)
     return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(command)
 

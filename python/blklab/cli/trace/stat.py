@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @json_option
 def stat(
-    *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    all_devices: bool,
-    as_json: bool,
+    *, paths: tuple[str, ...], format_name: str | None, selection: _core.Filter, all_devices: bool, as_json: bool
 ) -> None:
     """Describe the workload of TRACE in five sentences and in tables.
 

@@ -3,16 +3,7 @@
 from typing import Final
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit import (
-    alignment,
-    bad_blocks,
-    devices,
-    host,
-    metadata,
-    redundancy,
-    scrubbing,
-    smart,
-)
+from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, scrubbing, smart
 from blklab.md.audit.rule import AuditedHost, Rule
 from blklab.md.model import Inventory
 

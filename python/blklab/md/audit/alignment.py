@@ -83,12 +83,7 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
     blocks = array.chunk // geometry.block
     if geometry.kind == "ext4":
         commands = [
-            quote_command(
-                "tune2fs",
-                "-E",
-                f"stride={blocks},stripe_width={blocks * array.data_disks}",
-                part.path,
-            )
+            quote_command("tune2fs", "-E", f"stride={blocks},stripe_width={blocks * array.data_disks}", part.path)
         ]
         correction = ""
     else:

@@ -76,11 +76,7 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
         if stray.foreign:
             names = " and ".join(stray.foreign)
             yield Diagnostic(
-                "external",
-                "note",
-                "",
-                f"has metadata of {names}: blklab does not read them",
-                member=stray.name,
+                "external", "note", "", f"has metadata of {names}: blklab does not read them", member=stray.name
             )
         elif not stray.unseen:
             yield Diagnostic("no-superblock", "warning", "", "has no md superblock", member=stray.name)

@@ -80,22 +80,14 @@ def check_foreign_metadata(array: Array, _host: AuditedHost) -> Iterator[Diagnos
         kind = {"imsm": "Intel IMSM", "ddf": "DDF"}.get(kind, "")
         owner = f" ({kind})" if kind else ""
         yield array_finding(
-            array,
-            "note",
-            "external",
-            f"has metadata of firmware{owner}: blklab does not read them, so it reports less",
+            array, "note", "external", f"has metadata of firmware{owner}: blklab does not read them, so it reports less"
         )
 
 
 def check_shapes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """The members' superblocks disagree on the shape of the array."""
     facts = {
-        (
-            member.superblock.level,
-            member.superblock.layout,
-            member.superblock.chunk,
-            member.superblock.raid_disks,
-        )
+        (member.superblock.level, member.superblock.layout, member.superblock.chunk, member.superblock.raid_disks)
         for member in array.members
         if member.superblock and member.superblock.checksum_holds
     }

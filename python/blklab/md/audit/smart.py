@@ -73,12 +73,7 @@ def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     if bits & TEMPERATURE_WARNING or too_hot:
         limit = f" (limit {health.temperature_limit} °C)" if hot else ""
         now = "?" if health.temperature is None else health.temperature
-        yield _disk_finding(
-            disk,
-            "warning",
-            "smart-hot",
-            f"temperature is outside of its limits: {now} °C{limit}",
-        )
+        yield _disk_finding(disk, "warning", "smart-hot", f"temperature is outside of its limits: {now} °C{limit}")
 
 
 def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -133,12 +128,7 @@ def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
 def check_self_test(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The last self-test of the disk failed."""
     if disk.health.self_test:
-        yield _disk_finding(
-            disk,
-            "warning",
-            "smart-self-test",
-            f"failed its last self-test: {disk.health.self_test}",
-        )
+        yield _disk_finding(disk, "warning", "smart-self-test", f"failed its last self-test: {disk.health.self_test}")
 
 
 def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -190,13 +180,7 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
 
-RULES: Final[tuple[Rule, ...]] = (
-    check_verdict,
-    check_sectors,
-    check_wear,
-    check_self_test,
-    check_link_speed,
-)
+RULES: Final[tuple[Rule, ...]] = (check_verdict, check_sectors, check_wear, check_self_test, check_link_speed)
 
 
 def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:

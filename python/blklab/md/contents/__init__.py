@@ -23,10 +23,7 @@ KINDS = {"ext2", "ext3", "ext4", "xfs"}
 
 
 def add_contents(
-    inventory: Inventory,
-    roots: Roots,
-    reader: Probe | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    inventory: Inventory, roots: Roots, reader: Probe | None = None, advance: Callable[[int], None] = lambda _: None
 ) -> Inventory:
     """Returns the inventory with the content of bad blocks; `unseen` lists what is unknown.
 
@@ -70,12 +67,7 @@ def _content(content: FilesFound, place: VolumeSpans, path: str) -> Iterator[Blo
 
 
 def _locate_files(
-    place: VolumeSpans,
-    path: str,
-    roots: Roots,
-    reader: Probe,
-    advance: Callable[[int], None],
-    unseen: list[str],
+    place: VolumeSpans, path: str, roots: Roots, reader: Probe, advance: Callable[[int], None], unseen: list[str]
 ) -> Iterator[FilesFound]:
     if place.failure:
         raise BlklabError(place.failure)

@@ -41,12 +41,7 @@ XFS: Final = {
     8: "marked as defective",
 }
 """FMR_OWNER('X', …), by both filesystems."""
-EXT4: Final = {
-    1: "group descriptors",
-    2: "reserved for group descriptors",
-    3: "block bitmap",
-    4: "inode bitmap",
-}
+EXT4: Final = {1: "group descriptors", 2: "reserved for group descriptors", 3: "block bitmap", 4: "inode bitmap"}
 """FMR_OWNER('f', …)."""
 
 

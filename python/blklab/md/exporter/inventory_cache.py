@@ -160,13 +160,7 @@ def _mark(inventory: Inventory, roots: Roots) -> object:
             array.reshaping,
             [part.name for part in array.parts],
             [
-                (
-                    member.slot,
-                    member.states,
-                    member.listed,
-                    member.unacknowledged,
-                    _identity(member.name, roots),
-                )
+                (member.slot, member.states, member.listed, member.unacknowledged, _identity(member.name, roots))
                 for member in array.members
             ],
         )

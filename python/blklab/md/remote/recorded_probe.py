@@ -74,10 +74,7 @@ def read_recorded_inventory(output: ProbeOutput) -> Inventory:
 
 @contextmanager
 def _write_tree(output: ProbeOutput) -> Iterator[tuple[RemoteRoots, dict[Path, str]]]:
-    with (
-        TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as directory,
-        ExitStack() as stack,
-    ):
+    with TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as directory, ExitStack() as stack:
         top = Path(directory).resolve()
 
         def local_path(path: str) -> Path:

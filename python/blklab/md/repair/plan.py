@@ -14,12 +14,7 @@ from blklab.md.host_software import read_software
 from blklab.md.members import parse_number
 from blklab.md.model import PARITIES, Array, ArrayMember, Software
 from blklab.md.repair import mdadm
-from blklab.md.repair.array_state import (
-    MemberState,
-    disk_id,
-    find_members_with_lists,
-    read_array_state,
-)
+from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
 from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
 from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
 from blklab.md.repair.steps import Done, Step, Stop, mdadm_arguments
@@ -101,11 +96,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     host_software = read_software(roots)
     slots = tuple(
         MemberSlot(
-            member.slot,
-            member.superblock.device,
-            member.path,
-            member.superblock.offset,
-            disk_id(member.path, roots),
+            member.slot, member.superblock.device, member.path, member.superblock.offset, disk_id(member.path, roots)
         )
         for member in array.active
         if member.slot is not None and member.superblock
@@ -172,10 +163,7 @@ def _warnings(array: Array, software: Software, roots: Roots) -> Iterator[Diagno
 
 def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str, str]]:
     if not software.lists_off:
-        yield (
-            "config-bbl",
-            "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again",
-        )
+        yield ("config-bbl", "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again")
     if array.level in PARITIES and not can_leave_cgroup(roots):
         yield (
             "guard-in-cgroup",

@@ -5,13 +5,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, Self
 
-DEFERRED: Final = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGTSTP,
-)
+DEFERRED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class SignalDeferral:

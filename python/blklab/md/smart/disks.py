@@ -23,10 +23,7 @@ SmartTarget = tuple[str, str]
 
 
 def add_health(
-    inventory: Inventory,
-    roots: Roots,
-    reader: Probe | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    inventory: Inventory, roots: Roots, reader: Probe | None = None, advance: Callable[[int], None] = lambda _: None
 ) -> Inventory:
     """Returns the inventory with the disks below its arrays; `unseen` lists unreadable ones.
 
@@ -87,10 +84,7 @@ def _read_all(
 
 
 def _read_hidden_disks(
-    disks: list[PhysicalDisk],
-    hidden: list[tuple[int, set[str]]],
-    reader: Probe,
-    advance: Callable[[int], None],
+    disks: list[PhysicalDisk], hidden: list[tuple[int, set[str]]], reader: Probe, advance: Callable[[int], None]
 ) -> list[PhysicalDisk]:
     """Completes `disks` with disks behind controllers that have their ids; returns the others."""
     output, _ = reader.read_controllers()

@@ -11,11 +11,7 @@ from typing import Any, Final
 
 from blklab.md.model import DiskHealth
 
-ATA_COUNTERS: Final = {
-    "reallocated": (5, "realloc"),
-    "pending": (197, "pending"),
-    "uncorrectable": (198, "uncorrect"),
-}
+ATA_COUNTERS: Final = {"reallocated": (5, "realloc"), "pending": (197, "pending"), "uncorrectable": (198, "uncorrect")}
 """Numbers of ATA attributes, and a part of their names, since vendors may reuse the numbers."""
 
 NVME_FAILED: Final = {5, 6, 7}

@@ -83,12 +83,7 @@ def stack_charts(view: ProfileView) -> list[Chart]:
 
 def _ios(view: ProfileView, shown: list[DeviceView]) -> Chart | None:
     rows: list[Spec] = [
-        {
-            "name": device.label,
-            "op": op,
-            "n": number,
-            "bytes": formatting.size(device.op(op)["bytes"]),
-        }
+        {"name": device.label, "op": op, "n": number, "bytes": formatting.size(device.op(op)["bytes"])}
         for device in shown
         for op in OPS
         if (number := device.op(op)["ios"])

@@ -36,14 +36,7 @@ def _distribution(device: DeviceView) -> Chart | None:
         op = named[histogram_.title.split()[-1]]
         titles.append(op)
         rows += [
-            {
-                "low": b.low,
-                "high": b.high,
-                "bin": b.label,
-                "n": b.count,
-                "op": op,
-                "of": histogram_.total,
-            }
+            {"low": b.low, "high": b.high, "bin": b.label, "n": b.count, "op": op, "of": histogram_.total}
             for b in histogram_.bins
         ]
     if not rows:
@@ -134,16 +127,9 @@ def _depth(device: DeviceView) -> Chart | None:
     encoding: Spec = {
         "x": {**x, "sort": sorted(lows, key=lambda label: lows[label])},
         "y": quantity("share", "share of the time", axis={"format": "%"}, stack=None),
-        "tooltip": [
-            tip("what", "I/Os"),
-            tip("depth", "depth"),
-            tip("time", "time"),
-            tip("share", "share", ".2%"),
-        ],
+        "tooltip": [tip("what", "I/Os"), tip("depth", "depth"), tip("time", "time"), tip("share", "share", ".2%")],
         "color": category(
-            "what",
-            scale={"range": ["@accent", "@soft"]},
-            legend={"title": None} if len(series) > 1 else None,
+            "what", scale={"range": ["@accent", "@soft"]}, legend={"title": None} if len(series) > 1 else None
         ),
     }
     if len(series) > 1:

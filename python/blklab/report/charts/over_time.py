@@ -64,13 +64,7 @@ class TimeSlices:
         return [key for key in keys if any(row[key] for row in self.rows)]
 
 
-HOVER: Final = {
-    "type": "point",
-    "fields": ["t"],
-    "nearest": True,
-    "on": "pointerover",
-    "clear": "pointerout",
-}
+HOVER: Final = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
 
 AXIS: Final = 62
 """Width of the vertical axis in pixels, the same in all charts."""
@@ -208,10 +202,7 @@ def _working_set(slices: TimeSlices, device: DeviceView) -> Chart | None:
     tooltips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
     spec = _over_time(slices, list(opacities), areas, tooltips)
     spec["transform"] = texts(size_label, opacities)
-    columns = {
-        "so_far": ("since the trace began", formatting.size),
-        "touched": ("slice", formatting.size),
-    }
+    columns = {"so_far": ("since the trace began", formatting.size), "touched": ("slice", formatting.size)}
     table = _table("Working set", slices, columns)
     hotness = device.data["hotness"]
     note = (

@@ -58,9 +58,7 @@ def _order(device: DeviceView) -> Chart | None:
             "y": category("op", axis={"title": None, "labelFontSize": 12}),
             "x": quantity("share", None, axis={"format": "%", "tickCount": 5}, scale={"domain": [0, 1]}),
             "color": category(
-                "kind",
-                scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]},
-                legend={"title": None},
+                "kind", scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]}, legend={"title": None}
             ),
             "tooltip": [*tooltips, tip("share", "share", ".2%")],
         },
@@ -92,10 +90,7 @@ def _seeks(device: DeviceView) -> Chart | None:
             "y": quantity("share", "share of the seeks", axis={"format": "%"}),
             "color": category(
                 "way",
-                scale={
-                    "domain": ["backward", "none", "forward"],
-                    "range": ["@discard", "@flush", "@accent"],
-                },
+                scale={"domain": ["backward", "none", "forward"], "range": ["@discard", "@flush", "@accent"]},
                 legend={"title": None},
             ),
             "tooltip": [
@@ -131,23 +126,12 @@ def _dispersion(device: DeviceView) -> Chart | None:
     decades = [float(10**power) for power in range(-1, 9) if low <= 10**power <= high]
     x = quantity("window", "window", **_windows([row["window"] for row in rows]))
     y = quantity("index", "variance / mean", scale=scale, axis={"values": decades})
-    tooltips = [
-        tip("name", "window"),
-        tip("index", "dispersion", ".3~r"),
-        tip("mean", "mean", ".3~r"),
-    ]
+    tooltips = [tip("name", "window"), tip("index", "dispersion", ".3~r"), tip("mean", "mean", ".3~r")]
     spec = chart_spec(
         rows,
         layer=[
-            {
-                "data": {"values": [{"one": 1}]},
-                **layer("rule", {"y": quantity("one")}, strokeDash=[4, 3]),
-            },
-            layer(
-                "line",
-                {"x": x, "y": y, "tooltip": [*tooltips, tip("most", "most", ",")]},
-                **DOTTED,
-            ),
+            {"data": {"values": [{"one": 1}]}, **layer("rule", {"y": quantity("one")}, strokeDash=[4, 3])},
+            layer("line", {"x": x, "y": y, "tooltip": [*tooltips, tip("most", "most", ",")]}, **DOTTED),
         ],
     )
     note = (
@@ -214,11 +198,7 @@ def _curve(device: DeviceView) -> Chart | None:
     axis = {"format": ".3~%", "tickCount": 5}
     x = quantity("fraction", "hottest share of the blocks touched", scale=scale, axis=axis)
     y: Spec = {"axis": {"format": "%"}, "scale": {"domain": [0, 1]}}
-    tooltips = [
-        tip("blocks", "hottest"),
-        tip("size", "which is"),
-        tip("share", "of accesses", ".1%"),
-    ]
+    tooltips = [tip("blocks", "hottest"), tip("size", "which is"), tip("share", "of accesses", ".1%")]
     places = {"x": x, "y": quantity("share", "share of the accesses", **y)}
     dashes = {"strokeDash": [4, 3], "color": "@soft", "strokeWidth": 1}
     evenly = layer("line", {"x": x, "y": quantity("fraction", **y)}, **dashes)

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from blklab.report import formatting, histogram
-from blklab.report.charts.base import (
-    OPS,
-    Chart,
-    Spec,
-    category,
-    chart_spec,
-    quantity,
-    tip,
-)
+from blklab.report.charts.base import OPS, Chart, Spec, category, chart_spec, quantity, tip
 from blklab.report.histogram import Bin, Histogram
 from blklab.report.tables.base import BAR, TextTable, figures
 from blklab.report.view import DeviceView
@@ -44,11 +36,7 @@ def _chart(histogram_: Histogram, op: str) -> Chart:
     ]
     colour = {"field": "op", "type": "nominal", "scale": {"domain": OPS}, "legend": None}
     tooltips = [tip("size", "size"), tip("n", "I/Os", ","), tip("share", "share", ".2%")]
-    encoding: Spec = {
-        "y": quantity("n", "I/Os", axis={"tickMinStep": 1}),
-        "color": colour,
-        "tooltip": tooltips,
-    }
+    encoding: Spec = {"y": quantity("n", "I/Os", axis={"tickMinStep": 1}), "color": colour, "tooltip": tooltips}
     spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
     spec["transform"] = [{"calculate": f"datum.n / {total}", "as": "share"}]
     spec["mark"]["width"] = {"band": min(1.0, len(rows) / FEW)}
@@ -87,13 +75,7 @@ def histogram_table(histogram_: Histogram) -> TextTable:
         share = bin_.count / histogram_.total
         count = formatting.duration(bin_.count) if histogram_.unit == "ns" else formatting.count(int(bin_.count))
         rows.append(
-            [
-                bin_.label,
-                count,
-                formatting.share(share),
-                formatting.share(so_far / histogram_.total),
-                str(share),
-            ]
+            [bin_.label, count, formatting.share(share), formatting.share(so_far / histogram_.total), str(share)]
         )
     what = "time" if histogram_.unit == "ns" else "I/Os"
     return TextTable(histogram_.title, [*figures("", what, "share", "so far"), BAR], rows)

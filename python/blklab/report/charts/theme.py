@@ -101,12 +101,7 @@ def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:
         "padding": 4,
         "view": {"stroke": None, "continuousHeight": 210},
         "axis": axis,
-        "axisX": {
-            "grid": False,
-            "labelFlush": True,
-            "labelOverlap": "greedy",
-            "labelSeparation": 6,
-        },
+        "axisX": {"grid": False, "labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 6},
         "axisY": {"domain": False, "ticks": False, "tickCount": 5},
         "legend": {
             "orient": "top",

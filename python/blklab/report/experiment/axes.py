@@ -6,16 +6,7 @@ from typing import Any, Final
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
 from blklab.report import formatting
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    chart_spec,
-    layer,
-    log_ticks,
-    quantity,
-    size_ticks,
-    tip,
-)
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_ticks, tip
 from blklab.report.comparison import figure
 from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
 from blklab.report.experiment.layout import dash, line_colour, line_label, panels, titled
@@ -57,10 +48,7 @@ def _knees(view: ExperimentView) -> TextTable:
     """Returns the table of knees: where more load does not increase bandwidth."""
     every = _curves(view)
     labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
-    columns = [
-        *([text("campaign")] if view.several else []),
-        *(text(label) for label in labels),
-    ]
+    columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
     columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
     body = [
         [
@@ -105,10 +93,7 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
 def axis(values: Sequence[float], label: str) -> Spec:
     """Returns scale and axis of a label's values; a few values are ticks."""
     low, high = min(values), max(values)
-    spec: Spec = {
-        "scale": {"type": "linear", "nice": False, "zero": False, "padding": 10},
-        "axis": {"grid": False},
-    }
+    spec: Spec = {"scale": {"type": "linear", "nice": False, "zero": False, "padding": 10}, "axis": {"grid": False}}
     if low > 0 and high / low >= WIDE:
         spec["scale"] = {"type": "log", "base": 2, "nice": False, "padding": 10}
     if len(values) <= 16:
@@ -118,12 +103,7 @@ def axis(values: Sequence[float], label: str) -> Spec:
 
 
 def _lines(
-    view: ExperimentView,
-    cells: Sequence[ReportCell],
-    label: str,
-    line: str | None,
-    metric: str,
-    number: int,
+    view: ExperimentView, cells: Sequence[ReportCell], label: str, line: str | None, metric: str, number: int
 ) -> Chart:
     data = [_row(cell, label, line, metric) for cell in cells]
     xs = sorted({row["x"] for row in data})
@@ -167,11 +147,7 @@ def _lines(
     title += f": {other_labels}" if other_labels else ""
     at = view.labels.index(label)
     return Chart(
-        f"axis-{at}-{number}-{metric.rpartition('.')[2]}",
-        title,
-        spec,
-        _table(view, data, label, line, metric),
-        note,
+        f"axis-{at}-{number}-{metric.rpartition('.')[2]}", title, spec, _table(view, data, label, line, metric), note
     )
 
 
@@ -224,11 +200,7 @@ def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> l
 
 
 def _table(
-    view: ExperimentView,
-    data: Sequence[Mapping[str, Any]],
-    label: str,
-    line: str | None,
-    metric: str,
+    view: ExperimentView, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
 ) -> TextTable:
     columns = [text(line)] if line else []
     columns += [text("campaign")] if view.several else []

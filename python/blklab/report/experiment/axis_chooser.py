@@ -84,29 +84,11 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
         fields.insert(
             len(labels),
-            {
-                "name": "s",
-                "title": "campaign",
-                "kind": "label",
-                "numeric": False,
-                "values": series,
-                "label": "",
-            },
+            {"name": "s", "title": "campaign", "kind": "label", "numeric": False, "values": series, "label": ""},
         )
-    start = {
-        "x": names[across],
-        "y": names[up],
-        "colour": names.get(hue, "s" if view.several else ""),
-    }
+    start = {"x": names[across], "y": names[up], "colour": names.get(hue, "s" if view.several else "")}
     note = "Choose the axes, the colour and the cells."
-    return AxisChooser(
-        "Any metric by any parameter",
-        note,
-        fields,
-        filters,
-        start,
-        _rows(view, names, metrics),
-    )
+    return AxisChooser("Any metric by any parameter", note, fields, filters, start, _rows(view, names, metrics))
 
 
 def _filters(view: ExperimentView, names: Mapping[str, str], used: set[str]) -> list[dict[str, Any]]:
@@ -139,10 +121,7 @@ def _rows(view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]
                 low, high = cell_figure.low, cell_figure.high
                 row[names[metric]] = _digits(cell_figure.mean)
                 if low is not None and high is not None:
-                    row |= {
-                        f"{names[metric]}l": _digits(max(0.0, low)),
-                        f"{names[metric]}h": _digits(high),
-                    }
+                    row |= {f"{names[metric]}l": _digits(max(0.0, low)), f"{names[metric]}h": _digits(high)}
         rows.append(row)
     return rows
 

@@ -5,16 +5,7 @@ from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS
 from blklab.report import formatting
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    chart_spec,
-    layer,
-    quantity,
-    size_label,
-    size_ticks,
-    tip,
-)
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_label, size_ticks, tip
 from blklab.report.experiment.layout import MOST_ROWS, colour, fewer, offset, opacity, rows
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text

@@ -6,17 +6,7 @@ from typing import Any, Final
 
 from blklab.outcome import latency_result
 from blklab.report import formatting
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    chart_spec,
-    duration_label,
-    layer,
-    log_durations,
-    quantity,
-    tip,
-    zoom,
-)
+from blklab.report.charts.base import Chart, Spec, chart_spec, duration_label, layer, log_durations, quantity, tip, zoom
 from blklab.report.experiment.layout import dash, line_colour, line_label, panels, titled
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.shell import Details, PageSection
@@ -80,12 +70,7 @@ def nines(share: float) -> float:
 
 
 def _percentiles(
-    view: ExperimentView,
-    cells: Sequence[ReportCell],
-    line: str | None,
-    direction: str,
-    name: str,
-    title: str,
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
 ) -> Chart:
     data: list[Spec] = []
     for cell in cells:
@@ -176,12 +161,7 @@ def _binned(
 
 
 def _histogram(
-    view: ExperimentView,
-    cells: Sequence[ReportCell],
-    line: str | None,
-    direction: str,
-    name: str,
-    title: str,
+    view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
 ) -> Chart | None:
     data, counted = _binned(view, cells, line, direction)
     if not data:
@@ -208,10 +188,7 @@ def _histogram(
         data,
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
-            {
-                **layer("area", shared, fillOpacity=0.2 / len(lines), **steps),
-                "params": [zoom("x")],
-            },
+            {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [zoom("x")]},
             layer(
                 "line",
                 {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips},

@@ -6,14 +6,7 @@ from typing import Final
 
 from blklab.report.charts.base import Spec, category
 from blklab.report.charts.theme import SERIES
-from blklab.report.experiment.view import (
-    NAMES,
-    STACK,
-    WORKLOAD,
-    ExperimentView,
-    ReportCell,
-    grouped,
-)
+from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, ReportCell, grouped
 
 MOST_LINES: Final = len(SERIES)
 """Maximum number of lines in a chart."""
@@ -56,10 +49,7 @@ class ChartRows:
                 "labelExpr": "slice(datum.value, indexof(datum.value, '|') + 1)",
                 "labelFontSize": 12,
                 "labelLimit": 190,
-                "labelFontWeight": {
-                    "condition": {"test": heading, "value": "bold"},
-                    "value": "normal",
-                },
+                "labelFontWeight": {"condition": {"test": heading, "value": "bold"}, "value": "normal"},
                 "labelColor": {"condition": {"test": heading, "value": "@ink"}, "value": "@soft"},
                 "ticks": False,
                 "domain": False,
@@ -111,12 +101,7 @@ def opacity(view: ExperimentView) -> Spec:
         "type": "ordinal",
         "sort": None,
         "scale": {"domain": names, "range": levels[: len(names)]},
-        "legend": {
-            "title": None,
-            "symbolFillColor": "@soft",
-            "symbolType": "square",
-            **legend_room(names),
-        }
+        "legend": {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
         if view.several
         else None,
     }
@@ -128,12 +113,7 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     look: dict[str, object] = {"symbolOpacity": 1, "symbolStrokeWidth": 2, **legend_room(names)}
     look |= {"titleOrient": "left", "titleFontWeight": "normal"}
     shown = {"title": None, **look, **legend} if len(names) > 1 else None
-    return {
-        "field": field,
-        "type": "nominal",
-        "scale": {"domain": list(names), "range": palette},
-        "legend": shown,
-    }
+    return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": palette}, "legend": shown}
 
 
 def legend_room(names: Sequence[str]) -> dict[str, int]:

@@ -4,15 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from blklab.outcome import LoadRamp, LoadStep
 from blklab.report import formatting
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    chart_spec,
-    duration_label,
-    log_durations,
-    quantity,
-    tip,
-)
+from blklab.report.charts.base import Chart, Spec, chart_spec, duration_label, log_durations, quantity, tip
 from blklab.report.experiment.layout import colour
 from blklab.report.experiment.view import ExperimentView
 from blklab.report.load_ramp import best_rate

@@ -126,11 +126,7 @@ def _row(view: ExperimentView, cell: ReportCell, row: str, device: str, amount: 
 
 
 def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
-    columns = [
-        text("cell"),
-        *([text("campaign")] if view.several else []),
-        text("device"),
-    ]
+    columns = [text("cell"), *([text("campaign")] if view.several else []), text("device")]
     columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each")
     columns += [TableColumn("busy")]
     body = [

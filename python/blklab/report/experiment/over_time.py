@@ -159,12 +159,7 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
 
 def _rows(cell: ReportCell, course_drawn: RunCourse, bucketed: bool) -> list[dict[str, Any]]:
     columns = zip(
-        course_drawn.seconds,
-        course_drawn.values,
-        course_drawn.low,
-        course_drawn.high,
-        course_drawn.smooth,
-        strict=True,
+        course_drawn.seconds, course_drawn.values, course_drawn.low, course_drawn.high, course_drawn.smooth, strict=True
     )
     return [
         {

@@ -111,12 +111,7 @@ class ExperimentReport:
 
     def markdown(self) -> str:
         """Returns sentences, tables and commands as GitHub Flavored Markdown."""
-        lines = [
-            f"# {markdown.escaped(self.title)}",
-            "",
-            markdown.escaped(" · ".join(self.facts)),
-            "",
-        ]
+        lines = [f"# {markdown.escaped(self.title)}", "", markdown.escaped(" · ".join(self.facts)), ""]
         lines += markdown.sentences(self.sentences)
         if self.doubts:
             doubts = markdown.escaped("; ".join(self.doubts))

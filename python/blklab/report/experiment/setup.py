@@ -238,10 +238,7 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
             arguments.append(f"--chunk={stack.get('chunk', '512K')}")
         arguments.append(f"--bitmap={'internal' if stack.get('bitmap') else 'none'}")
         mostly = {str(member_name) for member_name in stack.get("write_mostly") or []}
-        for member in [
-            *(m for m in members if m not in mostly),
-            *(m for m in members if m in mostly),
-        ]:
+        for member in [*(m for m in members if m not in mostly), *(m for m in members if m in mostly)]:
             if member in mostly and "--write-mostly" not in arguments:
                 arguments.append("--write-mostly")
             arguments.append(_path(member, stacks))
@@ -273,11 +270,7 @@ def _jobs(view: ExperimentView) -> Iterator[PlainText]:
         note = "fio job files, one for each cell; the seed is that of the first repeat."
         yield PlainText("fio jobs", "\n\n".join(jobs_shown), note)
     if directions:
-        yield PlainText(
-            "fio commands",
-            printable_lines(list(directions)),
-            "The paths exist only during a run.",
-        )
+        yield PlainText("fio commands", printable_lines(list(directions)), "The paths exist only during a run.")
 
 
 def _job(view: ExperimentView, cell: ReportCell) -> str:

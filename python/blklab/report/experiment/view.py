@@ -339,9 +339,7 @@ def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple
     return [(side.name, rows[side.runs[0].campaign], list(side.runs)) for side in split]
 
 
-def _merged(
-    selections: Sequence[Selection],
-) -> "list[tuple[str, CampaignRow, list[StoredRun]]] | None":
+def _merged(selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]] | None":
     """Returns campaigns that were imported from one tool as one series, with a label for what
     distinguishes them; None for others.
     """

@@ -75,7 +75,5 @@ def pruned(table: TextTable) -> TextTable:
 def only(table: TextTable, kept: Sequence[int]) -> TextTable:
     """Returns the table with the columns at these positions."""
     return replace(
-        table,
-        columns=[table.columns[at] for at in kept],
-        rows=[[row[at] for at in kept] for row in table.rows],
+        table, columns=[table.columns[at] for at in kept], rows=[[row[at] for at in kept] for row in table.rows]
     )

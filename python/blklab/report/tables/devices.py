@@ -17,14 +17,7 @@ def overview(view: ProfileView) -> TextTable:
             rows.append([branch + device.label, *_figures(device)])
     headings = figures("I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "errors")
     return pruned(
-        TextTable(
-            "Devices",
-            [text(""), *headings],
-            rows,
-            stack(view),
-            frozenset(strong),
-            ("rate", "depth", "reads"),
-        )
+        TextTable("Devices", [text(""), *headings], rows, stack(view), frozenset(strong), ("rate", "depth", "reads"))
     )
 
 
@@ -68,10 +61,5 @@ def feeds(view: ProfileView) -> TextTable:
         ]
         for feed in sorted(view.feeds(), key=lambda feed: -feed.ios)
     ]
-    columns = [
-        text("from"),
-        text("to"),
-        *figures("I/Os", "share of the lower device"),
-        BAR,
-    ]
+    columns = [text("from"), text("to"), *figures("I/Os", "share of the lower device"), BAR]
     return TextTable("Remaps", columns, rows)

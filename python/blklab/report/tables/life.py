@@ -30,11 +30,7 @@ def stages(device: DeviceView) -> TextTable:
     if used and device.passes_on:
         note += f". {device.label} is bio-based, like md and device-mapper: it has no dispatch, so no D2C"
     return TextTable(
-        "Life of an I/O",
-        [text(""), text(""), *figures("I/Os", *names)],
-        rows,
-        note,
-        spare=("min", "p99.9"),
+        "Life of an I/O", [text(""), text(""), *figures("I/Os", *names)], rows, note, spare=("min", "p99.9")
     )
 
 
@@ -64,21 +60,10 @@ def depth(device: DeviceView) -> TextTable:
 def errors(device: DeviceView) -> TextTable:
     """Returns the table of failed completions."""
     rows = [
-        [
-            op,
-            name,
-            formatting.count(number),
-            formatting.share(number / completed),
-            str(number / completed),
-        ]
+        [op, name, formatting.count(number), formatting.share(number / completed), str(number / completed)]
         for op, errors in device.errors.items()
         for name, number in errors.items()
         if (completed := device.life(op)["completed"] + device.life(op)["without_queue"])
     ]
-    columns = [
-        text("operation"),
-        text("error"),
-        *figures("I/Os", "of completed"),
-        BAR,
-    ]
+    columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
     return TextTable("Errors", columns, rows)

@@ -55,11 +55,7 @@ def sizes(device: DeviceView) -> TextTable:
         top = sorted(sizes_of_op["exact"], key=lambda entry: -entry["count"])[:MOST_SIZES]
         for at, entry in enumerate(top):
             share = entry["count"] / sizes_of_op["count"]
-            cells = [
-                formatting.size(entry["bytes"]),
-                formatting.count(entry["count"]),
-                formatting.share(share),
-            ]
+            cells = [formatting.size(entry["bytes"]), formatting.count(entry["count"]), formatting.share(share)]
             rows.append([op if at == 0 else "", *cells, str(share)])
         if rest := len(sizes_of_op["exact"]) - len(top):
             counted = sizes_of_op["count"] - sum(entry["count"] for entry in top)

@@ -140,11 +140,7 @@ def hot_blocks(device: DeviceView, most: int = MOST_BLOCKS) -> TextTable:
     for block in hotness_found["top"][:most]:
         accesses = block["reads"] + block["writes"]
         share = accesses / hotness_found["accesses"]
-        counts = [
-            formatting.count(block["reads"]),
-            formatting.count(block["writes"]),
-            formatting.share(share),
-        ]
+        counts = [formatting.count(block["reads"]), formatting.count(block["writes"]), formatting.share(share)]
         rows.append([formatting.count(block["block"] * 8), *counts, str(share)])
     columns = [*figures("sector", "reads", "writes", "of accesses"), BAR]
     return TextTable(f"Hottest blocks of {formatting.size(BLOCK)}", columns, rows)

@@ -52,12 +52,7 @@ def measure(
 
 
 def _jobs(
-    cell: FioCellDocument,
-    path: Path,
-    directory: Path,
-    progress: Progress,
-    proc: Path,
-    ready: Callable[[], object],
+    cell: FioCellDocument, path: Path, directory: Path, progress: Progress, proc: Path, ready: Callable[[], object]
 ) -> FioFigures:
     fio, _ = find_fio()
     host = cell["host"]

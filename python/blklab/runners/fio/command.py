@@ -34,12 +34,7 @@ class TimedRun:
 
     def as_dict(self) -> Entry:
         """Returns an entry of `command.runs` of a result."""
-        return {
-            "wall_ns": self.wall_ns,
-            "user_ns": self.user_ns,
-            "system_ns": self.system_ns,
-            "status": self.status,
-        }
+        return {"wall_ns": self.wall_ns, "user_ns": self.user_ns, "system_ns": self.system_ns, "status": self.status}
 
 
 def resolve(argv: Sequence[str], directory: Path) -> str:

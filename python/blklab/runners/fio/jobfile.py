@@ -41,13 +41,7 @@ def seconds(cell: FioCellDocument, runtime_ns: int | None = None) -> float | Non
     return None if usual_ns is None else (usual_ns + int(cell.get("ramp_ns") or 0)) / 1e9
 
 
-def render(
-    cell: FioCellDocument,
-    target: Path,
-    *,
-    runtime_ns: int | None = None,
-    log_ms: int | None = None,
-) -> str:
+def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None, log_ms: int | None = None) -> str:
     """Returns the job file of a cell's jobs on one file or device.
 
     `runtime_ns` is that of a round without ramp; it replaces the cell's and the jobs'. With

@@ -53,18 +53,10 @@ def until_steady(wanted: spec.SteadyStateDocument, measure: Callable[[int], floa
     rounds: list[float] = []
     while True:
         steadiness = judge(
-            rounds,
-            window=int(wanted["rounds"]),
-            most_range=float(wanted["range"]),
-            most_slope=float(wanted["slope"]),
+            rounds, window=int(wanted["rounds"]), most_range=float(wanted["range"]), most_slope=float(wanted["slope"])
         )
         used = (len(rounds) + 1) * int(wanted["round_ns"])
         if steadiness.reached or (rounds and used > int(wanted["limit_ns"])):
             break
         rounds.append(measure(len(rounds)))
-    return {
-        "reached": steadiness.reached,
-        "rounds": rounds,
-        "range": steadiness.range,
-        "slope": steadiness.slope,
-    }
+    return {"reached": steadiness.reached, "rounds": rounds, "range": steadiness.range, "slope": steadiness.slope}

@@ -43,15 +43,7 @@ def is_laid_out(path: Path, size: int) -> bool:
     return status.st_size >= size and status.st_blocks * 512 >= status.st_size
 
 
-def fill(
-    fio: str,
-    target: Path,
-    size: int | None,
-    directory: Path,
-    *,
-    seed: int,
-    progress: Progress = silent,
-) -> None:
+def fill(fio: str, target: Path, size: int | None, directory: Path, *, seed: int, progress: Progress = silent) -> None:
     """Writes a file or a device once from start to end with data that do not compress.
 
     `size` is the file's future size, rounded up to whole blocks; None is a complete device.
@@ -86,13 +78,7 @@ def scatter(
 
 
 def _write(
-    fio: str,
-    name: str,
-    options: dict[str, str],
-    target: Path,
-    directory: Path,
-    seed: int,
-    progress: Progress,
+    fio: str, name: str, options: dict[str, str], target: Path, directory: Path, seed: int, progress: Progress
 ) -> None:
     is_device = target.is_block_device()
     direct = is_device or direct_works(target.parent)

@@ -166,10 +166,7 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
 
 
 def _page_cache(
-    target: Mapping[str, Any],
-    cells: Sequence[HostCellDocument],
-    beneath: Sequence[SysfsLayer],
-    roots: Roots,
+    target: Mapping[str, Any], cells: Sequence[HostCellDocument], beneath: Sequence[SysfsLayer], roots: Roots
 ) -> Iterator[Diagnostic]:
     ram = memory(roots).get("MemTotal")
     for cell in cells:

@@ -118,9 +118,6 @@ def _first_of_each(plan: ExperimentPlan) -> Sequence[HostCellDocument]:
 
 
 WORDS: Final = CellDescriptions(
-    {
-        "stack": lambda cell: place(as_host(cell.document)),
-        "workload": lambda cell: workload(as_host(cell.document)),
-    },
+    {"stack": lambda cell: place(as_host(cell.document)), "workload": lambda cell: workload(as_host(cell.document))},
     notes=consequences,
 )

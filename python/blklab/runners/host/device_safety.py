@@ -25,16 +25,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import system_programs
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import PREFIX, remove_in
-from blklab.system.identity import (
-    BlockDevice,
-    called,
-    described,
-    device_number,
-    is_bare,
-    of_number,
-    resolve,
-    same_disk,
-)
+from blklab.system.identity import BlockDevice, called, described, device_number, is_bare, of_number, resolve, same_disk
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, text
 from blklab.system.users import openers, uses
@@ -71,12 +62,7 @@ class DeviceClaim:
 
 @contextmanager
 def claim(
-    target: str,
-    journal: HostJournal,
-    *,
-    writes: bool,
-    destroy: Collection[str] = (),
-    yes_destroy: Collection[str] = (),
+    target: str, journal: HostJournal, *, writes: bool, destroy: Collection[str] = (), yes_destroy: Collection[str] = ()
 ) -> Iterator[DeviceClaim]:
     """Holds a device for reading, or for writing if every safety rule allows it.
 

@@ -278,8 +278,7 @@ def _open_lock(path: Path) -> int:
         return os.open(path, flags)
     except OSError as error:
         raise EnvironmentLacks(
-            f"{path}: {error.strerror}: blklab cannot lock this host",
-            "remove the file, or ask its owner",
+            f"{path}: {error.strerror}: blklab cannot lock this host", "remove the file, or ask its owner"
         ) from None
 
 

@@ -139,11 +139,7 @@ class HostRunner(Runner):
                     ledger.end(cell, finished)
 
     def _measured(
-        self,
-        cell: Cell,
-        documents: Sequence[HostCellDocument],
-        places: TargetLocations,
-        journal: HostJournal,
+        self, cell: Cell, documents: Sequence[HostCellDocument], places: TargetLocations, journal: HostJournal
     ) -> FinishedRun:
         findings = self._findings(cell)
         refused = [finding for finding in findings if finding.severity == "critical"]
@@ -172,12 +168,7 @@ class HostRunner(Runner):
         limit = document["host"].get("wait_ns", 0) / 1e9
         tries = 0
         while True:
-            findings = conditions.check(
-                document["target"],
-                [document],
-                self._roots,
-                passed_by=self._force,
-            )
+            findings = conditions.check(document["target"], [document], self._roots, passed_by=self._force)
             tries += 1
             waited = time.monotonic() - began
             codes = {finding.code for finding in findings}

@@ -54,11 +54,7 @@ class ScratchDirectory:
 
 @contextmanager
 def scratch(
-    directory: Path | str,
-    journal: HostJournal,
-    *,
-    needed: int,
-    mounted: bool = False,
+    directory: Path | str, journal: HostJournal, *, needed: int, mounted: bool = False
 ) -> Iterator[ScratchDirectory]:
     """Makes a private directory in `directory`, for `needed` bytes; removes it after the block.
 

@@ -160,11 +160,7 @@ def _load(
         during = FaultSchedule(guest, document)
         waiting = PressureMeter()
         reading = stack_.enter_context(machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"]))
-        ran = load.play(
-            *(machine, document, target, during.listening(progress)),
-            log_ms=log_ms,
-            alongside=during,
-        )
+        ran = load.play(*(machine, document, target, during.listening(progress)), log_ms=log_ms, alongside=during)
         waited = waiting.share()
     fio_figures = figures(ran, interval_ns, log_ms)
     seen = layer_activity.watched(guest, reading.samples, document)
@@ -174,10 +170,7 @@ def _load(
     outcome["cpu"] = seen.cpu
     outcome["targets"] = [report() for report in guest.reports]
     outcome["mdstat"] = guest.read("/proc/mdstat")
-    outcome["lab"] = {
-        **conditions.describe_guest(machine, guest, document, wanted),
-        "waited": waited,
-    }
+    outcome["lab"] = {**conditions.describe_guest(machine, guest, document, wanted), "waited": waited}
     if machine.io_cost:
         outcome["lab"]["io_cost"] = machine.io_cost
     outcome["warnings"] = [

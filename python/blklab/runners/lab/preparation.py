@@ -38,11 +38,7 @@ PASSES: Final = 5
 
 
 def prepare(
-    machine: GuestMachine,
-    guest: GuestStack,
-    document: LabCellDocument,
-    target: str,
-    progress: Progress,
+    machine: GuestMachine, guest: GuestStack, document: LabCellDocument, target: str, progress: Progress
 ) -> None:
     """Writes the file, and brings caches into their state. Raises BlklabError."""
     if document["filesystem"] is not None:
@@ -111,12 +107,7 @@ def _room(document: LabCellDocument, table: Mapping[str, Any]) -> int:
 
 
 def _write(
-    machine: GuestMachine,
-    document: LabCellDocument,
-    target: str,
-    begin: int,
-    many: int,
-    progress: Progress,
+    machine: GuestMachine, document: LabCellDocument, target: str, begin: int, many: int, progress: Progress
 ) -> None:
     size = -(-many // BLOCK) * BLOCK
     options = {"rw": "write", "bs": str(BLOCK), "offset": str(begin), "size": str(size)}
@@ -124,11 +115,7 @@ def _write(
 
 
 def _fio(
-    machine: GuestMachine,
-    document: LabCellDocument,
-    target: str,
-    options: Mapping[str, str],
-    progress: Progress,
+    machine: GuestMachine, document: LabCellDocument, target: str, options: Mapping[str, str], progress: Progress
 ) -> None:
     words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
     job: FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}

@@ -39,11 +39,7 @@ def stopping() -> Iterator[_core.Stop]:
         raise
 
 
-def outcome(
-    document: Mapping[str, Any],
-    stop: _core.Stop | None = None,
-    replay: ReplaySource | None = None,
-) -> Outcome:
+def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay: ReplaySource | None = None) -> Outcome:
     """Simulates one cell's document, with the trace that it replays, and returns the figures.
 
     Raises UsageError for an invalid cell.

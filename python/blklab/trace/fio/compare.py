@@ -108,9 +108,7 @@ def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> 
     rows = [FioComparisonRow("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate)]
     if not plan.depth_known:
         return rows
-    rows += [
-        FioComparisonRow("in flight, mean", "", trace["in_flight"]["mean"], flying),
-    ]
+    rows += [FioComparisonRow("in flight, mean", "", trace["in_flight"]["mean"], flying)]
     mine, theirs = depth_of_trace(trace["in_flight"]["histogram"]), depth_of_fio(jobs)
     for (low, high), share in mine.items():
         other = theirs[low, high]

@@ -3,13 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from blklab.documents.profile import (
-    DeviceProfile,
-    LevelSummary,
-    Profile,
-    SizeCount,
-    StreamsSummary,
-)
+from blklab.documents.profile import DeviceProfile, LevelSummary, Profile, SizeCount, StreamsSummary
 from blklab.errors import BlklabError
 from blklab.trace.fio.locality import OffsetDistribution, locality
 from blklab.trace.fio.sizes import SizeShare, alignment, mean, split
@@ -246,12 +240,7 @@ def _part_flushed(
         return None
     own = split([(mode, flushes)])
     counts[mode] -= flushes
-    others = replace(
-        direction,
-        ios=left,
-        rate=direction.rate * left / direction.ios,
-        sizes=split([*counts.items()]),
-    )
+    others = replace(direction, ios=left, rate=direction.rate * left / direction.ios, sizes=split([*counts.items()]))
     flushed = replace(direction, ios=flushes, rate=direction.rate * flushes / direction.ios, sizes=own)
     return others, flushed
 

@@ -118,19 +118,14 @@ def ready_debugfs(roots: Roots) -> tuple[str, str]:
             return mount.point, ""
     try:
         tried = subprocess.run(
-            ["mount", "-t", "debugfs", "debugfs", DEBUGFS],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+            ["mount", "-t", "debugfs", "debugfs", DEBUGFS], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentLacks(f"debugfs is not mounted, and mount failed: {error}", f"mount it at {DEBUGFS}") from None
     if tried.returncode != 0:
         why = tried.stderr.strip().splitlines()[:1] or ["no reason given"]
         raise EnvironmentLacks(
-            f"debugfs cannot be mounted: {why[0]}",
-            "record outside a container, on a kernel with CONFIG_DEBUG_FS",
+            f"debugfs cannot be mounted: {why[0]}", "record outside a container, on a kernel with CONFIG_DEBUG_FS"
         )
     return DEBUGFS, f"mounted debugfs at {DEBUGFS}, which blktrace needs; it stays mounted"
 

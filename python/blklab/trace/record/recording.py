@@ -161,11 +161,7 @@ def record(
 
 
 def _command(
-    blktrace: str,
-    debugfs: str,
-    devices: Sequence[RecordedDevice],
-    output: TraceOutput,
-    options: RecordingOptions,
+    blktrace: str, debugfs: str, devices: Sequence[RecordedDevice], output: TraceOutput, options: RecordingOptions
 ) -> list[str]:
     command = [blktrace, "-r", debugfs, "-b", str(options.buffer_size), "-n", str(options.buffers)]
     if options.seconds is not None:

@@ -53,13 +53,7 @@ def test_cpio_unpacks_the_same_contents(contents: dict[str, bytes]) -> None:
     written = archive(*(cpio.file(f"d/{name}", content) for name, content in contents.items()))
     assert len(written) % 512 == 0
     with tempfile.TemporaryDirectory() as directory:
-        subprocess.run(
-            ["cpio", "-idm", "--quiet"],
-            input=written,
-            cwd=directory,
-            check=True,
-            capture_output=True,
-        )
+        subprocess.run(["cpio", "-idm", "--quiet"], input=written, cwd=directory, check=True, capture_output=True)
         result = {path.name: path.read_bytes() for path in Path(directory).glob("d/*")}
     assert result == contents
 

@@ -81,21 +81,13 @@ def cleaned(tmp_path: Path) -> bool:
     [
         ('print("hello")', 3, "qemu-system-x86_64 does not print its version; install it: apt-get"),
         ("sys.exit(1)", 3, "does not print its version"),
-        (
-            'print("QEMU emulator version 4.2.1 (Debian)")',
-            3,
-            "is version 4.2.1, too old; QEMU 5.2 or newer is needed",
-        ),
+        ('print("QEMU emulator version 4.2.1 (Debian)")', 3, "is version 4.2.1, too old; QEMU 5.2 or newer is needed"),
         (
             VERSION + 'print("warning: x\\nqemu: no such machine", file=sys.stderr); sys.exit(1)',
             1,
             "the guest is lost: qemu: no such machine\n",
         ),
-        (
-            VERSION + "sys.exit(0)",
-            1,
-            "the guest is lost: the guest closed its connection: it powered off or died\n",
-        ),
+        (VERSION + "sys.exit(0)", 1, "the guest is lost: the guest closed its connection: it powered off or died\n"),
         (
             VERSION + "import os; os.kill(os.getpid(), 9)",
             1,
@@ -126,13 +118,7 @@ def cleaned(tmp_path: Path) -> bool:
     ],
 )
 def test_it_does_not_boot(
-    run: Run,
-    pretend: Pretend,
-    experiment: Path,
-    tmp_path: Path,
-    text: str,
-    status: int,
-    output: str,
+    run: Run, pretend: Pretend, experiment: Path, tmp_path: Path, text: str, status: int, output: str
 ) -> None:
     pretend(text)
     outcome = run("run", experiment, "--on", "lab")

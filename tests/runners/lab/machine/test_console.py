@@ -35,10 +35,7 @@ def console(text: bytes) -> GuestConsole:
 def test_a_panic_without_its_dump() -> None:
     result = console(PANIC.encode())
     assert result.reason() == "Kernel panic - not syncing: sysrq triggered crash"
-    assert result.lines() == [
-        "sysrq: Trigger a crash",
-        "Kernel panic - not syncing: sysrq triggered crash",
-    ]
+    assert result.lines() == ["sysrq: Trigger a crash", "Kernel panic - not syncing: sysrq triggered crash"]
 
 
 def test_a_panic_says_more_than_what_led_to_it() -> None:

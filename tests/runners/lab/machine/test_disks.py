@@ -9,11 +9,7 @@ from blklab.runners.lab.machine.disks import MOST, RESULTS, VirtualDisks, Virtua
 
 
 def test_files_without_names_that_are_gone_after(tmp_path: Path) -> None:
-    shapes = [
-        VirtualDiskShape("fast", 1 << 20),
-        VirtualDiskShape("slow", 2 << 20),
-        VirtualDiskShape("fast", 1 << 20),
-    ]
+    shapes = [VirtualDiskShape("fast", 1 << 20), VirtualDiskShape("slow", 2 << 20), VirtualDiskShape("fast", 1 << 20)]
     with VirtualDisks(shapes, tmp_path / "lab") as made:
         fast, slow, results = made.every()
         assert (fast.serial, slow.serial, results.serial) == ("fast", "slow", RESULTS)

@@ -64,11 +64,7 @@ def test_a_command_and_its_answer(connect: Connect, heard: list[Any]) -> None:
     connected = connect(answers)
     assert connected.call("block_set_io_throttle", id="disk0", iops=7) == {"n": 2}
     assert connected.call("stop") == {"n": 3}
-    assert [item["execute"] for item in asked] == [
-        "qmp_capabilities",
-        "block_set_io_throttle",
-        "stop",
-    ]
+    assert [item["execute"] for item in asked] == ["qmp_capabilities", "block_set_io_throttle", "stop"]
     assert asked[1]["arguments"] == {"id": "disk0", "iops": 7}
     assert [item["event"] for item in heard] == ["RTC_CHANGE"] * 3
 

@@ -79,32 +79,14 @@ COMMON = "mdadm --create /dev/md0 --run --metadata=1.2 --homehost=any --name=md0
             {"near": 1, "far": 3, "offset": True},
             "--level=10 --raid-devices=3 --chunk=512 --layout=o3 --bitmap=none --assume-clean",
         ),
-        (
-            "raid5",
-            3,
-            {},
-            "--level=5 --raid-devices=3 --chunk=512 --bitmap=none --assume-clean",
-        ),
-        (
-            "raid1",
-            2,
-            {"sync": "resync"},
-            "--level=1 --raid-devices=2 --bitmap=none --readonly",
-        ),
-        (
-            "raid5",
-            3,
-            {"sync": "resync"},
-            "--level=5 --raid-devices=3 --chunk=512 --bitmap=none --readonly --force",
-        ),
+        ("raid5", 3, {}, "--level=5 --raid-devices=3 --chunk=512 --bitmap=none --assume-clean"),
+        ("raid1", 2, {"sync": "resync"}, "--level=1 --raid-devices=2 --bitmap=none --readonly"),
+        ("raid5", 3, {"sync": "resync"}, "--level=5 --raid-devices=3 --chunk=512 --bitmap=none --readonly --force"),
     ],
 )
 def test_create(level: str, many: int, changed: dict[str, Any], options: str) -> None:
     recorder, _ = made(level, many, **changed)
-    assert recorder.ran[:2] == [
-        f"modprobe -q {md.MODULES[level]}",
-        f"{COMMON} {options} {' '.join(PATHS[:many])}",
-    ]
+    assert recorder.ran[:2] == [f"modprobe -q {md.MODULES[level]}", f"{COMMON} {options} {' '.join(PATHS[:many])}"]
 
 
 def test_members_that_are_missing_or_come_later() -> None:
@@ -131,10 +113,7 @@ def test_a_member_that_comes_later_is_write_mostly_as_well(at: int) -> None:
         recorder.answers = refused
         md.re_add(item, "array", PATHS[at])
         assert recorder.wrote == ([state] if at == 2 else [])
-    assert recorder.ran[-2:] == [
-        f"mdadm /dev/md0 --re-add {PATHS[at]}",
-        f"mdadm /dev/md0 --add {PATHS[at]}",
-    ]
+    assert recorder.ran[-2:] == [f"mdadm /dev/md0 --re-add {PATHS[at]}", f"mdadm /dev/md0 --add {PATHS[at]}"]
 
 
 def test_a_resync_waits_for_the_load_in_an_array_that_can_be_written() -> None:
@@ -169,10 +148,7 @@ def test_what_is_written_to_sysfs() -> None:
 def test_it_is_stopped_and_its_members_forget_it() -> None:
     recorder, item = made("raid1", 2)
     assert item.undo() == []
-    assert recorder.ran[-2:] == [
-        "mdadm --stop /dev/md0",
-        "mdadm --zero-superblock --force /dev/vda /dev/vdb",
-    ]
+    assert recorder.ran[-2:] == ["mdadm --stop /dev/md0", "mdadm --zero-superblock --force /dev/vda /dev/vdb"]
 
 
 def test_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +212,4 @@ def test_bad_block_lists_are_left_out_where_members_are_added() -> None:
     recorder = Recorder()
     md.configure(guest(recorder), bad_blocks=False)
     md.configure(guest(recorder), bad_blocks=True)
-    assert recorder.wrote == [
-        ("/etc/mdadm/mdadm.conf", "CREATE bbl=no\n"),
-        ("/etc/mdadm/mdadm.conf", ""),
-    ]
+    assert recorder.wrote == [("/etc/mdadm/mdadm.conf", "CREATE bbl=no\n"), ("/etc/mdadm/mdadm.conf", "")]

@@ -26,10 +26,7 @@ def test_a_volume() -> None:
     ]
     assert [layer.above for layer in item.layers] == [["a-b"], ["a-b"], []]
     assert item.undo() == []
-    assert recorder.ran[3:] == [
-        "vgremove -y -ff vg0",
-        "pvremove -y -ff /dev/vda /dev/vdb",
-    ]
+    assert recorder.ran[3:] == ["vgremove -y -ff vg0", "pvremove -y -ff /dev/vda /dev/vdb"]
 
 
 def test_volumes_of_names_that_are_alike() -> None:
@@ -39,11 +36,7 @@ def test_volumes_of_names_that_are_alike() -> None:
     table = {"name": "a-b", "stripes": 1}
     assert lvm.volume(item, table, {"members": ["/dev/vda"]}) == "/dev/dm-0"
     assert lvm.volume(item, {**table, "name": "a_b"}, {"members": ["/dev/dm-0"]}) == "/dev/dm-1"
-    assert [(layer.name, layer.above) for layer in item.layers] == [
-        ("x", ["a-b"]),
-        ("a-b", ["a_b"]),
-        ("a_b", []),
-    ]
+    assert [(layer.name, layer.above) for layer in item.layers] == [("x", ["a-b"]), ("a-b", ["a_b"]), ("a_b", [])]
 
 
 CACHED: Any = {
@@ -131,11 +124,7 @@ BCACHE: Any = {
 def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bcache, "TICK", 0.0)
     base = "/sys/block/bcache0/bcache"
-    there = {
-        "/sys/block/bcache0/size": "100",
-        "/sys/fs/bcache/uuid/average_key_size": "0",
-        f"{base}/state": "clean",
-    }
+    there = {"/sys/block/bcache0/size": "100", "/sys/fs/bcache/uuid/average_key_size": "0", f"{base}/state": "clean"}
     recorder = Recorder(on={"/sys/fs/bcache/register": there})
     item = guest(recorder, "ssd", "hdd")
     paths = {"backing": ["/dev/vdb"], "cache": ["/dev/vda"]}
@@ -241,12 +230,7 @@ def test_a_module_that_is_missing_is_named_with_its_kernel() -> None:
     recorder.answers = answers
     document: Any = {
         "devices": [
-            {
-                "name": "disk",
-                "queue": {"rotational": False},
-                "virtual": {"queue": {}},
-                "model": {"kind": "ssd"},
-            }
+            {"name": "disk", "queue": {"rotational": False}, "virtual": {"queue": {}}, "model": {"kind": "ssd"}}
         ],
         "stack": {"device": 0},
         "failures": [],

@@ -42,8 +42,7 @@ fn seek_times_match_the_data_sheet() {
     let mut rng = crate::rng::Rng::new(1);
     let pairs = 100_000;
     let distance = |rng: &mut crate::rng::Rng| ((rng.unit() - rng.unit()) * cylinders).abs();
-    let mean =
-        (0..pairs).map(|_| geometry.seek_time(distance(&mut rng), true)).sum::<f64>() / f64::from(pairs);
+    let mean = (0..pairs).map(|_| geometry.seek_time(distance(&mut rng), true)).sum::<f64>() / f64::from(pairs);
     assert!((mean / 8.2e6 - 1.0).abs() < 0.01, "{mean}");
 }
 

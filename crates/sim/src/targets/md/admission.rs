@@ -73,9 +73,7 @@ impl Array {
             barrier.leave(bio.sector);
         }
         let sectors = self.bitmap_sectors(bio);
-        if bio.op == Op::Write
-            && self.bitmap.as_mut().is_some_and(|bitmap| bitmap.end_write(sectors, sim.now))
-        {
+        if bio.op == Op::Write && self.bitmap.as_mut().is_some_and(|bitmap| bitmap.end_write(sectors, sim.now)) {
             self.plan_bitmap_daemon(sim);
         }
         self.wake_sync_at_barrier(sim);

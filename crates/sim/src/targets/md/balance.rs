@@ -40,12 +40,7 @@ pub fn read_balance_raid1(
 }
 
 #[inline(always)]
-fn choose_raid1_slot(
-    kernel: Kernel,
-    slots: &[MemberSlot],
-    sector: u64,
-    choose_first: bool,
-) -> (usize, BalanceReason) {
+fn choose_raid1_slot(kernel: Kernel, slots: &[MemberSlot], sector: u64, choose_first: bool) -> (usize, BalanceReason) {
     let mut idlest = (u32::MAX, usize::MAX);
     let mut nearest = (u64::MAX, usize::MAX);
     let mut write_mostly = usize::MAX;

@@ -74,14 +74,7 @@ pub struct Members {
 impl Members {
     /// Submits a part of a bio to a member.
     #[inline(always)]
-    pub fn submit_part(
-        &mut self,
-        sim: &mut Simulation,
-        task: u32,
-        parent: u32,
-        place: MemberSector,
-        sectors: u32,
-    ) {
+    pub fn submit_part(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: MemberSector, sectors: u32) {
         let slot = &mut self.slots[place.slot as usize];
         slot.pending += 1;
         let bio = &mut sim.bios[parent];
@@ -97,14 +90,7 @@ impl Members {
 
     /// Submits a part of a write to a member, if there is one.
     #[inline]
-    pub fn submit_write(
-        &mut self,
-        sim: &mut Simulation,
-        task: u32,
-        parent: u32,
-        place: MemberSector,
-        sectors: u32,
-    ) {
+    pub fn submit_write(&mut self, sim: &mut Simulation, task: u32, parent: u32, place: MemberSector, sectors: u32) {
         let slot = place.slot as usize;
         if self.slots[slot].present {
             self.report.slots[slot].writes += u64::from(sim.bios[parent].op == Op::Write);

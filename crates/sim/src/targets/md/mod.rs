@@ -236,15 +236,7 @@ impl Array {
     }
 
     /// Adds a bio that the array owns itself, whose parts go to members.
-    fn add_own_bio(
-        &self,
-        sim: &mut Simulation,
-        task: u32,
-        op: Op,
-        sectors: u32,
-        tag: u8,
-        number: u32,
-    ) -> u32 {
+    fn add_own_bio(&self, sim: &mut Simulation, task: u32, op: Op, sectors: u32, tag: u8, number: u32) -> u32 {
         let target = self.members.id;
         sim.bios.add(Bio {
             target,
@@ -290,17 +282,14 @@ impl Array {
         if children.len() > MOST_MEMBERS {
             return Err(format!("{} members: expected at most {MOST_MEMBERS}", children.len()));
         }
-        let mut level =
-            level::build(&level::LevelConfig { md, level: md.level, children, smallest, kernel })?;
+        let mut level = level::build(&level::LevelConfig { md, level: md.level, children, smallest, kernel })?;
         let members = Self::new_members(md, id, children, context, &mut *level);
         let (sync, barrier) = Self::new_sync(md, &mut *level);
         let bitmap = if members.passes_on { None } else { Bitmap::for_array(md)? };
-        let lost: Vec<u32> =
-            (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
+        let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         level.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context.host.md_ns);
-        let mut array =
-            Self { members, level, limits, may_hold_bios: false, thread: NONE, bitmap, sync, barrier };
+        let mut array = Self { members, level, limits, may_hold_bios: false, thread: NONE, bitmap, sync, barrier };
         array.may_hold_bios = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
         if !context.filesystem && md.level == Level::Raid1 {

@@ -170,8 +170,7 @@ impl StripeWrite<'_> {
     /// `need_this_block` of every slot.
     fn needed_slots(&self) -> u64 {
         let Stripe { rmw_level, dirty, .. } = *self.stripe;
-        let (all, lost, parities) =
-            (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
+        let (all, lost, parities) = (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
         let absent = lost & !self.have;
         if lost == 0 {
             return self.part;
@@ -190,8 +189,7 @@ impl StripeWrite<'_> {
     /// `handle_stripe_dirtying`: the costs of read-modify-write and of reconstruct-write.
     fn method_costs(&self) -> (MethodCost, MethodCost) {
         let Stripe { disks, rmw_level, dirty, .. } = *self.stripe;
-        let (all, lost, parities) =
-            (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
+        let (all, lost, parities) = (self.stripe.all_slots(), self.stripe.lost_slots(), self.stripe.parity_slots());
         // A page that cannot be read costs more than all others.
         let cost = |slots: u64| (slots & !lost).count_ones() + 2 * disks * (slots & lost).count_ones();
         let method_cost = |missing| MethodCost { missing, cost: cost(missing) };

@@ -215,9 +215,7 @@ impl Array {
         }
         sync.yielded = false;
         let is_pending = barrier.is_pending(sync.position);
-        let Redundancy::Copies(mirror) = self.level.redundancy() else {
-            unreachable!("only mirrors have barriers")
-        };
+        let Redundancy::Copies(mirror) = self.level.redundancy() else { unreachable!("only mirrors have barriers") };
         let piece = mirror.plan_piece(&self.members.slots, sync.action, sync.position, sync.end);
         if is_pending {
             (sync.raised_piece, sync.at_barrier) = (Some(piece), true);
@@ -226,13 +224,7 @@ impl Array {
         self.begin_piece(sync, piece, sim, task)
     }
 
-    fn begin_piece(
-        &mut self,
-        sync: &mut RunningSync,
-        piece: SyncPiece,
-        sim: &mut Simulation,
-        task: u32,
-    ) -> WorkerNext {
+    fn begin_piece(&mut self, sync: &mut RunningSync, piece: SyncPiece, sim: &mut Simulation, task: u32) -> WorkerNext {
         let (reads, sectors) = (piece.reads.clone(), piece.sectors);
         let number = match sync.free.pop() {
             Some(number) => {
@@ -283,10 +275,8 @@ impl Array {
     /// Wakes the sync if it can pass the barrier.
     pub fn wake_sync_at_barrier(&self, sim: &mut Simulation) {
         let (Some(sync), Some(barrier)) = (&self.sync, &self.barrier) else { return };
-        let free = sync
-            .raised_piece
-            .as_ref()
-            .map_or(barrier.has_no_entering_task(), |piece| !barrier.is_pending(piece.start));
+        let free =
+            sync.raised_piece.as_ref().map_or(barrier.has_no_entering_task(), |piece| !barrier.is_pending(piece.start));
         if sync.at_barrier && free {
             sim.wake_worker(sync.task);
         }

@@ -79,12 +79,7 @@ impl Elevator {
         }
         if self.kind == Scheduler::None {
             // Without an elevator only the newest eight are checked (`blk_mq_attempt_merge`).
-            return self
-                .fifo
-                .iter()
-                .rev()
-                .take(8)
-                .find_map(|&n| merge_side(&requests[n], n, op, sector, end));
+            return self.fifo.iter().rev().take(8).find_map(|&n| merge_side(&requests[n], n, op, sector, end));
         }
         let sorted = &self.sorted[op as usize];
         let place = sorted.count_before(sector);

@@ -218,9 +218,8 @@ impl DiskQueue {
             let back = r.end() == sector;
             (r.op == bio.op && (back || r.sector == end)).then_some((plugged.token, back, false))
         });
-        let candidate = plugged.or_else(|| {
-            self.elevator.find_merge(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true))
-        });
+        let candidate = plugged
+            .or_else(|| self.elevator.find_merge(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true)));
         let Some((request_number, back, waiting)) = candidate else { return false };
         let request = &mut self.requests[request_number];
         if request.sectors + bio.sectors > self.max_sectors {

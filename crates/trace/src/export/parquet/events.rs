@@ -1,8 +1,7 @@
 //! Events as Parquet.
 
 use super::columns::{
-    Column, Int32Column, Int64Column, OptionalBytesColumn, OptionalInt32Column, OptionalInt64Column,
-    ProcessNameColumn,
+    Column, Int32Column, Int64Column, OptionalBytesColumn, OptionalInt32Column, OptionalInt64Column, ProcessNameColumn,
 };
 use super::{GROUP, ParquetFile};
 use crate::error::Result;
@@ -107,8 +106,7 @@ impl EventColumns {
         self.bytes.push(event.bytes);
         self.error.push_signed(event.error as i16);
         let is_remap = event.action == Action::REMAP;
-        let has_sector =
-            matches!(event.action, Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER);
+        let has_sector = matches!(event.action, Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER);
         self.remap_device.push(is_remap.then_some(event.arg_device.0));
         self.remap_sector.push(has_sector.then_some(event.arg_sector));
         self.process.push(event.pid);

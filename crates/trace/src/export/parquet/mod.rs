@@ -38,9 +38,7 @@ impl ParquetFile {
     /// Columns in `packed` are stored as differences, the others plain.
     fn create(path: &Path, schema: &str, packed: &[&str]) -> Result<ParquetFile> {
         if path.as_os_str() == "-" {
-            return Err(TraceError::Request(
-                "Parquet cannot be written to standard output: give a file name".into(),
-            ));
+            return Err(TraceError::Request("Parquet cannot be written to standard output: give a file name".into()));
         }
         let file = OutputFile::create(path)?;
         let shown = file.shown().to_owned();

@@ -49,8 +49,8 @@ fn event() -> impl Strategy<Value = (Event, Vec<u8>)> {
                 event.rwbs = Rwbs::NOTIFY;
                 return (event, text.into_bytes());
             }
-            event.action = [Action::DISPATCH, Action::COMPLETE, Action::INSERT, Action::REQUEUE]
-                [usize::from(bits >> 8) % 4];
+            event.action =
+                [Action::DISPATCH, Action::COMPLETE, Action::INSERT, Action::REQUEUE][usize::from(bits >> 8) % 4];
             event.rwbs = event.rwbs.with(Rwbs::PASSTHROUGH);
             event.error = error;
             return (event, pdu);
@@ -85,8 +85,7 @@ pub fn batch() -> impl Strategy<Value = EventBatch> {
             batch.events.push(event);
         }
         names.sort_by_key(|name| name.0);
-        let names =
-            names.into_iter().map(|(before, pid, name)| ProcessName { before, pid, name: name.into_bytes() });
+        let names = names.into_iter().map(|(before, pid, name)| ProcessName { before, pid, name: name.into_bytes() });
         batch.names.extend(names.filter(|name| name.before < batch.events.len()));
         batch
     })

@@ -156,10 +156,8 @@ impl BlkparseSource {
         }
         if self.info.out_of_order > 0 {
             let count = self.info.out_of_order;
-            self.info.warn(
-                &path,
-                format!("{count} events are earlier than their predecessors; they stay in file order"),
-            );
+            self.info
+                .warn(&path, format!("{count} events are earlier than their predecessors; they stay in file order"));
         }
         Ok(())
     }

@@ -127,8 +127,7 @@ fn random_bytes_and_prose_are_no_trace() {
             assert_eq!(FORMATS.iter().find(|f| (f.sniff)(&bytes)).map(|f| f.name), None);
         }
     }
-    for text in ["a,b,c,d,e\n1,2,3,4,5\n", "Lorem ipsum\ndolor sit amet\n", "1 2 3\n4 5 6\n", "{\"a\": 1}\n"]
-    {
+    for text in ["a,b,c,d,e\n1,2,3,4,5\n", "Lorem ipsum\ndolor sit amet\n", "1 2 3\n4 5 6\n", "{\"a\": 1}\n"] {
         assert_eq!(FORMATS.iter().find(|f| (f.sniff)(text.as_bytes())).map(|f| f.name), None);
     }
 }
@@ -137,10 +136,8 @@ fn random_bytes_and_prose_are_no_trace() {
 fn a_batch_is_of_moderate_size() {
     let text = "1,W,0,512,5\n".repeat(100_000);
     let format = FORMATS.iter().find(|f| f.name == "alibaba").unwrap();
-    let input = crate::source::OpenInput {
-        name: String::new(),
-        files: vec![crate::testing::file("x", text.as_bytes())],
-    };
+    let input =
+        crate::source::OpenInput { name: String::new(), files: vec![crate::testing::file("x", text.as_bytes())] };
     let mut source = format.open(vec![input]).unwrap();
     let mut batch = EventBatch::default();
     while source.fill(&mut batch).unwrap() {

@@ -54,8 +54,7 @@ fn blkparse_text_prints_again_as_it_was() {
 #[test]
 fn several_files_are_one_trace_in_order_of_time() {
     let directory = crate::testing::TestDirectory::new();
-    let (mut rows, text) =
-        ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
+    let (mut rows, text) = ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
     for (number, line) in text.lines().enumerate() {
         rows[number % 2] += &format!("{line}\n");
     }
@@ -67,8 +66,7 @@ fn several_files_are_one_trace_in_order_of_time() {
     let single_file = sample("msr.csv");
     assert_eq!(parts.info.inputs.len(), 2);
     assert_eq!(parts.info.start_unix_ns, single_file.info.start_unix_ns);
-    let times =
-        |trace: &ReadTrace| trace.events.iter().map(|e| (e.time, e.sector, e.action)).collect::<Vec<_>>();
+    let times = |trace: &ReadTrace| trace.events.iter().map(|e| (e.time, e.sector, e.action)).collect::<Vec<_>>();
     assert_eq!(times(&parts), times(&single_file));
 }
 

@@ -4,9 +4,7 @@ import click
 
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
-COMMANDS = {
-    "bbl": CommandEntry("blklab.cli.md.fix.bbl:bbl", "Remove bad-block lists online, one member at a time"),
-}
+COMMANDS = {"bbl": CommandEntry("blklab.cli.md.fix.bbl:bbl", "Remove bad-block lists online, one member at a time")}
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)

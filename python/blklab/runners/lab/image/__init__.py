@@ -3,12 +3,4 @@
 from blklab.runners.lab.image.build import GuestImage, image, offered, prune
 from blklab.runners.lab.image.kernels import OfferedKernel, PackagedKernel, UserKernelOption
 
-__all__ = [
-    "GuestImage",
-    "OfferedKernel",
-    "PackagedKernel",
-    "UserKernelOption",
-    "image",
-    "offered",
-    "prune",
-]
+__all__ = ["GuestImage", "OfferedKernel", "PackagedKernel", "UserKernelOption", "image", "offered", "prune"]

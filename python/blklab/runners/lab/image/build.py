@@ -12,12 +12,7 @@ from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.cache import ImageCache, directory
 from blklab.runners.lab.image.debian import DebianArchive, Note
-from blklab.runners.lab.image.kernels import (
-    OfferedKernel,
-    PackagedKernel,
-    UserKernelOption,
-    in_order,
-)
+from blklab.runners.lab.image.kernels import OfferedKernel, PackagedKernel, UserKernelOption, in_order
 from blklab.runners.lab.image.parts import (
     DIGITS,
     PROGRAMS,
@@ -54,11 +49,7 @@ class GuestImage:
 
 
 def image(
-    kernel: PackagedKernel | UserKernelOption,
-    *,
-    note: Note,
-    rebuild: bool = False,
-    agent: Path = AGENT,
+    kernel: PackagedKernel | UserKernelOption, *, note: Note, rebuild: bool = False, agent: Path = AGENT
 ) -> GuestImage:
     """Returns the image with a kernel, and builds the parts of it that are not cached.
 

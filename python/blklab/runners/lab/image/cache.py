@@ -109,8 +109,7 @@ class ImageCache:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise self._full() from None  # the file has no name in it
             raise EnvironmentLacks(
-                f"{where}: {error.strerror or error}",
-                "set XDG_CACHE_HOME to a directory where images can be kept",
+                f"{where}: {error.strerror or error}", "set XDG_CACHE_HOME to a directory where images can be kept"
             ) from None
 
     def recall(self, name: str) -> str | None:

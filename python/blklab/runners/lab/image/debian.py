@@ -58,12 +58,7 @@ class DebianPackage:
     bytes: int
 
 
-def run(
-    arguments: Sequence[str],
-    *,
-    stdout: IO[bytes] | int = subprocess.PIPE,
-    directory: Path | None = None,
-) -> str:
+def run(arguments: Sequence[str], *, stdout: IO[bytes] | int = subprocess.PIPE, directory: Path | None = None) -> str:
     """Runs one of Debian's programs and returns its output, unless `stdout` takes it.
 
     Raises EnvironmentLacks on a machine without Debian, and DebianProgramFailed if it fails.
@@ -226,6 +221,5 @@ def fetch(
         return debs, debian.download(debs, into)
     except DebianProgramFailed as error:
         raise EnvironmentLacks(
-            f"cannot download packages: {error}",
-            "check that `apt-get update` works on this machine",
+            f"cannot download packages: {error}", "check that `apt-get update` works on this machine"
         ) from None

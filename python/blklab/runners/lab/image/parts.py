@@ -13,14 +13,7 @@ from blklab.runners.lab.image import modules, programs
 from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, fetch
-from blklab.runners.lab.image.kernels import (
-    PackagedKernel,
-    UserKernelOption,
-    choose,
-    in_order,
-    modules_of,
-    version_of,
-)
+from blklab.runners.lab.image.kernels import PackagedKernel, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 
 DIGITS: Final = 16

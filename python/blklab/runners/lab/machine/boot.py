@@ -56,14 +56,7 @@ class GuestLost(BlklabError):
 class GuestMachine:
     """A running guest. Use `boot`."""
 
-    def __init__(
-        self,
-        image: GuestImage,
-        shapes: Sequence[VirtualDiskShape],
-        *,
-        cpus: int,
-        memory: int,
-    ) -> None:
+    def __init__(self, image: GuestImage, shapes: Sequence[VirtualDiskShape], *, cpus: int, memory: int) -> None:
         self.image = image
         self.accel = ""
         self.hello: AgentHello

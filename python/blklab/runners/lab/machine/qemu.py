@@ -33,8 +33,7 @@ def find() -> tuple[str, str]:
     """Returns QEMU's path and version. Raises EnvironmentLacks without one that is new enough."""
     if platform.machine() not in {"x86_64", "AMD64"}:
         raise EnvironmentLacks(
-            f"the lab needs an x86-64 machine, found {platform.machine()}",
-            "use --on sim, or --on host",
+            f"the lab needs an x86-64 machine, found {platform.machine()}", "use --on sim, or --on host"
         )
     path = shutil.which(PROGRAM)
     if path is None:

@@ -10,12 +10,7 @@ from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import stack_tree
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 
-VOLUMES: Final = {
-    "lvm": lvm.volume,
-    "lvmcache": lvm.cached,
-    "bcache": bcache.create,
-    "delay": delay.create,
-}
+VOLUMES: Final = {"lvm": lvm.volume, "lvmcache": lvm.cached, "bcache": bcache.create, "delay": delay.create}
 """Builders of stacks with a `kind`, called with the paths of the parts by key."""
 
 

@@ -65,12 +65,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     }
     _tune(guest, kernel, md, members)
     if sync != "idle":
-        _held(
-            guest,
-            md,
-            kernel,
-            [name for name, absent in zip(members, rebuilding, strict=True) if absent],
-        )
+        _held(guest, md, kernel, [name for name, absent in zip(members, rebuilding, strict=True) if absent])
     guest.reports.append(lambda: report(guest, md["name"], kernel, members))
     return path
 
@@ -131,8 +126,7 @@ def fail(guest: GuestStack, name: str, member: str) -> None:
     guest.run("mdadm", path, "--fail", member)
     # The member is still busy until what is in flight has come back.
     guest.until(
-        lambda: guest.run("mdadm", path, "--remove", member, check=False).status == 0,
-        f"{name}: {member} is removed",
+        lambda: guest.run("mdadm", path, "--remove", member, check=False).status == 0, f"{name}: {member} is removed"
     )
 
 

@@ -33,12 +33,7 @@ def upgrade() -> None:
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column(
-            "campaign",
-            sa.Integer,
-            sa.ForeignKey("campaigns.id", ondelete="CASCADE"),
-            nullable=False,
-        ),
+        sa.Column("campaign", sa.Integer, sa.ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
         sa.Column("number", sa.Integer, nullable=False),
         sa.Column("key", sa.String, nullable=False),
         sa.Column("labels", sa.JSON, nullable=False),

@@ -39,13 +39,8 @@ impl Personality for Raid1 {
             return members.submit_to_all(sim, task, number, bio.sector);
         }
         let first_only = bio.end() > members.synced;
-        let (slot, reason) = balance::read_balance_raid1(
-            members.kernel,
-            &mut members.slots,
-            bio.sector,
-            bio.sectors,
-            first_only,
-        );
+        let (slot, reason) =
+            balance::read_balance_raid1(members.kernel, &mut members.slots, bio.sector, bio.sectors, first_only);
         members.report.slots[slot].count(reason);
         let place = MemberSector { slot: slot as u32, sector: bio.sector };
         members.submit_part(sim, task, number, place, bio.sectors);

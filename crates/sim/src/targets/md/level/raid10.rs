@@ -21,16 +21,8 @@ pub struct Raid10 {
 
 pub fn build(config: &LevelConfig) -> Result<Raid10, String> {
     let (md, sets) = (config.md, map::FarSets::default());
-    let map = map::Raid10Map::new(
-        config.disks(),
-        md.near,
-        md.far,
-        md.offset,
-        sets,
-        config.chunk(),
-        config.smallest,
-    )
-    .map_err(|e| e.to_string())?;
+    let map = map::Raid10Map::new(config.disks(), md.near, md.far, md.offset, sets, config.chunk(), config.smallest)
+        .map_err(|e| e.to_string())?;
     if map.copies() as usize > MAX_COPIES {
         return Err(format!("{} copies: expected at most {MAX_COPIES}", map.copies()));
     }
@@ -60,14 +52,8 @@ impl Raid10 {
         let copies = &copies[..map.copies() as usize];
         if op == Op::Read {
             let first_only = sector + u64::from(sectors) > members.synced;
-            let (chosen, reason) = balance::read_balance_raid10(
-                members.kernel,
-                &members.slots,
-                copies,
-                map.near(),
-                map.far(),
-                first_only,
-            );
+            let (chosen, reason) =
+                balance::read_balance_raid10(members.kernel, &members.slots, copies, map.near(), map.far(), first_only);
             members.report.slots[copies[chosen].slot as usize].count(reason);
             members.submit_part(sim, task, number, copies[chosen], sectors);
             return;
@@ -101,10 +87,7 @@ impl Personality for Raid10 {
             let copies = self.copies(chunk * self.map.chunk());
             if copies.iter().all(|copy| lost.contains(&copy.slot)) {
                 let slots: Vec<String> = copies.iter().map(|copy| copy.slot.to_string()).collect();
-                return Err(format!(
-                    "slots {} are lost, and they hold all copies of some chunks",
-                    slots.join(", ")
-                ));
+                return Err(format!("slots {} are lost, and they hold all copies of some chunks", slots.join(", ")));
             }
         }
         Ok(())

@@ -56,11 +56,8 @@ impl Raid0Map {
         let (mut start, mut member_start) = (0, 0);
         let mut zones = Vec::new();
         while let Some(&member_end) = used.iter().filter(|&&sectors| sectors > member_start).min() {
-            let slots: Box<[u32]> = (0..)
-                .zip(&used)
-                .filter(|&(_, &sectors)| sectors > member_start)
-                .map(|(slot, _)| slot)
-                .collect();
+            let slots: Box<[u32]> =
+                (0..).zip(&used).filter(|&(_, &sectors)| sectors > member_start).map(|(slot, _)| slot).collect();
             let end = start + (member_end - member_start) * slots.len() as u64;
             zones.push(StripZone { start, end, member_start, slots });
             (start, member_start) = (end, member_end);

@@ -115,10 +115,7 @@ impl Raid456Map {
         let chunk = sector >> self.shift;
         let (stripe, index) = (chunk / self.data, chunk % self.data);
         let within_chunk = sector & ((1 << self.shift) - 1);
-        MemberSector {
-            slot: self.data_slot(stripe, index as u32),
-            sector: (stripe << self.shift) + within_chunk,
-        }
+        MemberSector { slot: self.data_slot(stripe, index as u32), sector: (stripe << self.shift) + within_chunk }
     }
 
     /// The slots of a stripe's parity.
@@ -126,9 +123,7 @@ impl Raid456Map {
     pub fn parity_slots(&self, stripe: u64) -> ParitySlots {
         let parities = self.disks - self.data;
         let p = match self.algorithm {
-            ParityAlgorithm::LeftAsymmetric | ParityAlgorithm::LeftSymmetric => {
-                self.disks - 1 - stripe % self.disks
-            }
+            ParityAlgorithm::LeftAsymmetric | ParityAlgorithm::LeftSymmetric => self.disks - 1 - stripe % self.disks,
             ParityAlgorithm::RightAsymmetric | ParityAlgorithm::RightSymmetric => stripe % self.disks,
             ParityAlgorithm::ParityFirst => 0,
             ParityAlgorithm::ParityLast => self.data,

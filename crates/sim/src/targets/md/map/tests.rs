@@ -156,8 +156,7 @@ impl KernelArray {
             }
             level => {
                 let level = level.strip_prefix("raid").unwrap().parse().unwrap();
-                let map =
-                    Raid456Map::new(level, disks, ALGORITHMS[layout as usize], chunk, component).unwrap();
+                let map = Raid456Map::new(level, disks, ALGORITHMS[layout as usize], chunk, component).unwrap();
                 parity = Some(map.clone());
                 Ok(Box::new(map))
             }
@@ -182,10 +181,8 @@ fn maps_match_those_of_linux() {
         arrays += 1;
         let Ok(map) = map else {
             // The kernel accepts it, but has both copies of some chunk on one member.
-            let mut member_chunks: Vec<Vec<u64>> = cells
-                .iter()
-                .map(|line| line.split(' ').filter_map(|cell| cell.parse().ok()).collect())
-                .collect();
+            let mut member_chunks: Vec<Vec<u64>> =
+                cells.iter().map(|line| line.split(' ').filter_map(|cell| cell.parse().ok()).collect()).collect();
             member_chunks.iter_mut().for_each(|chunks| chunks.dedup());
             let once = |chunk| member_chunks.iter().filter(|chunks| chunks.contains(&chunk)).count() < 2;
             assert!((0..size / chunk).any(once), "{header}");
@@ -211,10 +208,7 @@ fn maps_match_those_of_linux() {
             for (row, cell) in (0..).zip(line.split(' ')) {
                 let place = MemberSector { slot, sector: row * chunk };
                 if let Ok(array) = cell.parse::<u64>() {
-                    assert!(
-                        map.locate_copies(array * chunk).contains(&place),
-                        "{header}: {array} at {place:?}"
-                    );
+                    assert!(map.locate_copies(array * chunk).contains(&place), "{header}: {array} at {place:?}");
                     assert_eq!(map.array_sector(place).unwrap().0, array * chunk, "{header}");
                     seen += chunk;
                     continue;
@@ -255,16 +249,12 @@ fn near_layouts_match_rows_dealt_by_hand() {
 fn far_and_offset_layouts_match_rows_dealt_by_hand() {
     for (disks, far) in [(2, 2), (3, 2), (4, 2), (5, 2), (5, 3), (7, 4)] {
         for offset in [false, true] {
-            let map =
-                Raid10Map::new(disks, 1, far, offset, FarSets::Whole, 8, 6 * 8 * u64::from(far)).unwrap();
+            let map = Raid10Map::new(disks, 1, far, offset, FarSets::Whole, 8, 6 * 8 * u64::from(far)).unwrap();
             for (row, cells) in (0..).zip(near_rows(disks as usize, 1, 6)) {
                 for copy in 0..u64::from(far) {
                     let sector = if offset { row * u64::from(far) + copy } else { copy * 6 + row } * 8;
                     for (slot, chunk) in (0..).zip(turned(&cells, copy as usize)) {
-                        assert_eq!(
-                            map.array_sector(MemberSector { slot, sector }),
-                            Some((chunk * 8, copy as u32))
-                        );
+                        assert_eq!(map.array_sector(MemberSector { slot, sector }), Some((chunk * 8, copy as u32)));
                     }
                 }
             }
@@ -298,10 +288,7 @@ fn impossible_layouts_are_refused() {
     assert_eq!(raid10(2, 2, 1, false, whole, 24, 1024), "a chunk of 24 sectors: expected a power of two");
     assert_eq!(raid10(2, 1, 2, false, whole, 128, 255), "a member of 255 sectors: smaller than a chunk");
     assert_eq!(raid10(5, 2, 2, true, whole, 128, 1024), "copies would overlap in this layout on 5 members");
-    assert_eq!(
-        raid10(3, 1, 2, false, FarSets::Divided, 128, 1024),
-        "copies would overlap in this layout on 3 members"
-    );
+    assert_eq!(raid10(3, 1, 2, false, FarSets::Divided, 128, 1024), "copies would overlap in this layout on 3 members");
     assert_eq!(raid10(4, 1, 2, false, whole, 8, u64::MAX), "the array is larger than 2^64 sectors");
     let raid6 = Raid456Map::new(6, 3, ParityAlgorithm::LeftSymmetric, 128, 1024).unwrap_err();
     assert_eq!(raid6.to_string(), "too few members: 3, expected at least 4");

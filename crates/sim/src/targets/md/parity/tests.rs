@@ -19,9 +19,8 @@ fn plans_match_those_of_linux() {
     for line in KERNEL.lines().filter(|line| !line.starts_with('#')) {
         if line.starts_with("level") {
             header = line;
-            let field = |name: &str| {
-                line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).unwrap()
-            };
+            let field =
+                |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).unwrap();
             stripe.disks = field("disks").parse().unwrap();
             stripe.missing = match field("missing") {
                 "none" => 0,
@@ -34,17 +33,14 @@ fn plans_match_those_of_linux() {
                 _ => RmwLevel::Modify,
             };
             let level = field("level").parse().unwrap();
-            map = Some(
-                Raid456Map::new(level, stripe.disks, ParityAlgorithm::LeftSymmetric, 8, 8 * 64).unwrap(),
-            );
+            map = Some(Raid456Map::new(level, stripe.disks, ParityAlgorithm::LeftSymmetric, 8, 8 * 64).unwrap());
             continue;
         }
         let map = map.as_ref().unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         let number = |word: usize| words[word].parse::<u64>().unwrap();
         stripe.parity = map.parity_slots(number(1));
-        let slots: u64 =
-            (number(2)..number(2) + number(3)).map(|i| 1 << map.data_slot(number(1), i as u32)).sum();
+        let slots: u64 = (number(2)..number(2) + number(3)).map(|i| 1 << map.data_slot(number(1), i as u32)).sum();
         let (read, write) = (mask(words[4]), mask(words[5]));
         let planned = match words[0] {
             "w" => stripe.plan_write(slots, 0).map(|plan| (plan.read, plan.write)),
