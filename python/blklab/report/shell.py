@@ -121,7 +121,8 @@ def render(template: str, sections: Sequence[PageSection], **context: Any) -> st
     )
     environment.filters["figures"] = emphasised
     environment.filters["short"] = lambda table: len(table.rows) <= SHORT
-    scripts = [asset("vendor/vega.js"), asset("assets/report.js")]
+    drawn = _drawn(sections)
+    scripts = [asset("vendor/vega.js"), asset("assets/report.js")] if drawn["specs"] else []
     return environment.get_template(template).render(
         sections=sections,
         version=__version__,
@@ -130,7 +131,7 @@ def render(template: str, sections: Sequence[PageSection], **context: Any) -> st
         style=asset("assets/report.css"),
         scripts=scripts,
         policy=policy(scripts),
-        charts=inert_json(_drawn(sections)),
+        charts=inert_json(drawn),
         **context,
     )
 
@@ -165,7 +166,7 @@ def asset(name: str) -> str:
 def policy(scripts: list[str]) -> str:
     """Returns a Content Security Policy: only these scripts run, and nothing is loaded."""
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
-    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:;"
         " base-uri 'none'; form-action 'none'"

@@ -1,9 +1,10 @@
 """Print sentences and tables in the terminal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from blklab.report import diagnostics, formatting
+from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.tables import devices, life, load, pattern, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
@@ -49,7 +50,7 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         if at == 0:
             _facts(console, view)
         console.print()
-        _prose(console, device)
+        prose(console, sentences(device))
         if at == 0 and len(view.devices) > 1:
             draw_table(console, devices.overview(view))
         for build in DETAILS:
@@ -79,14 +80,15 @@ def _facts(console: "Console", view: ProfileView) -> None:
     console.print(Text(" · ".join(trace.headline(view)), style="dim"))
 
 
-def _prose(console: "Console", device: DeviceView) -> None:
+def prose(console: "Console", shown: Sequence[Sentence]) -> None:
+    """Prints sentences next to their topics."""
     from rich.table import Table as Grid
     from rich.text import Text
 
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold cyan", no_wrap=True)
     grid.add_column(overflow="fold", max_width=110)
-    for sentence in sentences(device):
+    for sentence in shown:
         grid.add_row(sentence.topic, Text(sentence.text))
     console.print(grid)
 

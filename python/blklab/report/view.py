@@ -234,6 +234,17 @@ class ProfileView:
         chosen = [device for device in active if device.number == self.profile["focus"]]
         return chosen[0] if chosen else max(active, key=lambda device: device.ios)
 
+    def active_device(self, name: str | None) -> DeviceView:
+        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError."""
+        if name is None:
+            return self.focus
+        active = [device for device in self.devices if device.active]
+        for device in active:
+            if name in {device.label, device.number}:
+                return device
+        listed = ", ".join(device.label for device in active)
+        raise BlklabError(f"no I/O of device {printable(name)!r} in {self.trace['inputs'][0]['name']}: it has {listed}")
+
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""
         if all_devices or self.profile["filter"]["devices"]:

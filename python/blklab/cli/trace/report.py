@@ -107,9 +107,12 @@ def default_name(path: str) -> str:
 
 def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Profile") -> str:
     """Returns the command that makes the page again."""
-    words = ["blklab", "trace", "report", *paths]
-    if format_name:
-        words += ["--format", format_name]
+    return shlex.join(["blklab", "trace", "report", *paths, *selection_words(format_name, profile)])
+
+
+def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
+    """Returns the options that select the same I/O again."""
+    words = ["--format", format_name] if format_name else []
     chosen = profile["filter"]
     words += [word for value in chosen["devices"] for word in ("--device", value)]
     words += [word for value in chosen["processes"] for word in ("--process", value)]
@@ -127,4 +130,4 @@ def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Prof
     ):
         if low is not None:
             words += [option, f"{low}-{high}"]
-    return shlex.join(words)
+    return words

@@ -140,10 +140,10 @@ def _tally(tally: Tally) -> Iterator[str]:
 def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
-    diagnostics = [_doubt("reading", warning["message"], printable(warning["path"])) for warning in trace["warnings"]]
+    diagnostics = [doubt("reading", warning["message"], printable(warning["path"])) for warning in trace["warnings"]]
     if trace["dropped"]:
         diagnostics.append(
-            _doubt(
+            doubt(
                 "dropped-events",
                 f"the kernel dropped {formatting.plural(trace['dropped'], 'event')} while"
                 " recording: counts are too low"
@@ -152,7 +152,7 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         )
     if trace["sequence_gaps"]:
         diagnostics.append(
-            _doubt(
+            doubt(
                 "missing-events",
                 f"{formatting.plural(trace['sequence_gaps'], 'event')} missing by sequence number:"
                 " counts are too low, and some I/Os lack their beginning or end",
@@ -160,10 +160,10 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         )
     if trace["out_of_order"]:
         many = formatting.plural(trace["out_of_order"], "event")
-        diagnostics.append(_doubt("out-of-order", f"{many} out of order in time"))
+        diagnostics.append(doubt("out-of-order", f"{many} out of order in time"))
     if left_out := view.profile["events_left_out"]:
         many = formatting.plural(left_out, "event")
-        diagnostics.append(_doubt("too-many-devices", f"{many} of devices beyond 1,024 skipped"))
+        diagnostics.append(doubt("too-many-devices", f"{many} of devices beyond 1,024 skipped"))
     diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
@@ -172,7 +172,8 @@ SERIOUS: Final = 0.01
 """Share of I/Os without completion from which it is a doubt instead of a note."""
 
 
-def _doubt(code: str, message: str, subject: str = "") -> Diagnostic:
+def doubt(code: str, message: str, subject: str = "") -> Diagnostic:
+    """Returns a warning about a trace."""
     return Diagnostic(code, "warning", subject, message)
 
 
@@ -181,13 +182,13 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
     many = formatting.plural(unended, "I/O")
     if device.ios and unended / device.ios >= SERIOUS:
         share = formatting.share(unended / device.ios)
-        yield _doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
+        yield doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
     if number := device.data["unmatched_completions"]:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
-        yield _doubt("never-queued", unseen, device.label)
+        yield doubt("never-queued", unseen, device.label)
     if (number := device.data["given_up"]) and device.capabilities["completions"]:
         lost = f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight"
-        yield _doubt("given-up", lost, device.label)
+        yield doubt("given-up", lost, device.label)
     if device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
     if alone := sum(device.life(op)["without_queue"] for op in OPS):

@@ -1,0 +1,88 @@
+"""`blklab trace diff`: compare two recordings."""
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab import _core
+from blklab.cli.common import emit, json_option
+from blklab.cli.trace.report import selection_words, tell
+from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.trace_view import read_view
+from blklab.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@trace_arguments
+@selection_options
+@click.option("--between", metavar="DEV,DEV", help="Compare the first device, of A, with the second, of B.")
+@click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@json_option
+def diff(
+    *,
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    between: str | None,
+    output: str | None,
+    title: str | None,
+    as_json: bool,
+) -> None:
+    """Compare recording B with recording A: before and after, or two servers.
+
+    The main device of each is compared, or those of --between; give TRACE once to compare two devices of one
+    recording. Filters apply to both.
+
+    The first table has IOPS, bandwidth, sizes and latencies. A metric "differs" if the change is larger than its
+    variation over time within the recordings explains; "may be chance" if it is not. To know whether two days differ,
+    record several days. Then the five sentences about both follow, and each table, with the rows that differ.
+
+    \b
+    Examples:
+      blklab trace diff monday/ tuesday/
+      blklab trace diff before/md127 after/md127 --op write -o after.html
+      blklab trace diff db7/ --between sda,sdb          two members of one array
+
+    \b
+    Exit status: 0 success; 1 no I/O in the selection, or a trace cannot be read; 2 wrong usage.
+    """
+    devices: list[str | None] = [None, None]
+    if between is not None:
+        devices = [word.strip() for word in between.split(",")]
+        if len(devices) != 2 or not all(devices):
+            raise UsageError(f"--between {between!r}: expected two devices, such as sda,sdb")
+    if len(paths) not in ({2} if between is None else {1, 2}):
+        raise UsageError(
+            f"{len(paths)} recording{'s' * (len(paths) > 1)}: expected two, or one with --between DEV,DEV (all files of a recording: its"
+            " directory)"
+        )
+    if output is not None:
+        from blklab import output as out
+
+        out.check(output)
+    views = [read_view([path], selection, format_name) for path in paths]
+    views = views * 2 if len(views) == 1 else views
+    from blklab.report import trace_diff
+
+    names = [paths[0], paths[-1]]
+    compared = trace_diff.TraceDiff(
+        names, views, [view.active_device(name) for view, name in zip(views, devices, strict=True)]
+    )
+    if output is not None:
+        words = ["blklab", "trace", "diff", *paths, *selection_words(format_name, views[0].profile)]
+        words += ["--between", between] if between else []
+        html = trace_diff.render(compared, title=title, command=shlex.join(words))
+        out.write(output, html.encode())
+        to_stdout = output in out.STDOUT
+        tell([] if to_stdout else [output], len(html.encode()), as_json=as_json, to_stdout=to_stdout)
+        return
+
+    def draw(console: "Console") -> None:
+        trace_diff.print_diff(console, compared)
+
+    emit(compared.as_dict(), as_json, draw)

@@ -1,0 +1,205 @@
+"""Two recordings side by side, in the terminal and as a page: what changed, and whether that can be chance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from blklab.report import comparison, diagnostics, formatting, shell, terminal
+from blklab.report.formatting import Sentence
+from blklab.report.sentences import sentences
+from blklab.report.shell import PageSection, SentenceList
+from blklab.report.tables import devices, trace
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.side_by_side import side_by_side
+from blklab.report.trace_changes import TraceChange, changes, figure
+from blklab.report.view import DeviceView, ProfileView
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.diagnostic import Diagnostic
+
+SIDES: Final = ("A", "B")
+
+VERDICTS: Final = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
+
+NOTE: Final = (
+    "The 95 % intervals hold together. They come from the variation over time within each recording: two recordings"
+    " that differ do not show that all such recordings do."
+)
+
+MOST_IN_HEADLINE: Final = 4
+
+LENGTHS: Final = 2.0
+"""Ratio of the lengths of two recordings from which a note says so."""
+
+
+@dataclass(frozen=True)
+class TraceDiff:
+    """Two recordings."""
+
+    names: Sequence[str]
+    views: Sequence[ProfileView]
+    sides: Sequence[DeviceView]
+    """The device of each recording that is compared."""
+
+    @cached_property
+    def changes(self) -> list[TraceChange]:
+        """The metrics of both devices."""
+        return changes(self.sides, paired=self.views[0] is self.views[1])
+
+    def headline(self) -> str:
+        """Returns the largest changes, and the direction that only one side has, in one or two sentences."""
+        certain = {change.metric.name: change for change in self.changes if change.verdict == "differs"}
+        for direction in ("read", "write"):
+            if f"{direction}.iops" in certain:
+                certain.pop(f"{direction}.bw", None)
+        largest = sorted(certain.values(), key=_size, reverse=True)[:MOST_IN_HEADLINE]
+        text = "A and B do not differ in load or latency by more than they vary over time."
+        if largest:
+            parts = [f"{change.metric.title} {_change(change)}" for change in largest]
+            text = f"B differs from A: {', '.join(parts)}."
+        for change in self.changes:
+            if change.verdict == "one-sided" and change.metric.name.endswith(".iops"):
+                text += f" Only {_only(change)} has {change.metric.name.split('.')[0]}s."
+        return text
+
+    def sentences(self) -> list[Sentence]:
+        """Returns each sentence about A and about B."""
+        pairs = zip(*(sentences(side) for side in self.sides), strict=True)
+        return [
+            Sentence(f"{sentence.topic} {name}", sentence.text)
+            for pair in pairs
+            for name, sentence in zip(SIDES, pair, strict=True)
+        ]
+
+    def tables(self) -> list[TextTable]:
+        """Returns the tables that are not equal on both sides."""
+        built = (side_by_side([build(side) for side in self.sides], SIDES) for build in terminal.DETAILS)
+        members = side_by_side([devices.overview(view) for view in self.views], SIDES)
+        several = any(len(view.devices) > 1 for view in self.views)
+        return [table for table in ([members] if several else []) + [*built] if table]
+
+    def doubts(self) -> list["Diagnostic"]:
+        """Returns what makes the recordings hard to compare, then the doubts about each of them."""
+        first, second = self.sides
+        found = []
+        if first.start != second.start:
+            message = f"I/Os of A are counted from {first.start} events, those of B from {second.start}"
+            found.append(trace.doubt("other-start", f"{message}: counts and latencies are not comparable"))
+        lengths = sorted((first.span_ns, second.span_ns))
+        if lengths[0] * LENGTHS < lengths[1]:
+            longer = " and ".join(formatting.duration(length) for length in (first.span_ns, second.span_ns))
+            message = f"the recordings are {longer} long: compare rates and latencies, not counts"
+            found.append(trace.doubt("other-length", message))
+        for name, view in zip(SIDES, self.views, strict=True):
+            found += [
+                replace(diagnostic, subject=f"{name} {diagnostic.subject}".strip())
+                for diagnostic in trace.diagnose(view)
+                if diagnostic.severity != "note"
+            ]
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the comparison for `--json`."""
+        return {
+            "sides": [
+                {"name": name, "device": side.number, "label": side.label, "span_ns": side.span_ns}
+                for name, side in zip(self.names, self.sides, strict=True)
+            ],
+            "headline": self.headline(),
+            "changes": [
+                {
+                    "metric": change.metric.name,
+                    "a": change.values[0],
+                    "b": change.values[1],
+                    "verdict": change.verdict,
+                    **dict.fromkeys(("change", "low", "high", "p")),
+                    **({k: getattr(d, k) for k in ("change", "low", "high", "p")} if (d := change.decision) else {}),
+                }
+                for change in self.changes
+            ],
+            "sentences": [
+                {"topic": a.topic, "a": a.text, "b": b.text}
+                for a, b in zip(*(sentences(side) for side in self.sides), strict=True)
+            ],
+            "doubts": [diagnostics.as_dict(doubt) for doubt in self.doubts()],
+        }
+
+
+def changes_table(diff: TraceDiff) -> TextTable:
+    """Returns the metrics of A and B with their changes and verdicts."""
+    rows = []
+    for change in diff.changes:
+        a, b = (figure(change.metric, value) for value in change.values)
+        decision = change.decision
+        drawn = (
+            [comparison.change(decision.change), comparison.interval(decision), comparison.probability(decision.p)]
+            if decision
+            else [formatting.NONE] * 3
+        )
+        rows.append([change.metric.title, a, b, *drawn, _verdict(change)])
+    columns = [text(""), *figures("A", "B", "change"), TableColumn("95 % interval"), TableColumn("p"), text("")]
+    return TextTable("What changed", columns, rows, NOTE, spare=("p", "95 % interval"))
+
+
+def _verdict(change: TraceChange) -> str:
+    if change.verdict == "one-sided":
+        return f"only in {_only(change)}"
+    if change.verdict == "same":
+        return f"same within ±{formatting.share(change.largest)}" if change.largest else "same"
+    return VERDICTS[change.verdict]
+
+
+def _only(change: TraceChange) -> str:
+    return SIDES[0] if change.values[0] else SIDES[1]
+
+
+def _size(change: TraceChange) -> float:
+    ratio = 1 + (change.decision.change if change.decision else 0.0)
+    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
+
+
+def _change(change: TraceChange) -> str:
+    ratio = 1 + (change.decision.change if change.decision else 0.0)
+    return f"{formatting.number(ratio)} times" if ratio >= 2 else comparison.change(ratio - 1)
+
+
+def facts(diff: TraceDiff) -> list[str]:
+    """Returns a line about each side: its name and amounts."""
+    return [
+        f"{side}: {name}, {' · '.join([device.label, *trace.headline(view)])}"
+        for side, name, view, device in zip(SIDES, diff.names, diff.views, diff.sides, strict=True)
+    ]
+
+
+def print_diff(console: "Console", diff: TraceDiff) -> None:
+    """Prints the comparison."""
+    from rich.text import Text
+
+    for fact in facts(diff):
+        console.print(Text(fact, style="dim"))
+    console.print()
+    terminal.prose(console, [Sentence("Change", diff.headline()), *diff.sentences()])
+    for table in (changes_table(diff), *diff.tables()):
+        terminal.draw_table(console, table)
+    diagnostics.print_diagnostics(console, diff.doubts(), "Diagnostics", most=40)
+
+
+def render(diff: TraceDiff, *, title: str | None = None, command: str = "") -> str:
+    """Returns the page; `command` created it."""
+    sections = [
+        PageSection("changes", "Changes", "What changed", [changes_table(diff)]),
+        PageSection("sentences", "Sentences", "Both workloads", [SentenceList(diff.sentences())]),
+        PageSection("tables", "Tables", "Figures that differ", diff.tables()),
+    ]
+    return shell.render(
+        "trace_diff.html.j2",
+        [section for section in sections if section],
+        title=title or f"{diff.names[0]} and {diff.names[1]}",
+        facts=facts(diff),
+        sentences=[Sentence("Change", diff.headline())],
+        doubts=diagnostics.sentences(diff.doubts()),
+        command=command,
+    )
