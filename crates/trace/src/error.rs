@@ -20,7 +20,9 @@ pub enum TraceError {
         path: String,
     },
     /// No reader recognises it.
-    #[error("{path}: {content}: expected one of these formats, or choose one with --format: {known}")]
+    #[error(
+        "{path}: {content}: expected one of these formats; choose one with --format, or name the columns of a table with --columns: {known}"
+    )]
     UnknownFormat {
         /// The file.
         path: String,

@@ -1,7 +1,7 @@
 //! Opens traces: finds the files, decompresses them, recognises the format.
 
 use crate::error::{Result, TraceError};
-use crate::formats::{FORMATS, Format};
+use crate::formats::{FORMATS, Format, open_table};
 use crate::input_files::{COMPRESSED, find_file_sets};
 use crate::interrupt;
 use crate::opened_source::{DamageTolerantReader, OpenedSource, OpeningWarnings};
@@ -14,11 +14,15 @@ use std::path::Path;
 /// The bytes of a file that recognition gets.
 const HEAD: usize = 64 << 10;
 
+/// The beginning of a format that names columns: `columns:time=ts,op=rw,…`.
+pub const COLUMNS: &str = "columns:";
+
 /// Opens a trace.
 ///
 /// Each of `paths` is `-` for standard input, a file, a directory of blktrace sets, or the name of a set:
 /// `elephant` for `elephant.blktrace.0`, `.1`, …. One file of a set stands for the whole set, as in
-/// blkparse. Several paths are read as one trace with a common time zero. `format` overrides recognition.
+/// blkparse. Several paths are read as one trace with a common time zero. `format` overrides recognition; after
+/// [`COLUMNS`], it says which column of a table holds what.
 pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
     let warnings = OpeningWarnings::default();
     let mut sets = Vec::new();
@@ -54,11 +58,11 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
     if let (true, Some(path)) = (inputs.is_empty(), empty) {
         return Err(warnings.damage().unwrap_or(TraceError::Empty { path }));
     }
-    let format = match format {
-        Some(name) => format_by_name(name)?,
-        None => recognise_format(&inputs)?,
+    let source = match format.map(|name| (name, name.strip_prefix(COLUMNS))) {
+        Some((_, Some(columns))) => open_table(inputs, columns)?,
+        Some((name, None)) => format_by_name(name)?.open(inputs)?,
+        None => recognise_format(&inputs)?.open(inputs)?,
     };
-    let source = format.open(inputs)?;
     Ok(Box::new(OpenedSource::new(source, warnings, dropped)))
 }
 

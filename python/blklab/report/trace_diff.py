@@ -84,22 +84,22 @@ class TraceDiff:
     def doubts(self) -> list["Diagnostic"]:
         """Returns what makes the recordings hard to compare, then the doubts about each of them."""
         first, second = self.sides
-        found = []
+        doubts = []
         if first.start != second.start:
             message = f"I/Os of A are counted from {first.start} events, those of B from {second.start}"
-            found.append(trace.doubt("other-start", f"{message}: counts and latencies are not comparable"))
+            doubts.append(trace.doubt("other-start", f"{message}: counts and latencies are not comparable"))
         lengths = sorted((first.span_ns, second.span_ns))
         if lengths[0] * LENGTHS < lengths[1]:
             longer = " and ".join(formatting.duration(length) for length in (first.span_ns, second.span_ns))
             message = f"the recordings are {longer} long: compare rates and latencies, not counts"
-            found.append(trace.doubt("other-length", message))
+            doubts.append(trace.doubt("other-length", message))
         for name, view in zip(SIDES, self.views, strict=True):
-            found += [
+            doubts += [
                 replace(diagnostic, subject=f"{name} {diagnostic.subject}".strip())
                 for diagnostic in trace.diagnose(view)
                 if diagnostic.severity != "note"
             ]
-        return found
+        return doubts
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the comparison for `--json`."""

@@ -53,8 +53,8 @@ def test_recordings_of_equal_loads_do_not_differ(run: Run, tmp_path: Path) -> No
 
 
 def test_members_of_one_recording_are_compared_at_equal_times(run: Run) -> None:
-    found = verdicts(run, PGBENCH, "--between", "vdc,vdd")
-    assert (found["read.iops"], found["write.iops"]) == ("differs", "same")
+    together = verdicts(run, PGBENCH, "--between", "vdc,vdd")
+    assert (together["read.iops"], together["write.iops"]) == ("differs", "same")
     apart = verdicts(run, PGBENCH, PGBENCH, "--between", "vdc,vdd")
     assert apart["read.iops"] == "chance"
 

@@ -14,6 +14,7 @@ mod parquet;
 mod records;
 mod row_source;
 mod systor;
+mod table;
 mod tencent;
 #[cfg(test)]
 mod tests;
@@ -37,16 +38,25 @@ pub struct Format {
     reader: fn(TraceInfo, Vec<OpenInput>) -> Result<Box<dyn Source>>,
 }
 
+/// Makes a source from tables in text files; `columns` says which column holds what: `time=ts,op=rw,…`.
+pub fn open_table(inputs: Vec<OpenInput>, columns: &str) -> Result<Box<dyn Source>> {
+    let format = Format { name: "table", ..table::FORMAT };
+    table::open(format.info(&inputs), inputs, columns)
+}
+
 impl Format {
     /// Makes a source from opened files.
     pub fn open(&self, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
-        let info = TraceInfo {
+        (self.reader)(self.info(&inputs), inputs)
+    }
+
+    fn info(&self, inputs: &[OpenInput]) -> TraceInfo {
+        TraceInfo {
             format: self.name.into(),
             capabilities: self.capabilities,
             inputs: inputs.iter().map(OpenInput::describe).collect(),
             ..TraceInfo::default()
-        };
-        (self.reader)(info, inputs)
+        }
     }
 }
 
@@ -61,6 +71,7 @@ pub static FORMATS: &[Format] = &[
     alibaba::FORMAT,
     tencent::FORMAT,
     fiu::FORMAT,
+    table::FORMAT,
     vscsi::FORMAT,
     oracle::FORMAT,
 ];

@@ -132,7 +132,7 @@ impl RowFeed for RecordFeed {
 }
 
 /// The device of a file, named after the file without directories and suffix.
-fn device_of_file(path: &str, context: &mut ReadContext) -> DeviceId {
+pub fn device_of_file(path: &str, context: &mut ReadContext) -> DeviceId {
     let file = path.rsplit('/').next().unwrap_or(path);
     let stem = file.split('.').next().unwrap_or(file).to_owned();
     context.devices.number(path.as_bytes(), |_| stem)

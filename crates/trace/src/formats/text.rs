@@ -22,7 +22,7 @@ pub enum ParsedLine {
 pub type Expected = &'static str;
 
 /// A parser of one format's rows.
-pub trait RowParser: Default + Send {
+pub trait RowParser: Send {
     /// The columns as in a header line.
     const COLUMNS: &'static str;
     /// The trace's clock at the start of 1970, ns, if it is a wall clock.
@@ -70,6 +70,12 @@ impl<R: RowParser> RowFeed for TextFeed<R> {
 }
 
 impl<R: RowParser> TextFeed<R> {
+    /// The rows of one file.
+    pub fn new(file: OpenFile, rows: R) -> TextFeed<R> {
+        let lines = Lines::new(file.path, file.reader);
+        TextFeed { lines, rows, known_lines: 0, unreadable: 0, first_unreadable: None }
+    }
+
     fn count_unreadable(&mut self, problem: String, context: &mut ReadContext) {
         self.unreadable += 1;
         let number = self.lines.number;
@@ -99,19 +105,10 @@ impl<R: RowParser> TextFeed<R> {
 }
 
 /// Opens text files of one format as one trace.
-pub fn open<R: RowParser + 'static>(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
+pub fn open<R: RowParser + Default + 'static>(info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let files = one_input_per_file(inputs)
         .into_iter()
-        .map(|(described, file)| {
-            let feed = TextFeed {
-                lines: Lines::new(file.path, file.reader),
-                rows: R::default(),
-                known_lines: 0,
-                unreadable: 0,
-                first_unreadable: None,
-            };
-            (described, feed)
-        })
+        .map(|(described, file)| (described, TextFeed::new(file, R::default())))
         .collect();
     Ok(Box::new(RowSource::new(info, R::EPOCH, files)))
 }
@@ -129,7 +126,7 @@ pub fn one_input_per_file(inputs: Vec<OpenInput>) -> Vec<(Input, OpenFile)> {
 }
 
 /// True if all first lines of a file are rows of this format, except for a header.
-pub fn sniff<R: RowParser>(head: &[u8]) -> bool {
+pub fn sniff<R: RowParser + Default>(head: &[u8]) -> bool {
     let mut rows = R::default();
     let mut context = ReadContext::default();
     let mut recognised = 0;

@@ -56,10 +56,12 @@ def diff(
         devices = [word.strip() for word in between.split(",")]
         if len(devices) != 2 or not all(devices):
             raise UsageError(f"--between {between!r}: expected two devices, such as sda,sdb")
+    from blklab.report import formatting
+
     if len(paths) not in ({2} if between is None else {1, 2}):
         raise UsageError(
-            f"{len(paths)} recording{'s' * (len(paths) > 1)}: expected two, or one with --between DEV,DEV (all files of a recording: its"
-            " directory)"
+            f"{formatting.plural(len(paths), 'recording')}: expected two, or one with --between DEV,DEV (name a"
+            " recording of several files by its directory)"
         )
     if output is not None:
         from blklab import output as out

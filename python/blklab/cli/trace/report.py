@@ -8,7 +8,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import json_option, progress
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import format_words, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Prof
 
 def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
     """Returns the options that select the same I/O again."""
-    words = ["--format", format_name] if format_name else []
+    words = format_words(format_name)
     chosen = profile["filter"]
     words += [word for value in chosen["devices"] for word in ("--device", value)]
     words += [word for value in chosen["processes"] for word in ("--process", value)]

@@ -56,6 +56,18 @@ def _parse_sector(text: str) -> int:
 
 TIME: Final = Quantity("time", _parse_time)
 
+COLUMNS: Final = "columns:"
+"""The beginning of a format that names columns, as crates/trace reads it."""
+
+TRACE_OPTIONS: Final = (
+    click.option(
+        "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
+    ),
+    click.option(
+        "--columns", metavar="ROLE=COLUMN,...", help="Read a text table: time=ts,op=rw,sector=lba,size=len ..."
+    ),
+)
+
 OPTIONS: Final = (
     click.option("--device", "devices", multiple=True, metavar="DEV", help="Select this device: md127 or 9,127."),
     click.option(
@@ -99,10 +111,26 @@ OPTIONS: Final = (
 
 def trace_arguments(command: F) -> F:
     """Decorator: add TRACE… and `--format`, passed as `paths` and `format_name`."""
-    command = click.option(
-        "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
-    )(command)
-    return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(command)
+
+    @functools.wraps(command)
+    def with_trace(*args: Any, format_name: str | None, columns: str | None, **kwargs: Any) -> Any:
+        from blklab.errors import UsageError
+
+        if format_name and columns:
+            raise UsageError("--format and --columns exclude each other")
+        return command(*args, format_name=f"{COLUMNS}{columns}" if columns else format_name, **kwargs)
+
+    for option in reversed(TRACE_OPTIONS):
+        with_trace = option(with_trace)
+    return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(with_trace)  # type: ignore[return-value]
+
+
+def format_words(format_name: str | None) -> list[str]:
+    """Returns the option that chooses the format again."""
+    if format_name is None:
+        return []
+    columns = format_name.removeprefix(COLUMNS)
+    return ["--format", format_name] if columns == format_name else ["--columns", columns]
 
 
 def selection_options(command: F) -> F:

@@ -28,9 +28,9 @@ def side_by_side(tables: Sequence[TextTable], names: Sequence[str]) -> TextTable
         cells = [_rows(table, words) for table in tables]
     rows = []
     for key in dict.fromkeys(key for side in cells for key in side):
-        found = [side.get(key) for side in cells]
-        if any(found) and any(row != found[0] for row in found):
-            for name, row in zip(names, found, strict=True):
+        matched = [side.get(key) for side in cells]
+        if any(matched) and any(row != matched[0] for row in matched):
+            for name, row in zip(names, matched, strict=True):
                 drawn = [(row or {}).get(heading, "" if heading[1] else formatting.NONE) for heading in rest]
                 rows.append([*(key if name == names[0] else [""] * len(key)), name, *drawn])
     columns = [*(by_heading[heading] for heading in words), text(""), *(by_heading[heading] for heading in rest)]
