@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from blklab.report import diagnostics, formatting, shell
+from blklab.report import array_members, diagnostics, formatting, shell
 from blklab.report.charts import groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.diagram import Diagram, diagram
@@ -38,7 +38,7 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "") ->
         "title": title or f"The workload of {device.label}",
         "device": device,
         "facts": trace.headline(view),
-        "sentences": sentences(device),
+        "sentences": [*sentences(device), *array_members.sentence(view, device)],
         "tiles": _tiles(device),
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),
@@ -74,7 +74,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
             "origin",
             "Who asked",
             "Processes, devices and CPUs",
-            [*_some(load.operations(device)), *groups.charts(device)],
+            [*_some(load.operations(device), array_members.members_table(view, device)), *groups.charts(device)],
         ),
     ]
     return [section for section in sections if section]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from blklab.report import diagnostics, formatting
+from blklab.report import array_members, diagnostics, formatting
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.tables import devices, life, load, pattern, trace
@@ -50,9 +50,10 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         if at == 0:
             _facts(console, view)
         console.print()
-        prose(console, sentences(device))
+        prose(console, [*sentences(device), *array_members.sentence(view, device)])
         if at == 0 and len(view.devices) > 1:
             draw_table(console, devices.overview(view))
+        draw_table(console, array_members.members_table(view, device))
         for build in DETAILS:
             draw_table(console, build(device))
         draw_events(console, device)
