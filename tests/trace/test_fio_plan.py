@@ -61,7 +61,7 @@ def profile(**changes: Any) -> Any:
             at = at[parent]
         at[last] = value
     inputs = [{"name": "md127", "files": ["md127.blktrace.0"]}]
-    return {"focus": "9,127", "devices": [device], "trace": {"inputs": inputs}}
+    return {"focus": "9,127", "devices": [device], "trace": {"inputs": inputs, "device_names": []}}
 
 
 def options(text: str, section: str = "global") -> dict[str, str]:
@@ -97,6 +97,19 @@ def test_an_open_load_has_rates() -> None:
     assert result["rate_iops"] == "70,30"
     assert result["rate_process"] == "poisson"
     assert result["iodepth"] == "50"
+
+
+def test_rates_of_mixed_sizes_are_rounded_so_that_the_mix_is_right() -> None:
+    result = job(
+        "md127-mixed", in_flight=level(50, 5, 2.0, 0.5), last_ns=95 * 10**9, load__ops__read=op({4096: 350, 65536: 350})
+    )
+    assert (result["rate_iops"], result["rate_process"]) == ("7,3", "poisson")
+
+
+def test_a_process_that_waits_for_each_io_pauses_between_them() -> None:
+    result = job("md127-mixed", in_flight={**level(1, 1, 1.0, 0.6), "time_ns": 10**10})
+    assert (result["iodepth"], result["thinktime"]) == ("1", "6000")
+    assert "rate" not in result
 
 
 def test_rates_too_low_for_whole_ios_are_in_bytes() -> None:
@@ -207,18 +220,19 @@ def test_nothing_to_reproduce() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "p95", "busy", "idle", "loop"),
+    ("most", "p95", "busy", "idle", "ios", "loop"),
     [
-        (128, 128, 89.2, 0.03, "closed"),  # fio, 4 jobs of depth 32
-        (4, 4, 2.5, 0.21, "closed"),
-        (52, 5, 2.5, 0.38, "open"),  # PostgreSQL
-        (517, 23, 8.4, 0.46, "open"),  # git
-        (1, 1, 1.0, 0.1, "closed"),
-        (1, 1, 1.0, 0.9, "open"),
+        (128, 128, 89.2, 0.03, 1000, "closed"),  # fio, 4 jobs of depth 32
+        (4, 4, 2.5, 0.21, 1000, "closed"),
+        (52, 5, 2.5, 0.38, 1000, "open"),  # PostgreSQL
+        (517, 23, 8.4, 0.46, 1000, "open"),  # git
+        (1, 1, 1.0, 0.1, 1000, "closed"),
+        (1, 1, 1.0, 0.9, 1000, "closed"),  # a process that waits for each I/O, and pauses
+        (1, 1, 1.0, 0.9, 50, "open"),  # too few I/Os for two at the same time by chance
     ],
 )
-def test_closed_or_open(most: int, p95: int, busy: float, idle: float, loop: str) -> None:
-    assert judge_loop(level(most, p95, busy, idle))[0] == loop
+def test_closed_or_open(most: int, p95: int, busy: float, idle: float, ios: int, loop: str) -> None:
+    assert judge_loop(level(most, p95, busy, idle), ios)[0] == loop
 
 
 @given(st.floats(1.001, 500))

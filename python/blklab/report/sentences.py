@@ -264,7 +264,7 @@ def _origin(device: DeviceView) -> str:
 
 def _processes(device: DeviceView) -> str:
     groups = device.groups("processes")
-    if len(groups) == 1 and groups[0].label == UNKNOWN:
+    if not groups or [group.label for group in groups] == [UNKNOWN]:
         return "the trace does not contain the processes that queued the I/O"
     if len(groups) == 1:
         return f"all I/O was {STARTED[device.start]} by {groups[0].label}"

@@ -9,6 +9,7 @@ from typing import Final, cast
 from blklab.documents.profile import (
     Capabilities,
     DeviceProfile,
+    Dispersion,
     GroupProfile,
     LifeProfile,
     OpLoadProfile,
@@ -137,6 +138,13 @@ class DeviceView:
         pattern = self.data["pattern"]
         return pattern["read_streams"] if name == "read" else pattern["write_streams"]
 
+    def dispersion(self) -> list[Dispersion]:
+        """Returns the burstiness in windows that are complete and longer than a tick of the trace's clock."""
+        scales = self.data["pattern"]["arrivals"]["dispersion"]
+        return [
+            scale for scale in scales if scale["windows"] and scale["window_ns"] > (self.capabilities["clock_ns"] or 0)
+        ]
+
     def latency(self, op: str, stage: str = "q2c") -> QuantilesSummary | None:
         """Returns the quantiles of one stage in ns; None if it never occurred."""
         quantiles = self.life(op)["latency_ns"][stage]
@@ -176,7 +184,9 @@ class DeviceView:
         return any(source["name"] != DIRECT for source in self.data["load"]["sources"])
 
     def groups(self, kind: str) -> list[OriginGroup]:
-        """Returns its I/Os by `processes`, `cpus` or `sources`, largest first."""
+        """Returns its I/Os by `processes`, `cpus` or `sources`, largest first; none that the trace does not record."""
+        if not self.capabilities["processes" if kind == "processes" else "layers"]:
+            return []
         return [
             OriginGroup(
                 label=self._group_label(kind, entry["name"]),

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,12 @@ def test_a_trace_of_more_cpus_than_files_may_be_open(run: Run, tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert outcome.status == 0, outcome.err
     assert json.loads(outcome.out)["events"] == 200
+
+
+def test_what_a_format_does_not_record_is_not_described(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "t.oracleGeneral.bin"
+    trace.write_bytes(b"".join(struct.pack("<IQIq", at // 50, 97 * at % 4096, 4096, -1) for at in range(5000)))
+    outcome = run("trace", "stat", trace)
+    assert outcome.status == 0
+    assert "does not distinguish reads and writes" in outcome.out
+    assert not [text for text in ("(unknown)", "CPU", "not seen to complete", " 10 ms ") if text in outcome.out]

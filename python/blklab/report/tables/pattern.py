@@ -64,7 +64,6 @@ def seeks(device: DeviceView) -> TextTable:
 
 def arrivals(device: DeviceView) -> TextTable:
     """Returns the index of dispersion for each window width."""
-    arrivals_found = device.data["pattern"]["arrivals"]
     rows = [
         [
             formatting.duration(scale["window_ns"]),
@@ -73,8 +72,7 @@ def arrivals(device: DeviceView) -> TextTable:
             formatting.count(scale["max_ios"]),
             formatting.number(scale["index"]),
         ]
-        for scale in arrivals_found["dispersion"]
-        if scale["windows"]
+        for scale in device.dispersion()
     ]
     note = "dispersion: variance / mean of the I/Os in a window; 0: regular, 1: random, more: bursts"
     headings = figures("window", "windows", "mean I/Os", "most I/Os", "dispersion")

@@ -180,17 +180,22 @@ def doubt(code: str, message: str, subject: str = "") -> Diagnostic:
 def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
     unended = sum(device.life(op)["never_completed"] for op in OPS)
     many = formatting.plural(unended, "I/O")
-    if device.ios and unended / device.ios >= SERIOUS:
+    completions = device.capabilities["completions"]
+    if completions and device.ios and unended / device.ios >= SERIOUS:
         share = formatting.share(unended / device.ios)
         yield doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
     if number := device.data["unmatched_completions"]:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
         yield doubt("never-queued", unseen, device.label)
-    if (number := device.data["given_up"]) and device.capabilities["completions"]:
+    if (number := device.data["given_up"]) and completions:
         lost = f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight"
         yield doubt("given-up", lost, device.label)
-    if device.ios and 0 < unended / device.ios < SERIOUS:
+    if completions and device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
+    if not device.capabilities["directions"]:
+        yield _note(
+            device, "no-directions", "the trace does not distinguish reads and writes: all I/Os are shown as reads"
+        )
     if alone := sum(device.life(op)["without_queue"] for op in OPS):
         yield _note(
             device,

@@ -14,6 +14,8 @@ MOST_WEIGHT: Final = 1000
 """fio's limit for `flow`."""
 WORST_ROUNDING: Final = 0.005
 """Allowed error of the total rate from rounding to whole I/Os per second."""
+WORST_OF_MIXED: Final = 0.1
+"""Allowed error of the rate of a direction with several sizes: paced by bytes, a short run has the wrong mix."""
 SEED: Final = 42
 
 
@@ -133,7 +135,7 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
     if any(share.bytes % direction.sizes[0].bytes for direction in directions for share in direction.sizes):
         yield "# Otherwise fio rounds sizes down to multiples of the smallest."
         yield "bs_unaligned=1"
-    top = "the most" if plan.loop == "open" else "the 95th percentile of what"
+    top = "the most" if plan.loop == "open" else "the 95th percentile"
     if job.name == "flushed":
         yield "# One after the other: each waits for its flush."
     elif directions[0].direction == "trim":
@@ -143,6 +145,9 @@ def _job(plan: FioPlan, job: JobPlan, target: JobTarget) -> Iterator[str]:
     else:
         yield f"# I/Os in flight: {top} of the trace, shared out by latency."
     yield f"iodepth={job.iodepth}"
+    if job.thinktime_us:
+        yield "# The mean pause between the end of an I/O and the next one."
+        yield f"thinktime={job.thinktime_us}"
     if job.flush_every:
         after = "after as many of the writes" if job.flush_every == 1 else "among the writes"
         yield f"# {job.flushes:,} flushes, {after}."
@@ -176,7 +181,9 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
     total = sum(direction.rate for other in plan.jobs for direction in other.directions)
     rates = ", ".join(f"{each.rate:.2f} {each.direction}s/s" for each in job.directions)
     whole = all(
-        direction.rate >= 0.5 and abs(round(direction.rate) - direction.rate) <= WORST_ROUNDING * total
+        direction.rate >= 0.5
+        and abs(round(direction.rate) - direction.rate)
+        <= max(WORST_ROUNDING * total, WORST_OF_MIXED * direction.rate * (len(direction.sizes) > 1))
         for direction in job.directions
     )
     yield f"# Arrivals: {rates}, {plan.arrivals}."
@@ -188,6 +195,8 @@ def _pace(plan: FioPlan, job: JobPlan) -> Iterator[str]:
             yield "# Steady, in bytes/s: with flushes, fio 3.33 dies of a Poisson process."
         elif plan.poisson:
             yield "# Steady, in bytes/s: fio's Poisson process takes only whole I/Os/s."
+        if any(len(direction.sizes) > 1 for direction in job.directions):
+            yield "# fio waits longer after larger I/Os: the mix is right only in runs of many I/Os."
         each = _each(job.directions, lambda direction: max(1, round(direction.rate * direction.mean_bytes)))
         yield f"rate={each}"
 

@@ -18,6 +18,8 @@ WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "tri
 DEEPEST: Final = 1024
 UNKNOWN_DEPTH: Final = 32
 """I/Os in flight if the trace has no completions: enough for a rate, and moderate for a device."""
+OVERLAPS: Final = 10
+"""I/Os that independent arrivals would have started during another one: if none did, each waits for the last one."""
 SEQUENTIAL: Final = 0.9
 """Share of I/Os that continue a stream from which a direction counts as sequential."""
 
@@ -59,6 +61,8 @@ class JobPlan:
     """Writes per flush."""
     flushes: int = 0
     dsync: bool = False
+    thinktime_us: int = 0
+    """Pause after each I/O."""
 
     @property
     def ios(self) -> int:
@@ -96,7 +100,7 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     instead of inferring it from the I/Os in flight. Raises BlklabError if the profile has no I/O.
     """
     device = focus_device(profile)
-    name = device["name"] or device["device"]
+    name = device_name(profile, device)
     ops = device["load"]["ops"]
     duration = max(1, device["last_ns"] - device["first_ns"])
     directions = [_direction(device, op, duration) for op in WAYS if ops[op]["ios"]]
@@ -104,11 +108,11 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
         raise BlklabError(f"{name}: no read, write or discard in the trace as filtered")
     directions = [direction for direction in directions if direction.sizes]
     level = _level(device, sum(direction.ios for direction in directions))
-    judged_loop, why = judge_loop(level)
+    weight = sum(direction.ios for direction in directions)
+    judged_loop, why = judge_loop(level, weight)
     if loop:
         judged_loop, why = loop, f"as requested; {why}"
     arrivals = device["pattern"]["arrivals"]["pattern"] or "too few"
-    weight = sum(direction.ios for direction in directions)
     sequential = sum(direction.sequential * direction.ios for direction in directions) / weight
     largest = max(share.bytes for direction in directions for share in direction.sizes)
     return FioPlan(
@@ -136,13 +140,19 @@ def focus_device(profile: Profile) -> DeviceProfile:
     raise BlklabError("no I/O in the selection: nothing to reproduce")
 
 
+def device_name(profile: Profile, device: DeviceProfile) -> str:
+    """Returns the name of a device, from the trace if the format names its devices."""
+    own = {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile["trace"]["device_names"]}
+    return own.get(device["device"], device["name"] or device["device"])
+
+
 def _level(device: DeviceProfile, ios: int) -> LevelSummary | None:
     """Returns the I/Os in flight, or None if the trace has no completions."""
     return device["in_flight"] if device["life"]["all"]["completed"] * 2 >= ios else None
 
 
-def judge_loop(level: LevelSummary | None) -> tuple[Loop, str]:
-    """Infers from the I/Os in flight whether their number is fixed (closed loop)."""
+def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:
+    """Infers from the I/Os in flight whether their number is limited (closed loop)."""
     if level is None:
         return "open", "the trace has no completions, so the job keeps the arrivals"
     idle, most, p95 = level["idle_share"] or 0.0, level["max"], level["p95"] or 0
@@ -150,6 +160,8 @@ def judge_loop(level: LevelSummary | None) -> tuple[Loop, str]:
     figures = (
         f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; idle {idle:.0%} of the time"
     )
+    if most == 1 and ios * (1 - idle) >= OVERLAPS:
+        return "closed", f"{figures}: each I/O waited for the one before"
     steady = idle <= 0.3 and most <= 1.34 * p95 and busy >= 0.4 * most
     if steady:
         return "closed", f"{figures}: the number in flight is limited, so the job keeps it"
@@ -218,6 +230,9 @@ def _jobs(
             if flushes and flushed is None:
                 every = max(1, round(writes["ios"] / flushes))
                 job = replace(job, flushes=flushes, flush_every=every)
+        if loop == "closed" and depth == 1 and len(groups) == 1 and level is not None:
+            pause = (level["idle_share"] or 0.0) * level["time_ns"] / max(1, job.ios)
+            job = replace(job, thinktime_us=round(pause / 1000))
         jobs.append(_by_stream(job, device, loop))
     if flushed is not None:
         jobs.append(JobPlan("flushed", (flushed,), iodepth=1, flush_every=1, flushes=flushes))
