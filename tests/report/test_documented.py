@@ -8,7 +8,7 @@ from typing import Any
 from blklab.report.view import ProfileView
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
-FREE = {"events", "errors", "cpus", "device_names"}
+FREE = {"events", "errors", "cpus", "device_names", "ios"}
 """Objects whose keys are data: letters, errnos, CPU and device numbers."""
 
 

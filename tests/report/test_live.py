@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blklab.report.live import LiveCampaign, expected, shown, sparkline
+from blklab.report.formatting import sparkline
+from blklab.report.live import LiveCampaign, expected, shown
 from blklab.runners.fio.process import FioProgress
 from blklab.spec.cells import Cell, ExperimentPlan
 

@@ -24,7 +24,7 @@ impl<const BITS: u32> LogLinear<BITS> {
     /// Adds a value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        let index = Self::index(value);
+        let index = Self::bucket(value);
         match self.counts.get_mut(index.wrapping_sub(self.first)) {
             Some(count) => *count = count.wrapping_add(1), // 2^64 records take 500 years
             None => self.record_n(value, 1),
@@ -33,7 +33,7 @@ impl<const BITS: u32> LogLinear<BITS> {
 
     /// Adds a value `n` times.
     pub fn record_n(&mut self, value: u64, n: u64) {
-        let index = Self::index(value);
+        let index = Self::bucket(value);
         self.extend_buckets(index, index + 1);
         let count = &mut self.counts[index - self.first];
         *count = count.saturating_add(n);
@@ -53,18 +53,26 @@ impl<const BITS: u32> LogLinear<BITS> {
         }
     }
 
-    /// Small values have a bucket each; above, the bits after the leading one choose it.
+    /// The bucket of a value. Small values have a bucket each; above, the bits after the leading one choose it.
     #[inline]
-    fn index(value: u64) -> usize {
+    pub fn bucket(value: u64) -> usize {
         let shift = (63 - BITS).saturating_sub((value | 1).leading_zeros());
         ((u64::from(shift) << BITS) + (value >> shift)) as usize
     }
 
-    fn middle(index: usize) -> u64 {
-        let index = index as u64;
-        let shift = (index >> BITS).saturating_sub(1);
-        let low = (index - (shift << BITS)) << shift;
-        low + ((1u64 << shift) >> 1)
+    /// The lowest value of a bucket.
+    pub fn lowest(bucket: usize) -> u64 {
+        let shift = Self::shift(bucket);
+        (bucket as u64 - (shift << BITS)).checked_shl(shift as u32).unwrap_or(u64::MAX)
+    }
+
+    /// A bucket is 2 to this power wide.
+    fn shift(bucket: usize) -> u64 {
+        (bucket as u64 >> BITS).saturating_sub(1)
+    }
+
+    fn middle(bucket: usize) -> u64 {
+        Self::lowest(bucket) + ((1u64 << Self::shift(bucket)) >> 1)
     }
 
     /// How many values were added.

@@ -88,6 +88,11 @@ impl<T: Merge + Default + Clone> Timeline<T> {
         self.buckets.is_empty()
     }
 
+    /// The buckets, ascending.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.buckets.iter_mut()
+    }
+
     /// Start of each bucket in ns, and the bucket, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         (0u64..).zip(&self.buckets).map(|(index, bucket)| (index << self.shift, bucket))

@@ -29,6 +29,8 @@ pub struct Io {
     pub error: u16,
     /// How often its request was requeued after dispatch.
     pub requeues: u16,
+    /// Bios in flight when it was queued, without itself.
+    pub depth: u32,
     /// Queued (Q).
     pub t_queue: u64,
     /// Got its own request (G).

@@ -35,7 +35,28 @@ class Capabilities(TypedDict):
     processes: bool
 
 
+class DensityRow(TypedDict):
+    end: int
+    low: int
+    read_levels: str
+    reads: int
+    write_levels: str
+    writes: int
+
+
+class DepthOverTime(TypedDict):
+    slices: list[DepthSlice]
+    width_ns: int
+
+
+class DepthSlice(TypedDict):
+    area_ns: int
+    busy_ns: int
+    max: int
+
+
 class DeviceProfile(TypedDict):
+    depth_over_time: DepthOverTime
     device: str
     dispatched: LevelSummary
     events: dict[str, int]
@@ -47,8 +68,11 @@ class DeviceProfile(TypedDict):
     life: dict[str, LifeProfile]
     load: LoadProfile
     name: str | None
+    offsets: OffsetsProfile
     over_time: OverTimeProfile
     pattern: PatternProfile
+    processes_over_time: ProcessesOverTime
+    slow: SlowProfile
     start: StartAction
     unmatched_completions: int
 
@@ -158,6 +182,27 @@ class LoadProfile(TypedDict):
     sources: list[GroupProfile]
 
 
+class LongTimeProfile(TypedDict):
+    bytes: int
+    depth: int
+    in_flight: dict[str, int]
+    in_flight_process: str | None
+    length_ns: int
+    op: str
+    process: str
+    sector: int
+    stage: str
+    stage_ns: int
+    start_ns: int
+
+
+class OffsetsProfile(TypedDict):
+    processes: list[str]
+    row_processes: list[str]
+    rows: list[DensityRow]
+    width_ns: int
+
+
 class OpLoadProfile(TypedDict):
     ahead: int
     bytes: int
@@ -172,6 +217,7 @@ class OpLoadProfile(TypedDict):
 
 
 class OverTimeProfile(TypedDict):
+    latencies: list[DensityRow]
     slices: list[SliceProfile]
     width_ns: int
 
@@ -181,6 +227,11 @@ class PatternProfile(TypedDict):
     read_streams: StreamsSummary
     seeks: SeeksSummary
     write_streams: StreamsSummary
+
+
+class ProcessesOverTime(TypedDict):
+    ios: dict[str, list[int]]
+    width_ns: int
 
 
 class QuantilesSummary(TypedDict):
@@ -269,6 +320,12 @@ class SliceProfile(TypedDict):
     write_p50_ns: int | None
     write_p99_ns: int | None
     writes: int
+
+
+class SlowProfile(TypedDict):
+    slowest: list[LongTimeProfile]
+    stall_least_ns: int | None
+    stalls: list[LongTimeProfile]
 
 
 class StreamsSummary(TypedDict):

@@ -10,6 +10,9 @@ from blklab.documents.profile import ZipfFit
 NONE: Final = "–"
 """Text for a missing figure."""
 
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+"""Characters of a sparkline, from low to high."""
+
 
 class Sentence(NamedTuple):
     """A sentence and its topic."""
@@ -86,6 +89,14 @@ def zipf_reason(zipf: ZipfFit) -> str:
     reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")
     # The number of distinct blocks can be an estimate that is slightly too high.
     return re.sub(r"\b(0\.\d\d|1\.0[0-4]) times each", "about once each", reason)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Returns values as block characters: the largest is the highest block, zero the lowest."""
+    most = max(values, default=0)
+    if most <= 0:
+        return BLOCKS[0] * len(values)
+    return "".join(BLOCKS[min(7, int(8 * value / most))] for value in values)
 
 
 def cells(numbers: Sequence[int]) -> str:

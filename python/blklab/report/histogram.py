@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blklab.documents.profile import LevelTime, SeekRange
 from blklab.report import formatting
-from blklab.report.terminal import bar
+from blklab.report.terminal import bar, blocks
 from blklab.report.view import OPS, DeviceView
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _draw(console: "Console", histogram: Histogram) -> None:
         so_far += bin_.count
         grid.add_row(
             bin_.label,
-            Text(bar(bin_.count, longest, width), style=style),
+            Text(blocks(bar(bin_.count, longest, width), console), style=style),
             Text(count, style="" if bin_.count else "dim"),
             formatting.share(bin_.count / total) if total else formatting.NONE,
             Text(formatting.share(so_far / total) if total else formatting.NONE, style="dim"),

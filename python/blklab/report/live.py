@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from blklab.report.formatting import sparkline
 from blklab.spec.documents import FioCellDocument
 from blklab.spec.host_cell import minimum_ns
 from blklab.text import printable
@@ -16,17 +17,8 @@ if TYPE_CHECKING:
 
     from blklab.spec.cells import Cell, ExperimentPlan
 
-BLOCKS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 30
 """Number of values in the sparkline."""
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Returns values as block characters: the largest is the highest block, zero the lowest."""
-    most = max(values, default=0)
-    if most <= 0:
-        return BLOCKS[0] * len(values)
-    return "".join(BLOCKS[min(7, int(8 * value / most))] for value in values)
 
 
 def expected(cells: "Sequence[Cell]") -> float:

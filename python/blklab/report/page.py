@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.report import array_members, diagnostics, formatting, shell
-from blklab.report.charts import groups, latency, over_time, pattern, sizes
+from blklab.report.charts import density, groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.diagram import Diagram, diagram
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.shell import KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
-from blklab.report.tables import life, load, trace
+from blklab.report.tables import life, load, slow, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
@@ -54,13 +54,18 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "") ->
 
 def _sections(view: ProfileView) -> list[PageSection]:
     device = view.focus
-    by_time = over_time.charts(device)
-    working_set = [chart for chart in by_time if chart.name == "working-set"]
     sections = [
         _devices(view),
-        PageSection("time", "Over time", "Over time", [c for c in by_time if c not in working_set]),
+        PageSection("time", "Over time", "Over time", over_time.charts(view)),
+        PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
-        PageSection("latency", "Latency", "Latency and queue depth", latency.charts(device)),
+        PageSection(
+            "latency",
+            "Latency",
+            "Latency and queue depth",
+            [*latency.charts(device), *density.latency_charts(device), *_some(life.depth(device))],
+        ),
+        PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(slow.slowest(device), slow.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
         PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
         PageSection("rhythm", "Arrivals", "Arrivals", pattern.arrival_charts(device)),
@@ -68,7 +73,11 @@ def _sections(view: ProfileView) -> list[PageSection]:
             "hot",
             "Hot blocks",
             "Hot blocks and working set",
-            [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device)), *working_set],
+            [
+                *pattern.hotness_charts(device),
+                *_some(pattern_tables.hot_blocks(device)),
+                *over_time.working_set(device),
+            ],
         ),
         PageSection(
             "origin",

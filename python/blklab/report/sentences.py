@@ -5,7 +5,7 @@ from typing import Final
 from blklab.documents.profile import ArrivalsSummary, StreamsSummary, ZipfFit
 from blklab.report import formatting
 from blklab.report.formatting import Sentence
-from blklab.report.view import BLOCK, OPS, DeviceView, OriginGroup
+from blklab.report.view import BLOCK, OPS, UNKNOWN, DeviceView, OriginGroup
 
 ALMOST_ALL: Final = 0.95
 """Share from which a value is called nearly the only one."""
@@ -21,9 +21,6 @@ START: Final = {
 """The beginning of the description of a device whose I/Os were not recorded from their queueing."""
 
 STARTED: Final = {"Q": "queued", "D": "dispatched", "C": "completed"}
-
-UNKNOWN: Final = "(unknown)"
-"""The process name in a profile if the trace does not name the process."""
 
 
 def sentences(device: DeviceView) -> list[Sentence]:
@@ -170,7 +167,7 @@ def _latency(device: DeviceView) -> str:
         parts.append(f"{formatting.ops(op)} take {p50} at the median and {p99} at the 99th percentile")
         since = "queued" if stage == "Q2C" else "dispatched"
     text = f"{', '.join(parts)} ({stage}: from being {since} to completion)"
-    return _sentence([text, _inside(device, timed[0]), depth, _failures(device)])
+    return _sentence([text, _inside(device, timed[0]), depth, _stalls(device), _failures(device)])
 
 
 def _inside(device: DeviceView, op: str) -> str:
@@ -194,6 +191,15 @@ def _depth(device: DeviceView) -> str:
     if level["idle_share"] is not None and level["idle_share"] >= 0.005:
         text += f"; none for {formatting.share(level['idle_share'])} of the time"
     return text + ")"
+
+
+def _stalls(device: DeviceView) -> str:
+    if not (stalls := device.data["slow"]["stalls"]):
+        return ""
+    longest = max(stalls, key=lambda stall: stall["length_ns"])
+    start, length = formatting.duration(longest["start_ns"]), formatting.duration(longest["length_ns"])
+    text = f"at {start}, nothing completed for {length} although I/Os were in flight"
+    return text if len(stalls) == 1 else f"{text}, the longest of {len(stalls)} stalls"
 
 
 def _failures(device: DeviceView) -> str:

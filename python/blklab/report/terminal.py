@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from blklab.report import array_members, diagnostics, formatting
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
-from blklab.report.tables import devices, life, load, pattern, trace
+from blklab.report.tables import devices, life, load, pattern, slow, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
 
@@ -25,10 +25,13 @@ NARROW: Final = 100
 NOTHING: Final = TextTable("", [], [])
 
 DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (
+    load.over_time,
     load.operations,
     life.stages,
     life.errors,
     life.depth,
+    lambda device: slow.slowest(device, 3),
+    lambda device: slow.stalls(device, 3),
     load.sizes,
     pattern.order,
     pattern.seeks,
@@ -108,7 +111,7 @@ def draw_table(console: "Console", table: TextTable) -> None:
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
     for at, row in enumerate(shown.rows):
-        cells = [_cell(column, cell, console.width) for column, cell in zip(shown.columns, row, strict=True)]
+        cells = [_cell(column, cell, console) for column, cell in zip(shown.columns, row, strict=True)]
         grid.add_row(*cells, style="bold" if at in shown.strong else None)
     console.print()
     console.print(Text(table.title, style="bold"))
@@ -159,15 +162,29 @@ def _bar_width(width: int) -> int:
     return BAR_WIDTH if width >= NARROW else BAR_WIDTH // 2
 
 
-def _cell(column: TableColumn, cell: str, width: int) -> "RenderableType":
+def _cell(column: TableColumn, cell: str, console: "Console") -> "RenderableType":
     from rich.text import Text
 
     if column.bar:
-        return Text(bar(float(cell or 0), 1.0, _bar_width(width)), style="cyan")
+        cell = bar(float(cell or 0), 1.0, _bar_width(console.width))
+    if cell.translate(ASCII) != cell:
+        return Text(blocks(cell, console), style="cyan")
     return Text(cell, style="" if cell != formatting.NONE else "dim")
 
 
 EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
+ASCII: Final = str.maketrans(formatting.BLOCKS + EIGHTHS[1:-1], "_.-:=+*#-------")
+"""Characters for block characters on a terminal without them."""
+
+
+def blocks(text: str, console: "Console") -> str:
+    """Returns block characters, or others if the terminal's encoding has none."""
+    try:
+        text.encode(console.encoding)
+    except UnicodeEncodeError:
+        return text.translate(ASCII)
+    return text
 
 
 def bar(value: float, longest: float, width: int) -> str:

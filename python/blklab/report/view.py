@@ -43,6 +43,10 @@ DIRECT: Final = "direct"
 """The source in a profile for I/Os that were not remapped."""
 
 
+UNKNOWN: Final = "(unknown)"
+"""The process name in a profile if the trace does not name the process."""
+
+
 @dataclass(frozen=True)
 class OriginGroup:
     """The I/Os of one process, CPU or source device."""
@@ -156,6 +160,16 @@ class DeviceView:
             if (quantiles := self.latency(op, stage)) is not None:
                 return stage.upper(), quantiles
         return None
+
+    @property
+    def latency_letters(self) -> str:
+        """What latencies over time are: Q2C, or D2C if the trace has no Q."""
+        return "Q2C" if self.start == "Q" else "D2C"
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether the number of I/Os in flight is known."""
+        return self.ends and self.start != "C" and self.data["in_flight"]["max"] > 0
 
     @property
     def passes_on(self) -> bool:

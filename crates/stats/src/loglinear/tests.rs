@@ -33,7 +33,7 @@ proptest! {
 #[test]
 fn neighbouring_buckets_do_not_overlap() {
     for value in (0..4096).chain((10..63).map(|shift| (1u64 << shift) - 1)) {
-        let (here, next) = (LogLinear::<3>::index(value), LogLinear::<3>::index(value + 1));
+        let (here, next) = (LogLinear::<3>::bucket(value), LogLinear::<3>::bucket(value + 1));
         assert!(next == here || next == here + 1, "{value}");
     }
 }

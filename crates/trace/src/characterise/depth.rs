@@ -1,23 +1,65 @@
 //! Queue depth within the filter's window of time.
 
 use crate::filter::Filter;
-use blklab_stats::{Level, LevelSummary};
+use blklab_stats::{Level, LevelSummary, Merge, Timeline};
+use serde::Serialize;
+
+/// Queue depth in one slice of time.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DepthSlice {
+    /// The times of all I/Os in flight, added up: divided by the width, it is the mean depth.
+    pub area_ns: u64,
+    /// Time with at least one I/O in flight.
+    pub busy_ns: u64,
+    /// The most I/Os in flight.
+    pub max: u64,
+}
+
+impl Merge for DepthSlice {
+    fn merge(&mut self, other: &Self) {
+        self.area_ns = self.area_ns.saturating_add(other.area_ns);
+        self.busy_ns += other.busy_ns;
+        self.max = self.max.max(other.max);
+    }
+}
 
 /// The number of I/Os in flight, followed from the start of the trace but counted only in the window.
 #[derive(Clone)]
 pub struct QueueDepth {
     level: Level,
+    over_time: Timeline<DepthSlice>,
     now: u64,
+    /// The time of the last change.
+    changed: u64,
     since: u64,
     until: u64,
     begun: bool,
 }
 
+/// Queue depth over time.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DepthOverTime {
+    /// Width of a slice.
+    pub width_ns: u64,
+    /// The slices from time 0; idle ones at the end are left out.
+    pub slices: Vec<DepthSlice>,
+}
+
 impl QueueDepth {
-    /// No I/O in flight.
-    pub fn new(filter: &Filter) -> QueueDepth {
-        let (since, until) = (filter.since_ns.unwrap_or(0), filter.until_ns.unwrap_or(u64::MAX));
-        QueueDepth { level: Level::new(), now: 0, since, until, begun: false }
+    /// No I/O in flight, at the start of the device with this index; many devices have fewer slices each.
+    pub fn new(filter: &Filter, device: usize) -> QueueDepth {
+        let slices = if device < 16 { 512 } else { 64 };
+        QueueDepth {
+            level: Level::new(),
+            over_time: Timeline::new(slices),
+            now: 0,
+            changed: 0,
+            since: filter.since_ns.unwrap_or(0),
+            until: filter.until_ns.unwrap_or(u64::MAX),
+            begun: false,
+        }
     }
 
     /// The present number.
@@ -31,6 +73,7 @@ impl QueueDepth {
     pub fn set(&mut self, time: u64, depth: u64) {
         if time >= self.since {
             self.begin();
+            self.spend(time.min(self.until));
             if time < self.until {
                 self.level.set(time, depth);
             } else {
@@ -45,18 +88,47 @@ impl QueueDepth {
     fn begin(&mut self) {
         if !self.begun && self.since > 0 {
             self.level.set(self.since, self.now);
+            self.changed = self.since;
         }
         self.begun = true;
     }
 
-    /// The figures of a trace that ends at time `end`.
-    pub fn summary(&self, end: u64) -> LevelSummary {
+    /// Counts the time from the last change to `time` in its slices.
+    #[inline]
+    fn spend(&mut self, time: u64) {
+        while self.now > 0 && self.changed < time {
+            let mut to = time;
+            if self.changed ^ time >= self.over_time.width_ns() {
+                self.over_time.at(time - 1); // widens the slices first, so that they are few
+                to = time.min((self.changed | (self.over_time.width_ns() - 1)).saturating_add(1));
+            }
+            let busy_ns = to - self.changed;
+            let area_ns = busy_ns.saturating_mul(self.now);
+            self.over_time.at(self.changed).merge(&DepthSlice { area_ns, busy_ns, max: self.now });
+            self.changed = to;
+        }
+        self.changed = self.changed.max(time);
+    }
+
+    fn ended(&self, end: u64) -> QueueDepth {
         let mut ended = self.clone();
         if end >= self.since && (self.begun || self.now > 0) {
             ended.begin();
+            ended.spend(end.min(self.until));
             ended.level.advance(end.min(self.until));
         }
-        ended.level.summary()
+        ended
+    }
+
+    /// The figures of a trace that ends at time `end`.
+    pub fn summary(&self, end: u64) -> LevelSummary {
+        self.ended(end).level.summary()
+    }
+
+    /// The depth over time of a trace that ends at time `end`.
+    pub fn over_time(&self, end: u64) -> DepthOverTime {
+        let series = self.ended(end).over_time;
+        DepthOverTime { width_ns: series.width_ns(), slices: series.iter().map(|(_, slice)| *slice).collect() }
     }
 }
 

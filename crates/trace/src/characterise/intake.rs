@@ -317,8 +317,8 @@ impl Intake {
             held: Vec::new(),
             pairer: Pairer::default(),
             summary: DeviceSummary::default(),
-            in_flight: QueueDepth::new(&self.filter),
-            dispatched: QueueDepth::new(&self.filter),
+            in_flight: QueueDepth::new(&self.filter, self.states.len()),
+            dispatched: QueueDepth::new(&self.filter, self.states.len()),
             chunk: Chunk::new(self.states.len()),
             late: Vec::new(),
         });
@@ -385,6 +385,7 @@ impl Intake {
             events: EventCounts(state.summary.by_action()),
             start: state.chunk.start,
             in_flight: state.in_flight.summary(end),
+            depth_over_time: state.in_flight.over_time(end),
             dispatched: state.dispatched.summary(end),
             unmatched_completions: state.pairer.unmatched_completions,
             given_up: state.pairer.given_up,

@@ -1,20 +1,24 @@
 //! Characterises the workload of a trace.
 //!
 //! Two stages: [`intake`] takes events in order (counts, pairs, filters) and sends chunks of rows on; panels
-//! ([`load`], [`life`], [`pattern`], [`hot`], [`over_time`]) turn rows into statistics. Memory is bounded for traces
+//! (such as [`load`], [`life`], [`over_time`]) turn rows into statistics. Memory is bounded for traces
 //! of any length. With more than one thread the panels run in parallel to the intake, each panel on one thread, so
 //! results do not depend on the number of threads.
 
 pub mod chunk;
-mod depth;
+mod density;
+pub mod depth;
 pub mod hot;
 pub mod intake;
 pub mod life;
 pub mod load;
+pub mod offsets;
 pub mod over_time;
 pub mod pattern;
+pub mod process_series;
 pub mod profile;
 pub(crate) mod remaps;
+pub mod slow;
 
 use crate::error::Result;
 use crate::event::EventBatch;
@@ -23,11 +27,15 @@ use crate::source::Source;
 use chunk::{Chunk, PerDevice};
 use hot::HotBlocks;
 use intake::Intake;
-use life::Life;
+use life::{Life, LifeProfile};
 use load::Load;
+use offsets::Offsets;
 use over_time::OverTime;
 use pattern::AccessPattern;
+use process_series::ProcessSeries;
 use profile::{DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
+use slow::SlowIos;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -45,6 +53,9 @@ struct Panels {
     pattern: PerDevice<AccessPattern>,
     hot: PerDevice<HotBlocks>,
     over_time: PerDevice<OverTime>,
+    slow: PerDevice<SlowIos>,
+    offsets: PerDevice<Offsets>,
+    processes: PerDevice<ProcessSeries>,
 }
 
 /// Reads a source to its end and characterises it.
@@ -78,13 +89,20 @@ pub fn characterise(
     let devices: Vec<DeviceProfile> = intake
         .flows()
         .into_iter()
-        .map(|(at, flow)| DeviceProfile {
-            flow,
-            load: panels.load.take(at).profile(|index| intake.process_name(index)),
-            life: panels.life.take(at).profile(),
-            pattern: panels.pattern.take(at).profile(),
-            hotness: panels.hot.take(at).profile(),
-            over_time: panels.over_time.take(at).profile(),
+        .map(|(at, flow)| {
+            let process = |index| intake.process_name(index);
+            let life = panels.life.take(at).profile();
+            DeviceProfile {
+                slow: panels.slow.take(at).profile(p99(&life), process),
+                flow,
+                load: panels.load.take(at).profile(process),
+                life,
+                pattern: panels.pattern.take(at).profile(),
+                hotness: panels.hot.take(at).profile(),
+                over_time: panels.over_time.take(at).profile(),
+                offsets: panels.offsets.take(at).profile(process),
+                processes_over_time: panels.processes.take(at).profile(process),
+            }
         })
         .collect();
     let (events, events_left_out) = intake.totals();
@@ -105,6 +123,12 @@ pub fn characterise(
     })
 }
 
+/// The 99th percentile of Q2C, or of D2C in a recording without Q.
+fn p99(life: &BTreeMap<&'static str, LifeProfile>) -> Option<u64> {
+    let latencies = &life.get("all")?.latency_ns;
+    ["q2c", "d2c"].iter().find_map(|stage| latencies.get(stage)?.p99)
+}
+
 impl Panels {
     fn observe(&mut self, chunk: &Chunk) {
         self.load.observe(chunk);
@@ -112,6 +136,9 @@ impl Panels {
         self.pattern.observe(chunk);
         self.hot.observe(chunk);
         self.over_time.observe(chunk);
+        self.slow.observe(chunk);
+        self.offsets.observe(chunk);
+        self.processes.observe(chunk);
     }
 
     /// Runs `read` on this thread and the panels on up to `workers` others.
@@ -120,12 +147,15 @@ impl Panels {
         workers: usize,
         read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,
     ) -> Result<()> {
-        let mut jobs: [PanelJob<'_>; 5] = [
+        let mut jobs: [PanelJob<'_>; 8] = [
             Box::new(|c| self.life.observe(c)),
             Box::new(|c| self.hot.observe(c)),
             Box::new(|c| self.load.observe(c)),
             Box::new(|c| self.over_time.observe(c)),
             Box::new(|c| self.pattern.observe(c)),
+            Box::new(|c| self.slow.observe(c)),
+            Box::new(|c| self.offsets.observe(c)),
+            Box::new(|c| self.processes.observe(c)),
         ];
         let per_worker = jobs.len().div_ceil(workers.max(1));
         std::thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! How the load and its response times changed while the trace ran.
 
 use super::chunk::{Chunk, Panel};
+use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
 use blklab_stats::{Distinct, LogLinear, Merge, Timeline, hash64};
@@ -87,6 +88,8 @@ pub struct OverTimeProfile {
     pub width_ns: u64,
     /// The slices; empty ones at the end are left out.
     pub slices: Vec<SliceProfile>,
+    /// Q2C of the I/Os completed in each slice, in ns; writes: all except reads.
+    pub latencies: Vec<DensityRow>,
 }
 
 impl OverTime {
@@ -114,7 +117,8 @@ impl OverTime {
                 unique_blocks_so_far: so_far.count(),
             }
         });
-        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect() }
+        let latencies = latency_rows(self.0.iter().map(|(_, slice)| &slice.q2c));
+        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect(), latencies }
     }
 }
 

@@ -1,9 +1,13 @@
 //! The result of characterisation: the document of `blklab trace stat --json`.
 
+use super::depth::DepthOverTime;
 use super::life::LifeProfile;
 use super::load::LoadProfile;
+use super::offsets::OffsetsProfile;
 use super::over_time::OverTimeProfile;
 use super::pattern::PatternProfile;
+use super::process_series::ProcessesOverTime;
+use super::slow::SlowProfile;
 use crate::blkparse::summary::DeviceSummary;
 use crate::blkparse::tally::Tally;
 use crate::event::Action;
@@ -55,6 +59,8 @@ pub struct DeviceFlow {
     pub start: StartAction,
     /// Bios between Q and C, over time.
     pub in_flight: LevelSummary,
+    /// The same in slices of time.
+    pub depth_over_time: DepthOverTime,
     /// Requests between D and C, over time; empty on bio-based devices (md, dm), which have no D.
     pub dispatched: LevelSummary,
     /// Completions of I/Os that were never seen queued or dispatched.
@@ -80,6 +86,12 @@ pub struct DeviceProfile {
     pub hotness: HotnessSummary,
     /// Load and response times over time.
     pub over_time: OverTimeProfile,
+    /// Where the I/Os went over time.
+    pub offsets: OffsetsProfile,
+    /// Load by process over time.
+    pub processes_over_time: ProcessesOverTime,
+    /// The slowest I/Os, and stalls.
+    pub slow: SlowProfile,
 }
 
 /// blkparse's summary, as numbers.

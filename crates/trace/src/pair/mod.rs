@@ -94,6 +94,7 @@ impl Pairer {
         let mut io = new_io(event);
         io.source = origin.source;
         io.process = origin.process;
+        io.depth = self.in_flight() as u32;
         io.t_queue = event.time;
         if event.sectors() == 0 {
             if self.empty.len() >= MAX_IN_FLIGHT {
@@ -284,6 +285,7 @@ fn new_io(event: &Event) -> Io {
         cpu: event.cpu,
         error: 0,
         requeues: 0,
+        depth: 0,
         t_queue: NEVER,
         t_get: NEVER,
         t_merge: NEVER,

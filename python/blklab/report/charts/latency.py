@@ -1,4 +1,4 @@
-"""Charts of latency, its stages, and I/Os in flight."""
+"""Charts of latency and its stages."""
 
 from blklab.report import formatting, histogram
 from blklab.report.charts.base import (
@@ -23,8 +23,8 @@ from blklab.report.view import STAGES, DeviceView
 
 
 def charts(device: DeviceView) -> list[Chart]:
-    """Returns the distribution of latencies, their stages, and queue depth."""
-    return [c for c in (_distribution(device), _stages(device), _depth(device)) if c]
+    """Returns the distribution of latencies and their stages."""
+    return [c for c in (_distribution(device), _stages(device)) if c]
 
 
 def _distribution(device: DeviceView) -> Chart | None:
@@ -103,44 +103,3 @@ def _stages(device: DeviceView) -> Chart | None:
     spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
     note = "From the 5th percentile to the 95th, paler to the 99th; the dot is the median."
     return Chart("stages", "Stages of latency", spec, life.stages(device), note)
-
-
-def _depth(device: DeviceView) -> Chart | None:
-    histograms = histogram.depth(device)
-    rows: list[Spec] = [
-        {
-            "depth": bin_.label,
-            "share": bin_.count / series.total,
-            "time": formatting.duration(bin_.count),
-            "what": "in flight (Q to C)" if series.title == "I/Os in flight" else "at the device (D to C)",
-            "low": bin_.low,
-        }
-        for series in histograms
-        for bin_ in series.bins
-        if series.total
-    ]
-    if not rows:
-        return None
-    series = list(dict.fromkeys(row["what"] for row in rows))
-    lows = {str(row["depth"]): row["low"] for row in rows}
-    x = category("depth", "I/Os", axis={"labelAngle": 0}, scale={"paddingInner": 0.1})
-    encoding: Spec = {
-        "x": {**x, "sort": sorted(lows, key=lambda label: lows[label])},
-        "y": quantity("share", "share of the time", axis={"format": "%"}, stack=None),
-        "tooltip": [tip("what", "I/Os"), tip("depth", "depth"), tip("time", "time"), tip("share", "share", ".2%")],
-        "color": category(
-            "what", scale={"range": ["@accent", "@soft"]}, legend={"title": None} if len(series) > 1 else None
-        ),
-    }
-    if len(series) > 1:
-        encoding["xOffset"] = {"field": "what", "type": "nominal", "sort": None}
-    spec = chart_spec(rows, mark={"type": "bar"}, encoding=encoding)
-    both = [histogram_table(bin_) for bin_ in histograms if bin_.total]
-    depth = TextTable(
-        "Queue depth",
-        [*figures("what"), *both[0].columns],
-        [[n, *row] for n, bin_ in zip(series, both, strict=True) for row in bin_.rows],
-    )
-    mean = formatting.number(device.data["in_flight"]["mean"])
-    note = f"Time with this number of I/Os in flight; {mean} on average, weighted by time."
-    return Chart("depth", "Queue depth", spec, depth, note)

@@ -1,209 +1,249 @@
-"""Charts of load and latency over time."""
+"""Charts over time: load, latency, queue depth, processes and members."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Final, cast
 
 from blklab.report import formatting
+from blklab.report.array_members import members
+from blklab.report.charts import theme
 from blklab.report.charts.base import (
     Chart,
     Spec,
     by_op,
     category,
-    chart_spec,
     duration_label,
     layer,
     log_durations,
     quantity,
     size_axis,
     size_label,
-    stacking,
     texts,
     tip,
-    zoom,
 )
+from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
-from blklab.report.view import BLOCK, DeviceView
+from blklab.report.view import BLOCK, DeviceView, ProfileView
+from blklab.text import printable
 
-OPS: Final = ["read", "write", "other"]
-UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 0.0))
-"""Units of the time axis: name, ns, and the length from which it is used."""
-
-
-class TimeSlices:
-    """Time slices as rows, in the units of the axes."""
-
-    def __init__(self, device: DeviceView) -> None:
-        width, slices = device.slices()
-        self.width_ns = width
-        self.seconds = width / 1e9
-        end = slices[-1]["start_ns"] + width if slices else 0
-        length = end - (slices[0]["start_ns"] if slices else 0)
-        self.unit, per = next((name, ns) for name, ns, least in UNITS if length >= least)
-        self.rows: list[Spec] = []
-        for slice_ in slices:
-            self.rows.append(
-                {
-                    "t": round(slice_["start_ns"] / per, 4),
-                    "when": formatting.duration(slice_["start_ns"]),
-                    "read": self._rate(slice_["reads"]),
-                    "write": self._rate(slice_["writes"]),
-                    "other": self._rate(slice_["others"]),
-                    "read_bytes": self._rate(slice_["read_bytes"]),
-                    "write_bytes": self._rate(slice_["write_bytes"]),
-                    **{k: cast(Mapping[str, int | None], slice_)[f"{k}_ns"] for k in QUANTILES},
-                    "touched": slice_["unique_blocks"] * BLOCK,
-                    "so_far": slice_["unique_blocks_so_far"] * BLOCK,
-                }
-            )
-
-    def _rate(self, amount: int) -> float:
-        return round(amount / self.seconds, 2)
-
-    def present(self, *keys: str) -> list[str]:
-        """Returns the keys that are not always 0."""
-        return [key for key in keys if any(row[key] for row in self.rows)]
-
-
-HOVER: Final = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
-
-AXIS: Final = 62
-"""Width of the vertical axis in pixels, the same in all charts."""
-
+OPS: Final = {"read": "@read", "write": "@write", "other": "@discard"}
 QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
+OTHERS: Final = "others"
+
+MOST_POINTS: Final = 128
+"""Maximum number of slices of lines that would hide each other."""
+
+NOTHING: Final = TextTable("", [], [])
+
+FORMATS: Final[dict[str, tuple[Callable[[float], str], str | None]]] = {
+    "I/Os a second": (formatting.number, ",.3~r"),
+    "bytes a second": (formatting.size, None),
+    "utilisation": (formatting.share, ".1%"),
+}
+"""How figures of a unit are printed in tables and, as a format of d3, in tooltips."""
+
+STEPS: Final[Spec] = {"interpolate": "step-after", "clip": True}
 
 
-def charts(device: DeviceView) -> list[Chart]:
-    """Returns all charts over time; none if there is only one slice."""
-    slices = TimeSlices(device)
-    if len(slices.rows) < 2:
+@dataclass(frozen=True)
+class NamedSeries:
+    """What one operation, process or device did in slices from time 0."""
+
+    name: str
+    colour: str
+    width_ns: int
+    amounts: Sequence[float]
+    """I/Os, bytes, or seconds with I/O in flight."""
+
+    def per_second(self, width_ns: int) -> list[float]:
+        """Returns the amounts per second in slices of a width that is a multiple of the own one."""
+        joined = width_ns // self.width_ns
+        sums = (sum(self.amounts[at : at + joined]) for at in range(0, len(self.amounts), joined))
+        return [round(amount / width_ns * 1e9, 3) for amount in sums]
+
+
+def charts(view: ProfileView) -> list[Chart]:
+    """Returns the charts of the main device; none if there is only one slice."""
+    device, axis = view.focus, TimeAxis.of(view.focus)
+    if len(device.slices()[1]) < 2:
         return []
-    charts_drawn = [_iops(slices), _throughput(slices), _latency(slices), _mix(slices)]
-    return [chart for chart in (*charts_drawn, _working_set(slices, device)) if chart]
+    drawn = [_iops(device, axis), _throughput(device, axis), _latency(device, axis), _depth(device, axis)]
+    drawn += [_utilisation(view, axis), _processes(device, axis), _members(view, axis)]
+    return [chart for chart in drawn if chart]
 
 
-def _time(slices: TimeSlices) -> Spec:
-    return quantity("t", f"time since the trace began ({slices.unit})", scale={"nice": False})
+def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
+    """Returns the sums of the keys of a slice, by operation."""
+    over_time = device.data["over_time"]
+    slices = cast(Sequence[Mapping[str, int]], over_time["slices"])
+    series = [
+        NamedSeries(op, OPS[op], over_time["width_ns"], [slice_[key] for slice_ in slices]) for op, key in keys.items()
+    ]
+    return [each for each in series if any(each.amounts)]
 
 
-def _over_time(slices: TimeSlices, keys: list[str], layers: list[Spec], tooltips: list[Spec]) -> Spec:
-    """Returns layers over time with a rule that follows the pointer and shows the figures there."""
-    rule: Spec = {
-        "mark": {"type": "rule", "strokeWidth": 1},
-        "encoding": {
-            "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0},
-            "tooltip": [tip("when", "from"), *tooltips],
-        },
-        "params": [{"name": "hover", "select": HOVER}],
-    }
-    layers[0]["params"] = [zoom("x")]
-    for spec in layers:  # so that the time axes of all charts are aligned
-        y = spec["encoding"]["y"]
-        y["axis"] = {**y.get("axis", {}), "minExtent": AXIS, "maxExtent": AXIS}
-    rows = [{key: row[key] for key in ("t", "when", *keys)} for row in slices.rows]
-    return chart_spec(rows, encoding={"x": _time(slices)}, layer=[*layers, rule])
+def _iops(device: DeviceView, axis: TimeAxis) -> Chart | None:
+    series = _by_op(device, {op: f"{op}s" for op in OPS})
+    return _by_name(Chart("iops", "IOPS", {}, NOTHING, "I/Os queued"), axis, series, "I/Os a second")
 
 
-def _stacked(keys: list[str], axis: Spec, **stack: Any) -> Spec:
-    ops = [key.removesuffix("_bytes") for key in keys]
-    naming = {"calculate": "replace(datum.key, '_bytes', '')", "as": "op"}
-    rank, order = stacking()
-    y = {**quantity("value"), **axis, **stack}
-    encoding = {"y": y, "color": by_op(ops, OPS), "order": order}
-    areas = layer("area", encoding, interpolate="step-after", clip=True)
-    return {**areas, "transform": [{"fold": keys, "as": ["key", "value"]}, naming, rank]}
+def _throughput(device: DeviceView, axis: TimeAxis) -> Chart | None:
+    series = _by_op(device, {"read": "read_bytes", "write": "write_bytes"})
+    return _by_name(Chart("throughput", "Throughput", {}, NOTHING, "Bytes queued"), axis, series, "bytes a second")
 
 
-def _table(title: str, slices: TimeSlices, columns: dict[str, tuple[str, Any]]) -> TextTable:
-    rows = [[row["when"], *(form(row[key]) for key, (_, form) in columns.items())] for row in slices.rows]
-    return TextTable(title, figures("from", *(heading for heading, _ in columns.values())), rows)
-
-
-def _iops(slices: TimeSlices) -> Chart:
-    keys = slices.present(*OPS)
-    tooltips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
-    spec = _over_time(slices, keys, [_stacked(keys, {"title": "I/Os a second"})], tooltips)
-    table = _table("IOPS", slices, {key: (f"{key}s/s", formatting.number) for key in keys})
-    note = f"I/Os queued, in slices of {formatting.duration(slices.width_ns)}."
-    return Chart("iops", "IOPS", spec, table, note, wide=True)
-
-
-def _throughput(slices: TimeSlices) -> Chart | None:
-    keys = slices.present("read_bytes", "write_bytes")
-    if not keys:
-        return None
-    axis = size_axis(max(sum(row[key] for key in keys) for row in slices.rows), "bytes a second")
-    names = {key: key.removesuffix("_bytes") for key in keys}
-    tooltips = [tip(f"{key}_text", f"{name} a second") for key, name in names.items()]
-    spec = _over_time(slices, keys, [_stacked(keys, axis)], tooltips)
-    spec["transform"] = texts(size_label, keys)
-    columns = {key: (f"{name}/s", formatting.size) for key, name in names.items()}
-    return Chart("throughput", "Throughput", spec, _table("Throughput", slices, columns), wide=True)
-
-
-def _latency(slices: TimeSlices) -> Chart | None:
-    keys = slices.present(*QUANTILES)
-    values = [row[key] for row in slices.rows for key in keys if row[key]]
+def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
+    slices = device.slices()[1]
+    rows = [
+        {**axis.row(s["start_ns"]), **{k: cast(Mapping[str, Any], s)[f"{k}_ns"] for k in QUANTILES}} for s in slices
+    ]
+    ops = [op for op in ("read", "write") if any(row[f"{op}_p50"] for row in rows)]
+    keys = [f"{op}_{quantile}" for op in ops for quantile in ("p50", "p99")]
+    values = [row[key] for row in rows for key in keys if row[key]]
     if not values:
         return None
-    split = [
+    y = {**quantity("p50"), **log_durations(min(values), max(values) * 1.1, device.latency_letters)}
+    encoding = {"y": y, "color": by_op(ops, list(OPS))}
+    band = layer("area", {**encoding, "y2": {"field": "p99"}}, clip=True, fillOpacity=0.25)
+    median = layer("line", encoding, clip=True, strokeWidth=1.4, point={"size": 5})
+    band["transform"] = median["transform"] = [
+        {"fold": [f"{op}_p50" for op in ops], "as": ["key", "p50"]},
         {"calculate": "split(datum.key, '_')[0]", "as": "op"},
-        {"calculate": "split(datum.key, '_')[1] == 'p50' ? 'median' : '99 %'", "as": "quantile"},
+        {"calculate": "datum[datum.op + '_p99']", "as": "p99"},
     ]
-    scale = log_durations(min(values), max(values) * 1.1, "Q2C")
-    colour = by_op([op for op in ("read", "write") if f"{op}_p50" in keys], OPS)
-    if colour["legend"]:
-        colour["legend"] |= {"symbolType": "stroke"}
-    dashes = category(
-        "quantile",
-        scale={"domain": ["median", "99 %"], "range": [[1, 0], [3, 2]]},
-        legend={"title": None, "symbolType": "stroke", "symbolSize": 250},
-    )
-    encoding = {"y": {**quantity("value"), **scale}, "color": colour, "strokeDash": dashes}
-    lines = layer("line", encoding, clip=True, strokeWidth=1.4, point={"size": 5})
-    lines["transform"] = [{"fold": keys, "as": ["key", "value"]}, *split]
-    names = {"p50": "median", "p99": "99 %"}
-    titles = {key: f"{key.split('_')[0]} {names[key.split('_')[1]]}" for key in keys}
+    titles = {key: key.replace("_p50", " median").replace("_p99", " 99 %") for key in keys}
     tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
-    spec = _over_time(slices, keys, [lines], tooltips)
-    spec["transform"] = texts(duration_label, keys)
-    columns = {key: (title, formatting.duration) for key, title in titles.items()}
-    table = _table("Latency over time", slices, columns)
-    note = "Time from queued to completed, of the I/Os completed in a slice; write: all except reads."
-    return Chart("latency-over-time", "Latency over time", spec, table, note, wide=True)
+    spec = axis.chart(rows, [band, median], tooltips, transform=texts(duration_label, keys))
+    cells = [[row["when"], *(formatting.duration(row[key]) for key in keys)] for row in rows]
+    table = TextTable("Latency over time", figures("from", *titles.values()), cells)
+    since = "queued" if device.start == "Q" else "dispatched"
+    note = (
+        f"Time from {since} to completed, of the I/Os completed in a slice: the line is the median, the band extends to"
+        " the 99th percentile; write: all except reads."
+    )
+    return Chart("latency-over-time", "Latency over time", spec, table, axis.note(note), wide=True)
 
 
-def _mix(slices: TimeSlices) -> Chart | None:
-    keys = slices.present(*OPS)
-    if len(keys) < 2:
+def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
+    if not device.has_depth:
         return None
-    axis = {"title": "share of the I/Os", "axis": {"format": "%", "tickCount": 4}}
-    tooltips = [tip(key, f"{key}s a second", ",.3~r") for key in keys]
-    spec = _over_time(slices, keys, [_stacked(keys, axis, stack="normalize")], tooltips)
-
-    def shares(row: Spec) -> list[str]:
-        total = sum(row[key] for key in keys)
-        return [formatting.share(row[key] / total if total else None) for key in keys]
-
-    rows = [[row["when"], *shares(row)] for row in slices.rows]
-    table = TextTable("Mix", figures("from", *(f"{key}s" for key in keys)), rows)
-    return Chart("mix", "Mix over time", spec, table, wide=True)
-
-
-def _working_set(slices: TimeSlices, device: DeviceView) -> Chart | None:
-    if not slices.present("so_far"):
-        return None
-    axis = size_axis(max(row["so_far"] for row in slices.rows), "distinct blocks")
-    opacities = {"so_far": 0.3, "touched": 0.9}
-    style = {"interpolate": "step-after", "clip": True, "color": "@accent"}
-    areas = [
-        layer("area", {"y": {**quantity(key), **axis}}, fillOpacity=opacity, **style)
-        for key, opacity in opacities.items()
+    width, slices = device.data["depth_over_time"]["width_ns"], device.data["depth_over_time"]["slices"]
+    rows = [
+        {**axis.row(at * width), "mean": round(slice_["area_ns"] / width, 3), "max": slice_["max"]}
+        for at, slice_ in enumerate(slices)
     ]
-    tooltips = [tip("so_far_text", "since the trace began"), tip("touched_text", "in this slice")]
-    spec = _over_time(slices, list(opacities), areas, tooltips)
-    spec["transform"] = texts(size_label, opacities)
-    columns = {"so_far": ("since the trace began", formatting.size), "touched": ("slice", formatting.size)}
-    table = _table("Working set", slices, columns)
+    most, mean = (quantity(key, "I/Os in flight") for key in ("max", "mean"))
+    layers = [layer("area", {"y": most}, **STEPS, color="@accent", fillOpacity=0.25)]
+    layers.append(layer("line", {"y": mean}, **STEPS, color="@accent"))
+    spec = axis.chart(rows, layers, [tip("mean", "mean", ".3~r"), tip("max", "most", ",")])
+    cells = [[row["when"], formatting.number(row["mean"]), formatting.count(row["max"])] for row in rows]
+    table = TextTable("Queue depth over time", figures("from", "mean", "most"), cells)
+    note = axis.note("I/Os in flight: the line is their mean in a slice, weighted by time, the area their maximum.")
+    return Chart("depth-over-time", "Queue depth over time", spec, table, note, wide=True)
+
+
+def _utilisation(view: ProfileView, axis: TimeAxis) -> Chart | None:
+    lower = members(view, view.focus)
+    colours = {view.focus.label: "@accent", **theme.member_colours(device.label for device in lower)}
+    series = []
+    for device in (view.focus, *lower):
+        if device.has_depth and device.label in colours:
+            depth = device.data["depth_over_time"]
+            busy = [slice_["busy_ns"] / 1e9 for slice_ in depth["slices"]]
+            series.append(NamedSeries(device.label, colours[device.label], depth["width_ns"], busy))
+    chart = Chart("utilisation", "Utilisation", {}, NOTHING, "Share of the time with at least one I/O in flight")
+    return _by_name(chart, axis, series, "utilisation", stacked=False)
+
+
+def _processes(device: DeviceView, axis: TimeAxis) -> Chart | None:
+    over_time = device.data["processes_over_time"]
+    colours = {**theme.process_colours(device), OTHERS: theme.REST}
+    amounts: dict[str, list[int]] = {}
+    for process, ios in over_time["ios"].items():
+        name = printable(process) if printable(process) in colours else OTHERS
+        amounts[name] = [a + b for a, b in zip_longest(amounts.get(name, []), ios, fillvalue=0)]
+    series = [NamedSeries(n, colours[n], over_time["width_ns"], amounts[n]) for n in colours if n in amounts]
+    chart = Chart("processes-over-time", "Processes over time", {}, NOTHING, "I/Os queued by the largest processes")
+    return _by_name(chart, axis, series, "I/Os a second") if len(series) > 1 else None
+
+
+def _members(view: ProfileView, axis: TimeAxis) -> Chart | None:
+    lower = members(view, view.focus)
+    colours = theme.member_colours(device.label for device in lower)
+    series = []
+    for device in lower[: len(colours)]:
+        over_time = device.data["over_time"]
+        ios = [slice_["reads"] + slice_["writes"] + slice_["others"] for slice_ in over_time["slices"]]
+        series.append(NamedSeries(device.label, colours[device.label], over_time["width_ns"], ios))
+    note = f"I/Os queued on the devices that {view.focus.label} passes I/O on to"
+    if rest := len(lower) - len(series):
+        note += f" ({rest} more are not drawn)"
+    chart = Chart("members-over-time", "Members over time", {}, NOTHING, note)
+    return _by_name(chart, axis, series, "I/Os a second", stacked=False)
+
+
+def _by_name(
+    chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: str, *, stacked: bool = True
+) -> Chart | None:
+    """Returns a chart with an area for each series, or with lines in few slices."""
+    if not series:
+        return None
+    width = max(each.width_ns for each in series)
+    while not stacked and (axis.end_ns - axis.start_ns) / width > MOST_POINTS:
+        width *= 2
+    keys = [f"v{at}" for at in range(len(series))]
+    rates = [each.per_second(width) for each in series]
+    rows: list[Spec] = []
+    for at in range(axis.start_ns // width, -(-axis.end_ns // width)):
+        values = {key: of[at] if at < len(of) else 0.0 for key, of in zip(keys, rates, strict=True)}
+        rows.append({**axis.row(at * width), **values})
+    y: Spec = {"title": unit, "stack": "zero" if stacked else None}
+    form, d3_format = FORMATS[unit]
+    if unit == "utilisation":
+        y |= {"scale": {"domain": [0, 1]}, "axis": {"format": "%", "tickCount": 5}}
+    elif unit == "bytes a second":
+        y |= size_axis(max(sum(row[key] for key in keys) for row in rows), unit)
+    field = "{}" if d3_format else "{}_text"
+    tooltips = [tip(field.format(key), each.name, d3_format) for key, each in zip(keys, series, strict=True)]
+    transform = [] if d3_format else texts(size_label, keys)
+    names = [
+        {"key": key, "name": each.name, "rank": at} for at, (key, each) in enumerate(zip(keys, series, strict=True))
+    ]
+    look_up = {"lookup": "key", "from": {"data": {"values": names}, "key": "key", "fields": ["name", "rank"]}}
+    scale = {"domain": [each.name for each in series], "range": [each.colour for each in series]}
+    legend = {"title": None, "columns": 4, "symbolType": "square" if stacked else "stroke"} if len(series) > 1 else None
+    encoding = {"y": {**quantity("value"), **y}, "color": category("name", scale=scale, legend=legend)}
+    encoding |= {"order": {"field": "rank", "type": "ordinal"}} if stacked else {}
+    drawn = layer("area" if stacked else "line", encoding, **STEPS)
+    drawn["transform"] = [{"fold": keys, "as": ["key", "value"]}, look_up]
+    cells = [[row["when"], *(form(row[key]) for key in keys)] for row in rows]
+    table = TextTable(chart.title, figures("from", *(each.name for each in series)), cells)
+    note = axis.note(f"{chart.note}, in slices of {formatting.duration(width)}.")
+    return replace(
+        chart, spec=axis.chart(rows, [drawn], tooltips, transform=transform), table=table, note=note, wide=True
+    )
+
+
+def working_set(device: DeviceView) -> list[Chart]:
+    """Returns the distinct blocks that were touched."""
+    axis, slices = TimeAxis.of(device), device.slices()[1]
+    rows = [
+        {**axis.row(s["start_ns"]), "so_far": s["unique_blocks_so_far"] * BLOCK, "touched": s["unique_blocks"] * BLOCK}
+        for s in slices
+    ]
+    if len(rows) < 2 or not rows[-1]["so_far"]:
+        return []
+    y = size_axis(max(row["so_far"] for row in rows), "distinct blocks")
+    titles = {"so_far": "since the trace began", "touched": "in this slice"}
+    areas = [
+        layer("area", {"y": {**quantity(key), **y}}, fillOpacity=opacity, color="@accent", **STEPS)
+        for key, opacity in (("so_far", 0.3), ("touched", 0.9))
+    ]
+    tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
+    spec = axis.chart(rows, areas, tooltips, transform=texts(size_label, titles))
+    cells = [[row["when"], *(formatting.size(row[key]) for key in titles)] for row in rows]
+    table = TextTable("Working set", figures("from", *titles.values()), cells)
     hotness = device.data["hotness"]
     note = (
         f"Distinct blocks of {formatting.size(BLOCK)}:"
@@ -212,4 +252,4 @@ def _working_set(slices: TimeSlices, device: DeviceView) -> Chart | None:
         f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written). Pale:"
         " since the trace began; dark: in each slice (standard error 3 %)."
     )
-    return Chart("working-set", "Working set", spec, table, note, wide=True)
+    return [Chart("working-set", "Working set", spec, table, note, wide=True)]

@@ -58,7 +58,7 @@ def _order(device: DeviceView) -> Chart | None:
             "y": category("op", axis={"title": None, "labelFontSize": 12}),
             "x": quantity("share", None, axis={"format": "%", "tickCount": 5}, scale={"domain": [0, 1]}),
             "color": category(
-                "kind", scale={"domain": list(kinds), "range": ["@accent", "@flush", "@line"]}, legend={"title": None}
+                "kind", scale={"domain": list(kinds), "range": ["@accent", "@soft", "@line"]}, legend={"title": None}
             ),
             "tooltip": [*tooltips, tip("share", "share", ".2%")],
         },
@@ -90,7 +90,7 @@ def _seeks(device: DeviceView) -> Chart | None:
             "y": quantity("share", "share of the seeks", axis={"format": "%"}),
             "color": category(
                 "way",
-                scale={"domain": ["backward", "none", "forward"], "range": ["@discard", "@flush", "@accent"]},
+                scale={"domain": ["backward", "none", "forward"], "range": ["@soft", "@line", "@accent"]},
                 legend={"title": None},
             ),
             "tooltip": [

@@ -1,7 +1,10 @@
 """Colours and fonts of the charts: one configuration, with colours or CSS variables."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from blklab.report.view import DeviceView
 
 LIGHT: Final = {
     "ink": "#1c2430",
@@ -25,6 +28,12 @@ LIGHT: Final = {
     "s6": "#56b4e9",
     "s7": "#1c2430",
     "s8": "#8a7f00",
+    "m1": "#882255",
+    "m2": "#117733",
+    "m3": "#999933",
+    "m4": "#aa4499",
+    "m5": "#332288",
+    "m6": "#44aa99",
 }
 DARK: Final = {
     "ink": "#e6eaf0",
@@ -48,6 +57,12 @@ DARK: Final = {
     "s6": "#8ccbf2",
     "s7": "#e6eaf0",
     "s8": "#f0e442",
+    "m1": "#d4769f",
+    "m2": "#5dbb76",
+    "m3": "#cfcf5a",
+    "m4": "#d98bd0",
+    "m5": "#9a92ee",
+    "m6": "#7fd6c8",
 }
 """Colours for dark mode. `s1` to `s8` follow Okabe and Ito's palette, which is distinct for the
 colour-blind (https://jfly.uni-koeln.de/color/); yellow is darker on white, and lighter on black.
@@ -56,6 +71,26 @@ colour-blind (https://jfly.uni-koeln.de/color/); yellow is darker on white, and 
 
 SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))
 """Colours for items without a colour, in order of use."""
+
+PROCESSES: Final = ("@s3", "@s4", "@s8", "@s6", "@s7")
+"""Colours of the largest processes in a report on a trace."""
+
+MEMBERS: Final = tuple(f"@m{number}" for number in range(1, 7))
+"""Colours of devices in a report on a trace, after Tol's muted scheme (https://personal.sron.nl/~pault/)."""
+
+REST: Final = "@soft"
+"""The colour of all others together."""
+
+
+def process_colours(device: "DeviceView") -> dict[str, str]:
+    """Returns the colours of the largest processes."""
+    return dict(zip(dict.fromkeys(group.label for group in device.groups("processes")), PROCESSES, strict=False))
+
+
+def member_colours(names: Iterable[str]) -> dict[str, str]:
+    """Returns the colours of the first devices."""
+    return dict(zip(dict.fromkeys(names), MEMBERS, strict=False))
+
 
 NAMES: Final = frozenset({"data", "domain", "sort", "values"})
 """Keys of a specification whose values contain names of the data."""

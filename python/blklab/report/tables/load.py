@@ -14,6 +14,9 @@ MOST_GROUPS: Final = 10
 MOST_SIZES: Final = 5
 """Number of sizes listed for each operation."""
 
+SPARKS: Final = 60
+"""Maximum number of characters of a sparkline."""
+
 KINDS: Final = {"sources": "Source", "processes": "Process", "cpus": "CPU"}
 
 
@@ -41,6 +44,25 @@ def operations(device: DeviceView) -> TextTable:
         )
     spare = ("meta", "ahead", "rate", "mean size", "preflush", "sync", "merged", "IOPS")
     return pruned(TextTable("Operations", [text(""), *figures(*headings)], rows, spare=spare))
+
+
+def over_time(device: DeviceView) -> TextTable:
+    """Returns IOPS and the slowest 1 % of reads and writes as sparklines."""
+    width, slices = device.slices()
+    joined = -(-len(slices) // SPARKS)
+    parts = [slices[at : at + joined] for at in range(0, len(slices), joined)] if len(slices) > 1 else []
+    seconds = width * joined / 1e9
+    iops = [sum(s["reads"] + s["writes"] + s["others"] for s in part) / seconds for part in parts]
+    rows = [["IOPS", formatting.sparkline(iops), formatting.number(max(iops))]] if parts else []
+    for op in ("read", "write"):
+        of_slices = [[cast(Mapping[str, int | None], s)[f"{op}_p99_ns"] or 0 for s in part] for part in parts]
+        if any(map(any, of_slices)):
+            p99 = [max(part) for part in of_slices]
+            rows.append(
+                [f"{op} {device.latency_letters} p99", formatting.sparkline(p99), formatting.duration(max(p99))]
+            )
+    note = f"each character is {formatting.duration(width * joined)}; the highest one is the figure at the end"
+    return TextTable("Over time", [text(""), text(""), *figures("at most")], rows, note)
 
 
 def _part(part: int, whole: int) -> str:

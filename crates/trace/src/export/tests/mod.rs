@@ -143,6 +143,7 @@ fn ios_are_not_taken_for_events() {
         cpu: 0,
         error: 65_531,
         requeues: 0,
+        depth: 0,
         t_queue: 5,
         t_get: NEVER,
         t_merge: NEVER,

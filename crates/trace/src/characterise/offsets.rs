@@ -1,0 +1,210 @@
+//! Where on the device I/Os went while the trace ran: a grid over time and offset, coarsened as the trace grows.
+
+use super::chunk::{Chunk, Panel};
+use super::density::{DensityRow, trimmed};
+use crate::event::Op;
+use blklab_stats::{Merge, Timeline};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Rows and columns of the grid; powers of two.
+const SIDE: usize = 256;
+/// A row has 2 to this power sectors at first: 64 KiB.
+const FIRST_SHIFT: u32 = 7;
+/// Processes that a profile distinguishes.
+const NAMED: usize = 5;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cell {
+    counts: [u32; 2],
+    /// The process that queued more than half of the I/Os, if there is one (Boyer and Moore's majority vote).
+    process: u16,
+    votes: u16,
+}
+
+impl Cell {
+    #[inline]
+    fn vote(&mut self, process: u16, votes: u16) {
+        if self.process == process {
+            self.votes = self.votes.saturating_add(votes);
+        } else if self.votes >= votes {
+            self.votes -= votes;
+        } else {
+            (self.process, self.votes) = (process, votes - self.votes);
+        }
+    }
+}
+
+impl Merge for Cell {
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.vote(other.process, other.votes);
+    }
+}
+
+/// The cells of a slice of time; none until it has an I/O. Row `n` of the device is cell `n` modulo their number.
+#[derive(Clone, Debug, Default)]
+struct Column(Vec<Cell>);
+
+impl Merge for Column {
+    fn merge(&mut self, other: &Self) {
+        if self.0.is_empty() {
+            self.0.clone_from(&other.0);
+        } else {
+            self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| mine.merge(theirs));
+        }
+    }
+}
+
+/// The density of I/Os on a device.
+#[derive(Clone, Debug)]
+pub struct Offsets {
+    columns: Timeline<Column>,
+    rows: u64,
+    /// A row has 2 to this power sectors.
+    shift: u32,
+    /// The lowest and the highest row with an I/O; fewer than `rows` apart.
+    used: Option<(u64, u64)>,
+}
+
+/// The density of I/Os on a device, in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OffsetsProfile {
+    /// Width of a slice.
+    pub width_ns: u64,
+    /// Ranges of sectors in ascending order, without gaps; I/Os count where they begin.
+    pub rows: Vec<DensityRow>,
+    /// Up to five processes, those with the most cells of the grid.
+    pub processes: Vec<String>,
+    /// For each row a string like those of its levels: the index in `processes` of the process with more than half of
+    /// the I/Os, `*` for any other.
+    pub row_processes: Vec<String>,
+}
+
+impl Default for Offsets {
+    fn default() -> Self {
+        Offsets::new(SIDE)
+    }
+}
+
+impl Offsets {
+    fn new(side: usize) -> Offsets {
+        Offsets { columns: Timeline::new(side), rows: side as u64, shift: FIRST_SHIFT, used: None }
+    }
+
+    /// The cell of a time and sector.
+    #[inline]
+    fn cell(&mut self, time: u64, sector: u64) -> &mut Cell {
+        let row = sector >> self.shift;
+        if self.used.is_none_or(|(low, high)| row < low || row > high) {
+            self.extend(row, row, self.shift);
+        }
+        let index = (sector >> self.shift & (self.rows - 1)) as usize;
+        let column = self.columns.at(time);
+        if column.0.is_empty() {
+            column.0.resize(self.rows as usize, Cell::default());
+        }
+        &mut column.0[index]
+    }
+
+    /// Extends the grid to the rows `low..=high` of 2 to the power `shift` sectors.
+    #[cold]
+    fn extend(&mut self, low: u64, high: u64, shift: u32) {
+        let (by, coarser) = (shift.saturating_sub(self.shift), self.shift.saturating_sub(shift));
+        let (low, high) = (low >> coarser, high >> coarser);
+        let mine = self.used.map_or((low, high), |(low, high)| (low >> by, high >> by));
+        let (low, high) = (low.min(mine.0), high.max(mine.1));
+        let further = (0..64).find(|by| (high >> by) - (low >> by) < self.rows).unwrap_or(63);
+        self.coarsen(by + further);
+        self.used = Some((low >> further, high >> further));
+    }
+
+    /// Merges 2 to the power `by` rows into one.
+    fn coarsen(&mut self, by: u32) {
+        if by == 0 {
+            return;
+        }
+        let (low, high) = self.used.unwrap_or((1, 0));
+        for column in self.columns.values_mut().filter(|column| !column.0.is_empty()) {
+            let fine = std::mem::replace(&mut column.0, vec![Cell::default(); self.rows as usize]);
+            for row in low..=high {
+                let index = |row: u64| (row & (self.rows - 1)) as usize;
+                column.0[index(row >> by)].merge(&fine[index(row)]);
+            }
+        }
+        self.shift += by;
+    }
+
+    /// The profile; `name` gives the name of a process by its index.
+    pub fn profile(&self, name: impl Fn(u32) -> String) -> OffsetsProfile {
+        let (low, high) = self.used.unwrap_or((1, 0));
+        let columns: Vec<&Column> = self.columns.iter().map(|(_, column)| column).collect();
+        let cells = |row: u64| {
+            let index = (row & (self.rows - 1)) as usize;
+            columns.iter().map(move |column| column.0.get(index).copied().unwrap_or_default())
+        };
+        let mut led: HashMap<u16, u64> = HashMap::new();
+        (low..=high)
+            .flat_map(cells)
+            .filter(|cell| cell.votes > 0)
+            .for_each(|c| *led.entry(c.process).or_default() += 1);
+        let mut leading: Vec<u16> = led.keys().copied().collect();
+        leading.sort_by_key(|process| (std::cmp::Reverse(led[process]), *process));
+        leading.truncate(NAMED);
+        let letter = |cell: Cell| match leading.iter().position(|process| *process == cell.process) {
+            _ if cell.counts == [0, 0] => '.',
+            Some(index) if cell.votes > 0 => char::from_digit(index as u32, 10).unwrap_or('*'),
+            _ => '*',
+        };
+        let rows = (low..=high).map(|row| {
+            let counts: Vec<[u64; 2]> = cells(row).map(|cell| cell.counts.map(u64::from)).collect();
+            DensityRow::new(row << self.shift, (row + 1).saturating_mul(1 << self.shift), &counts)
+        });
+        OffsetsProfile {
+            width_ns: self.columns.width_ns(),
+            rows: rows.collect(),
+            processes: leading.iter().map(|&process| name(process.into())).collect(),
+            row_processes: (low..=high).map(|row| trimmed(cells(row).map(letter).collect())).collect(),
+        }
+    }
+}
+
+impl Panel for Offsets {
+    fn for_device(index: usize) -> Offsets {
+        Offsets::new(match index {
+            0..16 => SIDE,
+            16..128 => SIDE / 4,
+            _ => SIDE / 16,
+        })
+    }
+
+    fn observe(&mut self, chunk: &Chunk) {
+        for row in &chunk.queued {
+            let side = match row.op() {
+                Op::Read => 0,
+                Op::Write => 1,
+                Op::Discard | Op::Flush => continue,
+            };
+            let cell = self.cell(row.time, row.sector);
+            cell.counts[side] = cell.counts[side].saturating_add(1);
+            cell.vote(row.process as u16, 1);
+        }
+    }
+}
+
+impl Merge for Offsets {
+    fn merge(&mut self, other: &Self) {
+        let mut other = other.clone();
+        if let Some((low, high)) = other.used {
+            self.extend(low, high, other.shift);
+            other.coarsen(self.shift - other.shift);
+            self.columns.merge(&other.columns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! The I/Os of the largest processes over time.
+
+use super::chunk::{Chunk, Panel};
+use blklab_stats::{Merge, Timeline};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Processes that are distinguished in a slice, and in the profile.
+const DISTINCT: usize = 12;
+/// Index of all others, which is not that of a process.
+const OTHERS: u32 = u32::MAX;
+
+/// I/Os of a slice by process: those of the largest, and of all others.
+#[derive(Clone, Debug, Default)]
+struct Slice(Vec<(u32, u64)>);
+
+impl Slice {
+    #[inline]
+    fn add(&mut self, process: u32, ios: u64) {
+        match self.0.iter().position(|(known, _)| *known == process) {
+            Some(at) => self.0[at].1 += ios,
+            None if self.0.len() < DISTINCT || process == OTHERS => self.0.push((process, ios)),
+            None => self.add(OTHERS, ios),
+        }
+    }
+}
+
+impl Merge for Slice {
+    fn merge(&mut self, other: &Self) {
+        let mut all = Slice::default();
+        let (mut named, others): (Vec<_>, Vec<_>) =
+            [&self.0[..], &other.0].concat().into_iter().partition(|e| e.0 != OTHERS);
+        named.sort_unstable();
+        named.dedup_by(|next, entry| {
+            next.0 == entry.0 && {
+                entry.1 += next.1;
+                true
+            }
+        });
+        named.sort_by_key(|entry| std::cmp::Reverse(entry.1));
+        named.into_iter().chain(others).for_each(|(process, ios)| all.add(process, ios));
+        *self = all;
+    }
+}
+
+/// I/Os by process and time on a device.
+#[derive(Clone, Debug)]
+pub struct ProcessSeries(Timeline<Slice>);
+
+/// The I/Os of processes over time, in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessesOverTime {
+    /// Width of a slice.
+    pub width_ns: u64,
+    /// I/Os queued in each slice by each of the twelve largest processes, and by `(others)`.
+    pub ios: BTreeMap<String, Vec<u64>>,
+}
+
+impl Default for ProcessSeries {
+    fn default() -> Self {
+        ProcessSeries(Timeline::new(512))
+    }
+}
+
+impl ProcessSeries {
+    /// The profile; `name` gives the name of a process by its index.
+    pub fn profile(&self, name: impl Fn(u32) -> String) -> ProcessesOverTime {
+        let mut all = Slice::default();
+        self.0.iter().for_each(|(_, slice)| all.merge(slice));
+        let mut ios: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (at, (_, slice)) in self.0.iter().enumerate() {
+            for &(process, count) in &slice.0 {
+                let known = process != OTHERS && all.0.iter().any(|entry| entry.0 == process);
+                let series = ios.entry(if known { name(process) } else { "(others)".into() }).or_default();
+                series.resize(at + 1, 0);
+                series[at] += count;
+            }
+        }
+        ProcessesOverTime { width_ns: self.0.width_ns(), ios }
+    }
+}
+
+impl Panel for ProcessSeries {
+    fn for_device(index: usize) -> ProcessSeries {
+        ProcessSeries(Timeline::new(if index < 16 { 512 } else { 64 }))
+    }
+
+    fn observe(&mut self, chunk: &Chunk) {
+        for row in &chunk.queued {
+            self.0.at(row.time).add(row.process, 1);
+        }
+    }
+}
+
+impl Merge for ProcessSeries {
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

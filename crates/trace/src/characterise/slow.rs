@@ -1,0 +1,268 @@
+//! The slowest I/Os, and stalls: times in which nothing completed although I/Os were in flight.
+
+use super::chunk::{Chunk, Panel};
+use crate::event::Op;
+use crate::io::{Io, NEVER};
+use blklab_stats::Merge;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A stall lasts at least this many times the 99th percentile of the latency.
+const STALL_FACTOR: u64 = 10;
+/// I/Os from which on the 99th percentile says what is usual.
+const FEWEST: u64 = 100;
+/// Processes whose I/Os in flight are counted at one moment.
+const PROCESSES: usize = 4;
+
+/// I/Os that were in flight at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct InFlightIos {
+    ops: [u64; 4],
+    processes: [(u32, u64); PROCESSES],
+}
+
+impl InFlightIos {
+    fn add(&mut self, io: &Io) {
+        self.ops[io.op() as usize] += 1;
+        if let Some(count) = self.processes.iter_mut().find(|(process, n)| *process == io.process || *n == 0) {
+            *count = (io.process, count.1 + 1);
+        }
+    }
+}
+
+/// The life of a slow I/O, or a time without completions; `io` ended it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct LongTime {
+    start: u64,
+    end: u64,
+    /// A stall cannot have begun before this completion.
+    earliest: u64,
+    io: Io,
+    /// Further I/Os in flight at `end`.
+    in_flight: InFlightIos,
+}
+
+impl LongTime {
+    /// From `start` until `io` completed; a stall can begin as early as `earliest`.
+    fn new(io: &Io, start: u64, earliest: u64) -> LongTime {
+        LongTime { start, end: io.t_complete, earliest, io: *io, in_flight: InFlightIos::default() }
+    }
+
+    fn length(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// The longest times, in order of their end.
+#[derive(Clone, Debug)]
+struct Longest {
+    kept: Vec<LongTime>,
+    most: usize,
+    /// Only longer times are kept.
+    bar: u64,
+}
+
+impl Longest {
+    #[cold]
+    fn add(&mut self, time: LongTime) {
+        if self.kept.len() >= self.most {
+            let shortest = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.length());
+            if let Some((at, kept)) = shortest {
+                self.bar = kept.length();
+                if time.length() <= self.bar {
+                    return;
+                }
+                self.kept.remove(at);
+            }
+        }
+        self.kept.push(time);
+    }
+
+    /// Counts an ended I/O at every kept moment at which it was in flight.
+    fn add_in_flight(&mut self, io: &Io) {
+        for kept in self.kept.iter_mut().rev().take_while(|kept| io.t_queue < kept.end) {
+            kept.in_flight.add(io);
+            kept.start = kept.start.min(io.t_queue.max(kept.earliest));
+        }
+    }
+
+    fn merge(&mut self, other: &Longest) {
+        other.kept.iter().for_each(|time| self.add(*time));
+        self.bar = self.bar.max(other.bar);
+        self.kept.sort_by_key(|time| time.end);
+    }
+}
+
+/// The slowest I/Os and the stalls of a device.
+#[derive(Clone, Debug)]
+pub struct SlowIos {
+    slowest: Longest,
+    silences: Longest,
+    completed: u64,
+    first: Option<Io>,
+    last_complete: u64,
+    /// End of the latest kept time.
+    watched_until: u64,
+}
+
+impl SlowIos {
+    fn new(slowest: usize, silences: usize) -> SlowIos {
+        let [slowest, silences] = [slowest, silences].map(|most| Longest { kept: Vec::new(), most, bar: 0 });
+        SlowIos { slowest, silences, completed: 0, first: None, last_complete: 0, watched_until: 0 }
+    }
+
+    /// Adds a time without completions that `io` ended.
+    #[inline]
+    fn add_silence(&mut self, io: &Io) {
+        let start = io.t_queue.max(self.last_complete);
+        if io.t_complete.saturating_sub(start) > self.silences.bar {
+            self.silences.add(LongTime::new(io, start, self.last_complete));
+            self.watched_until = self.watched_until.max(io.t_complete);
+        }
+    }
+}
+
+impl Default for SlowIos {
+    fn default() -> Self {
+        SlowIos::new(20, 64)
+    }
+}
+
+impl Panel for SlowIos {
+    fn for_device(index: usize) -> SlowIos {
+        if index < 128 { SlowIos::default() } else { SlowIos::new(3, 8) }
+    }
+
+    fn observe(&mut self, chunk: &Chunk) {
+        for io in chunk.ended.iter().filter(|io| io.t_queue != NEVER) {
+            if io.t_queue < self.watched_until {
+                self.slowest.add_in_flight(io);
+                self.silences.add_in_flight(io);
+            }
+            if io.t_complete == NEVER {
+                continue;
+            }
+            if io.t_complete.saturating_sub(io.t_queue) > self.slowest.bar {
+                self.slowest.add(LongTime::new(io, io.t_queue, io.t_queue));
+                self.watched_until = self.watched_until.max(io.t_complete);
+            }
+            if self.completed > 0 {
+                self.add_silence(io);
+            } else {
+                self.first = Some(*io);
+            }
+            self.completed += 1;
+            self.last_complete = self.last_complete.max(io.t_complete);
+        }
+    }
+}
+
+impl Merge for SlowIos {
+    /// I/Os in flight are counted only within each part.
+    fn merge(&mut self, other: &Self) {
+        match other.first {
+            Some(first) if self.completed > 0 => self.add_silence(&first),
+            _ => self.first = self.first.or(other.first),
+        }
+        self.slowest.merge(&other.slowest);
+        self.silences.merge(&other.silences);
+        self.completed += other.completed;
+        self.last_complete = self.last_complete.max(other.last_complete);
+        self.watched_until = self.watched_until.max(other.watched_until);
+    }
+}
+
+/// One of the slowest I/Os; or a stall, and the I/O whose completion ended it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LongTimeProfile {
+    /// When the I/O was queued. A stall: the last completion before it, or when the first I/O waiting in it was queued.
+    pub start_ns: u64,
+    /// The time until the I/O completed.
+    pub length_ns: u64,
+    /// Operation.
+    pub op: &'static str,
+    /// First sector.
+    pub sector: u64,
+    /// Length.
+    pub bytes: u32,
+    /// The process that queued it.
+    pub process: String,
+    /// The two events of the I/O between which most of its time passed: `d2c`, `i2d` …
+    pub stage: String,
+    /// The time between them.
+    pub stage_ns: u64,
+    /// Other I/Os in flight when it was queued.
+    pub depth: u32,
+    /// Other I/Os in flight when it completed, by operation.
+    pub in_flight: BTreeMap<&'static str, u64>,
+    /// The process with most of them.
+    pub in_flight_process: Option<String>,
+}
+
+/// The slowest I/Os and the stalls of a device, in the profile.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SlowProfile {
+    /// The slowest I/Os, the slowest first; at most 20.
+    pub slowest: Vec<LongTimeProfile>,
+    /// Length from which a time is a stall: ten times the 99th percentile of the latency; null below 100 I/Os.
+    pub stall_least_ns: Option<u64>,
+    /// The longest times in which nothing completed although I/Os were in flight, in order; at most 64.
+    pub stalls: Vec<LongTimeProfile>,
+}
+
+impl SlowIos {
+    /// The profile; `p99` is the 99th percentile of the latency, `name` gives the name of a process by its index.
+    pub fn profile(&self, p99: Option<u64>, name: impl Fn(u32) -> String) -> SlowProfile {
+        let least = p99.filter(|_| self.completed >= FEWEST).map(|p99| p99.max(1).saturating_mul(STALL_FACTOR));
+        let mut slowest = self.slowest.kept.clone();
+        slowest.sort_by_key(|time| std::cmp::Reverse(time.length()));
+        let is_stall = |time: &&LongTime| least.is_some_and(|least| time.length() >= least);
+        SlowProfile {
+            slowest: slowest.iter().map(|time| time.profile(&name)).collect(),
+            stall_least_ns: least,
+            stalls: self.silences.kept.iter().filter(is_stall).map(|time| time.profile(&name)).collect(),
+        }
+    }
+}
+
+impl LongTime {
+    fn profile(&self, name: &impl Fn(u32) -> String) -> LongTimeProfile {
+        let (io, in_flight) = (&self.io, &self.in_flight);
+        let (stage, stage_ns) = longest_stage(io);
+        let largest = in_flight.processes.iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0);
+        LongTimeProfile {
+            start_ns: self.start,
+            length_ns: self.length(),
+            op: io.op().name(),
+            sector: io.sector,
+            bytes: io.bytes,
+            process: name(io.process),
+            stage,
+            stage_ns,
+            depth: io.depth,
+            in_flight: Op::ALL.iter().map(|&op| (op.name(), in_flight.ops[op as usize])).collect(),
+            in_flight_process: largest.map(|(process, _)| name(*process)),
+        }
+    }
+}
+
+/// The longest time between two consecutive events of an I/O, as `d2c`.
+fn longest_stage(io: &Io) -> (String, u64) {
+    let mut events = [
+        ('q', io.t_queue),
+        ('g', io.t_get),
+        ('m', io.t_merge),
+        ('i', io.t_insert),
+        ('d', io.t_dispatch),
+        ('c', io.t_complete),
+    ];
+    events.sort_by_key(|(_, time)| *time);
+    let seen = events.iter().take_while(|(_, time)| *time != NEVER).count();
+    let stages = events[..seen].windows(2).map(|pair| (format!("{}2{}", pair[0].0, pair[1].0), pair[1].1 - pair[0].1));
+    stages.max_by_key(|(_, time)| *time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
