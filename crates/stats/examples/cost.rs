@@ -58,8 +58,11 @@ fn main() {
     cost("sizes", SizeHistogram::new, |all| {
         sizes.iter().for_each(|&bytes| all.record(bytes));
     });
-    cost("distinct, p = 14", Distinct::default, |all| {
-        far.iter().for_each(|&sector| all.insert(sector));
+    cost("distinct, 4 KiB", Distinct::default, |all| {
+        far.iter().for_each(|&block| all.insert(block, 1));
+    });
+    cost("distinct, 1 MiB", Distinct::default, |all| {
+        far.iter().for_each(|&block| all.insert(block, 256));
     });
     cost("level", Level::new, |all| {
         for (n, &time) in times.iter().enumerate() {
@@ -87,7 +90,7 @@ fn main() {
             all.arrivals.record(time);
             all.sizes.record(sizes[n]);
             all.latencies.iter_mut().for_each(|one| one.record(taken));
-            all.distinct.insert(sector);
+            all.distinct.insert(blocks[n], 1);
             all.depth.change(time, if n & 16 == 0 { 1 } else { -1 });
             all.depth.change(time, if n & 32 == 0 { 1 } else { -1 });
             all.streams.record(sector, 8);
@@ -114,14 +117,17 @@ fn hotness(far: &[u64], blocks: &[u64], few: &[u64]) {
     cost("hotness, 64 KiB, sampled, per block", Hotness::default, |all| {
         far[..IOS / 16].iter().for_each(|&block| all.record(block, 16, false));
     });
-    cost("hotness, 1 MiB, sampled, per block", Hotness::default, |all| {
-        far[..IOS / 256].iter().for_each(|&block| all.record(block, 256, false));
+    cost("hotness, 1 MiB, skewed", Hotness::default, |all| {
+        blocks.iter().for_each(|&block| all.record(block, 256, false));
     });
-    cost("hotness, 1 MiB, 31 Mi blocks, per 16 blocks", Hotness::default, |all| {
-        far[..IOS / 16].iter().for_each(|&block| all.record(block, 256, false));
+    cost("hotness, 1 MiB, uniform", Hotness::default, |all| {
+        far.iter().for_each(|&block| all.record(block, 256, false));
     });
-    cost("hotness, 1 MiB scan, per block", Hotness::default, |all| {
-        for n in 0..IOS as u64 / 256 {
+    cost("hotness, 1 MiB, exact", Hotness::default, |all| {
+        few.iter().for_each(|&block| all.record(block / 4, 256, false));
+    });
+    cost("hotness, 1 MiB scan", Hotness::default, |all| {
+        for n in 0..IOS as u64 {
             all.record(n * 256, 256, false);
         }
     });

@@ -1,102 +1,104 @@
-//! The number of distinct values: HyperLogLog, exact for few.
+//! The number of distinct blocks: HyperLogLog, exact for few.
 //!
 //! Flajolet et al., "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm"
 //! (AofA 2007), with the estimator of Otmar Ertl, "New cardinality estimation algorithms for
 //! HyperLogLog sketches" (arXiv:1702.01284, algorithm 6), which needs no table of bias corrections
-//! and holds over the whole range. The standard error is 1.04/sqrt(2^p): 0.81 % for p = 14,
-//! 3.25 % for p = 10. Up to 2^p / 16 distinct hashes are kept themselves and counted exactly.
+//! and holds over the whole range. The standard error is 1.04/sqrt(2^10): 3.25 %. Up to 64 distinct
+//! blocks are kept themselves and counted exactly.
+//!
+//! A bit of the hashes of all blocks of a [range](crate::ranges) is one hashed word, so one operation finds
+//! the blocks of a large I/O whose rank exceeds the lowest register. Only these are looked at; another hash
+//! selects the register of each.
 
-use crate::Merge;
-use serde::Serialize;
+use crate::ranges::{RANGE_SHIFT, blocks_of, ranges_of};
+use crate::{Merge, hash64};
 
-/// The default precision: 16 KiB, standard error 0.81 %.
-pub const DEFAULT_PRECISION: u8 = 14;
-
-/// A bijective mixer of 64 bits: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014;
-/// constants of David Stafford's Mix13) after adding the golden ratio, so that 0 is mixed too.
-#[inline]
-pub fn hash64(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
+/// Registers: 2 to this power.
+const PRECISION: u32 = 10;
+/// Bits of a hash that are counted for its rank.
+const LONGEST: u8 = 54;
+/// Blocks that are counted exactly.
+const FEW: usize = 64;
 
 #[derive(Debug, Clone)]
 enum DistinctStore {
-    /// Open-addressed set of hashes, 0 meaning empty; its length is a power of two, half used.
+    /// Open-addressed set of blocks + 1, 0 meaning empty; its length is a power of two, half used.
     Exact { slots: Vec<u64>, used: usize },
-    /// One register in each byte.
-    Registers(Vec<u8>),
+    /// One register in each byte, the lowest of them, and how many have its value.
+    Registers { registers: Vec<u8>, lowest: u8, at_lowest: u32 },
 }
 
-/// Estimates the number of distinct hashes inserted.
+/// Estimates the number of distinct blocks inserted.
 #[derive(Debug, Clone)]
-pub struct Distinct {
-    precision: u8,
-    store: DistinctStore,
-}
-
-/// Summary of [`Distinct`].
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DistinctSummary {
-    /// Estimated number of distinct values.
-    pub count: u64,
-    /// Standard error of `count`, relative: 0 when exact.
-    pub relative_error: f64,
-}
+pub struct Distinct(DistinctStore);
 
 impl Default for Distinct {
     fn default() -> Self {
-        Self::new(DEFAULT_PRECISION)
+        Self(DistinctStore::Exact { slots: Vec::new(), used: 0 })
     }
 }
 
 impl Distinct {
-    /// An empty set; `precision` is clamped to 4..=18.
-    pub fn new(precision: u8) -> Self {
-        let store = DistinctStore::Exact { slots: Vec::new(), used: 0 };
-        Self { precision: precision.clamp(4, 18), store }
-    }
+    /// Relative standard error of a count that is not exact.
+    pub const ERROR: f64 = 0.0325;
 
-    /// Inserts a value by its hash, which must be well mixed (see [`hash64`]).
+    /// Inserts `count` blocks from `first`.
     #[inline]
-    pub fn insert_hash(&mut self, hash: u64) {
-        match &mut self.store {
-            DistinctStore::Registers(registers) => {
-                let rank = rank(hash, self.precision);
-                let register = &mut registers[(hash >> (64 - self.precision)) as usize];
-                *register = rank.max(*register);
+    pub fn insert(&mut self, first: u64, count: u64) {
+        for (range, bits) in ranges_of(first, count) {
+            match &self.0 {
+                DistinctStore::Exact { .. } => blocks_of(range, bits).for_each(|block| self.insert_exact(block)),
+                DistinctStore::Registers { .. } => self.insert_range(range, bits),
             }
-            DistinctStore::Exact { .. } => self.insert_exact(hash),
         }
     }
 
-    /// Inserts a value.
+    /// Raises registers to the ranks of some blocks of a range.
     #[inline]
-    pub fn insert(&mut self, value: u64) {
-        self.insert_hash(hash64(value));
+    fn insert_range(&mut self, range: u64, bits: u64) {
+        let DistinctStore::Registers { lowest, .. } = self.0 else { return };
+        let word = |rank: u8| if rank > LONGEST { 0 } else { hash64(u64::from(rank) << 58 ^ range) };
+        let mut left = (1..=lowest).fold(bits, |left, rank| left & word(rank));
+        for rank in lowest + 1.. {
+            if left == 0 {
+                return;
+            }
+            let higher = left & word(rank);
+            blocks_of(range, left & !higher).for_each(|block| self.raise(block, rank));
+            left = higher;
+        }
     }
 
-    fn insert_exact(&mut self, hash: u64) {
-        let limit = 1usize << self.precision >> 4;
-        let DistinctStore::Exact { slots, used } = &mut self.store else {
-            return;
+    /// Raises the register of a block to a rank.
+    #[inline]
+    fn raise(&mut self, block: u64, rank: u8) {
+        let DistinctStore::Registers { registers, lowest, at_lowest } = &mut self.0 else { return };
+        let register = &mut registers[(hash64(block) >> (64 - PRECISION)) as usize];
+        if rank > *register {
+            *at_lowest -= u32::from(*register == *lowest);
+            *register = rank;
+            if *at_lowest == 0 {
+                (*lowest, *at_lowest) = lowest_of(registers);
+            }
+        }
+    }
+
+    fn insert_exact(&mut self, block: u64) {
+        let DistinctStore::Exact { slots, used } = &mut self.0 else {
+            return self.insert_range(block >> RANGE_SHIFT, 1 << (block & 63));
         };
         if slots.is_empty() {
             *slots = vec![0; 16];
         }
-        // Hash 0 would look empty, so it counts as 1: a collision with a chance of 2^-64.
-        let key = hash.max(1);
-        if !add(slots, key) {
+        if !add(slots, block.saturating_add(1)) {
             return;
         }
         *used += 1;
-        if *used > limit {
+        if *used > FEW {
             let slots = std::mem::take(slots);
-            self.store = DistinctStore::Registers(vec![0; 1 << self.precision]);
-            slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_hash(key));
+            self.0 =
+                DistinctStore::Registers { registers: vec![0; 1 << PRECISION], lowest: 0, at_lowest: 1 << PRECISION };
+            slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_exact(key - 1));
         } else if *used * 2 >= slots.len() {
             let mut larger = vec![0; slots.len() * 2];
             for &key in slots.iter().filter(|&&key| key != 0) {
@@ -108,87 +110,50 @@ impl Distinct {
 
     /// Whether the count is still exact.
     pub fn is_exact(&self) -> bool {
-        matches!(self.store, DistinctStore::Exact { .. })
+        matches!(self.0, DistinctStore::Exact { .. })
     }
 
-    /// Estimated number of distinct values.
+    /// Estimated number of distinct blocks.
     pub fn count(&self) -> u64 {
-        match &self.store {
+        match &self.0 {
             DistinctStore::Exact { used, .. } => *used as u64,
-            DistinctStore::Registers(registers) => estimate(registers, self.precision).round() as u64,
+            DistinctStore::Registers { registers, .. } => estimate(registers).round() as u64,
         }
-    }
-
-    /// The figures; see [`DistinctSummary`].
-    pub fn summary(&self) -> DistinctSummary {
-        let registers = (1u64 << self.precision) as f64;
-        DistinctSummary {
-            count: self.count(),
-            relative_error: if self.is_exact() { 0.0 } else { 1.04 / registers.sqrt() },
-        }
-    }
-
-    /// Lowers the precision, as if it had been so from the start.
-    fn coarsen(&mut self, precision: u8) {
-        if precision >= self.precision {
-            return;
-        }
-        let drop = self.precision - precision;
-        let mut coarse = Self::new(precision);
-        match &self.store {
-            DistinctStore::Exact { slots, .. } => {
-                slots.iter().filter(|&&key| key != 0).for_each(|&key| coarse.insert_hash(key))
-            }
-            DistinctStore::Registers(fine) => {
-                let mut registers = vec![0u8; 1 << precision];
-                for (index, &rank) in fine.iter().enumerate().filter(|(_, rank)| **rank > 0) {
-                    // The removed index bits become the head of the string whose zeros are counted.
-                    let given_up = index & ((1 << drop) - 1);
-                    let rank = if given_up == 0 {
-                        rank + drop
-                    } else {
-                        drop - (usize::BITS - given_up.leading_zeros()) as u8 + 1
-                    };
-                    let register = &mut registers[index >> drop];
-                    *register = rank.max(*register);
-                }
-                coarse.store = DistinctStore::Registers(registers);
-            }
-        }
-        *self = coarse;
     }
 }
 
 impl Merge for Distinct {
-    /// Sets of different precision merge to the lower one.
     fn merge(&mut self, other: &Self) {
-        self.coarsen(other.precision);
-        match &other.store {
-            DistinctStore::Exact { slots, .. } => {
-                slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_hash(key))
+        match (&mut self.0, &other.0) {
+            (_, DistinctStore::Exact { slots, .. }) => {
+                slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_exact(key - 1))
             }
-            DistinctStore::Registers(_) => {
-                let mut theirs = other.clone();
-                theirs.coarsen(self.precision);
-                if self.is_exact() {
-                    std::mem::swap(self, &mut theirs);
-                    self.merge(&theirs);
-                } else if let (DistinctStore::Registers(mine), DistinctStore::Registers(theirs)) =
-                    (&mut self.store, &theirs.store)
-                {
-                    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-                        *mine = (*mine).max(*theirs);
-                    }
+            (DistinctStore::Exact { .. }, DistinctStore::Registers { .. }) => {
+                let mine = std::mem::replace(self, other.clone());
+                self.merge(&mine);
+            }
+            (
+                DistinctStore::Registers { registers, lowest, at_lowest },
+                DistinctStore::Registers { registers: theirs, .. },
+            ) => {
+                for (mine, theirs) in registers.iter_mut().zip(theirs) {
+                    *mine = (*mine).max(*theirs);
                 }
+                (*lowest, *at_lowest) = lowest_of(registers);
             }
         }
     }
+}
+
+fn lowest_of(registers: &[u8]) -> (u8, u32) {
+    let lowest = registers.iter().copied().min().unwrap_or(0);
+    (lowest, registers.iter().filter(|&&register| register == lowest).count() as u32)
 }
 
 /// Adds `key` to the set; false if it was already in it.
 fn add(slots: &mut [u64], key: u64) -> bool {
     let mask = slots.len() - 1;
-    let mut at = key as usize & mask;
+    let mut at = hash64(key) as usize & mask;
     while slots[at] != 0 {
         if slots[at] == key {
             return false;
@@ -199,15 +164,9 @@ fn add(slots: &mut [u64], key: u64) -> bool {
     true
 }
 
-/// Position (from 1) of the first one bit behind the `precision` index bits.
-#[inline]
-fn rank(hash: u64, precision: u8) -> u8 {
-    ((hash << precision) | (1 << (precision - 1))).leading_zeros() as u8 + 1
-}
-
 /// Ertl's improved raw estimator.
-fn estimate(registers: &[u8], precision: u8) -> f64 {
-    let longest = usize::from(64 - precision);
+fn estimate(registers: &[u8]) -> f64 {
+    let longest = usize::from(LONGEST);
     let mut counts = [0u32; 66];
     for &register in registers {
         counts[usize::from(register).min(longest + 1)] += 1;

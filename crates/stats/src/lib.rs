@@ -10,11 +10,13 @@
 
 pub mod arrivals;
 pub mod distinct;
+pub mod hash;
 pub mod hotness;
 pub mod level;
 pub mod loglinear;
 pub mod popularity;
 pub mod quantiles;
+pub mod ranges;
 pub mod seeks;
 pub mod sizes;
 pub mod streams;
@@ -22,7 +24,8 @@ pub mod timeline;
 pub mod zipf;
 
 pub use arrivals::{ArrivalPattern, Arrivals, ArrivalsSummary, Dispersion};
-pub use distinct::{Distinct, DistinctSummary, hash64};
+pub use distinct::Distinct;
+pub use hash::hash64;
 pub use hotness::{HotBlock, Hotness, HotnessSummary, MOST_BLOCKS};
 pub use level::{Level, LevelSummary, LevelTime};
 pub use loglinear::LogLinear;

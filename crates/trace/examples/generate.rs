@@ -1,6 +1,7 @@
-//! Writes a synthetic blktrace set: `generate NAME IOS [SEED]`, two CPUs, five events (Q G I D C) an I/O.
+//! Writes a synthetic blktrace set: `generate NAME IOS [SEED [KIB]]`, two CPUs, five events (Q G I D C) an I/O.
 //!
-//! 70 % reads of 4 to 64 KiB, a quarter of the I/Os sequential, the rest skewed over 8 GiB, 32 in flight.
+//! 70 % reads of 4 to 64 KiB, or all of KIB KiB; a quarter of the I/Os sequential, the rest skewed over 8 GiB, 32 in
+//! flight.
 //! The same arguments give the same bytes. Used by the benchmark.
 
 use blklab_trace::blktrace::record::{ByteOrder, MAGIC, Record};
@@ -32,12 +33,13 @@ type Pending = Reverse<(u64, u64, u32, u32, u64, u32)>;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, name, ios, seed @ ..] = arguments.as_slice() else {
-        eprintln!("usage: generate NAME IOS [SEED]");
+    let [_, name, ios, options @ ..] = arguments.as_slice() else {
+        eprintln!("usage: generate NAME IOS [SEED [KIB]]");
         std::process::exit(2);
     };
     let ios: u64 = ios.parse().expect("IOS is a number");
-    let mut random = Random(seed.first().map_or(1, |s| s.parse().expect("SEED is a number")));
+    let mut random = Random(options.first().map_or(1, |s| s.parse().expect("SEED is a number")));
+    let fixed: Option<u64> = options.get(1).map(|s| s.parse::<u64>().expect("KIB is a number") / 4);
     let mut files = Vec::new();
     for cpu in 0..2 {
         files.push(BufWriter::with_capacity(1 << 20, File::create(format!("{name}.blktrace.{cpu}"))?));
@@ -66,7 +68,7 @@ fn main() -> Result<()> {
         now += 2_000 + random.next() % 16_000;
         let cpu = (random.next() & 1) as u32;
         let direction = if random.unit() < 0.7 { 1 } else { 2 };
-        let blocks = 1 + if random.unit() < 0.6 { 0 } else { random.next() % 16 };
+        let blocks = fixed.unwrap_or(1 + if random.unit() < 0.6 { 0 } else { random.next() % 16 });
         let block = if random.unit() < 0.25 { cursor } else { ((random.unit().powi(4)) * BLOCKS as f64) as u64 };
         cursor = (block + blocks) % BLOCKS;
         let (sector, bytes) = (block * 8, (blocks * 4096) as u32);

@@ -1,58 +1,77 @@
 use super::*;
 use proptest::prelude::*;
 
-fn of(values: std::ops::Range<u64>, precision: u8) -> Distinct {
-    let mut set = Distinct::new(precision);
-    values.for_each(|value| set.insert(value));
-    set
+/// Two of every three blocks, in I/Os of `length` blocks.
+fn of(blocks: std::ops::Range<u64>, length: u64) -> (Distinct, u64) {
+    let (mut set, mut count) = (Distinct::default(), 0);
+    for first in blocks.step_by(length as usize).filter(|first| !(first / length).is_multiple_of(3)) {
+        set.insert(first, length);
+        count += length;
+    }
+    (set, count)
 }
 
 #[test]
 fn few_are_exact() {
-    let mut set = of(0..1024, 14);
-    (0..1024).for_each(|value| set.insert(value));
-    assert_eq!(set.summary().count, 1024);
-    assert_eq!(set.summary().relative_error, 0.0);
+    let mut set = Distinct::default();
+    (0..64).for_each(|block| set.insert(block * 7, 1));
+    set.insert(7, 1);
+    assert_eq!((set.count(), set.is_exact()), (64, true));
     assert_eq!(Distinct::default().count(), 0);
 }
 
 #[test]
 fn many_are_within_four_standard_errors() {
-    for (precision, sizes) in [(14u8, [1100u64, 20_000, 1_000_000]), (10, [70, 1000, 100_000])] {
-        for size in sizes {
-            let set = of(0..size, precision);
-            let error = (set.count() as f64 / size as f64 - 1.0).abs();
+    for length in [1, 8, 100, 256, 5000] {
+        for size in [30_000u64, 100_000, 1_000_000, 10_000_000] {
+            let (set, count) = of(0..size, length);
+            let error = (set.count() as f64 / count as f64 - 1.0).abs();
             assert!(!set.is_exact());
-            assert!(error < 4.0 * set.summary().relative_error, "{precision} {size}: {error}");
+            assert!(error < 4.0 * Distinct::ERROR, "{length} {size}: {error}");
         }
     }
 }
 
 #[test]
+fn the_standard_error_is_as_stated() {
+    for (length, count) in [(1, 700u64), (256, 25_600), (1, 20_000)] {
+        let mut squares = 0.0;
+        for trial in 0..400u64 {
+            let mut set = Distinct::default();
+            (0..count / length).for_each(|io| set.insert((hash64(trial << 32 | io) >> 20) / length * length, length));
+            squares += (set.count() as f64 / count as f64 - 1.0).powi(2);
+        }
+        let error = (squares / 400.0).sqrt();
+        assert!(error < 1.2 * Distinct::ERROR, "{count} blocks in I/Os of {length}: {error}");
+    }
+}
+
+#[test]
 fn every_register_full_is_finite() {
-    let mut set = of(0..2000, 4);
-    (0..16u64).for_each(|index| set.insert_hash(index << 60));
-    assert!(set.count() > 1 << 60);
+    assert!(estimate(&[LONGEST + 1; 1 << PRECISION]) > 1e18);
 }
 
 proptest! {
     #[test]
-    fn merged_parts_equal_the_whole(
-        size in 0u64..6000, cut in 0.0f64..1.0, overlap in 0u64..50,
-        left in 8u8..15, right in 8u8..15,
+    fn the_length_of_ios_and_their_order_do_not_count(
+        cuts in prop::collection::vec(0u64..6000, 1..40), start in any::<u64>(), down in 0u32..64,
     ) {
-        let cut = (size as f64 * cut) as u64;
-        let mut merged = of(0..cut, left);
-        merged.merge(&of(cut.saturating_sub(overlap)..size, right));
-        let expected = of(0..size, left.min(right));
-        // A part can have left the exact stage only at the lower precision.
-        prop_assert_eq!(merged.count(), expected.count());
-    }
-
-    #[test]
-    fn any_hash_is_taken(hashes in prop::collection::vec(any::<u64>(), 0..200), precision: u8) {
-        let mut set = Distinct::new(precision);
-        hashes.iter().for_each(|&hash| set.insert_hash(hash));
-        set.count();
+        let start = start >> down;
+        let mut sorted = cuts.clone();
+        sorted.sort_unstable();
+        let (mut parts, mut merged, mut whole) = (Distinct::default(), Distinct::default(), Distinct::default());
+        let (low, high) = (start.saturating_add(sorted[0]), start.saturating_add(sorted[sorted.len() - 1]));
+        for cut in cuts {
+            let cut = start.saturating_add(cut);
+            let mut part = Distinct::default();
+            for (first, count) in [(low, cut - low), (cut, high - cut)] {
+                parts.insert(first, count);
+                part.insert(first, count);
+            }
+            merged.merge(&part);
+        }
+        whole.insert(low, high - low);
+        prop_assert_eq!(parts.count(), whole.count());
+        prop_assert_eq!(merged.count(), whole.count());
     }
 }

@@ -1,9 +1,11 @@
 //! From the table to figures: known blocks count for themselves, sampled blocks are scaled.
 
-use super::{BLOCK_BYTES, Hotness, table::BlockCount};
+use super::{BLOCK_BYTES, Hotness};
 use crate::popularity::{HotShare, Popularity, PopularityClass};
+use crate::ranges::{RANGE_SHIFT, blocks_of};
 use crate::zipf::{self, ZipfFit};
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// One of the hottest blocks.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -53,19 +55,62 @@ pub struct HotnessSummary {
     pub truncated_ios: u64,
 }
 
+/// Blocks of a range with equal counts.
+struct EqualBlocks {
+    range: u64,
+    bits: u64,
+    reads: u64,
+    writes: u64,
+    sampled: bool,
+}
+
+impl EqualBlocks {
+    fn count(&self) -> u64 {
+        self.reads + self.writes
+    }
+
+    fn blocks(&self) -> f64 {
+        f64::from(self.bits.count_ones())
+    }
+}
+
 impl Hotness {
-    /// The count above which every block is known, sampled or held; see the module.
-    fn complete_from(&self) -> u64 {
-        let mut sampled = [0f64; 64];
-        let mut held = [0f64; 64];
-        for slot in self.table.iter() {
-            let band = slot.count().max(1).ilog2() as usize;
-            if crate::hash64(slot.block()) & self.mask == 0 {
-                sampled[band] += 1.0;
-            } else {
-                held[band] += 1.0;
+    /// Calls `visit` with everything in the tables, the counts of ranges added to those of their blocks.
+    fn visit(&self, visit: &mut dyn FnMut(EqualBlocks)) {
+        // Of each range, its blocks that are in the table of blocks.
+        let mut own = vec![0u64; self.ranges.len()];
+        for slot in self.blocks.iter() {
+            let (range, bits) = (slot.block() >> RANGE_SHIFT, 1 << (slot.block() & 63));
+            let (mut reads, mut writes) = (u64::from(slot.reads), u64::from(slot.writes));
+            if let Some((at, whole)) = self.ranges.get(range) {
+                own[at] |= bits;
+                reads += u64::from(whole.reads);
+                writes += u64::from(whole.writes);
+            }
+            visit(EqualBlocks { range, bits, reads, writes, sampled: self.sample(range) & bits != 0 });
+        }
+        for slot in self.ranges.iter() {
+            let (range, reads, writes) = (slot.block(), slot.reads.into(), slot.writes.into());
+            let left = self.ranges.get(range).map_or(0, |(at, _)| !own[at]);
+            for (chosen, sampled) in [(self.sample(range), true), (!self.sample(range), false)] {
+                if left & chosen != 0 {
+                    visit(EqualBlocks { range, bits: left & chosen, reads, writes, sampled });
+                }
             }
         }
+    }
+
+    /// The count above which every block is known, sampled or held; see the module.
+    fn complete_from(&self) -> u64 {
+        if self.level == 0 {
+            return 0;
+        }
+        let mut sampled = [0f64; 64];
+        let mut held = [0f64; 64];
+        self.visit(&mut |equal| {
+            let bands = if equal.sampled { &mut sampled } else { &mut held };
+            bands[equal.count().max(1).ilog2() as usize] += equal.blocks();
+        });
         let (rate, floor) = (1.0 / self.one_in(), u64::from(self.floor));
         let lowest = (2 * floor).next_power_of_two().ilog2() as usize;
         let mut from = u64::MAX;
@@ -85,57 +130,58 @@ impl Hotness {
         from
     }
 
-    /// Blocks that count for themselves, and those that count for `one_in()` blocks each.
-    fn parts(&self) -> (Vec<&BlockCount>, Vec<&BlockCount>) {
-        if self.mask == 0 {
-            return (self.table.iter().collect(), Vec::new());
-        }
-        let from = self.complete_from();
-        let (known, mut rest): (Vec<&BlockCount>, Vec<&BlockCount>) =
-            self.table.iter().partition(|slot| slot.count() >= from);
-        rest.retain(|slot| crate::hash64(slot.block()) & self.mask == 0);
-        (known, rest)
-    }
-
     /// Popularity of all blocks, estimated when sampled.
     pub fn popularity(&self) -> Popularity {
-        let (known, rest) = self.parts();
-        self.popularity_of(&known, &rest)
+        self.popularity_above(self.complete_from())
     }
 
-    fn popularity_of(&self, known: &[&BlockCount], rest: &[&BlockCount]) -> Popularity {
-        let sum = |slots: &[&BlockCount]| slots.iter().map(|slot| slot.count() as f64).sum::<f64>();
-        let left = (self.accesses() as f64 - sum(known)).max(0.0);
-        let scale = if rest.is_empty() { 0.0 } else { left / sum(rest).max(1.0) };
-        let class = |slot: &&BlockCount, blocks: f64, scale: f64| PopularityClass {
-            count: slot.count(),
-            blocks,
-            accesses: slot.count() as f64 * scale,
-        };
-        let known = known.iter().map(|slot| class(slot, 1.0, 1.0));
-        let rest = rest.iter().map(|slot| class(slot, self.one_in(), scale));
-        Popularity::new(known.chain(rest).collect())
+    /// Popularity if every block with `from` accesses or more is known.
+    fn popularity_above(&self, from: u64) -> Popularity {
+        // By count: blocks that stand for themselves, and sampled ones that stand for `one_in()` each.
+        let mut by_count: HashMap<u64, [f64; 2]> = HashMap::new();
+        self.visit(&mut |equal| {
+            let known = equal.count() >= from;
+            if known || equal.sampled {
+                by_count.entry(equal.count()).or_default()[usize::from(!known)] += equal.blocks();
+            }
+        });
+        let sum = |side: usize| by_count.iter().map(|(&count, blocks)| count as f64 * blocks[side]).sum::<f64>();
+        let scale = (self.accesses() as f64 - sum(0)).max(0.0) / sum(1).max(1.0);
+        let classes = by_count.iter().map(|(&count, &[known, sampled])| PopularityClass {
+            count,
+            blocks: known + sampled * self.one_in(),
+            accesses: count as f64 * (known + sampled * scale),
+        });
+        Popularity::new(classes.collect())
     }
 
     /// The figures; see [`HotnessSummary`].
     pub fn summary(&self) -> HotnessSummary {
-        let (known, rest) = self.parts();
-        let popularity = self.popularity_of(&known, &rest);
-        let number = |which: fn(&BlockCount) -> bool| {
-            let count = |slots: &[&BlockCount]| slots.iter().filter(|slot| which(slot)).count() as f64;
-            (count(&known) + count(&rest) * self.one_in()).round() as u64
-        };
-        let unique = number(|_| true);
+        let from = self.complete_from();
+        let popularity = self.popularity_above(from);
+        let (mut numbers, mut rest) = ([0f64; 3], 0f64);
+        self.visit(&mut |equal| {
+            let known = equal.count() >= from;
+            if !known && !equal.sampled {
+                return;
+            }
+            rest += if known { 0.0 } else { equal.blocks() };
+            let blocks = equal.blocks() * if known { 1.0 } else { self.one_in() };
+            for (number, counts) in numbers.iter_mut().zip([true, equal.reads > 0, equal.writes > 0]) {
+                *number += if counts { blocks } else { 0.0 };
+            }
+        });
+        let [unique, unique_read_blocks, unique_written_blocks] = numbers.map(|number| number.round() as u64);
         let accesses = self.accesses();
         let has_any = accesses > 0 && unique > 0;
-        let spread = (rest.len() as f64 * (1.0 - 1.0 / self.one_in())).sqrt() * self.one_in();
+        let spread = (rest * (1.0 - 1.0 / self.one_in())).sqrt() * self.one_in();
         HotnessSummary {
             accesses,
             unique_blocks: unique,
             unique_bytes: unique.saturating_mul(BLOCK_BYTES),
-            unique_read_blocks: number(|slot| slot.reads > 0),
-            unique_written_blocks: number(|slot| slot.writes > 0),
-            sampled: self.mask != 0,
+            unique_read_blocks,
+            unique_written_blocks,
+            sampled: self.level != 0,
             sample_rate: 1.0 / self.one_in(),
             relative_error: if has_any { spread / unique as f64 } else { 0.0 },
             hottest: popularity.shares(&[0.01, 0.05, 0.10, 0.20]),
@@ -150,15 +196,22 @@ impl Hotness {
 
     /// The hottest blocks known.
     fn top(&self, most: usize) -> Vec<HotBlock> {
-        let mut slots: Vec<&BlockCount> = self.table.iter().collect();
-        let key = |slot: &&BlockCount| (std::cmp::Reverse(slot.count()), slot.block());
-        if slots.len() > most {
-            slots.select_nth_unstable_by_key(most, key);
-            slots.truncate(most);
-        }
-        slots.sort_unstable_by_key(key);
-        let block =
-            |slot: &&BlockCount| HotBlock { block: slot.block(), reads: slot.reads.into(), writes: slot.writes.into() };
-        slots.iter().map(block).collect()
+        let mut hottest: Vec<HotBlock> = Vec::new();
+        let key = |hot: &HotBlock| (std::cmp::Reverse(hot.reads + hot.writes), hot.block);
+        let mut least = 0;
+        self.visit(&mut |EqualBlocks { range, bits, reads, writes, .. }| {
+            if reads + writes < least {
+                return;
+            }
+            hottest.extend(blocks_of(range, bits).take(most).map(|block| HotBlock { block, reads, writes }));
+            if hottest.len() > 64 * most {
+                hottest.sort_unstable_by_key(key);
+                hottest.truncate(most);
+                least = hottest.last().map_or(0, |hot| hot.reads + hot.writes);
+            }
+        });
+        hottest.sort_unstable_by_key(key);
+        hottest.truncate(most);
+        hottest
     }
 }

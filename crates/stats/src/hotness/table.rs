@@ -22,6 +22,11 @@ impl BlockCount {
         u64::from(self.reads) + u64::from(self.writes)
     }
 
+    /// The counts as 64 bits.
+    pub fn bits(&self) -> u64 {
+        u64::from(self.reads) | u64::from(self.writes) << 32
+    }
+
     #[inline]
     pub fn add(&mut self, reads: u32, writes: u32) {
         self.reads = self.reads.saturating_add(reads);
@@ -80,16 +85,37 @@ impl BlockTable {
         }
     }
 
-    /// Adds to a block that is in the table; false if it is not.
+    /// Whether a block is in the table.
     #[inline]
-    pub fn add_known(&mut self, block: u64, reads: u32, writes: u32) -> bool {
+    pub fn has(&self, block: u64) -> bool {
+        self.used > 0 && self.get(block).is_some()
+    }
+
+    /// The number of a block's slot, below [`Self::len`], and its counts.
+    #[inline]
+    pub fn get(&self, block: u64) -> Option<(usize, &BlockCount)> {
         let at = self.find(block.saturating_add(1));
-        let slot = &mut self.slots[at];
-        if slot.key == 0 {
-            return false;
-        }
-        slot.add(reads, writes);
-        true
+        (self.slots[at].key != 0).then_some((at, &self.slots[at]))
+    }
+
+    /// The number of slots, used or free.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds to a block that is in the table.
+    #[inline]
+    pub fn add_to(&mut self, block: u64, reads: u32, writes: u32) {
+        let at = self.find(block.saturating_add(1));
+        self.slots[at].add(reads, writes);
+    }
+
+    /// Sets a bit, in a table of bits.
+    pub fn set_bit(&mut self, key: u64, bit: u64) {
+        let bits = self.get(key).map_or(0, |(_, slot)| slot.bits()) | 1 << bit;
+        self.add(key, 0, 0);
+        let at = self.find(key.saturating_add(1));
+        (self.slots[at].reads, self.slots[at].writes) = (bits as u32, (bits >> 32) as u32);
     }
 
     /// Adds to a block; true if the block is new.

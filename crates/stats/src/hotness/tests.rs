@@ -13,11 +13,16 @@ fn place(rank: u64) -> u64 {
 
 /// Largest error of a share, in points, over the curve down to 0.1 % of the blocks.
 fn compare(name: &str, accesses: impl Iterator<Item = u64>) -> f64 {
+    compare_ios(name, accesses.map(|block| (block, 1)))
+}
+
+/// The same for I/Os of several blocks.
+fn compare_ios(name: &str, ios: impl Iterator<Item = (u64, u32)>) -> f64 {
     let mut hotness = Hotness::default();
-    let mut counts = vec![0u64; 4_100_000];
-    for block in accesses {
-        hotness.record(block, 1, false);
-        counts[block as usize] += 1;
+    let mut counts = vec![0u64; 4_300_000];
+    for (first, blocks) in ios {
+        hotness.record(first, blocks, false);
+        counts[first as usize..][..blocks as usize].iter_mut().for_each(|count| *count += 1);
     }
     let exact = Popularity::from_counts(counts.iter().copied());
     let summary = hotness.summary();
@@ -36,7 +41,8 @@ fn zipf_shares_are_close() {
     for s in [0.8, 1.0, 1.2] {
         let (zipf, mut random) = (Zipf::new(BLOCKS, s), Random(7));
         let accesses = (0..ACCESSES).map(|_| place(zipf.draw(&mut random)));
-        assert!(compare(&format!("zipf {s}"), accesses) < 1.0);
+        let error = compare(&format!("zipf {s}"), accesses);
+        assert!(error < 1.0, "zipf {s}: {error}");
     }
 }
 
@@ -69,6 +75,34 @@ fn a_two_level_load_is_close() {
         _ => random.below(200_000),
     });
     assert!(compare("hot and cold", accesses) < 1.0);
+}
+
+#[test]
+fn shares_of_large_ios_are_close() {
+    let (zipf, mut random) = (Zipf::new(BLOCKS / 64, 0.9), Random(12));
+    let ios = (0..400_000).map(|_| {
+        let first = zipf.draw(&mut random) * 1_000_003 % (BLOCKS as u64 / 64) * 64 + random.below(2) * random.below(64);
+        (first, [256, 64, 16, 1000][random.below(4) as usize])
+    });
+    let error = compare_ios("large I/Os", ios);
+    assert!(error < 1.0, "{error}");
+}
+
+#[test]
+fn hot_ranges_of_a_very_large_disk_are_found() {
+    // A scan of 512 GiB in I/Os of 1 MiB, while ten ranges get half of the accesses.
+    let mut hotness = Hotness::default();
+    let ios = 1u64 << 19;
+    for io in 0..ios {
+        hotness.record(io << 8, 256, false);
+        hotness.record((io % 10) << 30, 256, true);
+    }
+    let summary = hotness.summary();
+    let exact = (ios + 10) << 8;
+    assert!((summary.unique_blocks as f64 / exact as f64 - 1.0).abs() < 4.0 * summary.relative_error);
+    let hottest = summary.hottest[0];
+    assert!((hottest.io_share - 0.5).abs() < 0.02, "{hottest:?}");
+    assert!(summary.top.iter().all(|hot| hot.writes > ios / 11 && hot.block % (1 << 30) < 256), "{:?}", summary.top);
 }
 
 #[test]
@@ -110,6 +144,26 @@ fn merged_samples_agree_with_the_whole() {
 }
 
 proptest! {
+    #[test]
+    fn an_io_counts_as_its_blocks_do(
+        ios in prop::collection::vec((0u64..1500, 0u32..300, any::<bool>()), 0..40), capacity in 10u32..13,
+    ) {
+        let (mut whole, mut single) = (Hotness::new(1 << capacity), Hotness::new(1 << capacity));
+        for &(first, blocks, write) in &ios {
+            whole.record(first, blocks, write);
+            (first..first + u64::from(blocks)).for_each(|block| single.record(block, 1, write));
+        }
+        let (whole, single) = (whole.summary(), single.summary());
+        prop_assert_eq!(whole.sampled, single.sampled);
+        if whole.sampled {
+            prop_assert_eq!(whole.accesses, single.accesses);
+            let difference = whole.unique_blocks.abs_diff(single.unique_blocks) as f64;
+            prop_assert!(difference <= 6.0 * whole.relative_error * single.unique_blocks as f64);
+        } else {
+            prop_assert_eq!(whole, single);
+        }
+    }
+
     #[test]
     fn any_io_is_taken_and_small_merges_are_exact(
         ios in prop::collection::vec((any::<u64>(), 0u32..64, any::<u32>(), 0u32..32, any::<bool>()), 0..20),

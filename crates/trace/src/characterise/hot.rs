@@ -21,7 +21,8 @@ impl HotBlocks {
 impl Panel for HotBlocks {
     fn for_device(index: usize) -> HotBlocks {
         HotBlocks(match index {
-            0..16 => Hotness::default(),
+            0..4 => Hotness::default(),
+            4..16 => Hotness::new(1 << 16),
             16..128 => Hotness::new(1 << 13),
             _ => Hotness::new(1 << 10),
         })

@@ -4,11 +4,9 @@ use super::chunk::{Chunk, Panel};
 use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
-use blklab_stats::{Distinct, LogLinear, Merge, Timeline, hash64};
+use blklab_stats::{Distinct, LogLinear, Merge, Timeline};
 use serde::Serialize;
 
-/// Registers of the distinct-block count of one slice: 2^10, standard error 3.25 %.
-const PRECISION: u8 = 10;
 /// The largest number of slices for a trace of any length; fewer for the many devices of a large one.
 const SLICES: usize = 512;
 /// Blocks of one I/O that count for the working set: 64 MiB, as for hotness.
@@ -95,7 +93,7 @@ pub struct OverTimeProfile {
 impl OverTime {
     /// The profile.
     pub fn profile(&self) -> OverTimeProfile {
-        let mut so_far = Distinct::new(PRECISION);
+        let mut so_far = Distinct::default();
         let slices = self.0.iter().map(|(start_ns, slice)| {
             let mut unique_blocks = 0;
             if let Some(unique) = &slice.unique {
@@ -139,12 +137,10 @@ impl Panel for OverTime {
             cell.0 += 1;
             cell.1 += u64::from(row.bytes);
             if matches!(op, Op::Read | Op::Write) && row.bytes > 0 {
-                let unique = slice.unique.get_or_insert_with(|| Distinct::new(PRECISION));
+                let unique = slice.unique.get_or_insert_default();
                 let first = row.sector >> 3;
                 let blocks = ((row.sector & 7) + row.sectors()).div_ceil(8).min(MAX_BLOCKS);
-                for block in first..first.saturating_add(blocks) {
-                    unique.insert_hash(hash64(block));
-                }
+                unique.insert(first, blocks);
             }
         }
         for io in &chunk.ended {
