@@ -1,4 +1,4 @@
-//! The record of blktrace binary files: `struct blk_io_trace` (include/uapi/linux/blktrace_api.h, 6.1).
+//! The records of blktrace binary files: `struct blk_io_trace` (include/uapi/linux/blktrace_api.h, 6.1), protocol 7:
 //!
 //! | offset | field | | offset | field |
 //! | --- | --- | --- | --- | --- |
@@ -7,6 +7,15 @@
 //! | 8 | u64 time, ns | | 36 | u32 device |
 //! | 16 | u64 sector | | 40 | u32 cpu |
 //! | 24 | u32 bytes | | 44, 46 | u16 error, u16 pdu_len |
+//!
+//! and `struct blk_io_trace2` (the same file, 6.19), protocol 8, with wider categories for zoned devices. It is as above
+//! up to offset 28, then:
+//!
+//! | offset | field | | offset | field |
+//! | --- | --- | --- | --- | --- |
+//! | 28 | u32 pid | | 44 | u32 cpu |
+//! | 32 | u64 action | | 48, 50 | u16 error, u16 pdu_len |
+//! | 40 | u32 device | | 52 | 12 bytes of padding |
 //!
 //! Records are in the recording machine's byte order; the contents of remap, split and unplug payloads
 //! are big-endian always.
@@ -17,6 +26,10 @@ use crate::event::{Action, DeviceId, Event, Rwbs};
 pub const RECORD: usize = 48;
 /// `BLK_IO_TRACE_MAGIC | version 7`.
 pub const MAGIC: u32 = 0x6561_7407;
+/// Size of the fixed part in protocol 8.
+pub const WIDE_RECORD: usize = 64;
+/// `BLK_IO_TRACE_MAGIC | version 8`.
+pub const WIDE_MAGIC: u32 = 0x6561_7408;
 /// The part of the magic that does not change with the version.
 pub const MAGIC_MASK: u32 = 0xffff_ff00;
 
@@ -80,9 +93,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Decodes the first 48 bytes of `b`, in the byte order `BIG`.
+    /// Decodes a fixed part of [`RECORD`] or [`WIDE_RECORD`] bytes, in the byte order `BIG`.
     #[inline(always)]
-    pub fn decode<const BIG: bool>(b: &[u8; RECORD]) -> Record {
+    pub fn decode<const BIG: bool, const SIZE: usize>(b: &[u8; SIZE]) -> Record {
         let u16_at = |at: usize| {
             let v = [b[at], b[at + 1]];
             if BIG { u16::from_be_bytes(v) } else { u16::from_le_bytes(v) }
@@ -95,19 +108,40 @@ impl Record {
             let (a, z) = (u64::from(u32_at(at)), u64::from(u32_at(at + 4)));
             if BIG { a << 32 | z } else { z << 32 | a }
         };
+        let wide = SIZE == WIDE_RECORD;
+        let (device, action) = match wide {
+            // Above are the categories of zoned devices. Zone appends are also writes, and so are most commands to zones.
+            true => (40, u64_at(32) as u32),
+            false => (36, u32_at(28)),
+        };
         Record {
             magic: u32_at(0),
             sequence: u32_at(4),
             time: u64_at(8),
             sector: u64_at(16),
             bytes: u32_at(24),
-            action: u32_at(28),
-            pid: u32_at(32),
-            device: u32_at(36),
-            cpu: u32_at(40),
-            error: u16_at(44),
-            pdu_len: u16_at(46),
+            action,
+            pid: u32_at(if wide { 28 } else { 32 }),
+            device: u32_at(device),
+            cpu: u32_at(device + 4),
+            error: u16_at(device + 8),
+            pdu_len: u16_at(device + 10),
         }
+    }
+
+    /// Decodes the fixed part at the front of `bytes`, and returns its size with it; `None` if more bytes are needed.
+    pub fn first<const BIG: bool>(bytes: &[u8]) -> Option<(Record, usize)> {
+        let record = Record::decode::<BIG, RECORD>(bytes.first_chunk()?);
+        if record.magic != WIDE_MAGIC {
+            return Some((record, RECORD));
+        }
+        Some((Record::decode::<BIG, WIDE_RECORD>(bytes.first_chunk()?), WIDE_RECORD))
+    }
+
+    /// Whether the magic is that of a protocol that can be read.
+    #[inline(always)]
+    pub fn is_known(&self) -> bool {
+        self.magic == MAGIC || self.magic == WIDE_MAGIC
     }
 
     /// Encodes in the given byte order.

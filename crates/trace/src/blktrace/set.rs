@@ -4,6 +4,7 @@
 //! zero follow blkparse 1.2.0 (`ms_sort`, `ms_prime`, `do_file`), so that the same events have the same order and the
 //! same names.
 
+use super::record::{MAGIC, WIDE_MAGIC};
 use super::stream::{EventBlock, RecordStream, StreamEnding};
 use crate::error::{Result, TraceError};
 use crate::event::{Event, EventBatch, ProcessName};
@@ -131,14 +132,14 @@ impl BlktraceSet {
                 return Err(TraceError::Malformed {
                     path,
                     place: "offset 0".into(),
-                    problem: format!("magic {magic:#010x}, expected {:#010x}", super::record::MAGIC),
+                    problem: format!("magic {magic:#010x}, expected {MAGIC:#010x} or {WIDE_MAGIC:#010x}"),
                 });
             }
             Some(StreamEnding::Damaged { offset, magic }) => self.info.warn(
                 &path,
                 format!(
-                    "damaged at offset {offset}: magic {magic:#010x}, expected {:#010x}; read up to there",
-                    super::record::MAGIC
+                    "damaged at offset {offset}: magic {magic:#010x}, expected {MAGIC:#010x} or {WIDE_MAGIC:#010x}; \
+                     read up to there"
                 ),
             ),
             Some(StreamEnding::Clean) | None => {}

@@ -189,7 +189,10 @@ impl RecordStream {
 
     fn decode<const BIG: bool>(&mut self, block: &mut EventBlock, limit: usize) -> Result<()> {
         while block.events.len() < limit {
-            self.decode_plain::<BIG>(block, limit);
+            match self.next_is_wide::<BIG>() {
+                true => self.decode_plain::<BIG, WIDE_RECORD>(WIDE_MAGIC, block, limit),
+                false => self.decode_plain::<BIG, RECORD>(MAGIC, block, limit),
+            }
             if block.events.len() == limit {
                 break;
             }
@@ -197,11 +200,13 @@ impl RecordStream {
             if self.end - self.start < RECORD && !self.require(RECORD)? {
                 return self.finish();
             }
-            let Some(raw) = self.buffer[self.start..self.end].first_chunk::<RECORD>() else {
+            let Some((record, fixed)) = Record::first::<BIG>(&self.buffer[self.start..self.end]) else {
+                if self.require(WIDE_RECORD)? {
+                    continue;
+                }
                 return self.finish();
             };
-            let record = Record::decode::<BIG>(raw);
-            if record.magic != MAGIC {
+            if !record.is_known() {
                 let offset = self.offset;
                 if offset == 0 || !self.skip_to_record::<BIG>()? {
                     self.ending = Some(StreamEnding::Damaged { offset, magic: record.magic });
@@ -209,11 +214,11 @@ impl RecordStream {
                 }
                 continue;
             }
-            let record_bytes = RECORD + usize::from(record.pdu_len);
+            let record_bytes = fixed + usize::from(record.pdu_len);
             if self.end - self.start < record_bytes && !self.require(record_bytes)? {
                 return self.finish();
             }
-            let (from, to) = (self.start + RECORD, self.start + record_bytes);
+            let (from, to) = (self.start + fixed, self.start + record_bytes);
             self.start = to;
             self.offset += record_bytes as u64;
             if record.is_note() {
@@ -235,13 +240,13 @@ impl RecordStream {
     /// Skips bytes up to the next plausible record; false if there is none.
     fn skip_to_record<const BIG: bool>(&mut self) -> Result<bool> {
         let from = self.offset;
-        let magic = if BIG { MAGIC.to_be_bytes() } else { MAGIC.to_le_bytes() };
+        let magics = [MAGIC, WIDE_MAGIC].map(|magic| if BIG { magic.to_be_bytes() } else { magic.to_le_bytes() });
         loop {
             self.start += 1;
             self.offset += 1;
             let buffered = &self.buffer[self.start..self.end];
-            let position = buffered.windows(magic.len()).position(|bytes| bytes == magic);
-            let skipped = position.unwrap_or((buffered.len() + 1).saturating_sub(magic.len()));
+            let position = buffered.windows(4).position(|bytes| magics.iter().any(|magic| bytes == magic));
+            let skipped = position.unwrap_or((buffered.len() + 1).saturating_sub(4));
             self.start += skipped;
             self.offset += skipped as u64;
             if !self.require(RECORD)? {
@@ -261,22 +266,28 @@ impl RecordStream {
 
     /// Whether the buffer begins with a record of about the previous one's time, with another record or nothing behind.
     fn is_plausible<const BIG: bool>(&mut self) -> Result<bool> {
-        let Some(raw) = self.buffer[self.start..self.end].first_chunk::<RECORD>() else { return Ok(false) };
-        let record = Record::decode::<BIG>(raw);
+        self.require(WIDE_RECORD)?;
+        let Some((record, fixed)) = Record::first::<BIG>(&self.buffer[self.start..self.end]) else { return Ok(false) };
         if !record.is_note() && record.time.abs_diff(self.previous.time) > DAY {
             return Ok(false);
         }
-        let record_bytes = RECORD + usize::from(record.pdu_len);
+        let record_bytes = fixed + usize::from(record.pdu_len);
         if !self.require(record_bytes + RECORD)? {
             return Ok(self.end - self.start == record_bytes);
         }
         let behind = self.start + record_bytes;
-        let next = self.buffer[behind..self.end].first_chunk::<RECORD>().map(Record::decode::<BIG>);
-        Ok(next.is_some_and(|next| next.magic == MAGIC))
+        let next = self.buffer[behind..self.end].first_chunk().map(Record::decode::<BIG, RECORD>);
+        Ok(next.is_some_and(|next| next.is_known()))
     }
 
-    /// Decodes events without payloads at the front of the buffer; most events have none.
-    fn decode_plain<const BIG: bool>(&mut self, block: &mut EventBlock, limit: usize) {
+    /// Whether the buffer begins with a record of protocol 8.
+    fn next_is_wide<const BIG: bool>(&self) -> bool {
+        let magic = self.buffer[self.start..self.end].first_chunk().copied().unwrap_or_default();
+        WIDE_MAGIC == if BIG { u32::from_be_bytes(magic) } else { u32::from_le_bytes(magic) }
+    }
+
+    /// Decodes events of one protocol without payloads at the front of the buffer; most events have none.
+    fn decode_plain<const BIG: bool, const SIZE: usize>(&mut self, magic: u32, block: &mut EventBlock, limit: usize) {
         let buffered = &self.buffer[self.start..self.end];
         let mut remaining = buffered;
         let mut previous = self.previous;
@@ -284,9 +295,9 @@ impl RecordStream {
         let room = limit - block.events.len();
         block.events.extend(
             std::iter::from_fn(|| {
-                let (raw, behind) = remaining.split_first_chunk::<RECORD>()?;
-                let record = Record::decode::<BIG>(raw);
-                if record.magic != MAGIC || record.pdu_len != 0 || record.is_note() {
+                let (raw, behind) = remaining.split_first_chunk::<SIZE>()?;
+                let record = Record::decode::<BIG, SIZE>(raw);
+                if record.magic != magic || record.pdu_len != 0 || record.is_note() {
                     return None;
                 }
                 remaining = behind;

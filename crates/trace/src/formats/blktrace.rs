@@ -9,7 +9,7 @@ use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
 pub const FORMAT: Format = Format {
     name: "blktrace",
-    about: "blktrace binary: per-CPU files of one or more devices, or a dump of blkparse -d",
+    about: "blktrace binary, protocols 7 and 8: per-CPU files of one or more devices, or a dump of blkparse -d",
     capabilities: Capabilities::BLKTRACE,
     sniff: |head| ByteOrder::of(head).is_some(),
     reader: open,

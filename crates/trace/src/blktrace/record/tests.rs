@@ -7,9 +7,9 @@ proptest! {
         let mut raw = [0u8; RECORD];
         raw[..32].copy_from_slice(&bytes);
         raw[32..].copy_from_slice(&tail);
-        let little = Record::decode::<false>(&raw);
+        let little = Record::decode::<false, RECORD>(&raw);
         prop_assert_eq!(little.encode(ByteOrder::Little), raw);
-        let big = Record::decode::<true>(&raw);
+        let big = Record::decode::<true, RECORD>(&raw);
         prop_assert_eq!(big.encode(ByteOrder::Big), raw);
     }
 }
@@ -23,4 +23,16 @@ fn remap_payload_is_big_endian_and_names_the_target() {
     assert_eq!(event.target_device.to_string(), "9,127");
     assert_eq!(event.arg_sector, 1000);
     assert_eq!(event.payload(), pdu);
+}
+
+#[test]
+fn zone_appends_are_writes() {
+    let (zone_append, write, complete) = (1u64 << 16, 1 << 1, 1 << 7);
+    let mut raw = [0u8; WIDE_RECORD];
+    raw[..4].copy_from_slice(&WIDE_MAGIC.to_le_bytes());
+    raw[32..40].copy_from_slice(&(8 | (zone_append | write | complete) << 16).to_le_bytes());
+    let (record, size) = Record::first::<false>(&raw).unwrap();
+    let event = record.event(&[]);
+    assert_eq!((event.action, event.rwbs, size), (Action::COMPLETE, Rwbs::WRITE.with(Rwbs::COMPLETE), WIDE_RECORD));
+    assert_eq!(Record::first::<false>(&raw[..WIDE_RECORD - 1]), None);
 }
