@@ -49,7 +49,7 @@ def test_offsets_are_where_and_when_ios_began(tmp_path: Path) -> None:
     reads, writes, processes = density.offset_charts(written(tmp_path).focus)
     seen = image(reads)
     assert (seen["t"], seen["y"], seen["y2"]) == (0, 0, 640)
-    assert seen["t2"] == round(8 * SLICE / 1e9, 6)
+    assert seen["t2"] == round(8 * SLICE / 1e6, 6)  # ms
     diagonal = {(9 - row, column) for row, line in enumerate(seen["pixels"]) for column, n in enumerate(line) if n}
     assert diagonal == {(at, at) for at in range(8)}
     colour = theme.LIGHT["read"][1:]

@@ -28,7 +28,7 @@
     return vegaEmbed(place, spec, {
       actions: false,
       ast: true, // expressions are interpreted: the page's policy forbids making code of text
-      config: page.config,
+      config: { ...page.config, legend: { ...page.config.legend, columns: Math.max(2, Math.floor(place.clientWidth / 150)) } },
       defaultStyle: false,
       renderer: "svg",
     });

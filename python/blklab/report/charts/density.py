@@ -170,7 +170,7 @@ def _by_process(device: DeviceView, axis: TimeAxis) -> Spec:
     shown = {name: colours[name] for name in names if name in colours} | {"others": theme.REST}
     points = [{"t": axis.at(axis.start_ns), "name": name} for name in shown]
     colour = category("name", scale={"domain": list(shown), "range": list(shown.values())})
-    colour["legend"] = {"title": None, "symbolOpacity": 1, "symbolType": "square", "columns": 4}
+    colour["legend"] = {"title": None, "symbolOpacity": 1, "symbolType": "square"}
     legend = {"data": {"values": points}, **layer("square", {"color": colour}, opacity=0)}
     return _offset_spec(device, axis, picture, [legend])
 

@@ -56,11 +56,9 @@ class NamedSeries:
     amounts: Sequence[float]
     """I/Os, bytes, or seconds with I/O in flight."""
 
-    def per_second(self, width_ns: int) -> list[float]:
-        """Returns the amounts per second in slices of a width that is a multiple of the own one."""
-        joined = width_ns // self.width_ns
-        sums = (sum(self.amounts[at : at + joined]) for at in range(0, len(self.amounts), joined))
-        return [round(amount / width_ns * 1e9, 3) for amount in sums]
+    def amount(self, start_ns: int, width_ns: int) -> float:
+        """Returns the amount in a slice whose width is a multiple of the own one."""
+        return sum(self.amounts[start_ns // self.width_ns : (start_ns + width_ns) // self.width_ns])
 
 
 def charts(view: ProfileView) -> list[Chart]:
@@ -130,7 +128,11 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
         return None
     width, slices = device.data["depth_over_time"]["width_ns"], device.data["depth_over_time"]["slices"]
     rows = [
-        {**axis.row(at * width), "mean": round(slice_["area_ns"] / width, 3), "max": slice_["max"]}
+        {
+            **axis.row(at * width),
+            "mean": round(slice_["area_ns"] / axis.seen_ns(at * width, width), 3),
+            "max": slice_["max"],
+        }
         for at, slice_ in enumerate(slices)
     ]
     most, mean = (quantity(key, "I/Os in flight") for key in ("max", "mean"))
@@ -153,7 +155,7 @@ def _utilisation(view: ProfileView, axis: TimeAxis) -> Chart | None:
             busy = [slice_["busy_ns"] / 1e9 for slice_ in depth["slices"]]
             series.append(NamedSeries(device.label, colours[device.label], depth["width_ns"], busy))
     chart = Chart("utilisation", "Utilisation", {}, NOTHING, "Share of the time with at least one I/O in flight")
-    return _by_name(chart, axis, series, "utilisation", stacked=False)
+    return _by_name(chart, axis, series, "utilisation")
 
 
 def _processes(device: DeviceView, axis: TimeAxis) -> Chart | None:
@@ -180,24 +182,24 @@ def _members(view: ProfileView, axis: TimeAxis) -> Chart | None:
     if rest := len(lower) - len(series):
         note += f" ({rest} more are not drawn)"
     chart = Chart("members-over-time", "Members over time", {}, NOTHING, note)
-    return _by_name(chart, axis, series, "I/Os a second", stacked=False)
+    return _by_name(chart, axis, series, "I/Os a second")
 
 
-def _by_name(
-    chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: str, *, stacked: bool = True
-) -> Chart | None:
-    """Returns a chart with an area for each series, or with lines in few slices."""
+def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: str) -> Chart | None:
+    """Returns a chart with an area for each series, or with lines in few slices for shares of the time."""
     if not series:
         return None
+    stacked = unit != "utilisation"
     width = max(each.width_ns for each in series)
     while not stacked and (axis.end_ns - axis.start_ns) / width > MOST_POINTS:
         width *= 2
     keys = [f"v{at}" for at in range(len(series))]
-    rates = [each.per_second(width) for each in series]
     rows: list[Spec] = []
-    for at in range(axis.start_ns // width, -(-axis.end_ns // width)):
-        values = {key: of[at] if at < len(of) else 0.0 for key, of in zip(keys, rates, strict=True)}
-        rows.append({**axis.row(at * width), **values})
+    for start in range(axis.start_ns // width * width, axis.end_ns, width):
+        # The rate of a few ns would be chance; the share of their time is not.
+        seconds = (width if unit != "utilisation" else axis.seen_ns(start, width)) / 1e9
+        rates = [round(each.amount(start, width) / seconds, 3) for each in series]
+        rows.append({**axis.row(start), **dict(zip(keys, rates, strict=True))})
     y: Spec = {"title": unit, "stack": "zero" if stacked else None}
     form, d3_format = FORMATS[unit]
     if unit == "utilisation":
@@ -212,7 +214,7 @@ def _by_name(
     ]
     look_up = {"lookup": "key", "from": {"data": {"values": names}, "key": "key", "fields": ["name", "rank"]}}
     scale = {"domain": [each.name for each in series], "range": [each.colour for each in series]}
-    legend = {"title": None, "columns": 4, "symbolType": "square" if stacked else "stroke"} if len(series) > 1 else None
+    legend = {"title": None, "symbolType": "square" if stacked else "stroke"} if len(series) > 1 else None
     encoding = {"y": {**quantity("value"), **y}, "color": category("name", scale=scale, legend=legend)}
     encoding |= {"order": {"field": "rank", "type": "ordinal"}} if stacked else {}
     drawn = layer("area" if stacked else "line", encoding, **STEPS)

@@ -8,7 +8,7 @@ from blklab.report import formatting
 from blklab.report.charts.base import Spec, chart_spec, layer, quantity, tip, zoom
 from blklab.report.view import DeviceView
 
-UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 0.0))
+UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 1e9), ("ms", 1e6, 0.0))
 """Units: name, ns, and the length from which it is used."""
 
 HOVER: Final = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
@@ -25,6 +25,9 @@ class TimeAxis:
 
     start_ns: int
     end_ns: int
+    last_ns: int = 0
+    """The last event."""
+
     stalls: Sequence[tuple[int, int]] = ()
     """Start and end of each stall, ns."""
 
@@ -37,7 +40,7 @@ class TimeAxis:
         ]
         if not slices:
             return TimeAxis(0, 0)
-        return TimeAxis(slices[0]["start_ns"], slices[-1]["start_ns"] + width, stalls)
+        return TimeAxis(slices[0]["start_ns"], slices[-1]["start_ns"] + width, device.data["last_ns"], stalls)
 
     @property
     def unit(self) -> tuple[str, float]:
@@ -47,6 +50,10 @@ class TimeAxis:
     def at(self, time_ns: int) -> float:
         """Returns a time in the axis' unit."""
         return round(time_ns / self.unit[1], 6)
+
+    def seen_ns(self, start_ns: int, width_ns: int) -> int:
+        """Returns how much of a slice the trace covers; at least 1 ns."""
+        return max(1, min(width_ns, self.last_ns - start_ns))
 
     def note(self, note: str) -> str:
         """Returns the note of a chart; it explains the marks of stalls if there are any."""

@@ -60,4 +60,6 @@ def _in_flight(time: LongTimeProfile) -> str:
         f"{number:,} {op if number == 1 else formatting.ops(op)}" for op, number in time["in_flight"].items() if number
     )
     process = time["in_flight_process"]
-    return f"{listed}, mostly {printable(process)}" if process and process != UNKNOWN else listed or formatting.NONE
+    if process and process != UNKNOWN:
+        listed += f"{', mostly' if sum(time['in_flight'].values()) > 1 else ' of'} {printable(process)}"
+    return listed or formatting.NONE
