@@ -54,7 +54,7 @@ def test_processes_add_up_and_keep_their_colours(pgbench: ProfileView) -> None:
 
 
 def test_members_keep_their_colours_which_are_not_those_of_processes(pgbench: ProfileView) -> None:
-    members, utilisation = scale(chart(pgbench, "members-over-time")), scale(chart(pgbench, "utilisation"))
+    members, utilisation = scale(chart(pgbench, "devices-over-time")), scale(chart(pgbench, "utilisation"))
     assert list(members) == ["vdc", "vdd"]
     assert members == {name: utilisation[name] for name in members}
     assert not set(theme.MEMBERS) & set(theme.PROCESSES)

@@ -91,7 +91,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
 
 def _devices(view: ProfileView) -> PageSection:
     name, title = ("Stack", "The stack") if view.feeds() else ("Devices", "The devices")
-    return PageSection("stack", name, title, groups.stack_charts(view))
+    return PageSection("stack", name, title, over_time.stack_charts(view))
 
 
 def _some(*tables: TextTable) -> list[TextTable]:

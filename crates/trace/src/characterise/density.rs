@@ -1,6 +1,6 @@
 //! Counts of reads and writes by time and value: the rows of a picture.
 
-use blklab_stats::LogLinear;
+use blklab_stats::{LogLinear, Merge};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,38 @@ impl DensityRow {
         let total = |side: usize| counts.iter().map(|count| count[side]).sum();
         let text = |side: usize| trimmed(counts.iter().map(|count| level(count[side])).collect());
         DensityRow { low, end, reads: total(0), writes: total(1), read_levels: text(0), write_levels: text(1) }
+    }
+}
+
+/// The process with more than half of some I/Os, if any: Boyer and Moore's majority vote.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Majority {
+    process: u32,
+    votes: u32,
+}
+
+impl Majority {
+    /// Adds I/Os of a process.
+    #[inline]
+    pub fn vote(&mut self, process: u32, votes: u32) {
+        if self.process == process {
+            self.votes = self.votes.saturating_add(votes);
+        } else if self.votes >= votes {
+            self.votes -= votes;
+        } else {
+            *self = Majority { process, votes: votes - self.votes };
+        }
+    }
+
+    /// The process.
+    pub fn process(&self) -> Option<u32> {
+        (self.votes > 0).then_some(self.process)
+    }
+}
+
+impl Merge for Majority {
+    fn merge(&mut self, other: &Self) {
+        self.vote(other.process, other.votes);
     }
 }
 

@@ -45,17 +45,35 @@ const QUEUE: usize = 64;
 /// One panel's work on a chunk.
 type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>;
 
-/// Every panel of every device.
-#[derive(Default)]
-struct Panels {
-    load: PerDevice<Load>,
-    life: PerDevice<Life>,
-    pattern: PerDevice<AccessPattern>,
-    hot: PerDevice<HotBlocks>,
-    over_time: PerDevice<OverTime>,
-    slow: PerDevice<SlowIos>,
-    offsets: PerDevice<Offsets>,
-    processes: PerDevice<ProcessSeries>,
+/// Declares the panels of every device; those that cost most are first.
+macro_rules! panels {
+    ($($name:ident: $panel:ty),* $(,)?) => {
+        #[derive(Default)]
+        struct Panels {
+            $($name: PerDevice<$panel>),*
+        }
+
+        impl Panels {
+            fn observe(&mut self, chunk: &Chunk) {
+                $(self.$name.observe(chunk);)*
+            }
+
+            fn jobs(&mut self) -> Vec<PanelJob<'_>> {
+                vec![$(Box::new(|chunk| self.$name.observe(chunk))),*]
+            }
+        }
+    };
+}
+
+panels! {
+    life: Life,
+    hot: HotBlocks,
+    load: Load,
+    over_time: OverTime,
+    pattern: AccessPattern,
+    offsets: Offsets,
+    processes: ProcessSeries,
+    slow: SlowIos,
 }
 
 /// Reads a source to its end and characterises it.
@@ -130,33 +148,13 @@ fn p99(life: &BTreeMap<&'static str, LifeProfile>) -> Option<u64> {
 }
 
 impl Panels {
-    fn observe(&mut self, chunk: &Chunk) {
-        self.load.observe(chunk);
-        self.life.observe(chunk);
-        self.pattern.observe(chunk);
-        self.hot.observe(chunk);
-        self.over_time.observe(chunk);
-        self.slow.observe(chunk);
-        self.offsets.observe(chunk);
-        self.processes.observe(chunk);
-    }
-
     /// Runs `read` on this thread and the panels on up to `workers` others.
     fn observe_in_threads(
         &mut self,
         workers: usize,
         read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,
     ) -> Result<()> {
-        let mut jobs: [PanelJob<'_>; 8] = [
-            Box::new(|c| self.life.observe(c)),
-            Box::new(|c| self.hot.observe(c)),
-            Box::new(|c| self.load.observe(c)),
-            Box::new(|c| self.over_time.observe(c)),
-            Box::new(|c| self.pattern.observe(c)),
-            Box::new(|c| self.slow.observe(c)),
-            Box::new(|c| self.offsets.observe(c)),
-            Box::new(|c| self.processes.observe(c)),
-        ];
+        let mut jobs = self.jobs();
         let per_worker = jobs.len().div_ceil(workers.max(1));
         std::thread::scope(|scope| {
             let mut senders: Vec<SyncSender<Arc<Chunk>>> = Vec::new();

@@ -1,7 +1,7 @@
 //! Where on the device I/Os went while the trace ran: a grid over time and offset, coarsened as the trace grows.
 
 use super::chunk::{Chunk, Panel};
-use super::density::{DensityRow, trimmed};
+use super::density::{DensityRow, Majority, trimmed};
 use crate::event::Op;
 use blklab_stats::{Merge, Timeline};
 use serde::Serialize;
@@ -17,22 +17,7 @@ const NAMED: usize = 5;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cell {
     counts: [u32; 2],
-    /// The process that queued more than half of the I/Os, if there is one (Boyer and Moore's majority vote).
-    process: u16,
-    votes: u16,
-}
-
-impl Cell {
-    #[inline]
-    fn vote(&mut self, process: u16, votes: u16) {
-        if self.process == process {
-            self.votes = self.votes.saturating_add(votes);
-        } else if self.votes >= votes {
-            self.votes -= votes;
-        } else {
-            (self.process, self.votes) = (process, votes - self.votes);
-        }
-    }
+    process: Majority,
 }
 
 impl Merge for Cell {
@@ -40,7 +25,7 @@ impl Merge for Cell {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine = mine.saturating_add(theirs);
         }
-        self.vote(other.process, other.votes);
+        self.process.merge(&other.process);
     }
 }
 
@@ -146,18 +131,17 @@ impl Offsets {
             let index = (row & (self.rows - 1)) as usize;
             columns.iter().map(move |column| column.0.get(index).copied().unwrap_or_default())
         };
-        let mut led: HashMap<u16, u64> = HashMap::new();
-        (low..=high)
-            .flat_map(cells)
-            .filter(|cell| cell.votes > 0)
-            .for_each(|c| *led.entry(c.process).or_default() += 1);
-        let mut leading: Vec<u16> = led.keys().copied().collect();
+        let mut led: HashMap<u32, u64> = HashMap::new();
+        for process in (low..=high).flat_map(cells).filter_map(|cell| cell.process.process()) {
+            *led.entry(process).or_default() += 1;
+        }
+        let mut leading: Vec<u32> = led.keys().copied().collect();
         leading.sort_by_key(|process| (std::cmp::Reverse(led[process]), *process));
         leading.truncate(NAMED);
-        let letter = |cell: Cell| match leading.iter().position(|process| *process == cell.process) {
-            _ if cell.counts == [0, 0] => '.',
-            Some(index) if cell.votes > 0 => char::from_digit(index as u32, 10).unwrap_or('*'),
-            _ => '*',
+        let letter = |cell: Cell| match leading.iter().position(|led| cell.process.process() == Some(*led)) {
+            Some(index) => char::from_digit(index as u32, 10).unwrap_or('*'),
+            None if cell.counts == [0, 0] => '.',
+            None => '*',
         };
         let rows = (low..=high).map(|row| {
             let counts: Vec<[u64; 2]> = cells(row).map(|cell| cell.counts.map(u64::from)).collect();
@@ -166,7 +150,7 @@ impl Offsets {
         OffsetsProfile {
             width_ns: self.columns.width_ns(),
             rows: rows.collect(),
-            processes: leading.iter().map(|&process| name(process.into())).collect(),
+            processes: leading.iter().map(|&process| name(process)).collect(),
             row_processes: (low..=high).map(|row| trimmed(cells(row).map(letter).collect())).collect(),
         }
     }
@@ -190,7 +174,7 @@ impl Panel for Offsets {
             };
             let cell = self.cell(row.time, row.sector);
             cell.counts[side] = cell.counts[side].saturating_add(1);
-            cell.vote(row.process as u16, 1);
+            cell.process.vote(row.process, 1);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The slowest I/Os, and stalls: times in which nothing completed although I/Os were in flight.
 
 use super::chunk::{Chunk, Panel};
+use super::density::Majority;
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use blklab_stats::Merge;
@@ -11,22 +12,18 @@ use std::collections::BTreeMap;
 const STALL_FACTOR: u64 = 10;
 /// I/Os from which on the 99th percentile says what is usual.
 const FEWEST: u64 = 100;
-/// Processes whose I/Os in flight are counted at one moment.
-const PROCESSES: usize = 4;
 
 /// I/Os that were in flight at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct InFlightIos {
     ops: [u64; 4],
-    processes: [(u32, u64); PROCESSES],
+    process: Majority,
 }
 
 impl InFlightIos {
     fn add(&mut self, io: &Io) {
         self.ops[io.op() as usize] += 1;
-        if let Some(count) = self.processes.iter_mut().find(|(process, n)| *process == io.process || *n == 0) {
-            *count = (io.process, count.1 + 1);
-        }
+        self.process.vote(io.process, 1);
     }
 }
 
@@ -196,7 +193,7 @@ pub struct LongTimeProfile {
     pub depth: u32,
     /// Other I/Os in flight when it completed, by operation.
     pub in_flight: BTreeMap<&'static str, u64>,
-    /// The process with most of them.
+    /// The process with more than half of them.
     pub in_flight_process: Option<String>,
 }
 
@@ -231,7 +228,6 @@ impl LongTime {
     fn profile(&self, name: &impl Fn(u32) -> String) -> LongTimeProfile {
         let (io, in_flight) = (&self.io, &self.in_flight);
         let (stage, stage_ns) = longest_stage(io);
-        let largest = in_flight.processes.iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0);
         LongTimeProfile {
             start_ns: self.start,
             length_ns: self.length(),
@@ -243,7 +239,7 @@ impl LongTime {
             stage_ns,
             depth: io.depth,
             in_flight: Op::ALL.iter().map(|&op| (op.name(), in_flight.ops[op as usize])).collect(),
-            in_flight_process: largest.map(|(process, _)| name(*process)),
+            in_flight_process: in_flight.process.process().map(name),
         }
     }
 }

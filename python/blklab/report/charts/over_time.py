@@ -66,9 +66,22 @@ def charts(view: ProfileView) -> list[Chart]:
     device, axis = view.focus, TimeAxis.of(view.focus)
     if len(device.slices()[1]) < 2:
         return []
-    drawn = [_iops(device, axis), _throughput(device, axis), _latency(device, axis), _depth(device, axis)]
-    drawn += [_utilisation(view, axis), _processes(device, axis), _members(view, axis)]
-    return [chart for chart in drawn if chart]
+    drawn = [*_load(device, axis), _latency(device, axis), _depth(device, axis), _processes(device, axis)]
+    return [chart for chart in (*drawn, None if _compared(view) else _utilisation(device, [], axis)) if chart]
+
+
+def stack_charts(view: ProfileView) -> list[Chart]:
+    """Returns the utilisation and the I/Os of the devices that are compared."""
+    axis, devices = TimeAxis.of(view.focus), _compared(view)
+    if not devices or len(view.focus.slices()[1]) < 2:
+        return []
+    return [chart for chart in (_utilisation(view.focus, devices, axis), _devices(devices, axis)) if chart]
+
+
+def _compared(view: ProfileView) -> list[DeviceView]:
+    """Returns the members of the main device, or all devices if none passes I/O on to others."""
+    active = [device for device in view.devices if device.active]
+    return members(view, view.focus) if view.feeds() or len(active) < 2 else active
 
 
 def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
@@ -81,14 +94,13 @@ def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
     return [each for each in series if any(each.amounts)]
 
 
-def _iops(device: DeviceView, axis: TimeAxis) -> Chart | None:
-    series = _by_op(device, {op: f"{op}s" for op in OPS})
-    return _by_name(Chart("iops", "IOPS", {}, NOTHING, "I/Os queued"), axis, series, "I/Os a second")
-
-
-def _throughput(device: DeviceView, axis: TimeAxis) -> Chart | None:
-    series = _by_op(device, {"read": "read_bytes", "write": "write_bytes"})
-    return _by_name(Chart("throughput", "Throughput", {}, NOTHING, "Bytes queued"), axis, series, "bytes a second")
+def _load(device: DeviceView, axis: TimeAxis) -> list[Chart | None]:
+    ios = _by_op(device, {op: f"{op}s" for op in OPS})
+    amounts = _by_op(device, {"read": "read_bytes", "write": "write_bytes"})
+    return [
+        _by_name(Chart("iops", "IOPS", {}, NOTHING, "I/Os queued"), axis, ios, "I/Os a second"),
+        _by_name(Chart("throughput", "Throughput", {}, NOTHING, "Bytes queued"), axis, amounts, "bytes a second"),
+    ]
 
 
 def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
@@ -101,7 +113,7 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     values = [row[key] for row in rows for key in keys if row[key]]
     if not values:
         return None
-    y = {**quantity("p50"), **log_durations(min(values), max(values) * 1.1, device.latency_letters)}
+    y = {**quantity("p50"), **log_durations(min(values) * 0.9, max(values) * 1.1, device.latency_letters)}
     encoding = {"y": y, "color": by_op(ops, list(OPS))}
     band = layer("area", {**encoding, "y2": {"field": "p99"}}, clip=True, fillOpacity=0.25)
     median = layer("line", encoding, clip=True, strokeWidth=1.4, point={"size": 5})
@@ -145,11 +157,10 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
     return Chart("depth-over-time", "Queue depth over time", spec, table, note, wide=True)
 
 
-def _utilisation(view: ProfileView, axis: TimeAxis) -> Chart | None:
-    lower = members(view, view.focus)
-    colours = {view.focus.label: "@accent", **theme.member_colours(device.label for device in lower)}
+def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
+    colours = {focus.label: "@accent", **theme.member_colours(device.label for device in devices)}
     series = []
-    for device in (view.focus, *lower):
+    for device in dict.fromkeys((focus, *devices)):
         if device.has_depth and device.label in colours:
             depth = device.data["depth_over_time"]
             busy = [slice_["busy_ns"] / 1e9 for slice_ in depth["slices"]]
@@ -170,18 +181,15 @@ def _processes(device: DeviceView, axis: TimeAxis) -> Chart | None:
     return _by_name(chart, axis, series, "I/Os a second") if len(series) > 1 else None
 
 
-def _members(view: ProfileView, axis: TimeAxis) -> Chart | None:
-    lower = members(view, view.focus)
-    colours = theme.member_colours(device.label for device in lower)
+def _devices(devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
+    colours = theme.member_colours(device.label for device in devices)
     series = []
-    for device in lower[: len(colours)]:
+    for device in devices[: len(colours)]:
         over_time = device.data["over_time"]
         ios = [slice_["reads"] + slice_["writes"] + slice_["others"] for slice_ in over_time["slices"]]
         series.append(NamedSeries(device.label, colours[device.label], over_time["width_ns"], ios))
-    note = f"I/Os queued on the devices that {view.focus.label} passes I/O on to"
-    if rest := len(lower) - len(series):
-        note += f" ({rest} more are not drawn)"
-    chart = Chart("members-over-time", "Members over time", {}, NOTHING, note)
+    rest = f" ({len(devices) - len(series)} more are not drawn)" if len(devices) > len(series) else ""
+    chart = Chart("devices-over-time", "I/Os by device", {}, NOTHING, f"I/Os queued on each device{rest}")
     return _by_name(chart, axis, series, "I/Os a second")
 
 
