@@ -86,6 +86,21 @@ def characterise(
     `tick` is called now and then with the bytes read so far.
     """
 
+class LiveTrace:
+    """The last seconds of a recording that goes on, read from a pipe in a thread."""
+
+    def __init__(self, path: str, width_ns: int, copy: str | None = None) -> None:
+        """Keep `width_ns` of the trace at `path`; `copy` is a new file for all of it."""
+
+    def profile(self, elapsed_ns: int, threads: int) -> tuple[int, str] | None:
+        """Return the window's length in ns and its profile as JSON text; None without any event.
+
+        `elapsed_ns` is the time since the last call.
+        """
+
+    def ended(self) -> str | None:
+        """Return why reading ended, or None while it goes on; an empty text at the end of the input."""
+
 def print_events(
     paths: Sequence[str], filter: Filter, *, format: str | None = None, summary: bool = True, as_json: bool = False
 ) -> tuple[bool, list[tuple[str, str]]]:

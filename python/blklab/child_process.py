@@ -15,8 +15,8 @@ from blklab.text import printable
 Process = subprocess.Popen[bytes]
 
 
-def command(arguments: Sequence[str]) -> list[str]:
-    """Returns the command that runs `arguments` and is killed by the kernel when blklab ends.
+def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:
+    """Returns the command that runs `arguments` and gets a signal from the kernel when blklab ends.
 
     setpriv sets PR_SET_PDEATHSIG, which exec keeps, and becomes the program. The signal comes
     when the *thread* that started the process ends (prctl(2)): start it in the thread that waits
@@ -25,7 +25,7 @@ def command(arguments: Sequence[str]) -> list[str]:
     setpriv = shutil.which("setpriv") or shutil.which("setpriv", path=os.defpath)
     if setpriv is None:
         raise EnvironmentLacks("setpriv is not installed", "install it: apt-get install util-linux")
-    return [setpriv, "--pdeathsig", "KILL", "--", *arguments]
+    return [setpriv, "--pdeathsig", death_signal, "--", *arguments]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 //! The Python extension module `blklab._core`: thin conversions, nothing else.
 
 mod failures;
+mod live;
 mod mdmeta;
 mod replay;
 mod simulate;
@@ -28,6 +29,9 @@ mod _core {
 
     #[pymodule_export]
     use super::mdmeta::examine_md;
+
+    #[pymodule_export]
+    use super::live::LiveTrace;
 
     #[pymodule_export]
     use super::simulate::{Stop, check_cell, simulate};

@@ -15,6 +15,7 @@ pub mod formats;
 mod input_files;
 pub mod interrupt;
 pub mod io;
+pub mod live;
 pub mod open;
 mod opened_source;
 pub mod pair;

@@ -232,7 +232,7 @@ def test_a_failing_blktrace(
 ) -> None:
     install(tmp_path, monkeypatch, body)
     torn_down: list[RecordedDevice] = []
-    monkeypatch.setattr(blktrace, "_tear_down", torn_down.extend)
+    monkeypatch.setattr(blktrace, "tear_down", torn_down.extend)
     outcome = run("trace", "record", "/dev/sdx", "-w", "5s", "-o", tmp_path / "x")
     assert outcome.status == status
     assert words in outcome.err

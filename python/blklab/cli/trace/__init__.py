@@ -13,6 +13,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "report": CommandEntry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
     "fio": CommandEntry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
     "record": CommandEntry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
+    "live": CommandEntry("blklab.cli.trace.live:live", "Watch live devices with blktrace"),
     "convert": CommandEntry("blklab.cli.trace.convert:convert", "Convert a trace to another format"),
     "events": CommandEntry("blklab.cli.trace.events:events", "Print events exactly as blkparse does"),
 }

@@ -118,7 +118,7 @@ def run(
             except KeyboardInterrupt:
                 stopped_by = "user"
             ran = time.monotonic() - started
-            _stop(process)
+            stop(process)
             clean = process.returncode == 0
         finally:
             killed = process.poll() is None
@@ -128,7 +128,7 @@ def run(
             # A blktrace that ends by itself has cleaned up, or the device is traced by another one,
             # whose trace must continue. Files exist only after it has set up its own trace.
             if (killed or process.returncode < 0) and any(True for _ in files()):
-                _tear_down(devices)
+                tear_down(devices)
         text = _read(output)
     if not clean:
         raise failure(text, process.returncode, [path for path in files() if _size(path)])
@@ -154,7 +154,7 @@ def _watch(
     return "time" if late else "blktrace"
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def stop(process: "subprocess.Popen[bytes]") -> None:
     """Lets blktrace finish: SIGINT is its normal end; a second Ctrl-C here ends it immediately."""
     for number, patience in ((signal.SIGINT, STOPPING), (signal.SIGTERM, STOPPING / 3)):
         if process.poll() is not None:
@@ -166,7 +166,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             continue
 
 
-def _tear_down(devices: Iterable[RecordedDevice]) -> None:
+def tear_down(devices: Iterable[RecordedDevice]) -> None:
     """Removes the kernel's trace of a blktrace that is gone; otherwise the device stays busy."""
     for device in devices:
         try:
@@ -206,7 +206,7 @@ def failure(output: str, status: int, left: list[Path]) -> BlklabError:
         return BlklabError(f"{words}: another process traces this device; stop that blktrace (ps -C blktrace)")
     if match:
         return EnvironmentLacks(f"the kernel refuses to trace: {words}", "record on a kernel that allows blktrace")
-    if match := re.search(r"(?i)failed (?:open|to start thread).*: (?:1|13)/", words):
+    if match := re.search(r"(?i)(?:failed (?:open|to start thread)|invalid path).*: (?:1|13)/", words):
         return EnvironmentLacks(
             f"the kernel refuses to trace: {words}",
             "record on a kernel that is not locked down (cat /sys/kernel/security/lockdown) and outside containers",

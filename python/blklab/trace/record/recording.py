@@ -140,7 +140,7 @@ def record(
     _make_way(output, overwrite)
     command = _command(blktrace, debugfs, devices, output, options)
     began = time.time_ns()
-    with _interrupted_by_signals():
+    with interrupted_by_signals():
         ended = run(command, devices, options.seconds, output.files, tick)
     totals = tallies(ended.output)
     recording = TraceRecording(
@@ -228,7 +228,7 @@ def _sidecar(recording: TraceRecording, command: list[str], began: int, blktrace
 
 
 @contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
+def interrupted_by_signals() -> Iterator[None]:
     """Lets SIGTERM and SIGHUP stop a recording like Ctrl-C.
 
     SIGINT too: a shell starts background processes with SIGINT ignored.

@@ -27,6 +27,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "util-linux": (
         "usr/bin/dmesg",
         "usr/bin/lsblk",
+        "usr/bin/setpriv",
         "usr/sbin/blkdiscard",
         "usr/sbin/blkid",
         "usr/sbin/blockdev",

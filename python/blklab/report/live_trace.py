@@ -1,0 +1,90 @@
+"""The screen of a recording that goes on: the last seconds, refreshed."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from blklab.report import formatting, terminal
+from blklab.report.live import sparkline
+from blklab.report.tables import devices as device_tables
+from blklab.report.tables import load
+from blklab.report.view import DeviceView, ProfileView
+from blklab.trace.record.live import LiveLook
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COURSE: Final = 40
+"""Looks in the sparklines."""
+
+PROCESSES: Final = 5
+
+
+class LiveScreen:
+    """What was seen in the last looks."""
+
+    def __init__(self, names: Mapping[str, str], first: str) -> None:
+        """Takes the names of the devices by `major,minor`, and the number of the main one."""
+        self.names = names
+        self.first = first
+        self._rates: deque[float] = deque(maxlen=COURSE)
+        self._latencies: deque[float] = deque(maxlen=COURSE)
+        self._look: LiveLook | None = None
+        self._view: ProfileView | None = None
+
+    def add(self, look: LiveLook) -> None:
+        """Takes the next look."""
+        self._look, self._view = look, None if look.profile is None else self._named(look)
+        device = self._device()
+        self._rates.append(device.iops or 0.0 if device else 0.0)
+        self._latencies.append(_p99(device) if device else 0.0)
+
+    def _named(self, look: LiveLook) -> ProfileView:
+        profile = look.profile
+        assert profile is not None  # noqa: S101  # `add` looked
+        for device in profile["devices"]:
+            device["name"] = self.names.get(device["device"], device["name"])
+            # Rates are those of the whole window.
+            device["first_ns"], device["last_ns"] = 0, look.length_ns
+        return ProfileView(profile)
+
+    def _device(self) -> DeviceView | None:
+        shown = [device for device in self._view.devices if device.number == self.first] if self._view else []
+        return shown[0] if shown else None
+
+    def line(self) -> str:
+        """Returns the main device in one line."""
+        name, device = self.names[self.first], self._device()
+        at = formatting.duration(round(self._look.elapsed, 1) * 1e9 if self._look else 0.0)
+        if device is None or not device.ios:
+            return f"{at}  {name}  no I/O"
+        level = device.data["in_flight"]
+        parts = [
+            f"{formatting.number(device.iops)} IOPS",
+            formatting.rate(device.throughput),
+            f"{formatting.share(device.op('read')['share_of_ios'])} reads",
+            f"p99 {formatting.duration(_p99(device))}",
+            f"depth {formatting.number(level['mean'])} (at most {level['max']:,})",
+        ]
+        if self._look and self._look.dropped:
+            parts.append(f"{formatting.plural(self._look.dropped, 'event')} dropped: figures are too low")
+        return f"{at}  {name}  {', '.join(parts)}"
+
+    def draw(self, console: "Console") -> None:
+        """Prints the screen."""
+        from rich.text import Text
+
+        console.print(Text(self.line(), style="bold"))
+        console.print(Text(f"IOPS         {sparkline(list(self._rates))}", style="cyan"))
+        console.print(Text(f"p99 latency  {sparkline(list(self._latencies))}", style="cyan"))
+        view, device = self._view, self._device()
+        if view is None:
+            return
+        if len(self.names) > 1:
+            terminal.draw_table(console, device_tables.overview(view))
+        if device is not None and device.active:
+            terminal.draw_table(console, load.groups(device, "processes", PROCESSES))
+
+
+def _p99(device: DeviceView) -> float:
+    return max((response[1]["p99"] or 0.0 for op in device.ops if (response := device.response(op))), default=0.0)

@@ -1,0 +1,186 @@
+"""Watch devices while they are recorded: blktrace writes to a pipe, and its last seconds are characterised."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from blklab import _core, child_process
+from blklab.documents.profile import Profile
+from blklab.errors import BlklabError
+from blklab.system.layers import beneath
+from blklab.system.roots import Roots
+from blklab.trace.record.blktrace import failure, stop, tear_down
+from blklab.trace.record.checks import (
+    RecordedDevice,
+    check_apart,
+    check_kernel,
+    check_privileges,
+    check_untraced,
+    check_writable,
+    find_blktrace,
+    find_devices,
+    ready_debugfs,
+)
+from blklab.trace.record.recording import interrupted_by_signals
+
+BUFFERS: Final = ("-b", "128", "-n", "8")
+"""KiB and number of buffers of each CPU: small ones arrive soon."""
+
+
+POLL: Final = 0.05
+
+ENDING: Final = 5.0
+"""Seconds for the events that are still in the pipe."""
+
+
+@dataclass(frozen=True)
+class LiveLook:
+    """One look at the devices."""
+
+    elapsed: float
+    """Seconds since the recording began."""
+
+    length_ns: int
+    """The length of the window."""
+
+    profile: Profile | None
+    """None if nothing happened in the window."""
+
+    dropped: int
+    """Events that the kernel dropped since the beginning, because buffers were full."""
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """How to watch."""
+
+    seconds: float | None
+    """None: until a signal."""
+    interval: float
+    window: float
+    name: Path | None
+    """Keep the recording: `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` of several devices."""
+
+
+def with_members(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
+    """Returns devices and all devices below them that have a node in /dev, such as members and disks."""
+    devices = {device.number: device for device in find_devices(paths, roots)}
+    for device in list(devices.values()):
+        lower = [name for number in beneath(device.number, roots) if (name := _node(number, roots))]
+        devices.update({member.number: member for member in find_devices(sorted(lower), roots)})
+    return list(devices.values())
+
+
+def _node(number: str, roots: Roots) -> str | None:
+    try:
+        name = (roots.sys / "dev/block" / number).resolve(strict=True).name
+    except OSError:
+        return None
+    path = f"/dev/{name.replace('!', '/')}"
+    return path if Path(path).exists() else None
+
+
+@contextmanager
+def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots) -> Iterator[Iterator[LiveLook]]:
+    """Records devices during the block, and gives a look at them in each interval.
+
+    Ctrl-C, SIGTERM and SIGHUP end the looks. Raises UsageError, EnvironmentLacks or BlklabError.
+    """
+    debugfs, command = _command(devices, options, roots)
+    counters = [Path(debugfs) / "block" / device.name / "dropped" for device in devices]
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        try:
+            process = subprocess.Popen(
+                child_process.command(command, death_signal="INT"),
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=errors,
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        dump = None if options.name is None else options.name.with_name(f"{options.name.name}.blklab-live")
+        try:
+            live = _core.LiveTrace(f"/proc/self/fd/{reading}", round(options.window * 1e9), str(dump) if dump else None)
+            os.close(reading)
+            with interrupted_by_signals():
+                yield _looks(live, options, counters)
+        finally:
+            stop(process)
+            if process.returncode != 0:
+                tear_down(devices)
+        _end(live, process, errors)
+    if dump is not None and options.name is not None:
+        _divide(dump, options.name, devices)
+
+
+def _command(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots) -> tuple[str, list[str]]:
+    """Returns the mount point of debugfs, and blktrace's command."""
+    if options.name is not None:
+        check_writable(options.name.absolute().parent)
+        check_apart(devices, options.name.absolute().parent.resolve(), roots)
+    check_privileges(roots)
+    blktrace = find_blktrace()
+    check_kernel(devices, roots)
+    debugfs, _ = ready_debugfs(roots)
+    check_untraced(devices, debugfs)
+    chosen = [word for device in devices for word in ("-d", device.path)]
+    return debugfs, [blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *chosen]
+
+
+def _looks(live: _core.LiveTrace, options: LiveOptions, counters: Sequence[Path]) -> Iterator[LiveLook]:
+    threads = len(os.sched_getaffinity(0))
+    began = last = time.monotonic()
+    while options.seconds is None or last - began < options.seconds:
+        while live.ended() is None and time.monotonic() < last + options.interval:
+            time.sleep(POLL)
+        if live.ended() is not None:
+            return
+        now = time.monotonic()
+        window = live.profile(round((now - last) * 1e9), threads)
+        last = now
+        if window is None:
+            yield LiveLook(now - began, round(options.window * 1e9), None, _dropped(counters))
+        else:
+            profile: Profile = json.loads(window[1])
+            yield LiveLook(now - began, window[0], profile, _dropped(counters))
+
+
+def _dropped(counters: Sequence[Path]) -> int:
+    dropped = 0
+    for path in counters:
+        with suppress(OSError, ValueError):
+            dropped += int(path.read_text())
+    return dropped
+
+
+def _end(live: _core.LiveTrace, process: "subprocess.Popen[bytes]", errors: IO[str]) -> None:
+    """Waits for the last events. Raises BlklabError or EnvironmentLacks if the recording failed."""
+    until = time.monotonic() + ENDING
+    while (problem := live.ended()) is None and time.monotonic() < until:
+        time.sleep(0.02)
+    if problem:
+        raise BlklabError(f"the recording ended early: {problem}")
+    if process.returncode != 0:
+        errors.seek(0)
+        raise failure(errors.read(1 << 20), process.returncode, [])
+
+
+def _divide(dump: Path, name: Path, devices: Sequence[RecordedDevice]) -> None:
+    """Makes the files of a recording, as blktrace writes them, from its output in one file."""
+    if len(devices) > 1:
+        name.mkdir(exist_ok=True)
+    for device in devices:
+        target = name if len(devices) == 1 else name / device.name
+        chosen = _core.Filter(devices=[device.number])
+        with suppress(BlklabError):  # without I/O
+            _core.convert([str(dump)], str(target), chosen, to="blktrace", overwrite=True)
+    dump.unlink()

@@ -1,0 +1,92 @@
+"""`blklab trace live`, with a blktrace that is a script."""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from blklab.trace.record import live
+from blklab.trace.record.checks import RecordedDevice
+from tests.conftest import Run
+from tests.trace.generated import COMPLETED, QUEUED, READ, C, Q, Record, process
+
+FAKE = """#!{python}
+import signal, sys, time
+sys.stdout.buffer.write(open({trace!r}, "rb").read())
+sys.stdout.flush()
+stop = []
+signal.signal(signal.SIGINT, lambda *_: stop.append(1))
+while not stop and {waits}:
+    time.sleep(0.01)
+{end}
+"""
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which /dev/sdx can be traced."""
+    devices = [RecordedDevice("/dev/sdx", "sdx", "8:0")]
+    monkeypatch.setattr(live, "with_members", lambda _paths, _roots: devices)
+    monkeypatch.setattr(live, "check_privileges", lambda _roots: None)
+    monkeypatch.setattr(live, "check_kernel", lambda _devices, _roots: None)
+    monkeypatch.setattr(live, "check_apart", lambda _devices, _directory, _roots: [])
+    monkeypatch.setattr(live, "ready_debugfs", lambda _roots: (str(tmp_path / "debug"), ""))
+    (tmp_path / "debug/block/sdx").mkdir(parents=True)
+    monkeypatch.setattr(live, "check_untraced", lambda _devices, _debugfs: None)
+
+
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool = True, end: str = "") -> None:
+    """Installs a blktrace that writes ten seconds of 50 reads a second, CPU by CPU."""
+    ios = [(100 * 10**9 + at * 20_000_000, 8 * at) for at in range(500)]
+    queued = [Record(time, Q, QUEUED | READ, sector, 4096, pid=7) for time, sector in ios]
+    completed = [Record(time + 3_000_000, C, COMPLETED | READ, sector, 4096, cpu=1) for time, sector in ios]
+    records = [process(7, b"postgres"), *completed[:250], *queued[:250], *queued[250:], *completed[250:]]
+    trace = tmp_path / "events"
+    trace.write_bytes(b"".join(record.packed(at + 1) for at, record in enumerate(records)))
+    program = tmp_path / "bin" / "blktrace"
+    program.parent.mkdir()
+    program.write_text(FAKE.format(python=sys.executable, trace=str(trace), waits=waits, end=end))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+
+def test_a_line_in_each_interval_shows_the_load(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch)
+    (tmp_path / "debug/block/sdx/dropped").write_text("3\n")
+    outcome = run("trace", "live", "/dev/sdx", "-w", "3s", "--interval", "1s", "--window", "4s")
+    assert (outcome.status, outcome.err) == (0, "")
+    last = outcome.out.splitlines()[-1]
+    assert "sdx  " in last
+    assert "100 % reads, p99 3 ms, depth " in last
+    assert "3 events dropped: figures are too low" in last
+
+
+def test_json_and_a_kept_recording_hold_every_event(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch)
+    name = tmp_path / "kept"
+    outcome = run("trace", "live", "/dev/sdx", "-w", "2s", "--interval", "1s", "-o", name, "--json")
+    looks = [json.loads(line) for line in outcome.out.splitlines()]
+    (device,) = looks[-1]["devices"]
+    assert device["load"]["processes"][0]["name"] == "postgres"
+    assert sorted(path.name for path in tmp_path.glob("kept*")) == ["kept.blktrace.0", "kept.blktrace.1"]
+    kept = json.loads(run("trace", "stat", name, "--json").out)
+    assert kept["devices"][0]["events"] == {"Q": 500, "C": 500}
+    assert (kept["devices"][0]["life"]["read"]["completed"], kept["trace"]["out_of_order"]) == (500, 0)
+
+
+def test_a_blktrace_that_fails_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, waits=False, end="sys.exit('BLKTRACESETUP(2) /dev/sdx failed: 1/Not permitted')")
+    outcome = run("trace", "live", "/dev/sdx", "-w", "9s")
+    assert outcome.status == 3
+    assert "the kernel refuses to trace: BLKTRACESETUP(2) /dev/sdx failed" in outcome.err
+
+
+def test_an_existing_recording_is_not_replaced(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch)
+    (tmp_path / "kept.blktrace.0").write_bytes(b"x")
+    outcome = run("trace", "live", "/dev/sdx", "-o", tmp_path / "kept")
+    assert (outcome.status, outcome.err.count("\n")) == (2, 1)
+    assert "exists; choose another name" in outcome.err
