@@ -18,9 +18,8 @@ Process = subprocess.Popen[bytes]
 def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:
     """Returns the command that runs `arguments` and gets a signal from the kernel when blklab ends.
 
-    setpriv sets PR_SET_PDEATHSIG, which exec keeps, and becomes the program. The signal comes
-    when the *thread* that started the process ends (prctl(2)): start it in the thread that waits
-    for its end.
+    setpriv sets PR_SET_PDEATHSIG, which exec keeps, and becomes the program. The signal comes when the *thread* that
+    started the process ends (prctl(2)): start it in the thread that waits for its end.
     """
     setpriv = shutil.which("setpriv") or shutil.which("setpriv", path=os.defpath)
     if setpriv is None:
@@ -39,9 +38,8 @@ def started(
 ) -> Iterator[tuple[Process, list[int]]]:
     """Runs a command during the block, in a new session, and stops it if the block ends early.
 
-    Gives the process and the pipes of its output: one for stdout and stderr, or two if `apart`.
-    The process inherits `descriptors`, under the same numbers. Raises BlklabError if it cannot
-    be started.
+    Gives the process and the pipes of its output: one for stdout and stderr, or two if `apart`. The process inherits
+    `descriptors`, under the same numbers. Raises BlklabError if it cannot be started.
     """
     pipes = [os.pipe() for _ in range(1 + apart)]
     try:

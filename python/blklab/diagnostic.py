@@ -13,32 +13,15 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "note")
 class Diagnostic:
     """One thing that is wrong or risky, or worth knowing."""
 
-    code: str
-    """A name that stays the same: `bbl-entries`, `device-busy`."""
-
-    severity: Severity
-    """`critical` forbids to go on, or risks data; `warning` is a doubt; `note` helps to judge."""
-
-    subject: str
-    """What it is about: an array, a device, a target; empty if that is the whole machine."""
-
-    message: str
-    """One line: what, and why it matters. Names in it are as hostile as they were found."""
-
-    remedy: tuple[str, ...] = ()
-    """How to fix it: commands for the user, in order (blklab never runs them), or advice."""
-
-    member: str = ""
-    """The member of the array, or the disk."""
-
-    ranges: tuple[dict[str, Any], ...] = ()
-    """Of bad blocks: `member_sector`, `sectors`, `array_ranges`."""
-
-    runs: tuple[int, ...] = ()
-    """The runs that it is about, by their numbers."""
-
-    weight: float = 0.0
-    """Of the same about several runs, the heaviest is told first."""
+    code: str  # A name that stays the same: `bbl-entries`, `device-busy`
+    severity: Severity  # `critical` forbids to go on, or risks data; `warning` is a doubt; `note` helps to judge
+    subject: str  # What it is about: an array, a device, a target; empty if that is the whole machine
+    message: str  # One line: what, and why it matters. Names in it are as hostile as they were found.
+    remedy: tuple[str, ...] = ()  # How to fix it: commands for the user, in order (blklab never runs them), or advice
+    member: str = ""  # The member of the array, or the disk
+    ranges: tuple[dict[str, Any], ...] = ()  # Of bad blocks: `member_sector`, `sectors`, `array_ranges`
+    runs: tuple[int, ...] = ()  # The runs that it is about, by their numbers
+    weight: float = 0.0  # Of the same about several runs, the heaviest is told first
 
     @property
     def rank(self) -> int:

@@ -1,7 +1,6 @@
 """Errors that the user can act on.
 
-Every message says what to do next, or what was found and what was expected; none needs a
-traceback.
+Every message says what to do next, or what was found and what was expected; none needs a traceback.
 """
 
 

@@ -81,16 +81,14 @@ class DeviceResult(DeviceCounts):
     name: str
     kind: NotRequired[str]
     id: NotRequired[str | None]
-    leaf: NotRequired[bool]
-    """Whether no device is below it."""
+    leaf: NotRequired[bool]  # Whether no device is below it
     above: NotRequired[Sequence[str]]
 
 
 class LoadStep(TypedDict):
     """A measurement at one rate."""
 
-    offered_iops: float | None
-    """None without a limit."""
+    offered_iops: float | None  # None without a limit
     iops: float
     latency_ns: Mapping[str, Mapping[str, float]]
     """`mean`, `p50`, `p95`, `p99`, `p99_9` of `read` and `write`, as far as there are any."""
@@ -101,8 +99,7 @@ class LoadRamp(TypedDict):
 
     steps: Sequence[LoadStep]
     p99_limit_ns: int | None
-    best_iops: float | None
-    """The highest IOPS whose 99th percentile is below the limit; None if there is none."""
+    best_iops: float | None  # The highest IOPS whose 99th percentile is below the limit; None if there is none
 
 
 class Outcome(TypedDict, total=False):
@@ -112,14 +109,12 @@ class Outcome(TypedDict, total=False):
     read: DirectionResult
     write: DirectionResult
     sync: SyncResult
-    watched_ns: int
-    """How long devices were watched; missing if that is the runtime."""
+    watched_ns: int  # How long devices were watched; missing if that is the runtime
     groups: Sequence[GroupResult]
     devices: Sequence[DeviceResult]
     warnings: list[str]
     load_ramp: LoadRamp
-    series: list[simulated.Point]
-    """The jobs' I/Os over time; the store keeps them separately."""
+    series: list[simulated.Point]  # The jobs' I/Os over time; the store keeps them separately
 
 
 class MemberResult(TypedDict):
@@ -218,14 +213,10 @@ class MeasuredResult(Outcome, total=False):
 class IoCost(TypedDict):
     """Times of 4 KiB reads, one at a time, of a disk without limits in a guest."""
 
-    latency_ns: int
-    """From the block layer's request to its completion, one at a time."""
-    submit_ns: int
-    """fio's time to submit one (slat)."""
-    reap_ns: int
-    """Its time that is neither submission nor waiting (clat)."""
-    wake_ns: int
-    """From the completion of one to the request of the next."""
+    latency_ns: int  # From the block layer's request to its completion, one at a time
+    submit_ns: int  # fio's time to submit one (slat)
+    reap_ns: int  # Its time that is neither submission nor waiting (clat)
+    wake_ns: int  # From the completion of one to the request of the next
 
 
 class GuestFacts(TypedDict, total=False):

@@ -62,9 +62,7 @@ def make_directory(path: Path) -> None:
 
 
 def same(first: str | Path, other: str | Path) -> bool:
-    """Tells whether two names mean the same file, also before it exists; never true of
-    /dev/null.
-    """
+    """Tells whether two names mean the same file, also before it exists; never true of /dev/null."""
     names = [str(path) for path in (first, other)]
     if any(name in STDOUT for name in names):
         return all(name in STDOUT for name in names)

@@ -52,11 +52,7 @@ pub fn command(argv: &[String], environment: Environment) -> Option<Command> {
 
 /// Runs a program; a listener gets its output while it runs.
 pub fn run(
-    request: Run,
-    environment: Environment,
-    children: &Children,
-    control: &RequestControl,
-    listener: Option<Listener>,
+    request: Run, environment: Environment, children: &Children, control: &RequestControl, listener: Option<Listener>,
 ) -> Result<RunResult, String> {
     let mut command = command(&request.argv, environment).ok_or("argv: expected a program")?;
     let name = &request.argv[0];
@@ -131,10 +127,7 @@ struct CapturedOutput {
 
 impl CapturedOutput {
     fn follow(
-        name: &'static str,
-        pipe: Option<impl Read + Send + 'static>,
-        listener: Option<Listener>,
-        closed: Sender<()>,
+        name: &'static str, pipe: Option<impl Read + Send + 'static>, listener: Option<Listener>, closed: Sender<()>,
     ) -> Arc<Mutex<CapturedOutput>> {
         let output = Arc::new(Mutex::new(CapturedOutput::default()));
         let into = output.clone();

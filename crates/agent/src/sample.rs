@@ -40,10 +40,7 @@ impl Sample {
 ///
 /// A missed time is skipped; the following times do not move.
 pub fn sample(
-    interval: Duration,
-    paths: &[String],
-    control: &RequestControl,
-    started: impl FnOnce(),
+    interval: Duration, paths: &[String], control: &RequestControl, started: impl FnOnce(),
 ) -> Result<Vec<Sample>, String> {
     if interval.is_zero() {
         return Err("interval_ms: expected at least 1".into());

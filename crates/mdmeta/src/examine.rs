@@ -80,10 +80,7 @@ fn offset_by(offset: u64, sectors: i32) -> Option<u64> {
 }
 
 fn read_bad_blocks(
-    source: &(impl Source + ?Sized),
-    superblock: &Superblock1,
-    offset: u64,
-    problems: &mut Vec<String>,
+    source: &(impl Source + ?Sized), superblock: &Superblock1, offset: u64, problems: &mut Vec<String>,
 ) -> Result<Option<BadBlocks>, ReadError> {
     if superblock.bblog_size == 0 || superblock.bblog_offset == 0 {
         return Ok(None);
@@ -121,9 +118,7 @@ fn read_bad_blocks(
 }
 
 fn read_bitmap(
-    source: &(impl Source + ?Sized),
-    at: Option<u64>,
-    problems: &mut Vec<String>,
+    source: &(impl Source + ?Sized), at: Option<u64>, problems: &mut Vec<String>,
 ) -> Result<Option<Bitmap>, ReadError> {
     let area = at.map(|at| read(source, at, bitmap::BYTES)).transpose()?.flatten();
     let bitmap = area.and_then(|area| bitmap::parse(&area, at.unwrap_or(0)));

@@ -1,5 +1,4 @@
-//! Converts Rust's errors to the Python exceptions with blklab's exit statuses, and lets Rust handle Python's
-//! signals.
+//! Converts Rust's errors to the Python exceptions with blklab's exit statuses, and lets Rust handle Python's signals.
 
 use blklab_trace::error::TraceError;
 use pyo3::exceptions::PyBrokenPipeError;

@@ -38,10 +38,7 @@ pub fn selected_filter(chosen: Option<&TraceSelection>) -> TraceFilter {
 
 /// Opens a trace; later errors are stored in `failure`.
 pub fn open_replay(
-    paths: &[String],
-    format: Option<&str>,
-    filter: TraceFilter,
-    failure: &ReplayFailure,
+    paths: &[String], format: Option<&str>, filter: TraceFilter, failure: &ReplayFailure,
 ) -> PyResult<DeviceReplay> {
     let source = open::open(paths, format).map_err(python_error)?;
     Ok(DeviceReplay {

@@ -25,16 +25,9 @@ impl Filter {
         until_clock_ns=None, sectors=(None, None), sizes=(None, None), min_latency_ns=None))]
     #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn new(
-        devices: Vec<String>,
-        processes: Vec<String>,
-        ops: Vec<String>,
-        since_ns: Option<u64>,
-        until_ns: Option<u64>,
-        since_clock_ns: Option<u64>,
-        until_clock_ns: Option<u64>,
-        sectors: (Option<u64>, Option<u64>),
-        sizes: (Option<u32>, Option<u32>),
-        min_latency_ns: Option<u64>,
+        devices: Vec<String>, processes: Vec<String>, ops: Vec<String>, since_ns: Option<u64>, until_ns: Option<u64>,
+        since_clock_ns: Option<u64>, until_clock_ns: Option<u64>, sectors: (Option<u64>, Option<u64>),
+        sizes: (Option<u32>, Option<u32>), min_latency_ns: Option<u64>,
     ) -> Filter {
         let ((first_sector, last_sector), (min_bytes, max_bytes)) = (sectors, sizes);
         Filter(filter::Filter {
@@ -72,11 +65,7 @@ pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
 #[pyfunction]
 #[pyo3(signature = (paths, filter, *, format=None, threads=1, tick=None))]
 pub fn characterise(
-    py: Python<'_>,
-    paths: Vec<String>,
-    filter: &Filter,
-    format: Option<String>,
-    threads: usize,
+    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, threads: usize,
     tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut filter = filter.0.clone();
@@ -103,14 +92,8 @@ pub fn trace_targets() -> Vec<(&'static str, &'static str)> {
 #[pyo3(signature = (paths, output, filter, *, to=None, format=None, overwrite=false, tick=None))]
 #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
 pub fn convert(
-    py: Python<'_>,
-    paths: Vec<String>,
-    output: String,
-    filter: &Filter,
-    to: Option<String>,
-    format: Option<String>,
-    overwrite: bool,
-    tick: Option<Py<PyAny>>,
+    py: Python<'_>, paths: Vec<String>, output: String, filter: &Filter, to: Option<String>, format: Option<String>,
+    overwrite: bool, tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut filter = filter.0.clone();
     py.detach(|| {
@@ -158,17 +141,11 @@ impl Ticker {
 }
 
 /// Prints a trace's events as blkparse does, to standard output; with `summary` also blkparse's summary after them.
-/// With `as_json`, one JSON object on each line instead. Returns false if the reader of standard output has closed
-/// it.
+/// With `as_json`, one JSON object on each line instead. Returns false if the reader of standard output has closed it.
 #[pyfunction]
 #[pyo3(signature = (paths, filter, *, format=None, summary=true, as_json=false))]
 pub fn print_events(
-    py: Python<'_>,
-    paths: Vec<String>,
-    filter: &Filter,
-    format: Option<String>,
-    summary: bool,
-    as_json: bool,
+    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, summary: bool, as_json: bool,
 ) -> PyResult<(bool, Vec<(String, String)>)> {
     let mut filter = filter.0.clone();
     let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;

@@ -2,8 +2,7 @@
 //! every machine.
 //!
 //! Nearly all events are planned less than a millisecond ahead. They are kept in a calendar: a list for every half
-//! microsecond, a few events long at most, and a bit for each list that is not empty. Later events are kept in a
-//! heap.
+//! microsecond, a few events long at most, and a bit for each list that is not empty. Later events are kept in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -41,9 +41,7 @@ pub fn check_cell(cell: &cell::Cell) -> Result<(), SimError> {
 /// `trace` has the I/Os of a cell with [`cell::Cell::replay`], and is read as simulated time advances. They count in
 /// a group named `replay`; an I/O beyond the end of the stack is an error.
 pub fn run_until(
-    cell: &cell::Cell,
-    trace: Option<ReplayIos>,
-    stop: &dyn Fn() -> bool,
+    cell: &cell::Cell, trace: Option<ReplayIos>, stop: &dyn Fn() -> bool,
 ) -> Result<Option<outcome::Outcome>, SimError> {
     let finished = build::build_simulation(cell, trace)?.play(stop)?;
     Ok(finished.map(outcome::Outcome::new))

@@ -36,9 +36,7 @@ impl ProcessTable {
 
     /// Calls `act` with every event of a batch and the names that are known at that event.
     pub fn for_each_event<E>(
-        &mut self,
-        batch: &EventBatch,
-        mut act: impl FnMut(&Event, &ProcessTable) -> Result<(), E>,
+        &mut self, batch: &EventBatch, mut act: impl FnMut(&Event, &ProcessTable) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut names = batch.names.iter().peekable();
         for (at, event) in batch.events.iter().enumerate() {

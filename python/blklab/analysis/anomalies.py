@@ -1,8 +1,7 @@
 """Anomalies in a series or among repeats: drift, outliers, two levels.
 
-Pure functions of numbers. An anomaly must be large enough to matter (a share of the mean) and too
-unlikely to be chance. So long, quiet series do not report a per mille, and short, noisy series
-do not report their noise.
+Pure functions of numbers. An anomaly must be large enough to matter (a share of the mean) and too unlikely to be
+chance. So long, quiet series do not report a per mille, and short, noisy series do not report their noise.
 """
 
 import math
@@ -24,9 +23,8 @@ FEWEST: Final = 20
 """Minimum number of intervals of a series for these checks."""
 
 SCORE: Final = 5.0
-"""Deviation of an outlier from the median, in normal standard deviations estimated from the median
-absolute deviation. Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) use 3.5 for
-one value; a series has thousands."""
+"""Deviation of an outlier from the median, in normal standard deviations estimated from the median absolute deviation.
+Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) use 3.5 for one value; a series has thousands."""
 
 NORMAL: Final = 0.6745
 """The median absolute deviation of a normal distribution with standard deviation 1."""

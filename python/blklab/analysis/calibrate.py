@@ -1,9 +1,8 @@
 """Fit a device model to measurements of one device.
 
-Data sheets and physics give most parameters of a model. A few parameters are fitted, one or two
-at a time, each to the runs that depend on it. The fit minimises the squared logarithm of predicted
-over measured IOPS with the Nelder-Mead simplex (SciPy). A small penalty keeps a parameter near its
-initial value if the runs do not depend on it.
+Data sheets and physics give most parameters of a model. A few parameters are fitted, one or two at a time, each to the
+runs that depend on it. The fit minimises the squared logarithm of predicted over measured IOPS with the Nelder-Mead
+simplex (SciPy). A small penalty keeps a parameter near its initial value if the runs do not depend on it.
 """
 
 import math
@@ -82,12 +81,8 @@ class Residual:
 class Calibration:
     """A fitted device."""
 
-    device: Mapping[str, Any]
-    """Its table, as in `[devices.x]` of an experiment."""
-
-    fitted: Mapping[str, tuple[float, float]]
-    """The fitted parameters: values before and after."""
-
+    device: Mapping[str, Any]  # Its table, as in `[devices.x]` of an experiment
+    fitted: Mapping[str, tuple[float, float]]  # The fitted parameters: values before and after
     residuals: Sequence[Residual]
 
     @property
@@ -106,8 +101,7 @@ def calibrate(
     where: Path,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Calibration:
-    """Fits the table of a device to runs on this device, on a partition of `size` at its start or
-    on the whole device.
+    """Fits the table of a device to runs on this device, on a partition of `size` at its start or on the whole device.
 
     `where` names the input in errors; `tell` gets a line for each stage. Raises UsageError.
     """

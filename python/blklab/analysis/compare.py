@@ -78,11 +78,10 @@ def compare(
 ) -> Comparison:
     """Compares sides cell by cell; the first side is the baseline.
 
-    Cells are identified by the labels that all sides have, or by the labels in `by`; runs that
-    differ only in other labels are merged, and the cells that they belong to are matched. The sides
-    may differ in the `chosen` labels, which selected them, and in labels that distinguish whole
-    sides, such as the device. Sides that differ by less than `margin` are the same. Raises
-    UsageError for metrics and labels that do not exist.
+    Cells are identified by the labels that all sides have, or by the labels in `by`; runs that differ only in other
+    labels are merged, and the cells that they belong to are matched. The sides may differ in the `chosen` labels, which
+    selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less than
+    `margin` are the same. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = [ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared]

@@ -44,11 +44,8 @@ class ComparisonRow:
     lacks: Sequence[Sequence[str]] = ()
     """For each side but the first: the cells of the baseline that are missing in the merged row."""
 
-    asked: Sequence[str] = ()
-    """The names by which the metric was requested: `p99` for `read.p99`."""
-
-    merged: int = 1
-    """The number of cells on each side, whose changes are averaged."""
+    asked: Sequence[str] = ()  # The names by which the metric was requested: `p99` for `read.p99`
+    merged: int = 1  # The number of cells on each side, whose changes are averaged
 
     @property
     def verdicts(self) -> list[str]:
@@ -61,9 +58,7 @@ class Comparison:
     """A complete comparison."""
 
     sides: Sequence[str]
-    by: Sequence[str]
-    """The labels that identify a row."""
-
+    by: Sequence[str]  # The labels that identify a row
     rows: Sequence[ComparisonRow]
     notes: Sequence[Diagnostic]
     confidence: float = 0.95

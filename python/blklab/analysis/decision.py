@@ -46,24 +46,15 @@ class Decision:
     """The confidence interval; None if the variation is unknown. It holds together with those of
     all other comparisons of the metric."""
 
-    p: float | None = None
-    """Probability of a difference this large in any comparison of the metric if there is none."""
-
-    once: bool = False
-    """Whether each side has one run: only the variation within the runs is known."""
-
-    within: float | None = None
-    """If the verdict is `same`: the cells differ by less than this share."""
-
+    p: float | None = None  # Probability of a difference this large in any comparison of the metric if there is none
+    once: bool = False  # Whether each side has one run: only the variation within the runs is known
+    within: float | None = None  # If the verdict is `same`: the cells differ by less than this share
     repeats: int | None = None
     """If the verdict is `unclear`: about how many more repeats of each side decide; more than
     `MOST_REPEATS` if they are not enough."""
 
-    detectable: float | None = None
-    """The change that is found with a probability of 80 %."""
-
-    needed: int | None = None
-    """The repeats of each side with which a change as large as the margin is found."""
+    detectable: float | None = None  # The change that is found with a probability of 80 %
+    needed: int | None = None  # The repeats of each side with which a change as large as the margin is found
 
 
 @dataclass(frozen=True)
@@ -88,9 +79,8 @@ def decide(
 ) -> list[Decision | None]:
     """Decides all comparisons of a metric together; None for a pair without values.
 
-    Cells with equal `sides` share what is known about their variation. If a pair has several cells
-    on each side, the mean of their changes is decided. `least` is the number of comparisons if
-    these pairs were chosen among more.
+    Cells with equal `sides` share what is known about their variation. If a pair has several cells on each side, the
+    mean of their changes is decided. `least` is the number of comparisons if these pairs were chosen among more.
     """
     known = spreads(cells, sides, rule.metric.resolution)
     contrasts = [_contrast([[(cells[at], known[at]) for at in side] for side in pair]) for pair in pairs]
@@ -123,9 +113,7 @@ class _Contrast:
     """The logarithm of a ratio, and the cells whose variation makes it uncertain."""
 
     log: float
-    cells: Sequence[tuple[Spread, float]]
-    """With the weight of each; empty if nothing is known about their variation."""
-
+    cells: Sequence[tuple[Spread, float]]  # With the weight of each; empty if nothing is known about their variation
     once: bool = False
 
     def error(self, more: int = 0) -> tuple[float, float]:

@@ -268,9 +268,7 @@ def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic
 
 
 def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
-    """A drift that all cells share has an external cause: temperature, wear, a filling disk, other
-    load.
-    """
+    """A drift that all cells share has an external cause: temperature, wear, a filling disk, other load."""
     for campaign in dict.fromkeys(run.campaign for run in runs):
         own = [run for run in runs if run.campaign == campaign]
         ratios = []

@@ -32,8 +32,7 @@ class Condition:
     metric: str
     sign: str
     bound: float
-    relative: bool
-    """Whether the bound is a multiple of the baseline's value."""
+    relative: bool  # Whether the bound is a multiple of the baseline's value
 
 
 def parse_condition(text: str) -> Condition:
@@ -73,17 +72,10 @@ class Judgement:
     """The judgement of a condition: one line for each cell and side."""
 
     failed: Sequence[str]
-    missing: Sequence[str]
-    """Cells of the baseline that are missing on another side."""
-
-    unsure: Sequence[str]
-    """Cells whose interval is unknown, if the condition needs it."""
-
-    doubtful: Sequence[str]
-    """Cells that pass, although the interval is on both sides of the bound."""
-
-    nothing: str = ""
-    """The reason why no cell could be judged."""
+    missing: Sequence[str]  # Cells of the baseline that are missing on another side
+    unsure: Sequence[str]  # Cells whose interval is unknown, if the condition needs it
+    doubtful: Sequence[str]  # Cells that pass, although the interval is on both sides of the bound
+    nothing: str = ""  # The reason why no cell could be judged
 
     def unjudged(self, *, allow_missing: bool) -> list[str]:
         """Returns the lines about what was not judged but must be, for a success."""
@@ -95,9 +87,8 @@ class Judgement:
 def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
     """Returns where a condition is true and where it cannot be judged.
 
-    With `sure`, the whole confidence interval must be beyond the bound: the interval of the change
-    for a relative bound, otherwise that of the side's mean. A cell that the baseline lacks is not a
-    failure.
+    With `sure`, the whole confidence interval must be beyond the bound: the interval of the change for a relative
+    bound, otherwise that of the side's mean. A cell that the baseline lacks is not a failure.
     """
     failed, missing, unsure, doubtful = [], [], [], []
     count = 0

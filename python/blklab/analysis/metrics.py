@@ -22,13 +22,10 @@ class Metric:
 
     name: str
     what: str
-    kind: str
-    """`rate`, `bandwidth`, `time` or `share`: how it is printed."""
-
+    kind: str  # `rate`, `bandwidth`, `time` or `share`: how it is printed
     more_is_better: bool
     of: Callable[[Outcome], float | None]
-    resolution: float = 0.002
-    """The relative step in which values are recorded."""
+    resolution: float = 0.002  # The relative step in which values are recorded
 
 
 def direction_result(outcome: Outcome, direction: str) -> DirectionResult:
@@ -154,9 +151,8 @@ def directions(outcomes: Iterable[Outcome]) -> set[str]:
 def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     """Returns the metric that a name means for these sides of a comparison.
 
-    A latency without a direction is of the direction that most sides have; of both, of the one with
-    more I/Os on all sides together. This is writes only if they are 10 % more: chance must not
-    decide about equal shares.
+    A latency without a direction is of the direction that most sides have; of both, of the one with more I/Os on all
+    sides together. This is writes only if they are 10 % more: chance must not decide about equal shares.
     """
     if name not in LATENCIES:
         return name
@@ -176,9 +172,7 @@ def all_metrics(outcome: Outcome) -> dict[str, float]:
 
 
 def observed_time_ns(outcome: Outcome) -> int:
-    """Returns the time to which the counts of devices refer, ns; in a simulation, it includes the
-    ramp.
-    """
+    """Returns the time to which the counts of devices refer, ns; in a simulation, it includes the ramp."""
     return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
 
 

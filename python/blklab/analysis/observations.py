@@ -15,12 +15,8 @@ from blklab.units import parse_size
 class Observation:
     """One run: the requested options and the measured IOPS."""
 
-    name: str
-    """Its name in reports."""
-
-    workload: Mapping[str, Any]
-    """The workload, in fio's options."""
-
+    name: str  # Its name in reports
+    workload: Mapping[str, Any]  # The workload, in fio's options
     read_iops: float
     write_iops: float
 

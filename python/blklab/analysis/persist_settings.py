@@ -16,14 +16,9 @@ SYSCTL: Final = "/etc/sysctl.d/60-blklab.conf"
 class PersistedSettings:
     """How to apply and persist settings."""
 
-    commands: Sequence[str]
-    """Commands for a root shell."""
-
-    udev: Sequence[str]
-    """Lines of a rules file."""
-
-    sysctl: Sequence[str]
-    """Lines of a sysctl.d file."""
+    commands: Sequence[str]  # Commands for a root shell
+    udev: Sequence[str]  # Lines of a rules file
+    sysctl: Sequence[str]  # Lines of a sysctl.d file
 
 
 def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> PersistedSettings:

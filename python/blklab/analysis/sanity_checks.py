@@ -22,8 +22,7 @@ ROTATION_NS: Final = 4e6
 """One revolution at 15,000 rpm, the fastest disks."""
 
 SETTLE_NS: Final = 0.5e6
-"""Minimum time of a seek to a neighbouring track (data sheets of 15,000 rpm disks: 0.2 ms, plus
-settling)."""
+"""Minimum time of a seek to a neighbouring track (data sheets of 15,000 rpm disks: 0.2 ms, plus settling)."""
 
 DEEPEST: Final = 256
 """Maximum number of I/Os that a disk can reorder: SCSI's queue; SATA has 32."""
@@ -68,9 +67,8 @@ def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
 def most_random_reads(in_flight: float) -> float:
     """Returns the random reads per second that no disk reaches with this number of I/Os in flight.
 
-    The disk can choose the I/O that comes next: it is 1 / (n + 1) of a revolution away on average,
-    plus at least the shortest seek. This gives 400 at a depth of 1 and 1,600 at 32. Real disks
-    reach less than half of it.
+    The disk can choose the I/O that comes next: it is 1 / (n + 1) of a revolution away on average, plus at least the
+    shortest seek. This gives 400 at a depth of 1 and 1,600 at 32. Real disks reach less than half of it.
     """
     return 1e9 / (SETTLE_NS + ROTATION_NS / (max(1.0, in_flight) + 1))
 

@@ -24,12 +24,9 @@ LOADS: Final = ("numjobs", "iodepth")
 class LoadPoint:
     """The mean of the runs with one load."""
 
-    in_flight: int
-    """I/Os in flight: jobs × iodepth; jobs × 1 for a synchronous engine."""
-
+    in_flight: int  # I/Os in flight: jobs × iodepth; jobs × 1 for a synchronous engine
     iops: float
-    latency_ns: float
-    """Mean latency of reads and writes together."""
+    latency_ns: float  # Mean latency of reads and writes together
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ LOAD: Final = frozenset({"workload", "repeat", *Job.model_fields})
 
 
 def distinguish(selections: Sequence[Selection]) -> tuple[str, list[str]] | None:
-    """Returns the first place that differs between all campaigns, and its values; None without
-    any.
-    """
+    """Returns the first place that differs between all campaigns, and its values; None without any."""
     for place in PLACES:
         values = [_only(selection, place) for selection in selections]
         if all(values) and len(set(values)) == len(values):

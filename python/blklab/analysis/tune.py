@@ -21,9 +21,7 @@ class Effect:
 
     setting: str
     value: str
-    baseline: str
-    """The baseline: `as is`, or the first value of the sweep."""
-
+    baseline: str  # The baseline: `as is`, or the first value of the sweep
     difference: Decision
     runs: int
 
@@ -40,11 +38,8 @@ class Tuning:
     labels: Mapping[str, str]
     metric: str
     baseline: float | None
-    effects: Sequence[Effect]
-    """The largest effect first, in either direction."""
-
-    note: str = ""
-    """Missing combinations."""
+    effects: Sequence[Effect]  # The largest effect first, in either direction
+    note: str = ""  # Missing combinations
 
     @property
     def best(self) -> dict[str, Effect]:

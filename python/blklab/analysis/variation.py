@@ -39,14 +39,9 @@ class Spread:
 
     mean: float
     runs: int
-    variance: float
-    """The relative variance of one run."""
-
-    degrees: float
-    """The degrees of freedom of the variance."""
-
-    origin: str
-    """`own` repeats, `shared` with other cells, or `within` the only run."""
+    variance: float  # The relative variance of one run
+    degrees: float  # The degrees of freedom of the variance
+    origin: str  # `own` repeats, `shared` with other cells, or `within` the only run
 
 
 def mean(samples: Sequence[RunSample]) -> float:
@@ -165,10 +160,9 @@ def series_variance(values: Sequence[float]) -> tuple[float, float] | None:
 def correlation_time(values: Sequence[float]) -> float:
     """Returns how many samples carry the information of one independent sample, at least 1.
 
-    The larger of two estimates: `1 + 2 Σρ`, up to where sums of pairs of correlations are no longer
-    positive (Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7(4), 1992: initial
-    positive sequence), and that of a first-order process, whose correlation is corrected for its
-    bias (Kendall, Biometrika 41, 1954).
+    The larger of two estimates: `1 + 2 Σρ`, up to where sums of pairs of correlations are no longer positive (Geyer,
+    "Practical Markov Chain Monte Carlo", Statistical Science 7(4), 1992: initial positive sequence), and that of a
+    first-order process, whose correlation is corrected for its bias (Kendall, Biometrika 41, 1954).
     """
     import numpy as np
 

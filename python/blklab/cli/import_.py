@@ -93,15 +93,13 @@ def import_(
 ) -> None:
     """Import results of other tools into the store, for `runs`, `compare` and `report`.
 
-    FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio or blkparse, a
-    directory of such files, a directory of published figures such as reference/, or - for
-    standard input. blklab recognises the format from the content. The runs of each tool become
-    a campaign: NAME@fio, NAME@iostat ...
+    FILE is the output of fio (JSON, text, interval logs), `iostat -x`, randomio or blkparse, a directory of such files,
+    a directory of published figures such as reference/, or - for standard input. blklab recognises the format from the
+    content. The runs of each tool become a campaign: NAME@fio, NAME@iostat ...
 
-    fio's job name becomes the workload of a run. Runs with the same labels are repeats if they
-    measured the same device or file; otherwise a label keeps them apart: device, file, host, or
-    source, which is the part of the file name that differs. A file that cannot be imported is
-    named, and the others are imported; the exit status is then 1.
+    fio's job name becomes the workload of a run. Runs with the same labels are repeats if they measured the same device
+    or file; otherwise a label keeps them apart: device, file, host, or source, which is the part of the file name that
+    differs. A file that cannot be imported is named, and the others are imported; the exit status is then 1.
 
     \b
     Examples:

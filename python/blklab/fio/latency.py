@@ -32,11 +32,8 @@ class LatencySummary:
     stddev: float = 0.0
     low: float = 0.0
     high: float = 0.0
-    bins: Mapping[int, int] | None = None
-    """I/Os by latency, from JSON+; None without it."""
-
-    quantiles: Mapping[str, float] = field(default_factory=dict)
-    """Quantiles from fio, if there are no bins."""
+    bins: Mapping[int, int] | None = None  # I/Os by latency, from JSON+; None without it
+    quantiles: Mapping[str, float] = field(default_factory=dict)  # Quantiles from fio, if there are no bins
 
     def as_dict(self) -> outcome.LatencyResult:
         """Returns `clat_ns` of a result."""
@@ -76,9 +73,7 @@ class LatencySummary:
 
 
 def _within(value: float, low: float, high: float) -> float:
-    """Returns a quantile within minimum and maximum: the middle of the last bucket can exceed
-    them.
-    """
+    """Returns a quantile within minimum and maximum: the middle of the last bucket can exceed them."""
     return min(max(value, low), high)
 
 

@@ -1,5 +1,4 @@
-"""fio's interval logs (`write_iops_log`, `write_bw_log`, `write_lat_log`): one series for all
-jobs.
+"""fio's interval logs (`write_iops_log`, `write_bw_log`, `write_lat_log`): one series for all jobs.
 
 A line is `time, value, direction, block size, …`: ms since the start of the job without ramp, and
 the value of the interval that ends then: I/Os per second, KiB/s, or the mean latency in ns. fio
@@ -35,8 +34,7 @@ class LogSample(NamedTuple):
 
     time_ms: int
     value: int
-    direction: int
-    """0: read, 1: write."""
+    direction: int  # 0: read, 1: write
 
 
 @dataclass(frozen=True)
@@ -55,14 +53,11 @@ class JobLog:
     bandwidth: Sequence[LogSample] = ()
     clat: Sequence[LogSample] = ()
     totals: tuple[DirectionTotal, DirectionTotal] | None = None
-    runtime_ms: int = 0
-    """Measured time; 0 if unknown."""
+    runtime_ms: int = 0  # Measured time; 0 if unknown
 
 
 class LogSlice(NamedTuple):
-    """All jobs in one interval: the fields of `blklab.store.series.SeriesPoint` without its
-    source.
-    """
+    """All jobs in one interval: the fields of `blklab.store.series.SeriesPoint` without its source."""
 
     time_ns: int
     width_ns: int
@@ -128,9 +123,7 @@ class _AmountOverTime:
         self.end = self._ends[-1] if pieces else 0.0
 
     def fitted(self, total: int, runtime_ms: float) -> "_AmountOverTime":
-        """Returns it with the sum `total`: a missing amount is added after the last line, or
-        everywhere.
-        """
+        """Returns it with the sum `total`: a missing amount is added after the last line, or everywhere."""
         pieces = list(self.pieces)
         missing, rest = total - self.amount, runtime_ms - self.end
         if missing > 0 and rest > 0:
@@ -143,9 +136,7 @@ class _AmountOverTime:
         return _AmountOverTime([(start, end, amount_ / amount * total) for start, end, amount_ in pieces])
 
     def among(self, edges: Sequence[float]) -> list[float]:
-        """Returns the amount between each two edges; what comes after the last edge belongs to
-        the last.
-        """
+        """Returns the amount between each two edges; what comes after the last edge belongs to the last."""
         sums = [0.0] * (len(edges) - 1)
         for start, end, amount in self.pieces:
             for at, since, until in _parts(start, end, edges):

@@ -206,15 +206,11 @@ class FioJobResult:
     """One entry of `jobs`: a job, one of its clones, or several with `group_reporting`."""
 
     name: str
-    group: int
-    """Jobs of one group ran at the same time; a stonewall begins the next group."""
-
+    group: int  # Jobs of one group ran at the same time; a stonewall begins the next group
     directions: tuple[FioDirection, FioDirection]
     sync: LatencySummary
     trims: int
-    usr_cpu: float
-    """Percent of one CPU, like sys_cpu."""
-
+    usr_cpu: float  # Percent of one CPU, like sys_cpu
     sys_cpu: float
     ctx: int
     options: Mapping[str, str]
@@ -348,9 +344,7 @@ def _sync(node: JsonNode | None) -> LatencySummary:
 
 
 def _is_bytes(node: JsonNode, runtime: int) -> bool:
-    """Returns whether sizes are in bytes or KiB, if fio does not say: bandwidths are always
-    KiB/s.
-    """
+    """Returns whether sizes are in bytes or KiB, if fio does not say: bandwidths are always KiB/s."""
     expected = node.number("bw", 0) * runtime / 1000
     return expected > 0 and node.number("io_bytes", 0) > 32 * expected
 

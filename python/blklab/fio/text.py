@@ -1,10 +1,9 @@
 """fio's normal output, versions 2.0 to 3.x: any number of runs in a text.
 
-fio prints rounded figures: `IOPS=30.2k`, `io=7078MiB`. If it also prints the exact count
-(`issued`), rates are this count over the runtime, by fio's formula (show_ddir_status in stat.c),
-and bytes are the count times the block size. If the rounded figures contradict this, they are used
-instead. Percentiles are as printed: whole numbers in the unit of the table. Since 3.0 `KiB` is 1024
-bytes and `kB` 1000; before, `KB` and `K` are 1024.
+fio prints rounded figures: `IOPS=30.2k`, `io=7078MiB`. If it also prints the exact count (`issued`), rates are this
+count over the runtime, by fio's formula (show_ddir_status in stat.c), and bytes are the count times the block size. If
+the rounded figures contradict this, they are used instead. Percentiles are as printed: whole numbers in the unit of the
+table. Since 3.0 `KiB` is 1024 bytes and `kB` 1000; before, `KB` and `K` are 1024.
 """
 
 import math
@@ -78,31 +77,21 @@ class TextHeader:
 
     name: str
     group: int
-    options: dict[str, str]
-    """Options in the form of `job options` in fio's JSON."""
-
-    sizes: tuple[int | None, int | None]
-    """Bytes of a read and of a write; None if they vary."""
+    options: dict[str, str]  # Options in the form of `job options` in fio's JSON
+    sizes: tuple[int | None, int | None]  # Bytes of a read and of a write; None if they vary
 
 
 @dataclass(frozen=True)
 class TextRun:
     """The output of one fio run."""
 
-    line: int
-    """Its first line."""
-
+    line: int  # Its first line
     jobs: Sequence[FioJobResult]
-    document: FioDocument
-    """The parts of the JSON document without jobs: `fio version`, `disk_util`, `notes`."""
-
-    failed: str | None = None
-    """The error and its line; such a run has no outcomes."""
+    document: FioDocument  # The parts of the JSON document without jobs: `fio version`, `disk_util`, `notes`
+    failed: str | None = None  # The error and its line; such a run has no outcomes
 
     def outcomes(self) -> list[MeasuredResult]:
-        """Returns one outcome for each group, like `blklab.fio.output.outcomes`. Raises
-        BlklabError.
-        """
+        """Returns one outcome for each group, like `blklab.fio.output.outcomes`. Raises BlklabError."""
         if self.failed is not None:
             raise BlklabError(self.failed)
         return output.grouped(self.document, self.jobs)
@@ -113,16 +102,12 @@ class _TextDirection:
     """One direction of a job, as far as it has been read."""
 
     iops: float
-    iops_step: float
-    """The value of the last digit before the point."""
-
+    iops_step: float  # The value of the last digit before the point
     size: int
     size_step: float
     bandwidth: int
     runtime_ms: int
-    times: Sequence[float] = ()
-    """Minimum, maximum, mean and standard deviation, ns."""
-
+    times: Sequence[float] = ()  # Minimum, maximum, mean and standard deviation, ns
     percentiles: dict[float, int] = field(default_factory=dict)
 
 
@@ -133,9 +118,7 @@ class _TextJob:
     jobs: int
     pid: str
     directions: dict[str, _TextDirection] = field(default_factory=dict)
-    issued: tuple[int, int, int, int] | None = None
-    """Reads, writes, trims, syncs."""
-
+    issued: tuple[int, int, int, int] | None = None  # Reads, writes, trims, syncs
     sync: _TextDirection | None = None
     cpu: tuple[float, float, int] = (0.0, 0.0, 0)
 
@@ -441,9 +424,7 @@ def parse_runs(text: str) -> list[TextRun]:
 
 
 def _header(text: str) -> TextHeader | None:
-    """Returns the options in the line before a job; None if it is unreadable. Raises
-    BlklabError.
-    """
+    """Returns the options in the line before a job; None if it is unreadable. Raises BlklabError."""
     match = _HEADER.match(text)
     if match is None:
         return None

@@ -77,9 +77,7 @@ _REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")
 class TextLine(NamedTuple):
     """A line as fio wrote it, stripped."""
 
-    number: int
-    """The line number, from 1."""
-
+    number: int  # The line number, from 1
     kind: str
     text: str
 

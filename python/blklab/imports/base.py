@@ -22,14 +22,9 @@ QUANTILES: Final = (*("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99
 class ImportFile:
     """A file to import."""
 
-    path: Path
-    """`-` is standard input."""
-
-    text: str
-    """Empty for a directory whose format reads the files itself."""
-
-    named: bool = True
-    """Whether the user named it; otherwise it is from a directory."""
+    path: Path  # `-` is standard input
+    text: str  # Empty for a directory whose format reads the files itself
+    named: bool = True  # Whether the user named it; otherwise it is from a directory
 
     @property
     def where(self) -> str:
@@ -42,15 +37,9 @@ class ImportSource:
     """The input of a format."""
 
     files: Sequence[ImportFile]
-    device: str | None = None
-    """The device to import, for a source with several devices."""
-
-    interval_ns: int | None = None
-    """The time between two reports, if the source does not contain it."""
-
-    keep_first: bool = False
-    """Whether the first report covers an interval, and not the time since boot."""
-
+    device: str | None = None  # The device to import, for a source with several devices
+    interval_ns: int | None = None  # The time between two reports, if the source does not contain it
+    keep_first: bool = False  # Whether the first report covers an interval, and not the time since boot
     logs: Mapping[Path, Sequence[ImportFile]] = field(default_factory=dict)
     """fio's interval logs, by the JSON of the same run."""
 
@@ -59,24 +48,15 @@ class ImportSource:
 class ImportedRun:
     """One run of a source."""
 
-    where: str
-    """The file, and the line if it has several runs."""
-
+    where: str  # The file, and the line if it has several runs
     workload: str
-    options: Mapping[str, str]
-    """Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown."""
-
+    options: Mapping[str, str]  # Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown
     outcome: Outcome
     points: Sequence[SeriesPoint] = ()
     raw: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that are always kept, even if all runs share them."""
-
-    measured: str | None = None
-    """When it was measured (ISO 8601, without a zone if that is unknown)."""
-
-    section: str = ""
-    """Runs of one section are repeats if their labels are equal; empty: no other run is."""
+    labels: Mapping[str, str] = field(default_factory=dict)  # Labels that are always kept, even if all runs share them
+    measured: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
+    section: str = ""  # Runs of one section are repeats if their labels are equal; empty: no other run is
 
 
 @dataclass(frozen=True)
@@ -84,8 +64,7 @@ class ImportResult:
     """The runs of the files."""
 
     runs: Sequence[ImportedRun]
-    notes: Sequence[str] = ()
-    """Skipped parts with the reason; each names its file."""
+    notes: Sequence[str] = ()  # Skipped parts with the reason; each names its file
 
 
 @dataclass(frozen=True)
@@ -93,15 +72,10 @@ class ImportFormat:
     """A format of results."""
 
     name: str
-    runner: str
-    """The tool that measured."""
-
+    runner: str  # The tool that measured
     what: str
-    matches: Callable[[ImportFile], bool]
-    """Recognises a file by its content."""
-
-    read: Callable[[ImportSource], ImportResult]
-    """Raises BlklabError for an invalid file: file, line, error."""
+    matches: Callable[[ImportFile], bool]  # Recognises a file by its content
+    read: Callable[[ImportSource], ImportResult]  # Raises BlklabError for an invalid file: file, line, error
 
 
 def number(text: str, where: str, most: float = 1e18) -> float:

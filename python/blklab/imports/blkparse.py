@@ -35,9 +35,7 @@ def matches(file: ImportFile) -> bool:
 class _DeviceSummary:
     name: str
     line: int
-    figures: dict[str, list[int]] = field(default_factory=dict)
-    """Counts and bytes of reads and writes, by event."""
-
+    figures: dict[str, list[int]] = field(default_factory=dict)  # Counts and bytes of reads and writes, by event
     throughput: tuple[int, int] = (0, 0)
     events: int | None = None
     span_ns: int = 0

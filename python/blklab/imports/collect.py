@@ -39,9 +39,7 @@ class Batch:
     """A campaign to be stored: the runs of one tool."""
 
     plan: ExperimentPlan
-    finished: Mapping[str, FinishedRun]
-    """By the key of the cell."""
-
+    finished: Mapping[str, FinishedRun]  # By the key of the cell
     environment: Mapping[str, Any]
 
 
@@ -49,12 +47,9 @@ class Batch:
 class ImportedFiles:
     """The campaigns of an import, and what could not be imported."""
 
-    batches: list[Batch]
-    """One for each tool."""
-
+    batches: list[Batch]  # One for each tool
     notes: list[str]
-    failed: list[str]
-    """Files that could not be imported, with the reason."""
+    failed: list[str]  # Files that could not be imported, with the reason
 
 
 def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None) -> ImportedFiles:

@@ -1,10 +1,9 @@
 """`iostat -x` of any sysstat version: a run of one device, and a series for each device.
 
-Columns are found by name, in any order; decimals may have commas. I/Os are rates times the
-interval, summed over the reports. Latencies are `await`: means, in queue and device. The interval
-is the distance of timestamps (`-t`), otherwise the interval of a command line in the text,
-otherwise a second. The first report covers the time since boot and is skipped, unless the text
-shows `iostat -y`, or `--keep-first` is given.
+Columns are found by name, in any order; decimals may have commas. I/Os are rates times the interval, summed over the
+reports. Latencies are `await`: means, in queue and device. The interval is the distance of timestamps (`-t`), otherwise
+the interval of a command line in the text, otherwise a second. The first report covers the time since boot and is
+skipped, unless the text shows `iostat -y`, or `--keep-first` is given.
 """
 
 from collections import defaultdict

@@ -42,9 +42,7 @@ class IostatReport:
     """One report of iostat."""
 
     line: int
-    time_s: int | None = None
-    """Seconds since midnight."""
-
+    time_s: int | None = None  # Seconds since midnight
     devices: dict[str, dict[str, float]] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
@@ -56,11 +54,8 @@ class IostatText:
     """A text with reports of iostat."""
 
     reports: Sequence[IostatReport]
-    interval_s: int | None
-    """From a command line in the text."""
-
-    skips_boot: bool
-    """Whether that command line has `-y`."""
+    interval_s: int | None  # From a command line in the text
+    skips_boot: bool  # Whether that command line has `-y`
 
 
 def parse_reports(file: ImportFile) -> IostatText:

@@ -28,12 +28,9 @@ class FioRun:
     test: str
     read_iops: float
     write_iops: float
-    where: str
-    """File and line, for messages."""
-
+    where: str  # File and line, for messages
     runtime_ms: float = 0.0
-    ios: tuple[int, int] = (0, 0)
-    """Reads and writes; 0 if the table does not contain them, like the runtime."""
+    ios: tuple[int, int] = (0, 0)  # Reads and writes; 0 if the table does not contain them, like the runtime
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Labels of imported runs: what distinguishes them, and which of them are repeats of one cell.
 
-Runs are repeats only if they measured the same device or file, as far as the results show. If this
-is unknown, or if the names of the files differ in more than the number or the date of a run, they
-are kept apart by the label `source`.
+Runs are repeats only if they measured the same device or file, as far as the results show. If this is unknown, or if
+the names of the files differ in more than the number or the date of a run, they are kept apart by the label `source`.
 """
 
 import re
@@ -47,14 +46,11 @@ class RunNaming:
 
     name: str | None = None
     title: str = ""
-    labels: Mapping[str, str] | None = None
-    """Labels of all runs; they override those of the source."""
-
+    labels: Mapping[str, str] | None = None  # Labels of all runs; they override those of the source
     renamed: Mapping[tuple[str, str], str] | None = None
     """New values, by label and old value; `device` can be renamed too."""
 
-    pattern: str | None = None
-    """How names are split into labels: `{stack}_{workload}`."""
+    pattern: str | None = None  # How names are split into labels: `{stack}_{workload}`
 
 
 # --- names split by a pattern --------------------------------------------------------------------
@@ -103,9 +99,8 @@ def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[
 def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[Labels], list[str]]:
     """Returns the labels of each run, and notes.
 
-    An option becomes a label if it is the same in all runs, or if it distinguishes runs of one
-    workload. An option that follows the workload's name is left out: an experiment has no such
-    label, so the runs would not match.
+    An option becomes a label if it is the same in all runs, or if it distinguishes runs of one workload. An option that
+    follows the workload's name is left out: an experiment has no such label, so the runs would not match.
     """
     renamed, extra = naming.renamed or {}, dict(naming.labels or {})
     keys = (*TOLD, *DISTINGUISHING)

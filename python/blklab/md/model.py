@@ -17,16 +17,11 @@ PARITIES: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
 class Geometry:
     """The chunk and stripe that a filesystem assumes."""
 
-    kind: str
-    """`ext4` or `xfs`."""
-    device: str
-    """Path of its device."""
-    block: int
-    """Bytes."""
-    unit: int
-    """Bytes of a chunk: ext4's stride, XFS's sunit; 0 if not set."""
-    width: int
-    """Bytes of a stripe; 0 if not set."""
+    kind: str  # `ext4` or `xfs`
+    device: str  # Path of its device
+    block: int  # Bytes
+    unit: int  # Bytes of a chunk: ext4's stride, XFS's sunit; 0 if not set
+    width: int  # Bytes of a stripe; 0 if not set
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -43,17 +38,12 @@ class Geometry:
 class BlockContent:
     """The content of a range of an array."""
 
-    begin: int
-    """First byte on the array."""
+    begin: int  # First byte on the array
     bytes: int
-    device: str
-    """Path of the filesystem's device: the array, or a volume on it."""
-    path: str = ""
-    """Path of the file or directory; empty if there is none."""
-    offset: int = -1
-    """Bytes from the start of the file; -1 if unknown, or not its content."""
-    what: str = ""
-    """`free space`, `journal`…; empty for a file's content."""
+    device: str  # Path of the filesystem's device: the array, or a volume on it
+    path: str = ""  # Path of the file or directory; empty if there is none
+    offset: int = -1  # Bytes from the start of the file; -1 if unknown, or not its content
+    what: str = ""  # `free space`, `journal`…; empty for a file's content
 
 
 @dataclass(frozen=True)
@@ -62,10 +52,8 @@ class ArrayPart:
 
     name: str
     path: str
-    start: int
-    """Bytes."""
-    mounts: tuple[str, ...] = ()
-    """Mount points."""
+    start: int  # Bytes
+    mounts: tuple[str, ...] = ()  # Mount points
     geometry: Geometry | None = None
 
 
@@ -75,43 +63,28 @@ class DiskHealth:
 
     model: str = ""
     serial: str = ""
-    wwn: str = ""
-    """`wwn-0x…`, as udev prints it; for SCSI, that of the logical unit."""
-    protocol: str = ""
-    """`ATA`, `SCSI` or `NVMe`."""
-    rotation: int | None = None
-    """Revolutions per minute; 0 for flash."""
-    passed: bool | None = None
-    """The disk's own verdict."""
-    failing: tuple[str, ...] = ()
-    """Attributes that are below their thresholds now."""
+    wwn: str = ""  # `wwn-0x…`, as udev prints it; for SCSI, that of the logical unit
+    protocol: str = ""  # `ATA`, `SCSI` or `NVMe`
+    rotation: int | None = None  # Revolutions per minute; 0 for flash
+    passed: bool | None = None  # The disk's own verdict
+    failing: tuple[str, ...] = ()  # Attributes that are below their thresholds now
     hours: int | None = None
     reallocated: int | None = None
     pending: int | None = None
     uncorrectable: int | None = None
-    grown_defects: int | None = None
-    """SCSI: the counterpart of reallocated sectors."""
-    uncorrected: int | None = None
-    """SCSI: uncorrected errors of reads, writes and verifications."""
-    critical_warning: int | None = None
-    """NVMe: bits."""
+    grown_defects: int | None = None  # SCSI: the counterpart of reallocated sectors
+    uncorrected: int | None = None  # SCSI: uncorrected errors of reads, writes and verifications
+    critical_warning: int | None = None  # NVMe: bits
     media_errors: int | None = None
-    used_percent: int | None = None
-    """NVMe: part of the rated life; may exceed 100."""
-    self_test: str = ""
-    """How the last self-test failed; empty if none failed."""
-    temperature: int | None = None
-    """°C."""
-    temperature_limit: int | None = None
-    """Highest operating temperature of the disk, °C."""
-    erc: bool | None = None
-    """Whether retries can be limited (SCT error recovery control)."""
+    used_percent: int | None = None  # NVMe: part of the rated life; may exceed 100
+    self_test: str = ""  # How the last self-test failed; empty if none failed
+    temperature: int | None = None  # °C
+    temperature_limit: int | None = None  # Highest operating temperature of the disk, °C
+    erc: bool | None = None  # Whether retries can be limited (SCT error recovery control)
     erc_seconds: tuple[float | None, float | None] | None = None
     """Limits for retries of reads and writes; None: no limit."""
-    link: tuple[int, int] | None = None
-    """Bits per second of the link: negotiated, and the disk's maximum."""
-    shingled: bool = False
-    """Known to have shingled tracks (SMR)."""
+    link: tuple[int, int] | None = None  # Bits per second of the link: negotiated, and the disk's maximum
+    shingled: bool = False  # Known to have shingled tracks (SMR)
 
     @property
     def has_answered(self) -> bool:
@@ -127,20 +100,14 @@ class DiskHealth:
 class PhysicalDisk:
     """A disk below arrays, or behind a controller, with its SMART values."""
 
-    name: str
-    """The kernel's name; for hidden disks, the controller's path and smartctl's device type."""
+    name: str  # The kernel's name; for hidden disks, the controller's path and smartctl's device type
     path: str
-    arrays: tuple[str, ...]
-    """Names; empty if unknown."""
+    arrays: tuple[str, ...]  # Names; empty if unknown
     health: DiskHealth
-    kind: str = ""
-    """smartctl's `-d` for a disk that a controller hides."""
-    timeout: int | None = None
-    """Seconds after which the kernel resets it."""
-    zoned: str = ""
-    """As in sysfs: `none`, `host-aware`, `host-managed`."""
-    failure: str = ""
-    """Why its SMART values could not be read."""
+    kind: str = ""  # smartctl's `-d` for a disk that a controller hides
+    timeout: int | None = None  # Seconds after which the kernel resets it
+    zoned: str = ""  # As in sysfs: `none`, `host-aware`, `host-managed`
+    failure: str = ""  # Why its SMART values could not be read
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -160,42 +127,26 @@ class PhysicalDisk:
 class ArrayMember:
     """A member of an array: a device or an image."""
 
-    name: str
-    """The kernel's name, `sda1`, or the end of an image's path."""
-    path: str
-    """Path for commands."""
-    slot: int | None = None
-    """None for spares, faulty members, and if unknown."""
-    states: tuple[str, ...] = ()
-    """As in sysfs: `in_sync`, `faulty`, `write_mostly`, `write_error`…; empty for images."""
-    errors: int | None = None
-    """Read errors that md corrected since the array was assembled."""
+    name: str  # The kernel's name, `sda1`, or the end of an image's path
+    path: str  # Path for commands
+    slot: int | None = None  # None for spares, faulty members, and if unknown
+    states: tuple[str, ...] = ()  # As in sysfs: `in_sync`, `faulty`, `write_mostly`, `write_error`…; empty for images
+    errors: int | None = None  # Read errors that md corrected since the array was assembled
     superblock: Superblock | None = None
-    leftovers: tuple[Superblock, ...] = ()
-    """Other superblocks on the device, from an earlier use."""
-    foreign: tuple[str, ...] = ()
-    """Names of other software that has metadata on the device."""
+    leftovers: tuple[Superblock, ...] = ()  # Other superblocks on the device, from an earlier use
+    foreign: tuple[str, ...] = ()  # Names of other software that has metadata on the device
     listed: tuple[SectorRange, ...] | None = None
     """Bad blocks in sysfs, acknowledged or not; None if they could not be read."""
-    listed_cut: bool = False
-    """sysfs shows a full page: there may be more."""
-    unacknowledged: int = 0
-    """Entries that md has not yet written to the disk."""
-    data_offset: int | None = None
-    """Sectors."""
-    size: int | None = None
-    """Bytes of the device."""
-    start: int | None = None
-    """Bytes from the start of the disk to the partition; 0 for a whole disk."""
+    listed_cut: bool = False  # sysfs shows a full page: there may be more
+    unacknowledged: int = 0  # Entries that md has not yet written to the disk
+    data_offset: int | None = None  # Sectors
+    size: int | None = None  # Bytes of the device
+    start: int | None = None  # Bytes from the start of the disk to the partition; 0 for a whole disk
     rotational: bool | None = None
-    transport: str = ""
-    """`NVMe` or empty: SATA and SAS are not distinguished."""
-    physical_block: int | None = None
-    """Bytes."""
-    activity: DeviceCounters | None = None
-    """The kernel's I/O counters since boot."""
-    unseen: str = ""
-    """Why its superblock could not be read."""
+    transport: str = ""  # `NVMe` or empty: SATA and SAS are not distinguished
+    physical_block: int | None = None  # Bytes
+    activity: DeviceCounters | None = None  # The kernel's I/O counters since boot
+    unseen: str = ""  # Why its superblock could not be read
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
@@ -277,13 +228,10 @@ class ArrayMember:
 class SyncPass:
     """A running sync action of an array."""
 
-    action: str
-    """`resync`, `recover`, `check`, `repair` or `reshape`."""
-    done: int | None = None
-    """Sectors; None while it waits for another array."""
+    action: str  # `resync`, `recover`, `check`, `repair` or `reshape`
+    done: int | None = None  # Sectors; None while it waits for another array
     total: int | None = None
-    speed: int | None = None
-    """KiB/s."""
+    speed: int | None = None  # KiB/s
 
     @property
     def left_seconds(self) -> float | None:
@@ -308,49 +256,32 @@ class Array:
     """An array of a host, or one assembled from images."""
 
     name: str
-    path: str
-    """`/dev/md0`; empty for arrays of images."""
+    path: str  # `/dev/md0`; empty for arrays of images
     uuid: str
     level: str
     layout: int
-    chunk: int
-    """Bytes."""
+    chunk: int  # Bytes
     raid_disks: int
-    metadata: str
-    """`1.2`, `external:imsm`…"""
-    live: bool
-    """Assembled on its host, not from images."""
+    metadata: str  # `1.2`, `external:imsm`…
+    live: bool  # Assembled on its host, not from images
     members: tuple[ArrayMember, ...]
-    member_sectors: int = 0
-    """Sectors that it uses on each member; 0 if they differ or are unknown."""
-    label: str = ""
-    """The name in the superblocks."""
-    size: int | None = None
-    """Bytes."""
-    state: str = ""
-    """As in sysfs: `clean`, `active`, `readonly`, `inactive`…"""
-    degraded: int | None = None
-    """Number of missing members."""
+    member_sectors: int = 0  # Sectors that it uses on each member; 0 if they differ or are unknown
+    label: str = ""  # The name in the superblocks
+    size: int | None = None  # Bytes
+    state: str = ""  # As in sysfs: `clean`, `active`, `readonly`, `inactive`…
+    degraded: int | None = None  # Number of missing members
     sync: SyncPass | None = None
-    last_action: str | None = None
-    """The last sync action since the array was assembled."""
-    mismatches: int | None = None
-    """Sectors that differed in the last check."""
+    last_action: str | None = None  # The last sync action since the array was assembled
+    mismatches: int | None = None  # Sectors that differed in the last check
     bitmap: bool | None = None
     reshaping: bool = False
-    repairing: bool | None = False
-    """A repair by blklab is not finished."""
-    repair_stopped: tuple[str, ...] = ()
-    """Why its last run stopped, and commands for the user."""
-    suspended: bool = False
-    """Writes are suspended (`suspend_lo`, `suspend_hi`)."""
-    absent: tuple[int, ...] = ()
-    """Slots with a member whose image was not given."""
+    repairing: bool | None = False  # A repair by blklab is not finished
+    repair_stopped: tuple[str, ...] = ()  # Why its last run stopped, and commands for the user
+    suspended: bool = False  # Writes are suspended (`suspend_lo`, `suspend_hi`)
+    absent: tuple[int, ...] = ()  # Slots with a member whose image was not given
     parts: tuple[ArrayPart, ...] = ()
-    users: tuple[str, ...] = ()
-    """What uses it, for messages."""
-    contents: tuple[BlockContent, ...] | None = None
-    """The content of bad blocks, in order; None if it was not read."""
+    users: tuple[str, ...] = ()  # What uses it, for messages
+    contents: tuple[BlockContent, ...] | None = None  # The content of bad blocks, in order; None if it was not read
     unseen: tuple[str, ...] = ()
 
     @property
@@ -442,14 +373,10 @@ class Software:
     """The host's kernel, mdadm and their settings; None: unknown."""
 
     kernel: tuple[int, int] | None = None
-    mdadm: tuple[int, int] | None = None
-    """None if it is not installed, or its version is unknown."""
-    lists_off: bool | None = None
-    """Whether mdadm.conf says `CREATE bbl=no`."""
-    config: str = ""
-    """The configuration files that were read."""
-    checked_by: str = ""
-    """What checks arrays regularly; empty if nothing was found."""
+    mdadm: tuple[int, int] | None = None  # None if it is not installed, or its version is unknown
+    lists_off: bool | None = None  # Whether mdadm.conf says `CREATE bbl=no`
+    config: str = ""  # The configuration files that were read
+    checked_by: str = ""  # What checks arrays regularly; empty if nothing was found
 
 
 @dataclass(frozen=True)
@@ -459,13 +386,10 @@ class Inventory:
     arrays: tuple[Array, ...]
     strays: tuple[ArrayMember, ...] = ()
     """Images and devices without an md superblock: metadata of other software, or none."""
-    software: Software | None = None
-    """None for images."""
+    software: Software | None = None  # None for images
     unseen: tuple[str, ...] = ()
-    disks: tuple[PhysicalDisk, ...] | None = None
-    """None if SMART values were not read."""
-    volumes: tuple[str, ...] = ()
-    """RAIDs of LVM, `group/volume`, which are not md arrays."""
+    disks: tuple[PhysicalDisk, ...] | None = None  # None if SMART values were not read
+    volumes: tuple[str, ...] = ()  # RAIDs of LVM, `group/volume`, which are not md arrays
 
 
 def _age(member: ArrayMember) -> tuple[bool, bool, int, int]:

@@ -50,14 +50,11 @@ class SectorRange:
 class BadBlockList:
     """A bad-block list on disk."""
 
-    active: bool
-    """The superblock marks the list as in use (feature 8)."""
-    room: int
-    """How many entries it can hold."""
+    active: bool  # The superblock marks the list as in use (feature 8)
+    room: int  # How many entries it can hold
     ranges: tuple[SectorRange, ...]
     """Entries with at least one sector, sorted; sectors of the member, data offset included."""
-    empty_entries: int
-    """Entries of 0 sectors, from an area that was never written."""
+    empty_entries: int  # Entries of 0 sectors, from an area that was never written
 
     @property
     def full(self) -> bool:
@@ -69,44 +66,31 @@ class BadBlockList:
 class Superblock:
     """The values of a superblock. Sectors are 512 bytes; times are seconds since 1970."""
 
-    version: str
-    """`0.90`, `1.0`, `1.1` or `1.2`."""
-    offset: int
-    """Bytes from the start of the member."""
+    version: str  # `0.90`, `1.0`, `1.1` or `1.2`
+    offset: int  # Bytes from the start of the member
     uuid: str
     name: str
     level: str
     layout: int
-    chunk: int
-    """Bytes; 0 for levels without chunks."""
+    chunk: int  # Bytes; 0 for levels without chunks
     raid_disks: int
-    size: int
-    """Sectors that the array uses on each member; 0 for levels without such a limit."""
+    size: int  # Sectors that the array uses on each member; 0 for levels without such a limit
     data_offset: int
-    data_size: int
-    """Sectors for data."""
-    role: str
-    """`active`, `spare`, `faulty` or `journal`."""
+    data_size: int  # Sectors for data
+    role: str  # `active`, `spare`, `faulty` or `journal`
     slot: int | None
-    device: str
-    """UUID of the member; empty with 0.90."""
-    present: tuple[bool, ...]
-    """For each slot, whether it had an active member when this superblock was written."""
+    device: str  # UUID of the member; empty with 0.90
+    present: tuple[bool, ...]  # For each slot, whether it had an active member when this superblock was written
     events: int
     updated: int
-    resync: int | None
-    """Sector at which a resync continues; None if the array is clean."""
-    recovery: int | None
-    """Sector up to which this member was rebuilt; None if it is complete."""
+    resync: int | None  # Sector at which a resync continues; None if the array is clean
+    recovery: int | None  # Sector up to which this member was rebuilt; None if it is complete
     reshaping: bool
-    replacement: bool
-    """It replaces the member in its slot (feature 16)."""
+    replacement: bool  # It replaces the member in its slot (feature 16)
     write_mostly: bool
-    bad_blocks: BadBlockList | None
-    """None if no list is configured."""
+    bad_blocks: BadBlockList | None  # None if no list is configured
     bitmap: bool
-    bitmap_distrusted: bool
-    """The bitmap is stale, or was written with an error."""
+    bitmap_distrusted: bool  # The bitmap is stale, or was written with an error
     checksum_holds: bool
     problems: tuple[str, ...]
 
@@ -121,10 +105,8 @@ class SuperblockReading:
     """The superblocks of a device or an image."""
 
     superblocks: tuple[Superblock, ...] = ()
-    foreign: tuple[str, ...] = ()
-    """Names of other software that has metadata on it."""
-    failure: str = ""
-    """Why it could not be read; empty if it could."""
+    foreign: tuple[str, ...] = ()  # Names of other software that has metadata on it
+    failure: str = ""  # Why it could not be read; empty if it could
 
 
 DISTRUSTED: Final = 2 | 4

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from blklab.report import formatting, terminal
-from blklab.report.live import sparkline
+from blklab.report.formatting import sparkline
 from blklab.report.tables import devices as device_tables
-from blklab.report.tables import load
+from blklab.report.tables import load, slow
 from blklab.report.view import DeviceView, ProfileView
 from blklab.trace.record.live import LiveLook
 
@@ -18,6 +18,7 @@ COURSE: Final = 40
 """Looks in the sparklines."""
 
 PROCESSES: Final = 5
+SLOWEST: Final = 5
 
 
 class LiveScreen:
@@ -84,6 +85,7 @@ class LiveScreen:
             terminal.draw_table(console, device_tables.overview(view))
         if device is not None and device.active:
             terminal.draw_table(console, load.groups(device, "processes", PROCESSES))
+            terminal.draw_table(console, slow.slowest(device, SLOWEST))
 
 
 def _p99(device: DeviceView) -> float:

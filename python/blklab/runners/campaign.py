@@ -1,6 +1,4 @@
-"""Carries out a plan on a runner, with a store that keeps finished cells; can resume after a
-crash.
-"""
+"""Carries out a plan on a runner, with a store that keeps finished cells; can resume after a crash."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,14 +19,9 @@ from blklab.store.finished_run import FinishedRun
 class CampaignOutcome:
     """The results and errors of a plan."""
 
-    results: list[RunResult]
-    """Of every finished cell, in the order of the plan."""
-
-    failed: list[str]
-    """Errors: one line per failed cell, and one for all that this process did not measure."""
-
-    campaign: int | None
-    """Its number in the store."""
+    results: list[RunResult]  # Of every finished cell, in the order of the plan
+    failed: list[str]  # Errors: one line per failed cell, and one for all that this process did not measure
+    campaign: int | None  # Its number in the store
 
 
 def carry_out(

@@ -26,8 +26,7 @@ class RunnerOption:
     metavar: str | None = None
     type: click.ParamType[Any] | None = None
     multiple: bool = False
-    elsewhere: str = ""
-    """Why other runners refuse it, for the message: `other runners boot no guest`."""
+    elsewhere: str = ""  # Why other runners refuse it, for the message: `other runners boot no guest`
 
     @property
     def name(self) -> str:
@@ -51,48 +50,28 @@ class CellDescriptions:
     columns: "Mapping[str, Callable[[Cell], str]]"
     """Columns of the table of cells, in order; `stack` and `workload` are always there."""
 
-    figures: Collection[str] = ()
-    """Columns of numbers."""
-
-    notes: "Callable[[ExperimentPlan], list[str]]" = lambda _plan: []
-    """Lines below the table."""
+    figures: Collection[str] = ()  # Columns of numbers
+    notes: "Callable[[ExperimentPlan], list[str]]" = lambda _plan: []  # Lines below the table
 
 
 @dataclass(frozen=True)
 class RunnerKind:
     """A runner's entry in the registry."""
 
-    name: str
-    """The value of `--on`."""
-
-    summary: str
-    """A phrase for the help."""
-
-    did: str
-    """What it did with an experiment, as a participle: `simulated`."""
-
+    name: str  # The value of `--on`
+    summary: str  # A phrase for the help
+    did: str  # What it did with an experiment, as a participle: `simulated`
     make: str
     """Makes the `base.Runner`; called with its options by name, and with `note` and `warn`,
     which show messages to the user."""
 
-    form: str
-    """The `spec.cell_form.Form` of its cells."""
-
-    words: str
-    """The `CellDescriptions` of its cells."""
-
-    predicts: bool = False
-    """Whether its results are predictions rather than measurements."""
-
-    own_devices: bool = False
-    """Whether it measures the devices of the machine that it runs on."""
-
+    form: str  # The `spec.cell_form.Form` of its cells
+    words: str  # The `CellDescriptions` of its cells
+    predicts: bool = False  # Whether its results are predictions rather than measurements
+    own_devices: bool = False  # Whether it measures the devices of the machine that it runs on
     options: Collection[RunnerOption] = ()
-    where: str = ""
-    """When its options apply, for the help: `In the lab`."""
-
-    explain: str = ""
-    """Explains a cell's outcome, one sentence each; empty if it cannot."""
+    where: str = ""  # When its options apply, for the help: `In the lab`
+    explain: str = ""  # Explains a cell's outcome, one sentence each; empty if it cannot
 
     def maker(self) -> "Callable[..., Runner]":
         """Returns `make`, imported."""

@@ -10,9 +10,7 @@ from blklab.spec.kernels import Kind, Scheduler
 
 
 class DeviceQueue(ExperimentTable):
-    """The block layer's queue of a device; defaults follow from the kernel and the device's
-    kind.
-    """
+    """The block layer's queue of a device; defaults follow from the kernel and the device's kind."""
 
     scheduler: Scheduler | None = None
     nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None

@@ -25,9 +25,7 @@ class ExperimentSource:
     """Options of job files that blklab sets itself."""
 
     def resolve_path(self, name: str) -> Path:
-        """Returns the path of a file named in the experiment, relative to the experiment's
-        directory.
-        """
+        """Returns the path of a file named in the experiment, relative to the experiment's directory."""
         return self.path.parent / Path(name).expanduser()
 
 

@@ -30,8 +30,7 @@ MODELLED: Final = ("kernel", "filesystem", "host", "latency_ns")
 """Settings of the simulator: a host has a kernel and filesystems already."""
 
 LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
-"""Keys whose value is a list; for any other key, a list means several values: an axis of the
-matrix."""
+"""Keys whose value is a list; for any other key, a list means several values: an axis of the matrix."""
 
 
 @dataclass(frozen=True)

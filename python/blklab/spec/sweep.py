@@ -21,8 +21,7 @@ QUEUE: Final = (
     *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "queue_depth", "rotational"),
     *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
 )
-"""Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and
-device/queue_depth."""
+"""Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth."""
 
 OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
 """Keys without a meaning for a device without a request queue (md, most dm)."""

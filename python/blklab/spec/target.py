@@ -8,8 +8,7 @@ from blklab.spec.fields import NUMBER, SECTOR, ExperimentTable, Seconds, Share, 
 from blklab.spec.stack import KeyedError
 
 PLACES: Final = ("directory", "filesystem", "device")
-"""The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a
-raw device."""
+"""The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a raw device."""
 
 
 def _path(value: Any) -> str:

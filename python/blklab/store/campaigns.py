@@ -1,9 +1,8 @@
 """Writes to a store: plans a campaign, claims, finishes and removes its runs.
 
-A campaign is one execution of an experiment on a runner; it has a row for each cell, whose state
-goes `planned → running → done` or `failed`. A run is written in one transaction when it ends. A
-process that dies leaves a run `running`; its owner is found dead, and the run can be claimed
-again.
+A campaign is one execution of an experiment on a runner; it has a row for each cell, whose state goes `planned →
+running → done` or `failed`. A run is written in one transaction when it ends. A process that dies leaves a run
+`running`; its owner is found dead, and the run can be claimed again.
 """
 
 import hashlib
@@ -36,8 +35,7 @@ class StoredCampaign:
     """A campaign, and which of its cells are not done."""
 
     number: int
-    waiting: Mapping[str, int]
-    """Runs by the key of their cell, without those of a living process."""
+    waiting: Mapping[str, int]  # Runs by the key of their cell, without those of a living process
 
 
 class Store:
@@ -60,8 +58,7 @@ class Store:
         return StoredCampaign(number, waiting)
 
     def resume(self, plan: "ExperimentPlan", host: str | None = None) -> StoredCampaign | None:
-        """Returns the newest campaign of the same cells on `host`, with those that are not done;
-        or None.
+        """Returns the newest campaign of the same cells on `host`, with those that are not done; or None.
 
         Failed runs are tried again, and so are those whose process has died.
         """
@@ -148,8 +145,7 @@ class Store:
         return self.database.insisting(work)
 
     def finish(self, run: int, finished: FinishedRun) -> None:
-        """Writes a finished run of this process: its series first, then all else in one
-        transaction.
+        """Writes a finished run of this process: its series first, then all else in one transaction.
 
         Waits for a server that is unavailable. If writing fails, the result goes to a separate
         file, and the StoreError names it.
@@ -209,9 +205,7 @@ class Store:
         }
 
     def _saved(self, run: int, finished: FinishedRun) -> Path | None:
-        """Writes a result next to the series, or to $TMPDIR; returns the path, None if both
-        fail.
-        """
+        """Writes a result next to the series, or to $TMPDIR; returns the path, None if both fail."""
         document = {
             "store": self.database.name,
             "run": run,

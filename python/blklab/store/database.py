@@ -1,7 +1,6 @@
 """Opens the store: SQLite in a file, or a PostgreSQL server by URL; migrates an older one.
 
-Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's data directory
-(XDG).
+Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's data directory (XDG).
 """
 
 import json
@@ -44,13 +43,10 @@ class Database:
     """An open store, and where its series are."""
 
     engine: sa.Engine
-    name: str
-    """Its name in messages, without a password."""
-
+    name: str  # Its name in messages, without a password
     series: Path
 
-    only_read: bool = False
-    """Whether it is a file that this user cannot write."""
+    only_read: bool = False  # Whether it is a file that this user cannot write
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

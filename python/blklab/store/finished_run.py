@@ -14,5 +14,4 @@ class FinishedRun:
     outcome: Outcome
     seconds: float
     points: Sequence[SeriesPoint] = ()
-    raw: str = ""
-    """The output of the program that measured."""
+    raw: str = ""  # The output of the program that measured

@@ -1,11 +1,8 @@
 """Reads the store: campaigns, runs, and the syntax that selects them.
 
-3                  the campaign of that number
-unbalanced         the newest campaign of the experiment of that name (or file)
-unbalanced@host    the newest on that runner
-unbalanced@srv1    the newest that the host srv1 measured
-unbalanced@host~1  the one before it
-…:stack=raid1,workload=rand*   of it, only the cells with these labels
+3                  the campaign of that number unbalanced         the newest campaign of the experiment of that name (or
+file) unbalanced@host    the newest on that runner unbalanced@srv1    the newest that the host srv1 measured
+unbalanced@host~1  the one before it …:stack=raid1,workload=rand*   of it, only the cells with these labels
 """
 
 import re
@@ -39,12 +36,9 @@ class CampaignRow:
     path: str
     version: str
     created: str
-    states: Mapping[str, int]
-    """Number of its runs in each state; `interrupted` only if there are any."""
-
+    states: Mapping[str, int]  # Number of its runs in each state; `interrupted` only if there are any
     experiment: Mapping[str, Any]
-    host: str | None = None
-    """The name of the machine that measured it; None if unknown, and for predictions."""
+    host: str | None = None  # The name of the machine that measured it; None if unknown, and for predictions
 
     @property
     def place(self) -> str:
@@ -67,9 +61,7 @@ class StoredRun:
     started: str | None
     finished: str | None
     seconds: float | None
-    outcome: Outcome | None
-    """None for a run that is not done."""
-
+    outcome: Outcome | None  # None for a run that is not done
     message: str | None
     environment: Mapping[str, Any]
 

@@ -21,20 +21,14 @@ JOBS: Final = "jobs"
 class SeriesPoint:
     """The measurements of one source in one interval."""
 
-    source: str
-    """`jobs`, or a device's name."""
-
-    time_ns: int
-    """Start of the interval, ns since the run began."""
-
+    source: str  # `jobs`, or a device's name
+    time_ns: int  # Start of the interval, ns since the run began
     width_ns: int
     read_ios: int
     write_ios: int
     read_bytes: int
     write_bytes: int
-    read_clat_ns: float | None
-    """Mean latency of the reads; of devices, from dispatch to completion."""
-
+    read_clat_ns: float | None  # Mean latency of the reads; of devices, from dispatch to completion
     write_clat_ns: float | None
 
 

@@ -38,8 +38,7 @@ KINDS: Final = {
 def locate_file(path: Path, *, make: bool) -> Path:
     """Returns the file of a name, following all links, and makes it with `make`.
 
-    Raises UsageError for anything except a file, or if it does not exist without `make`; or
-    StoreError.
+    Raises UsageError for anything except a file, or if it does not exist without `make`; or StoreError.
     """
     target = Path(os.path.realpath(path))
     if _is_there(path, target):
@@ -58,9 +57,7 @@ def locate_file(path: Path, *, make: bool) -> Path:
 
 
 def _is_there(path: Path, target: Path) -> bool:
-    """Tells whether the file exists. Raises UsageError for anything except a file, or
-    StoreError.
-    """
+    """Tells whether the file exists. Raises UsageError for anything except a file, or StoreError."""
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:

@@ -1,10 +1,9 @@
 """The activity of devices: /proc/diskstats, and the difference of two readings.
 
-Source: Documentation/admin-guide/iostats.rst and block/genhd.c, `diskstats_show`. Times are
-milliseconds in an `unsigned int`, converted from ns in 64 bits since 4.19, from jiffies before;
-in both cases modulo 2^32. Counts and sectors are `unsigned long`: 32 bits on 32-bit kernels.
-There are 11 fields, since 4.18 also 4 of discards, since 5.5 also 2 of flushes. Before 2.6.25
-partitions had only 4, without merges and times, so they cannot be used.
+Source: Documentation/admin-guide/iostats.rst and block/genhd.c, `diskstats_show`. Times are milliseconds in an
+`unsigned int`, converted from ns in 64 bits since 4.19, from jiffies before; in both cases modulo 2^32. Counts and
+sectors are `unsigned long`: 32 bits on 32-bit kernels. There are 11 fields, since 4.18 also 4 of discards, since 5.5
+also 2 of flushes. Before 2.6.25 partitions had only 4, without merges and times, so they cannot be used.
 """
 
 import os
@@ -235,8 +234,7 @@ class CpuTimes:
     iowait: int
     irq: int
     idle: int
-    steal: int = 0
-    """Time that the hypervisor gave to other guests."""
+    steal: int = 0  # Time that the hypervisor gave to other guests
 
     def shares(self, later: "CpuTimes") -> dict[str, float]:
         """Returns the shares (0 to 1) of the time until `later`; all 0 if no time passed.

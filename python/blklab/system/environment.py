@@ -81,8 +81,7 @@ VM: Final = (
 def environment(layers: Iterable[SysfsLayer], roots: Roots) -> dict[str, Any]:
     """Returns the state of this machine and of the devices, as JSON values.
 
-    Values that the kernel does not report are None or missing. Programs' output (versions,
-    lsblk) is not included.
+    Values that the kernel does not report are None or missing. Programs' output (versions, lsblk) is not included.
     """
     name = os.uname()
     return {

@@ -23,20 +23,13 @@ BY_ID: Final = "disk/by-id"
 class BlockDevice:
     """A block device in its present state."""
 
-    path: str
-    """The name that the user typed, for messages."""
-    name: str
-    """The kernel's name of it."""
-    number: str
-    """`major:minor`; empty for the hidden paths of an NVMe multipath disk."""
-    node: Path
-    """Its directory in sysfs."""
-    diskseq: int | None
-    """Number of attachments of disks (or loop devices' files) up to this one: since Linux 5.15."""
-    ids: tuple[str, ...]
-    """Stable ids, the most descriptive one first; empty if it has none."""
-    size: int
-    """Bytes."""
+    path: str  # The name that the user typed, for messages
+    name: str  # The kernel's name of it
+    number: str  # `major:minor`; empty for the hidden paths of an NVMe multipath disk
+    node: Path  # Its directory in sysfs
+    diskseq: int | None  # Number of attachments of disks (or loop devices' files) up to this one: since Linux 5.15
+    ids: tuple[str, ...]  # Stable ids, the most descriptive one first; empty if it has none
+    size: int  # Bytes
 
     @property
     def id(self) -> str | None:

@@ -1,5 +1,4 @@
-"""The layers below a block device: array members, volumes, partitions' disks, loop devices'
-files.
+"""The layers below a block device: array members, volumes, partitions' disks, loop devices' files.
 
 Read from sysfs: `slaves/` (md, dm and bcache), `multipath/` and hidden disks (NVMe), `loop/`.
 """
@@ -19,19 +18,14 @@ from blklab.system.roots import Roots, entries, text
 class SysfsLayer:
     """A device with its position in the tree."""
 
-    name: str
-    """The kernel's name, as in /proc/diskstats: `md127`, `sda1`."""
+    name: str  # The kernel's name, as in /proc/diskstats: `md127`, `sda1`
     number: str | None
     """`major:minor`; None for a device without a number (paths of an NVMe multipath disk) or a
     removed one."""
-    kind: str
-    """`disk`, `partition`, `md`, `dm`, `loop`, `bcache` or `other`."""
-    above: tuple[str, ...]
-    """The names of the devices directly above it; empty for the target itself."""
-    leaf: bool
-    """No device is below it."""
-    node: Path | None
-    """Its directory in sysfs; None if it was removed."""
+    kind: str  # `disk`, `partition`, `md`, `dm`, `loop`, `bcache` or `other`
+    above: tuple[str, ...]  # The names of the devices directly above it; empty for the target itself
+    leaf: bool  # No device is below it
+    node: Path | None  # Its directory in sysfs; None if it was removed
 
     @property
     def disk(self) -> Path | None:
@@ -192,11 +186,9 @@ def loop_file_devices(node: Path, roots: Roots) -> set[str]:
 
 
 def filesystem_devices(directory: Path, roots: Roots, depth: int = 8) -> tuple[set[str], str]:
-    """Returns the devices (`major:minor`) of the filesystem of a directory, and a problem or
-    None.
+    """Returns the devices (`major:minor`) of the filesystem of a directory, and a problem or None.
 
-    btrfs, overlayfs and others have device numbers that belong to no device: their mounts name
-    the devices.
+    btrfs, overlayfs and others have device numbers that belong to no device: their mounts name the devices.
     """
     number = number_of(roots.status(directory).st_dev)
     if (roots.sys / "dev/block" / number).exists():

@@ -20,17 +20,13 @@ NO_DEVICE: Final = NETWORK | MEMORY
 class Mount:
     """A line of /proc/PID/mountinfo."""
 
-    number: str
-    """`major:minor` of the filesystem; major 0 means no device."""
+    number: str  # `major:minor` of the filesystem; major 0 means no device
     point: str
     kind: str
     source: str
-    options: str
-    """Options of the filesystem, not of the mount."""
-    flags: str = ""
-    """Options of the mount: rw, noatime…"""
-    root: str = "/"
-    """The mounted part of the filesystem; bind mounts have a part only."""
+    options: str  # Options of the filesystem, not of the mount
+    flags: str = ""  # Options of the mount: rw, noatime…
+    root: str = "/"  # The mounted part of the filesystem; bind mounts have a part only
 
 
 def mounts(roots: Roots, process: str = "self") -> list[Mount]:

@@ -11,8 +11,7 @@ def boot_id(roots: Roots) -> str | None:
 def start_of(pid: int, roots: Roots) -> int | None:
     """Returns when a process began, in ticks since boot; None if it has ended or is a zombie.
 
-    The 22nd field of /proc/PID/stat (proc(5)); the second, the program's name, may contain
-    blanks and parentheses.
+    The 22nd field of /proc/PID/stat (proc(5)); the second, the program's name, may contain blanks and parentheses.
     """
     words = (text(roots.proc / str(pid) / "stat") or "").rpartition(")")[2].split()
     if len(words) < 20 or words[0] in {"Z", "X"} or not words[19].isdigit():

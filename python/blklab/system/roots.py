@@ -1,6 +1,4 @@
-"""Where the kernel's filesystems and blklab's own state are; tests and copies of other machines
-have them elsewhere.
-"""
+"""Where the kernel's filesystems and blklab's own state are; tests and copies of other machines have them elsewhere."""
 
 import os
 from dataclasses import dataclass, field

@@ -9,8 +9,7 @@ from blklab.system.roots import Roots
 
 
 def prepare(roots: Roots) -> Path:
-    """Returns the state directory, and makes it if needed. Raises EnvironmentLacks or
-    UsageError.
+    """Returns the state directory, and makes it if needed. Raises EnvironmentLacks or UsageError.
 
     Root writes values from it into /sys, so no other user may have write permission.
     """

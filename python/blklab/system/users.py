@@ -28,17 +28,15 @@ class Opener:
 
     pid: int
     program: str
-    device: str
-    """The kernel's name of the device in question, or of a partition of it."""
+    device: str  # The kernel's name of the device in question, or of a partition of it
     writes: bool
 
 
 def uses(device: BlockDevice, roots: Roots) -> list[str]:
     """Returns the reasons not to write to a device, as messages; empty if nothing uses it.
 
-    Includes its partitions, and the disk of a partition if that is used as a whole. Programs
-    that only opened it are found by `openers`; the kernel's own exclusive claims are not
-    included.
+    Includes its partitions, and the disk of a partition if that is used as a whole. Programs that only opened it are
+    found by `openers`; the kernel's own exclusive claims are not included.
     """
     related = _related(device, roots)
     uses_found = [

@@ -28,11 +28,8 @@ class AgreementFigures:
 
     read_iops: float
     write_iops: float
-    members: Mapping[str, tuple[int, int]]
-    """Reads and writes of each disk."""
-
-    io_cost: IoCost | None = None
-    """What an I/O cost in the guest; None in the simulator, and in recordings without it."""
+    members: Mapping[str, tuple[int, int]]  # Reads and writes of each disk
+    io_cost: IoCost | None = None  # What an I/O cost in the guest; None in the simulator, and in recordings without it
 
     @property
     def iops(self) -> float:
@@ -79,9 +76,7 @@ def agreement_figures(outcome: Outcome) -> AgreementFigures:
 class AgreementKey:
     """The identity of a cell."""
 
-    suite: str
-    """The name of the experiment."""
-
+    suite: str  # The name of the experiment
     labels: tuple[tuple[str, str], ...]
 
     @property
@@ -103,9 +98,7 @@ class AgreementRow:
     """A cell on both runners."""
 
     key: AgreementKey
-    kernel: str
-    """Its generation."""
-
+    kernel: str  # Its generation
     predicted: AgreementFigures
     measured: AgreementFigures
 
@@ -146,8 +139,7 @@ class AgreementVerdict:
     kernel: str
     rows: int
     within: int
-    median: float
-    """The median of absolute errors."""
+    median: float  # The median of absolute errors
 
     @property
     def holds(self) -> bool:

@@ -75,8 +75,7 @@ def member_names(names: list[str]) -> list[str]:
 
 
 def randomio_cell(run: RandomioRun) -> Cell:
-    """Returns the cell of a randomio row: ten disks in RAID-10, as described in the table's
-    README.
+    """Returns the cell of a randomio row: ten disks in RAID-10, as described in the table's README.
 
     Raises UsageError for an unknown configuration.
     """

@@ -35,11 +35,8 @@ class PublishedRow:
     published: Mapping[str, float]
     predicted: Mapping[str, float]
     members: Mapping[str, MemberShare]
-    outcome: Outcome
-    """The complete outcome of the simulation."""
-
-    kind: Kind
-    """The kernel of the measurement."""
+    outcome: Outcome  # The complete outcome of the simulation
+    kind: Kind  # The kernel of the measurement
 
     @property
     def error(self) -> float:
@@ -104,12 +101,9 @@ class PublishedVerdict:
 
     bound: ErrorBound
     rows: int
-    within: int
-    """Rows whose IOPS, and latency if published, are within the bound."""
-
+    within: int  # Rows whose IOPS, and latency if published, are within the bound
     median: float
-    worst_share: float | None
-    """The largest error of a member's share of reads, as a fraction of all."""
+    worst_share: float | None  # The largest error of a member's share of reads, as a fraction of all
 
     @property
     def holds(self) -> bool:

@@ -1,5 +1,4 @@
-"""Recorded lab measurements, stored with the experiments, so that validation need not boot
-guests.
+"""Recorded lab measurements, stored with the experiments, so that validation need not boot guests.
 
 `DIR/lab/*.toml` are experiments, each a suite; `DIR/lab/measured/KERNEL.json` has their results,
 and `DIR/lab/measured/misses.toml` explains cells in which the two runners differ.
@@ -31,12 +30,8 @@ ALL: Final = "all"
 class LabRecording:
     """The measurements of the lab on one kernel generation."""
 
-    kernel: str
-    """The kernel generation, such as 6.1."""
-
-    measured_with: Mapping[str, str]
-    """Versions: the kernel's release, fio, mdadm, QEMU, the accelerator."""
-
+    kernel: str  # The kernel generation, such as 6.1
+    measured_with: Mapping[str, str]  # Versions: the kernel's release, fio, mdadm, QEMU, the accelerator
     cells: Mapping[AgreementKey, AgreementFigures]
 
 
@@ -46,12 +41,8 @@ class KnownDisagreement:
 
     suite: str
     kernel: str
-    cell: str
-    """Shell patterns; `cell` matches `AgreementKey.text`."""
-
-    verdict: str
-    """`explained` or `open`."""
-
+    cell: str  # Shell patterns; `cell` matches `AgreementKey.text`
+    verdict: str  # `explained` or `open`
     text: str
 
     def covers(self, row: AgreementRow) -> bool:

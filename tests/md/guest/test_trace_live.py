@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from blklab.runners.lab.agent import GuestFailed
 from blklab.runners.lab.machine.disks import VirtualDiskShape
 from tests.md.guest import payload
 from tests.md.guest.rig import Rig
@@ -24,7 +25,7 @@ def test_the_load_of_an_array_is_shown_and_kept(rig: Callable[[Sequence[VirtualD
     machine = rig(SHAPES)
     members = machine.names(SHAPES)
     machine.create("/dev/md0", members, "--level=1", "--bitmap=none")
-    with machine.guest.agent.running(LOAD):
+    with pytest.raises(GuestFailed, match="fio"), machine.guest.agent.running(LOAD):  # fio fails if it is interrupted
         output = machine.blklab("trace", "live", "/dev/md0", "-w", "14s", "-o", "/run/kept")
     assert output.status == 0, output.stderr
     rates = [float(rate) for rate in re.findall(r"md0  (\d+) IOPS, .* 100 % reads, p99", output.stdout)]

@@ -9,8 +9,7 @@
 //!   streams keep few dies busy.
 //! - A read suspends a program after a while, and delays its end.
 //!
-//! Each stage serves in the order of arrival, so every completion time is known at submission: one event for each
-//! I/O.
+//! Each stage serves in the order of arrival, so every completion time is known at submission: one event for each I/O.
 
 use std::collections::VecDeque;
 

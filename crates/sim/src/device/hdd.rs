@@ -386,8 +386,7 @@ impl Hdd {
         self.head = self.geometry.locate(stream.end);
     }
 
-    /// Bytes of a stream that stay in the cache: as many as lie ahead, if the stream's part of the cache can hold
-    /// them.
+    /// Bytes of a stream that stay in the cache: as many as lie ahead, if the stream's part of the cache can hold them.
     fn kept_bytes(&self) -> u64 {
         let part = self.model.cache_bytes / u64::from(self.model.read_streams.max(1));
         (2 * self.model.read_ahead_bytes).min(part)

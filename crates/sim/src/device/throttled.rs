@@ -35,8 +35,7 @@ pub struct ThrottledSpec {
     pub latency_ns: u64,
 }
 
-/// The size of a bucket without a burst, as the time in which it leaks: a tenth of a second
-/// (`throttle_compute_wait`).
+/// The size of a bucket without a burst, as the time in which it leaks: a tenth of a second (`throttle_compute_wait`).
 const BUCKET_NS: f64 = 1e8;
 
 /// One bucket, represented by the time at which it will be empty.

@@ -80,13 +80,8 @@ pub struct Simulation {
 impl Simulation {
     /// A run of `tasks` on `targets`; tasks submit to `top`.
     pub fn new(
-        mut targets: Vec<Box<dyn Target>>,
-        top: Child,
-        mut tasks: Vec<Task>,
-        host: Host,
-        seed: u64,
-        stop_condition: StopCondition,
-        metrics: MetricsRecorder,
+        mut targets: Vec<Box<dyn Target>>, top: Child, mut tasks: Vec<Task>, host: Host, seed: u64,
+        stop_condition: StopCondition, metrics: MetricsRecorder,
     ) -> Self {
         let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_))).count();
         let journal = tasks.iter().position(|task| matches!(task.role, Role::Journal(_)));

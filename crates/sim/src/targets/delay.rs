@@ -1,9 +1,8 @@
 //! dm-delay: reads and writes are held before they go on (drivers/md/dm-delay.c, Linux 6.1).
 //!
 //! A bio expires after whole ticks of the kernel's clock, counted from the last tick (`msecs_to_jiffies`). The timer
-//! that releases it fires at the tick after (kernel/time/timer.c, `calc_index`). From 6.8 on, a polling thread
-//! releases bios that are held for 50 ms at most ("dm delay: for short delays, use kthread instead of timers and
-//! wq").
+//! that releases it fires at the tick after (kernel/time/timer.c, `calc_index`). From 6.8 on, a polling thread releases
+//! bios that are held for 50 ms at most ("dm delay: for short delays, use kthread instead of timers and wq").
 
 use std::collections::BTreeMap;
 

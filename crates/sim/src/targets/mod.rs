@@ -142,9 +142,7 @@ impl StackBuilder<'_> {
 
 /// Builds a stack: its targets, the lowest first, and the one on top.
 pub fn build(
-    stack: &Node,
-    devices: &[Device],
-    context: &BuildContext,
+    stack: &Node, devices: &[Device], context: &BuildContext,
 ) -> Result<(Vec<Box<dyn Target>>, Child), SimError> {
     let used = vec![false; devices.len()];
     let mut builder = StackBuilder { devices, used, context, targets: Vec::new() };

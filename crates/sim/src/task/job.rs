@@ -94,8 +94,7 @@ impl JobState {
         self.spec.batch_complete_min.max(1).min(self.in_flight.max(1))
     }
 
-    /// Starts reaping; returns how many completions it reaps now: as many as it waited for, or all that a drain
-    /// needs.
+    /// Starts reaping; returns how many completions it reaps now: as many as it waited for, or all that a drain needs.
     #[inline]
     pub fn reap(&mut self) -> u32 {
         let completions = self.completed.len() as u32;

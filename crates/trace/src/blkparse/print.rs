@@ -24,10 +24,7 @@ pub enum PrintStyle {
 ///
 /// `tick` is called after every batch with the bytes read so far; when it returns false printing stops there.
 pub fn print(
-    source: &mut dyn Source,
-    filter: &Filter,
-    style: PrintStyle,
-    out: &mut impl Write,
+    source: &mut dyn Source, filter: &Filter, style: PrintStyle, out: &mut impl Write,
     tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<io::Result<()>> {
     filter.check_for_events()?;

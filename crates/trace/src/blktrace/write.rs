@@ -52,14 +52,7 @@ pub fn write_timestamp(out: &mut impl Write, order: ByteOrder, at: &Event, unix_
 
 #[expect(clippy::too_many_arguments, reason = "they are the record's fields")]
 fn write_note(
-    out: &mut impl Write,
-    order: ByteOrder,
-    code: u32,
-    time: u64,
-    pid: u32,
-    device: DeviceId,
-    cpu: u16,
-    pdu: &[u8],
+    out: &mut impl Write, order: ByteOrder, code: u32, time: u64, pid: u32, device: DeviceId, cpu: u16, pdu: &[u8],
 ) -> io::Result<()> {
     let record = Record {
         magic: MAGIC,

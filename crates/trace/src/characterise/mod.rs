@@ -81,10 +81,7 @@ panels! {
 /// `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the bytes read so
 /// far, to show progress; if it returns false, reading stops, and the profile covers what was read.
 pub fn characterise(
-    source: &mut dyn Source,
-    filter: Filter,
-    threads: usize,
-    tick: &mut dyn FnMut(u64) -> bool,
+    source: &mut dyn Source, filter: Filter, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Profile> {
     let mut batch = EventBatch::default();
     let mut more = source.fill(&mut batch)?;
@@ -150,9 +147,7 @@ fn p99(life: &BTreeMap<&'static str, LifeProfile>) -> Option<u64> {
 impl Panels {
     /// Runs `read` on this thread and the panels on up to `workers` others.
     fn observe_in_threads(
-        &mut self,
-        workers: usize,
-        read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,
+        &mut self, workers: usize, read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,
     ) -> Result<()> {
         let mut jobs = self.jobs();
         let per_worker = jobs.len().div_ceil(workers.max(1));

@@ -49,9 +49,7 @@ pub trait Exporter: Send {
 /// `tick` is called after every batch with the bytes read so far. If it returns false, the conversion ends, leaves
 /// nothing behind, and returns `None`.
 pub fn convert(
-    source: &mut dyn Source,
-    filter: Option<&Filter>,
-    mut exporter: Box<dyn Exporter>,
+    source: &mut dyn Source, filter: Option<&Filter>, mut exporter: Box<dyn Exporter>,
     tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Option<ExportReport>> {
     filter.map_or(Ok(()), Filter::check_for_events)?;

@@ -203,8 +203,7 @@ impl RowGroup {
             lengths.push(column.rows.len());
         }
         fn read_optional<T: DataType>(
-            column: &mut Option<ColumnCursor<T>>,
-            count: usize,
+            column: &mut Option<ColumnCursor<T>>, count: usize,
         ) -> ParquetResult<Option<usize>> {
             column.as_mut().map(|column| column.read_rows(count).map(|()| column.rows.len())).transpose()
         }

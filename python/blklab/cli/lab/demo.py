@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     """Boot a real kernel, build mirrors of unequal disks with mdadm, and measure their reads.
 
-    The output shows predictions next to measurements. The experiment is examples/mirrors.toml.
-    The results are stored.
+    The output shows predictions next to measurements. The experiment is examples/mirrors.toml. The results are stored.
     """
     from blklab.cli.run import measured
     from blklab.runners import lab

@@ -1,8 +1,7 @@
 """Rules about bad-block lists.
 
-The effects were observed on Linux 6.1 and 6.12 with mdadm 4.2: md skips the member silently when it
-writes to a listed range, `repair` of a RAID-1 writes garbage from RAM there, and recovery copies
-entries.
+The effects were observed on Linux 6.1 and 6.12 with mdadm 4.2: md skips the member silently when it writes to a listed
+range, `repair` of a RAID-1 writes garbage from RAM there, and recovery copies entries.
 """
 
 import shlex

@@ -7,9 +7,7 @@ from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_c
 from blklab.md.model import Array, ArrayMember
 
 PREFERS_FLASH_SINCE = (5, 3)
-"""Linux since which RAID-10 reads from members that do not rotate, if there are any
-(drivers/md/raid10.c).
-"""
+"""Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""
 
 MIN_IOS, MAX_IOS = 10_000, 40_000_000
 """I/Os for a meaningful mean. The kernel counts times in 32 bits of ms: with more than MAX_IOS, the
@@ -59,10 +57,9 @@ def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
 def check_unequal_latency(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """One member has taken at least three times as long for an I/O as another of its kind.
 
-    Only I/O that all members get can be compared: writes, and reads of levels that do not choose a
-    copy. Mean sizes must be similar, which leaves out members that were rebuilt since boot. Long
-    after boot there are too many I/Os (`MAX_IOS`): use `blklab md watch` then. Other partitions of
-    a disk slow down a partition.
+    Only I/O that all members get can be compared: writes, and reads of levels that do not choose a copy. Mean sizes
+    must be similar, which leaves out members that were rebuilt since boot. Long after boot there are too many I/Os
+    (`MAX_IOS`): use `blklab md watch` then. Other partitions of a disk slow down a partition.
     """
     chosen = array.level in {"raid1", "raid10"}
     for direction in ("write",) if chosen else ("read", "write"):

@@ -12,8 +12,7 @@ from blklab.md.model import Array, Software
 class AuditedHost:
     """The host of an array, for rules."""
 
-    software: Software | None
-    """None if the arrays are read from images."""
+    software: Software | None  # None if the arrays are read from images
 
 
 Rule = Callable[[Array, AuditedHost], Iterator[Diagnostic]]

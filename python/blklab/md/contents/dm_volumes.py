@@ -22,10 +22,8 @@ class VolumeSpans:
 
     node: Path
     spans: tuple[Span, ...]
-    divided: bool = False
-    """The device has partitions or volumes, and these spans are between them."""
-    failure: str = ""
-    """Why the content is unknown; empty if it is known."""
+    divided: bool = False  # The device has partitions or volumes, and these spans are between them
+    failure: str = ""  # Why the content is unknown; empty if it is known
 
 
 def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe) -> Iterator[VolumeSpans]:
@@ -67,8 +65,7 @@ def follow_spans(node: Path, spans: Sequence[Span], roots: Roots, reader: Probe)
 def parse_table(mapping: str, number: str) -> Iterator[tuple[int, int, str, int]]:
     """Yields the lines of a dm table that use a device: begin, length, kind, begin on that device.
 
-    In bytes. For other kinds than linear and crypt, whose offsets are known, it assumes all of the
-    lower device.
+    In bytes. For other kinds than linear and crypt, whose offsets are known, it assumes all of the lower device.
     """
     for line in mapping.splitlines():
         words = line.split()

@@ -51,8 +51,7 @@ class Extent(NamedTuple):
     offset: int
     begin: int
     bytes: int
-    shared: bool
-    """Other files share it."""
+    shared: bool  # Other files share it
 
 
 class OwnedExtent(NamedTuple):
@@ -60,12 +59,9 @@ class OwnedExtent(NamedTuple):
 
     begin: int
     end: int
-    what: str
-    """`free space`, or the kind of metadata; empty for a file's content."""
-    inode: int | None
-    """None if no inode owns it, or if the owner is unknown."""
-    offset: int | None
-    """Position in the file of the inode."""
+    what: str  # `free space`, or the kind of metadata; empty for a file's content
+    inode: int | None  # None if no inode owns it, or if the owner is unknown
+    offset: int | None  # Position in the file of the inode
 
     @property
     def unknown(self) -> bool:

@@ -1,8 +1,7 @@
 """Finds the files in some bytes of a mounted filesystem.
 
-It first asks the filesystem which bytes are free or metadata. If others remain, it asks the kernel
-for the extents of every file. It writes nothing, and keeps access times if the kernel allows it
-(for root or the owner).
+It first asks the filesystem which bytes are free or metadata. If others remain, it asks the kernel for the extents of
+every file. It writes nothing, and keeps access times if the kernel allows it (for root or the owner).
 """
 
 import os
@@ -32,27 +31,20 @@ class FilesFound(NamedTuple):
 
     begin: int
     end: int
-    path: str
-    """Path of the file or directory; empty if there is none."""
-    offset: int | None
-    """Bytes from the start of the file; None if unknown, or not its content."""
-    what: str
-    """`free space`, `journal`…; empty for a file's content."""
+    path: str  # Path of the file or directory; empty if there is none
+    offset: int | None  # Bytes from the start of the file; None if unknown, or not its content
+    what: str  # `free space`, `journal`…; empty for a file's content
 
 
 @dataclass
 class _FileSearch:
     device: int
-    unknown: list[Span]
-    """Bytes in use whose owner the filesystem does not report, not yet found in a file."""
-    owned: dict[int, list[OwnedExtent]]
-    """Bytes by the inode that the filesystem reports, not yet found in a file."""
-    wanted: tuple[Span, ...] = ()
-    """All of `unknown` as it was at the start, in order."""
+    unknown: list[Span]  # Bytes in use whose owner the filesystem does not report, not yet found in a file
+    owned: dict[int, list[OwnedExtent]]  # Bytes by the inode that the filesystem reports, not yet found in a file
+    wanted: tuple[Span, ...] = ()  # All of `unknown` as it was at the start, in order
     files: list[FilesFound] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
-    shared: bool = False
-    """Several files share some bytes, so all files must be examined."""
+    shared: bool = False  # Several files share some bytes, so all files must be examined
 
     def is_done(self) -> bool:
         """Whether the files of all bytes are known."""

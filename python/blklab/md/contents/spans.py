@@ -8,10 +8,8 @@ class Span(NamedTuple):
     """Bytes of a device that is an array or a volume on it."""
 
     begin: int
-    end: int
-    """First byte after the span."""
-    array: int
-    """Position of `begin` on the array."""
+    end: int  # First byte after the span
+    array: int  # Position of `begin` on the array
 
     def within(self, begin: int, end: int) -> "Span | None":
         """Returns the part between two bytes of the device."""

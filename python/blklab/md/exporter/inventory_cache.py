@@ -24,9 +24,8 @@ NO_ANSWER: Final = "the disks have not answered yet"
 class InventoryCache:
     """The arrays of this host with cached superblocks.
 
-    Superblocks are read again when they are older than `max_age` seconds, and when a member
-    appears, disappears or changes: md has then just written to all disks, so no disk in standby is
-    spun up. None: they are never read.
+    Superblocks are read again when they are older than `max_age` seconds, and when a member appears, disappears or
+    changes: md has then just written to all disks, so no disk in standby is spun up. None: they are never read.
     """
 
     def __init__(
@@ -126,8 +125,7 @@ class _CachedProbe(_ScrapeProbe):
 
 class _CachedInventory(NamedTuple):
     memory: _CachedProbe
-    mark: object
-    """Result of `_mark` for the members in the cache."""
+    mark: object  # Result of `_mark` for the members in the cache
     since: float
 
 

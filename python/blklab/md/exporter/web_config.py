@@ -1,9 +1,8 @@
 """Reads Prometheus's web configuration file: certificates and users.
 
-The format is that of all exporters of Prometheus (github.com/prometheus/exporter-toolkit,
-docs/web-configuration.md, 2025), so node_exporter and blklab can share a file. As there, paths are
-relative to the file, and it is read for every connection. Unknown keys are refused, because they
-may restrict access.
+The format is that of all exporters of Prometheus (github.com/prometheus/exporter-toolkit, docs/web-configuration.md,
+2025), so node_exporter and blklab can share a file. As there, paths are relative to the file, and it is read for every
+connection. Unknown keys are refused, because they may restrict access.
 """
 
 import re

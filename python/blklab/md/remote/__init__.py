@@ -23,12 +23,10 @@ PROBE: Final = Path(__file__).with_name("probe.sh")
 class RemoteHost:
     """A host with its inventory and findings, or a failure."""
 
-    name: str
-    """As the user typed it."""
+    name: str  # As the user typed it
     inventory: Inventory | None = None
     findings: tuple[Diagnostic, ...] = ()
-    failure: str = ""
-    """Why nothing could be read; empty if something could."""
+    failure: str = ""  # Why nothing could be read; empty if something could
 
     @property
     def unseen(self) -> bool:

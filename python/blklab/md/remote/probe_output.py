@@ -1,6 +1,4 @@
-"""Parses the output of the probe. It may come from an untrusted host: no path in it may lead to a
-file of this host.
-"""
+"""Parses the output of the probe. It may come from an untrusted host: no path in it may lead to a file of this host."""
 
 import re
 from collections.abc import Collection
@@ -50,12 +48,9 @@ ALLOWED_ROOTS: Final = {
 class ProbedDevice:
     """The content of a device that the probe read."""
 
-    size: int = 0
-    """Bytes."""
-    pieces: list[tuple[int, bytearray]] = field(default_factory=list)
-    """Positions in bytes, and contents."""
-    refused: str = ""
-    """dd's message if the device could not be read."""
+    size: int = 0  # Bytes
+    pieces: list[tuple[int, bytearray]] = field(default_factory=list)  # Positions in bytes, and contents
+    refused: str = ""  # dd's message if the device could not be read
 
     @property
     def bytes(self) -> int:
@@ -68,18 +63,13 @@ class ProbeOutput:
     """The whole output. Paths are absolute paths of the other host; none leads through a link."""
 
     files: dict[str, bytes] = field(default_factory=dict)
-    unread: set[str] = field(default_factory=set)
-    """Files that exist and could not be read."""
+    unread: set[str] = field(default_factory=set)  # Files that exist and could not be read
     directories: set[str] = field(default_factory=set)
-    links: dict[str, str] = field(default_factory=dict)
-    """Links to directories, and their targets."""
+    links: dict[str, str] = field(default_factory=dict)  # Links to directories, and their targets
     disks: dict[str, ProbedDevice] = field(default_factory=dict)
-    mdadm: str = ""
-    """Output of `mdadm --version`; empty if it is not installed."""
-    file_bytes: int = 0
-    """Bytes of all file records, also of the same file."""
-    disk_bytes: int = 0
-    """Bytes of all disk records, also of the same disk."""
+    mdadm: str = ""  # Output of `mdadm --version`; empty if it is not installed
+    file_bytes: int = 0  # Bytes of all file records, also of the same file
+    disk_bytes: int = 0  # Bytes of all disk records, also of the same disk
 
     @property
     def paths(self) -> tuple[Collection[str], ...]:

@@ -45,10 +45,8 @@ class SlotState:
     path: str
     state: MemberState
     list_state: BadBlockListState
-    has_write_error: bool = False
-    """A write to it failed, which md shows only in sysfs: `write_error`."""
-    occupant: str = ""
-    """Path of a disk that is not in the task and has its slot."""
+    has_write_error: bool = False  # A write to it failed, which md shows only in sysfs: `write_error`
+    occupant: str = ""  # Path of a disk that is not in the task and has its slot
 
 
 @dataclass(frozen=True)
@@ -58,18 +56,13 @@ class ArrayState:
     slots: tuple[SlotState, ...]
     bitmap: bool
     degraded: int
-    sync: str = "idle"
-    """`sync_action` in sysfs: `idle`, `recover`, `resync`, `check`…"""
-    array_state: str = "clean"
-    """`array_state` in sysfs."""
-    spares: dict[str, str] = field(default_factory=dict)
-    """Spares in the array: device and path."""
+    sync: str = "idle"  # `sync_action` in sysfs: `idle`, `recover`, `resync`, `check`…
+    array_state: str = "clean"  # `array_state` in sysfs
+    spares: dict[str, str] = field(default_factory=dict)  # Spares in the array: device and path
     removed_spares: dict[str, str] = field(default_factory=dict)
     """Spares of the task that are out of the array: device and path."""
-    has_unplanned_member: bool = False
-    """A member that is not in the task is in sync, in the slot of one that is."""
-    busy_neighbour: str = ""
-    """Another array on the same disks that md syncs or checks, and the action."""
+    has_unplanned_member: bool = False  # A member that is not in the task is in sync, in the slot of one that is
+    busy_neighbour: str = ""  # Another array on the same disks that md syncs or checks, and the action
 
     def slot(self, device: str) -> SlotState:
         """Returns the state of a slot."""

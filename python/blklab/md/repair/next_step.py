@@ -64,8 +64,7 @@ def _commands_to_force(task: RepairTask) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class _StopReason:
     text: str
-    is_temporary: bool = False
-    """It ends without blklab, because md is working on it."""
+    is_temporary: bool = False  # It ends without blklab, because md is working on it
 
 
 def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:

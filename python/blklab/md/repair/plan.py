@@ -31,12 +31,9 @@ class PlannedStep:
     """A step, and the redundancy of the array after it."""
 
     step: Step
-    command: str
-    """Empty if md does it without a command."""
-    in_sync: int
-    """Members in sync."""
-    failures_tolerated: int
-    """How many more members can fail, whichever they are, without data loss."""
+    command: str  # Empty if md does it without a command
+    in_sync: int  # Members in sync
+    failures_tolerated: int  # How many more members can fail, whichever they are, without data loss
 
 
 @dataclass(frozen=True)
@@ -45,16 +42,12 @@ class RepairPlan:
 
     array: Array
     task: RepairTask
-    refused: tuple[Diagnostic, ...]
-    """Why blklab cannot repair it now."""
-    with_entries: tuple[ArrayMember, ...]
-    """Members whose lists have entries, which blklab does not remove."""
+    refused: tuple[Diagnostic, ...]  # Why blklab cannot repair it now
+    with_entries: tuple[ArrayMember, ...]  # Members whose lists have entries, which blklab does not remove
     steps: tuple[PlannedStep, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
-    adding_fails: bool = False
-    """`mdadm --add` fails with this kernel, this mdadm, and lists that have entries."""
-    rebuild_seconds: float | None = None
-    """The shortest time of a full rebuild of a member."""
+    adding_fails: bool = False  # `mdadm --add` fails with this kernel, this mdadm, and lists that have entries
+    rebuild_seconds: float | None = None  # The shortest time of a full rebuild of a member
 
     @property
     def nothing_to_do(self) -> bool:

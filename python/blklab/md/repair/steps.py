@@ -45,8 +45,7 @@ class ReAddMember:
 class WaitForSync:
     """Waits until md has finished its sync action."""
 
-    path: str = ""
-    """The member that md rebuilds; empty: any action on the array."""
+    path: str = ""  # The member that md rebuilds; empty: any action on the array
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ class Stop:
     """The repair must stop, for a reason."""
 
     reason: str
-    remedy: tuple[str, ...] = ()
-    """Commands for the user, in order; lines that begin with # explain them."""
+    remedy: tuple[str, ...] = ()  # Commands for the user, in order; lines that begin with # explain them
 
 
 Step = (

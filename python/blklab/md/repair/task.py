@@ -13,15 +13,12 @@ class MemberSlot:
     """A member and its slot."""
 
     slot: int
-    device: str
-    """UUID of the member in its superblock: names of disks may change at boot."""
-    path: str
-    """Its last known path."""
+    device: str  # UUID of the member in its superblock: names of disks may change at boot
+    path: str  # Its last known path
     offset: int = 0
     """Bytes from the start of the device to its superblock. It distinguishes a whole disk from a
     partition that ends where the disk ends."""
-    id: str = ""
-    """Stable id of the disk, if it has one. It distinguishes the disk from a copy."""
+    id: str = ""  # Stable id of the disk, if it has one. It distinguishes the disk from a copy.
 
 
 @dataclass(frozen=True)
@@ -39,27 +36,19 @@ class RepairTask:
     """The repair of one array."""
 
     uuid: str
-    array: str
-    """Its last known path, `/dev/md0`."""
+    array: str  # Its last known path, `/dev/md0`
     level: str
     raid_disks: int
     layout: int
-    slots: tuple[MemberSlot, ...]
-    """In order of slots."""
-    spares: tuple[RemovedSpare, ...] = ()
-    """Spares that blklab has removed, or is about to remove."""
-    bitmap_added: bool = False
-    """blklab has added the bitmap, or is about to, and must remove it at the end."""
-    taken: str = ""
-    """`device` of the member that blklab has taken out, or is about to."""
-    returned: bool = False
-    """That member was added again; if it is faulty now, it has really failed."""
-    suspect: bool = False
-    """Bad blocks appeared while that member was taken out: md must rebuild all of it."""
+    slots: tuple[MemberSlot, ...]  # In order of slots
+    spares: tuple[RemovedSpare, ...] = ()  # Spares that blklab has removed, or is about to remove
+    bitmap_added: bool = False  # blklab has added the bitmap, or is about to, and must remove it at the end
+    taken: str = ""  # `device` of the member that blklab has taken out, or is about to
+    returned: bool = False  # That member was added again; if it is faulty now, it has really failed
+    suspect: bool = False  # Bad blocks appeared while that member was taken out: md must rebuild all of it
     tried: frozenset[str] = field(default_factory=frozenset)
     """`device` of all members that were taken out; none is taken out twice."""
-    stopped: tuple[str, ...] = ()
-    """Why the last run stopped, and commands for the user; empty if it was interrupted."""
+    stopped: tuple[str, ...] = ()  # Why the last run stopped, and commands for the user; empty if it was interrupted
 
     @property
     def disks(self) -> list[MemberSlot | RemovedSpare]:

@@ -20,12 +20,9 @@ INTERVAL_NS: Final = 10**9
 class FioFigures(NamedTuple):
     """The figures of one cell."""
 
-    outcome: MeasuredResult
-    """The result (docs/reference/formats.md) without devices; the runner adds those."""
-
+    outcome: MeasuredResult  # The result (docs/reference/formats.md) without devices; the runner adds those
     series: list[SeriesPoint]
-    raw: str
-    """fio's own JSON+ output; empty for a command."""
+    raw: str  # fio's own JSON+ output; empty for a command
 
 
 def measure(
@@ -91,9 +88,7 @@ def _jobs(
 
 
 def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
-    """Returns what a fio run measured, with its logs in intervals of `interval_ns`. Raises
-    BlklabError.
-    """
+    """Returns what a fio run measured, with its logs in intervals of `interval_ns`. Raises BlklabError."""
     document = output.parse_document(ran.output)
     notes = [line.strip() for line in ran.messages.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]

@@ -26,9 +26,7 @@ class TimedRun:
     """One run of a command."""
 
     wall_ns: int
-    user_ns: int
-    """Processor time of the process and its children, as in `system_ns`."""
-
+    user_ns: int  # Processor time of the process and its children, as in `system_ns`
     system_ns: int
     status: int
 
@@ -61,9 +59,8 @@ def run(
 ) -> list[TimedRun]:
     """Runs a command several times in a directory; `before` is called before each run.
 
-    Its output goes to a pipe and is discarded: some programs do less when it is /dev/null.
-    Raises UsageError for a program or a directory that does not exist, BlklabError with the last
-    line of stderr if the command fails.
+    Its output goes to a pipe and is discarded: some programs do less when it is /dev/null. Raises UsageError for a
+    program or a directory that does not exist, BlklabError with the last line of stderr if the command fails.
     """
     if not directory.is_dir():
         raise UsageError(f"{directory}: no such directory")

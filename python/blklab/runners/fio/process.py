@@ -39,15 +39,10 @@ class FioProgress:
     """The progress of a run."""
 
     seconds: float
-    total_seconds: float | None
-    """Expected total; None until fio ends by itself."""
-
-    read_iops: float | None = None
-    """Present rate; None until fio reports it."""
-
+    total_seconds: float | None  # Expected total; None until fio ends by itself
+    read_iops: float | None = None  # Present rate; None until fio reports it
     write_iops: float | None = None
-    phase: str = "measure"
-    """Or a phase before: `fill`, `random`, `steady`."""
+    phase: str = "measure"  # Or a phase before: `fill`, `random`, `steady`
 
 
 Progress = Callable[[FioProgress], object]
@@ -57,15 +52,9 @@ Progress = Callable[[FioProgress], object]
 class FioExit:
     """The output files and messages of a run of fio."""
 
-    output: str
-    """Its `--output`: JSON+, which can have other lines around it."""
-
-    messages: str
-    """Its messages on stdout and stderr."""
-
-    logs: dict[str, str]
-    """Its logs by name."""
-
+    output: str  # Its `--output`: JSON+, which can have other lines around it
+    messages: str  # Its messages on stdout and stderr
+    logs: dict[str, str]  # Its logs by name
     command: list[str]
 
 

@@ -1,9 +1,8 @@
 """Steady state, as SNIA defines it: run until a device's speed no longer changes.
 
-SNIA Solid State Storage Performance Test Specification 2.0.2 (1 October 2020), 2.1.24: within
-the measurement window of five rounds (a) the largest less the smallest value is no more than 20
-% of their average, and (b) the largest less the smallest value on the best linear fit is within
-10 %.
+SNIA Solid State Storage Performance Test Specification 2.0.2 (1 October 2020), 2.1.24: within the measurement window of
+five rounds (a) the largest less the smallest value is no more than 20 % of their average, and (b) the largest less the
+smallest value on the best linear fit is within 10 %.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +18,8 @@ class Steadiness:
     """The state of the last rounds."""
 
     reached: bool
-    range: float | None
-    """Largest less smallest, as a share of the mean; None until there are enough rounds."""
-
-    slope: float | None
-    """Rise or fall of the fitted line over the window, as a share of the mean."""
+    range: float | None  # Largest less smallest, as a share of the mean; None until there are enough rounds
+    slope: float | None  # Rise or fall of the fitted line over the window, as a share of the mean
 
 
 def judge(rounds: Sequence[float], *, window: int = 5, most_range: float = 0.2, most_slope: float = 0.1) -> Steadiness:

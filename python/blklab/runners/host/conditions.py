@@ -1,5 +1,4 @@
-"""Conditions that would spoil a measurement, checked before it: each has a name for `--force
-NAME`.
+"""Conditions that would spoil a measurement, checked before it: each has a name for `--force NAME`.
 
 Not detected: others on shared storage or below a virtual disk, a disk's own background work
 (SMART tests, garbage collection), caches of controllers, later heat.
@@ -63,9 +62,7 @@ MANAGED_BY_THE_DRIVE: Final = (
 
 
 def layers_of(target: Mapping[str, Any], roots: Roots) -> list[SysfsLayer]:
-    """Returns the devices of a cell's target, upper ones first. Raises UsageError if there are
-    none.
-    """
+    """Returns the devices of a cell's target, upper ones first. Raises UsageError if there are none."""
     if "device" in target:
         return layers([resolve(target["device"], roots).number], roots)
     place = Path(target.get("filesystem") or target["directory"])
@@ -337,8 +334,7 @@ def _gib(size: int) -> str:
 
 
 def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
-    """Returns a warning if a device's write rate fell to a fifth or less and stayed there, as
-    SMR's.
+    """Returns a warning if a device's write rate fell to a fifth or less and stayed there, as SMR's.
 
     The parts before and after are those that explain the run best, each at least 5 intervals
     long. Full fast cells of flash, a full write cache and a slowing load look the same: the

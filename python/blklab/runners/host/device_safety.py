@@ -1,12 +1,11 @@
 """Whether a block device may be written to, and a claim on it during the run.
 
-Nothing may change between the check and the last write. The device is opened exclusively, and
-the descriptor kept: the kernel then lets no one mount it, swap to it or add it to an array
-(block/bdev.c, bd_prepare_to_claim). While it is open, no other disk gets its device number, and
-a loop device no other file. fio gets a node with exactly that number, in a directory that only
-we may enter. It is not a name that udev or another may redirect, and not our descriptor in
-/proc, which ends with us while fio may still run. Right before fio starts and after it ends,
-blklab checks that it is the same disk (diskseq).
+Nothing may change between the check and the last write. The device is opened exclusively, and the descriptor kept: the
+kernel then lets no one mount it, swap to it or add it to an array (block/bdev.c, bd_prepare_to_claim). While it is
+open, no other disk gets its device number, and a loop device no other file. fio gets a node with exactly that number,
+in a directory that only we may enter. It is not a name that udev or another may redirect, and not our descriptor in
+/proc, which ends with us while fio may still run. Right before fio starts and after it ends, blklab checks that it is
+the same disk (diskseq).
 
 Not detected: data without a signature (databases on raw devices, plain dm-crypt), and programs
 on other machines that use shared storage.
@@ -35,8 +34,7 @@ from blklab.system.users import openers, uses
 class DeviceClaim:
     """A device that blklab holds open."""
 
-    path: Path
-    """The path for fio. Without `writes`, fio must get --readonly."""
+    path: Path  # The path for fio. Without `writes`, fio must get --readonly.
     device: BlockDevice
     writes: bool
     warnings: tuple[str, ...]
@@ -66,10 +64,9 @@ def claim(
 ) -> Iterator[DeviceClaim]:
     """Holds a device for reading, or for writing if every safety rule allows it.
 
-    A device may be written to only if `destroy` names it by stable id, nothing uses it, and it
-    has no signature, unless `yes_destroy` repeats the id. Otherwise raises UsageError or
-    BlklabError with the reason, and EnvironmentLacks if a tool or a permission is missing.
-    Reading needs none of these.
+    A device may be written to only if `destroy` names it by stable id, nothing uses it, and it has no signature, unless
+    `yes_destroy` repeats the id. Otherwise raises UsageError or BlklabError with the reason, and EnvironmentLacks if a
+    tool or a permission is missing. Reading needs none of these.
     """
     roots = journal.roots
     device = resolve(target, roots)
@@ -173,8 +170,7 @@ def _shown(names: Sequence[str]) -> list[str]:
 
 
 def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
-    """Makes a node with the device's number in a private directory; it is removed with the
-    stack.
+    """Makes a node with the device's number in a private directory; it is removed with the stack.
 
     It is in /dev, because most other filesystems are mounted nodev.
     """

@@ -32,8 +32,7 @@ KERNEL: Final = "vm"
 class SettingsEntry:
     """An entry: values to restore, of one device or of the kernel."""
 
-    device: BlockDevice | None
-    """None for the kernel's own, `vm.*`."""
+    device: BlockDevice | None  # None for the kernel's own, `vm.*`
     values: Mapping[str, str]
 
 
@@ -43,10 +42,8 @@ class DirectoryEntry:
 
     parent: str
     name: str
-    kind: str
-    """Type of the filesystem, such as ext4."""
-    point: str
-    """Its mount point: if it is not mounted, the directory can exist but be hidden."""
+    kind: str  # Type of the filesystem, such as ext4
+    point: str  # Its mount point: if it is not mounted, the directory can exist but be hidden
 
 
 @dataclass
@@ -57,10 +54,8 @@ class LeftoverJournal:
     boot: str = ""
     pid: int = 0
     start: int = 0
-    entries: dict[int, SettingsEntry | DirectoryEntry] = field(default_factory=dict)
-    """Entries that are not undone yet."""
-    torn: bool = False
-    """The first line is unreadable: its owner died while writing it, before any change."""
+    entries: dict[int, SettingsEntry | DirectoryEntry] = field(default_factory=dict)  # Entries that are not undone yet
+    torn: bool = False  # The first line is unreadable: its owner died while writing it, before any change
 
 
 def boot_of(roots: Roots) -> str:
@@ -153,9 +148,7 @@ class HostJournal:
 
 
 def read(path: Path) -> LeftoverJournal:
-    """Returns a journal, without an incomplete last line: no change followed it. Raises
-    BlklabError.
-    """
+    """Returns a journal, without an incomplete last line: no change followed it. Raises BlklabError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path

@@ -112,9 +112,7 @@ def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roo
 
 
 def _ramp(outcome: Outcome) -> list[str]:
-    """Returns a warning if the load ended before its ramp: fio then reports I/Os, but no
-    latencies.
-    """
+    """Returns a warning if the load ended before its ramp: fio then reports I/Os, but no latencies."""
     return [
         f"all {direction}s ended within ramp_time: their rate is that of the ramp, and there is "
         "no latency; set time_based = true, or a larger size"

@@ -17,18 +17,15 @@ class RestoreReport:
     """What `restore` did, as messages."""
 
     done: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    """Messages about what could not be undone."""
-    running: list[str] = field(default_factory=list)
-    """Journals whose blklab is still running."""
+    problems: list[str] = field(default_factory=list)  # Messages about what could not be undone
+    running: list[str] = field(default_factory=list)  # Journals whose blklab is still running
 
 
 def restore(roots: Roots) -> RestoreReport:
     """Undoes every journal whose owner is dead, and removes it when nothing remains.
 
-    Settings of an earlier boot are void; directories are not. A device that is gone is reported
-    and done; one whose name now belongs to another disk is not written to. What fails is tried
-    again next time.
+    Settings of an earlier boot are void; directories are not. A device that is gone is reported and done; one whose
+    name now belongs to another disk is not written to. What fails is tried again next time.
     """
     did = RestoreReport()
     if roots.state.is_dir():

@@ -118,8 +118,7 @@ class HostRunner(Runner):
             self._note(f"restored after a killed run: {message}")
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Measures cells one after the other; a cell that fails is reported to the ledger and
-        skipped.
+        """Measures cells one after the other; a cell that fails is reported to the ledger and skipped.
 
         Raises EnvironmentLacks if something is missing that the other cells need as well.
         """

@@ -18,8 +18,7 @@ LONGEST_NS: Final = 10_000_000_000
 
 
 class DiskstatsSampler:
-    """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block
-    runs.
+    """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
 
     Afterwards: `points`, one per device and interval; `total`, the sum per device; `cpu`, shares
     of all CPUs; `watched_ns`, the duration; `problems`, what could not be read. Times count from

@@ -25,15 +25,12 @@ KEEP: Final = 0.05
 class ScratchDirectory:
     """A directory that blklab made."""
 
-    path: Path
-    """Its path, for messages: another user of the parent directory may replace it."""
+    path: Path  # Its path, for messages: another user of the parent directory may replace it
     warnings: tuple[str, ...]
-    descriptor: int = field(repr=False)
-    """A descriptor of the directory itself."""
+    descriptor: int = field(repr=False)  # A descriptor of the directory itself
 
     def place(self, name: str) -> Path:
-        """Returns the path of a file in it, for this process and for children with the
-        descriptor.
+        """Returns the path of a file in it, for this process and for children with the descriptor.
 
         The path goes through the descriptor, so no user can redirect it.
         """

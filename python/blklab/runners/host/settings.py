@@ -65,8 +65,7 @@ TUNABLE: Final = "iosched/"
 class SettingChange:
     """A setting's value before the run and during it."""
 
-    where: str
-    """A device's name, or `vm`."""
+    where: str  # A device's name, or `vm`
     key: str
     original: str
     set: str
@@ -134,11 +133,10 @@ def applied(
 ) -> Iterator[list[SettingChange]]:
     """Changes settings while the block runs, and yields the changes.
 
-    A device's key is written to the target and to all devices below it that have it (a
-    partition's disk; md's, to every array). Raises UsageError for a key that no device has or a
-    value that the kernel refuses; BlklabError if the kernel sets another value, or another
-    blklab is changing the device. Everything is restored in any case; what cannot be restored is
-    an error (BlklabError), and stays in the journal for `restore`.
+    A device's key is written to the target and to all devices below it that have it (a partition's disk; md's, to every
+    array). Raises UsageError for a key that no device has or a value that the kernel refuses; BlklabError if the kernel
+    sets another value, or another blklab is changing the device. Everything is restored in any case; what cannot be
+    restored is an error (BlklabError), and stays in the journal for `restore`.
     """
     roots = journal.roots
     wanted = {key: _checked(key, value) for key, value in settings.items()}
@@ -162,8 +160,7 @@ def applied(
 
 
 def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots) -> None:
-    """Raises UsageError for settings that cannot be applied here, as far as that is known
-    before.
+    """Raises UsageError for settings that cannot be applied here, as far as that is known before.
 
     Checks for a key that no device has, and for a scheduler that this kernel does not have. Only
     the kernel knows whether it accepts other values.
@@ -273,9 +270,7 @@ def _put_back_after(plan: Mapping[BlockDevice | None, Sequence[str]], journal: H
 
 
 def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:
-    """Returns the values to restore: of the keys, and of those that the kernel changes with
-    them.
-    """
+    """Returns the values to restore: of the keys, and of those that the kernel changes with them."""
     node = device.node if device else None
     wanted = dict.fromkeys([*keys, *(also for key in keys for also in ALSO.get(key, ()))])
     if node is not None and "scheduler" in keys:

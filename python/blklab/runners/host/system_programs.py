@@ -1,6 +1,4 @@
-"""Other programs that report on this machine: lsblk, wipefs, blkid, and versions of all
-programs.
-"""
+"""Other programs that report on this machine: lsblk, wipefs, blkid, and versions of all programs."""
 
 import json
 import os
@@ -28,9 +26,7 @@ class ProgramOutput:
 
 
 def find(name: str, package: str) -> str:
-    """Returns a program's path, also in sbin. Raises EnvironmentLacks, with the package that has
-    it.
-    """
+    """Returns a program's path, also in sbin. Raises EnvironmentLacks, with the package that has it."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which(name, path=path)
     if program is None:

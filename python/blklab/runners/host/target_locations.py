@@ -29,20 +29,11 @@ DATA: Final = "data"
 class TargetLocation:
     """The location of the I/O of one target's cells."""
 
-    path: Path
-    """The file, the device's node, or the directory of a command."""
-
-    work: Path
-    """A private directory for job files and logs, on another filesystem if there is one."""
-
-    held: DeviceClaim | ScratchDirectory | None
-    """None for a command, which needs no file."""
-
-    writes: bool
-    """Whether any cell may write to it."""
-
-    prepared: bool = field(default=False)
-    """Whether it is prepared: done once, before the first cell."""
+    path: Path  # The file, the device's node, or the directory of a command
+    work: Path  # A private directory for job files and logs, on another filesystem if there is one
+    held: DeviceClaim | ScratchDirectory | None  # None for a command, which needs no file
+    writes: bool  # Whether any cell may write to it
+    prepared: bool = field(default=False)  # Whether it is prepared: done once, before the first cell
 
     @property
     def warnings(self) -> Sequence[str]:

@@ -200,8 +200,7 @@ class Agent:
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
         """Returns files' contents, up to 4 MiB of each; None for files that cannot be read.
 
-        A path may have `*` within a component; each match has a key. Each path without `*` has a
-        key.
+        A path may have `*` within a component; each match has a key. Each path without `*` has a key.
         """
         texts_read = texts(self._ask("read", paths=list(paths)), "files")
         by_path: dict[str, str | None] = {path: None for path in paths if "*" not in path}

@@ -70,8 +70,7 @@ def layers(document: LabCellDocument) -> set[str]:
 def _taken(node: stack_tree.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
     """Yields the bytes that each layer needs on a disk besides data.
 
-    The layers then have their stated sizes. A cache is as large as its disk, including its
-    metadata.
+    The layers then have their stated sizes. A cache is as large as its disk, including its metadata.
     """
     for _, table in stack_tree.built(node):
         for key, child in stack_tree.below(table):

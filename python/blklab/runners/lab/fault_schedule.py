@@ -43,9 +43,7 @@ class FaultSchedule:
         self._thread = threading.Thread(target=self._run, name="blklab-during", daemon=True)
 
     def listening(self, progress: Progress) -> Progress:
-        """Wraps `progress` to notice fio's first I/O: with buffered I/O, devices are idle for
-        long.
-        """
+        """Wraps `progress` to notice fio's first I/O: with buffered I/O, devices are idle for long."""
 
         def heard(live: FioProgress) -> None:
             if (live.read_iops or 0) + (live.write_iops or 0) > 0:

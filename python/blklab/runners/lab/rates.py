@@ -51,14 +51,9 @@ Limits = dict[str, int]
 class DiskRates:
     """The limits of a cell's disks, scaled."""
 
-    scale: float
-    """Divisor of the devices' own rates."""
-
-    limits: list[Limits]
-    """Limits of each device, in the document's order."""
-
-    doubts: list[Diagnostic]
-    """Effects that such limits cannot reproduce."""
+    scale: float  # Divisor of the devices' own rates
+    limits: list[Limits]  # Limits of each device, in the document's order
+    doubts: list[Diagnostic]  # Effects that such limits cannot reproduce
 
 
 def factor(documents: Sequence[LabCellDocument], accel: str) -> float:

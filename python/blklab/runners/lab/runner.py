@@ -65,9 +65,7 @@ class LabRunner(Runner):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keeps the images in the cache. Guests do not disturb each other, except by processor
-        load.
-        """
+        """Keeps the images in the cache. Guests do not disturb each other, except by processor load."""
         with self._held:
             yield
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def wait(condition: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 200
     while not condition() and time.monotonic() < until:
         time.sleep(0.1)
     return condition()
@@ -22,9 +22,9 @@ def wait(condition: Callable[[], bool]) -> bool:
 disk, command = sys.argv[1], sys.argv[2:]
 traced = Path("/sys/kernel/debug/block") / disk.removeprefix("/dev/") / "dropped"
 for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"):
-    watcher = subprocess.Popen([*command, "trace", "live", disk], stdout=subprocess.DEVNULL)
+    watcher = subprocess.Popen([*command, "trace", "live", disk], stdout=subprocess.DEVNULL, stderr=sys.stderr)
     if not wait(traced.exists):
-        sys.exit("nothing is traced")
+        sys.exit(f"{name}: nothing is traced; blklab: {watcher.poll()}")
     time.sleep(1)
     watcher.send_signal(signal.Signals[name])
     status = watcher.wait(60)

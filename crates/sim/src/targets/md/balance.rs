@@ -24,11 +24,7 @@ pub enum BalanceReason {
 /// RAID-1: the slot that serves a read of `sectors` at `sector`.
 #[inline(always)]
 pub fn read_balance_raid1(
-    kernel: Kernel,
-    slots: &mut [MemberSlot],
-    sector: u64,
-    sectors: u32,
-    choose_first: bool,
+    kernel: Kernel, slots: &mut [MemberSlot], sector: u64, sectors: u32, choose_first: bool,
 ) -> (usize, BalanceReason) {
     let (best, reason) = choose_raid1_slot(kernel, slots, sector, choose_first);
     let slot = &mut slots[best];
@@ -106,12 +102,7 @@ fn may_leave_run(slot: &MemberSlot) -> bool {
 /// RAID-10: the index in `copies` of the copy that serves a read.
 #[inline]
 pub fn read_balance_raid10(
-    kernel: Kernel,
-    slots: &[MemberSlot],
-    copies: &[MemberSector],
-    near: u32,
-    far: u32,
-    choose_first: bool,
+    kernel: Kernel, slots: &[MemberSlot], copies: &[MemberSector], near: u32, far: u32, choose_first: bool,
 ) -> (usize, BalanceReason) {
     let mut best = (u64::MAX, usize::MAX);
     let mut idlest = (u32::MAX, usize::MAX);

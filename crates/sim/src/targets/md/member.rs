@@ -101,12 +101,7 @@ impl Members {
     /// Submits a part of a bio to the one member that has its sectors.
     #[inline]
     pub fn submit_single_copy(
-        &mut self,
-        sim: &mut Simulation,
-        task: u32,
-        parent: u32,
-        place: MemberSector,
-        sectors: u32,
+        &mut self, sim: &mut Simulation, task: u32, parent: u32, place: MemberSector, sectors: u32,
     ) {
         if sim.bios[parent].op == Op::Read {
             self.report.slots[place.slot as usize].only += 1;

@@ -299,11 +299,7 @@ impl Array {
     }
 
     fn new_members(
-        md: &Md,
-        id: u16,
-        children: &[Option<Child>],
-        context: &BuildContext,
-        level: &mut dyn Personality,
+        md: &Md, id: u16, children: &[Option<Child>], context: &BuildContext, level: &mut dyn Personality,
     ) -> Members {
         let slots = children.iter().zip(&md.members).map(|(child, member)| MemberSlot {
             target: child.map_or(0, |child| child.target),

@@ -247,13 +247,7 @@ impl Array {
     }
 
     fn submit_piece(
-        &mut self,
-        sim: &mut Simulation,
-        task: u32,
-        number: u32,
-        op: Op,
-        places: &[MemberSector],
-        sectors: u64,
+        &mut self, sim: &mut Simulation, task: u32, number: u32, op: Op, places: &[MemberSector], sectors: u64,
     ) {
         let parent = self.add_own_bio(sim, task, op, sectors as u32, tag::SYNC, number);
         for &place in places {

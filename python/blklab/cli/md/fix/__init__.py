@@ -13,8 +13,7 @@ COMMANDS = {"bbl": CommandEntry("blklab.cli.md.fix.bbl:bbl", "Remove bad-block l
 def fix(context: click.Context, *, resume: bool) -> None:
     """Repair md arrays. blklab shows the plan and asks before it changes anything.
 
-    It writes each step to a journal first. After a crash, --resume restores the redundancy of the
-    arrays and continues.
+    It writes each step to a journal first. After a crash, --resume restores the redundancy of the arrays and continues.
     """
     if resume and context.invoked_subcommand is None:
         from blklab.cli.md.fix.repair_progress import resume_repairs

@@ -21,10 +21,9 @@ from blklab.cli.common import emit, json_option, results
 def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as_json: bool) -> None:
     """Remove the bad-block lists of ARRAY (/dev/md0) while it is in use, one member at a time.
 
-    blklab fails each member, removes it and re-adds it without its list. It waits until the member
-    is in sync before it continues with the next. It first adds a write-intent bitmap if there is
-    none, and removes it at the end. It does not remove lists that have entries, and explains what
-    you can do.
+    blklab fails each member, removes it and re-adds it without its list. It waits until the member is in sync before it
+    continues with the next. It first adds a write-intent bitmap if there is none, and removes it at the end. It does
+    not remove lists that have entries, and explains what you can do.
 
     \b
     Examples:

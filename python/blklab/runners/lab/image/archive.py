@@ -26,8 +26,7 @@ class PackageEntry:
     offset: int
     size: int
     executable: bool
-    target: str | None
-    """Target of a symbolic link, as a path from the root."""
+    target: str | None  # Target of a symbolic link, as a path from the root
 
 
 def merged(path: str) -> str | None:

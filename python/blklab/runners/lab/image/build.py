@@ -44,8 +44,7 @@ class GuestImage:
     initrd: Path
     version: str
     packages: Mapping[str, str]
-    digest: str
-    """SHA-256 of the kernel and of the initramfs, joined."""
+    digest: str  # SHA-256 of the kernel and of the initramfs, joined
 
 
 def image(
@@ -100,8 +99,7 @@ def offered() -> list[OfferedKernel]:
 def prune(agent: Path = AGENT) -> int:
     """Removes the images, and parts of them, that are no longer used.
 
-    Keeps what `image` would return for the kernels requested so far, with this agent. Returns
-    the bytes freed.
+    Keeps what `image` would return for the kernels requested so far, with this agent. Returns the bytes freed.
     """
     cache = ImageCache(directory())
     if not cache.root.is_dir():

@@ -20,8 +20,7 @@ class CpioEntry:
     path: str
     mode: int
     content: bytes = b""
-    device: int = 0
-    """What os.makedev gives, of a device node."""
+    device: int = 0  # What os.makedev gives, of a device node
 
 
 def directory(path: str, permissions: int = 0o755) -> CpioEntry:

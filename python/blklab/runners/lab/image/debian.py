@@ -106,8 +106,7 @@ class DebianArchive:
     def refresh(self, *, anyway: bool = False) -> None:
         """Downloads the packages' lists if they are older than a day, or `anyway`.
 
-        Skips a source that does not answer; old lists are better than none. Raises
-        EnvironmentLacks if there are none.
+        Skips a source that does not answer; old lists are better than none. Raises EnvironmentLacks if there are none.
         """
         try:
             age = time.time() - self._stamp.stat().st_mtime
@@ -168,9 +167,7 @@ class DebianArchive:
         return debs
 
     def download(self, debs: Sequence[DebianPackage], into: Path) -> list[Path]:
-        """Downloads packages, which apt compares with the signed lists. Raises
-        DebianProgramFailed.
-        """
+        """Downloads packages, which apt compares with the signed lists. Raises DebianProgramFailed."""
         total = format_size(sum(deb.bytes for deb in debs))
         self._note(f"downloading {len(debs)} package{'s' if len(debs) != 1 else ''}, {total}")
         wanted = [f"{deb.name}={deb.version}" for deb in debs]

@@ -14,8 +14,7 @@ class ElfDependencies:
 
     interpreter: str | None
     needed: tuple[str, ...]
-    directories: tuple[str, ...]
-    """Directories that are searched first; `$ORIGIN` is the directory of the file itself."""
+    directories: tuple[str, ...]  # Directories that are searched first; `$ORIGIN` is the directory of the file itself
 
 
 def linked(content: bytes) -> ElfDependencies:

@@ -84,9 +84,7 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 
 def _distance(wanted: str, name: str) -> tuple[int, int, tuple[int, ...]]:
-    """Returns how different a name is: first by the number of equal leading numbers, then by the
-    next.
-    """
+    """Returns how different a name is: first by the number of equal leading numbers, then by the next."""
     left, right = _numbers(wanted), _numbers(name)
     same = 0
     while same < min(len(left), len(right)) and left[same] == right[same]:

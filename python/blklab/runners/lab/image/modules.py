@@ -142,9 +142,8 @@ def _read(path: Path) -> bytes:
 def expanded(path: str, content: bytes) -> tuple[str, bytes]:
     """Returns a module's path and content, decompressed if Python can.
 
-    The guest's modprobe reads .xz and .zst as well, but the kernel first complains about the
-    compressed file (kmod 30 with Linux 6.12), and it takes longer. Raises BlklabError if the
-    module is damaged.
+    The guest's modprobe reads .xz and .zst as well, but the kernel first complains about the compressed file (kmod 30
+    with Linux 6.12), and it takes longer. Raises BlklabError if the module is damaged.
     """
     try:
         if path.endswith(".xz"):

@@ -108,8 +108,7 @@ _LINKED_FROM: Final = ("usr/bin", "usr/sbin")
 def may_matter(deb: DebianPackage) -> bool:
     """Tells whether a package may contain one of the guest's programs or libraries.
 
-    The others (dpkg, perl, udev) are needed by a complete system only, and are half of the
-    download.
+    The others (dpkg, perl, udev) are needed by a complete system only, and are half of the download.
     """
     if deb.name in PROGRAMS:
         return True

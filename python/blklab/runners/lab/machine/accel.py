@@ -1,8 +1,7 @@
 """How QEMU runs the guest's code: with KVM if it works, otherwise with emulation (TCG).
 
-KVM may hang instead of failing, for example nested in a guest whose host does not support that.
-A guest that does not answer in time with KVM is therefore stopped and emulated, and this is
-remembered until the machine boots again.
+KVM may hang instead of failing, for example nested in a guest whose host does not support that. A guest that does not
+answer in time with KVM is therefore stopped and emulated, and this is remembered until the machine boots again.
 """
 
 import os

@@ -30,9 +30,7 @@ LEAST_FREE: Final = 256 << 20
 class VirtualDiskShape:
     """The fixed properties of a virtual disk while a guest runs."""
 
-    name: str
-    """The device's name; its serial number is the beginning of it."""
-
+    name: str  # The device's name; its serial number is the beginning of it
     bytes: int
     logical_block_size: int = 512
     physical_block_size: int = 512

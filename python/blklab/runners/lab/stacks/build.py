@@ -60,9 +60,7 @@ def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str])
 
 
 def _queue(guest: GuestStack, layer: GuestLayer, device: LabDeviceDocument) -> None:
-    """Sets a disk's queue as in the cell, in its order. Raises BlklabError if a value is not
-    accepted.
-    """
+    """Sets a disk's queue as in the cell, in its order. Raises BlklabError if a value is not accepted."""
     base = f"/sys/block/{layer.kernel}/queue"
     given = device["virtual"]["queue"]
     for key, value in given.items():

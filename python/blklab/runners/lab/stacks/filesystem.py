@@ -37,11 +37,10 @@ def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> 
 def geometry(node: Mapping[str, Any]) -> tuple[int, int] | None:
     """Returns the chunk (bytes) and the chunks per stripe; None without stripes.
 
-    mke2fs(8), stride and stripe_width; mkfs.xfs(8), su and sw. RAID-10 does as its kernel does
-    (raid10.c, `raid10_set_io_opt`): far copies do not count, nor near copies if the number of
-    members is not a multiple of them. A volume above an array is left to mkfs: LVM passes the
-    array's values on, which ext4 uses, and XFS too unless they are small; bcache passes on only
-    a stripe's width, which is enough for ext4.
+    mke2fs(8), stride and stripe_width; mkfs.xfs(8), su and sw. RAID-10 does as its kernel does (raid10.c,
+    `raid10_set_io_opt`): far copies do not count, nor near copies if the number of members is not a multiple of them. A
+    volume above an array is left to mkfs: LVM passes the array's values on, which ext4 uses, and XFS too unless they
+    are small; bcache passes on only a stripe's width, which is enough for ext4.
     """
     md = node.get("md")
     if md is None or not md["chunk"]:

@@ -21,15 +21,9 @@ PROGRAM: Final = 300.0
 class GuestLayer:
     """A block device of the guest that belongs to the cell's stack."""
 
-    name: str
-    """The name of a device or a stack in the experiment."""
-
-    kind: str
-    """`disk`, `md`, `dm`, `bcache`."""
-
-    kernel: str
-    """The kernel's name: `vda`, `md0`."""
-
+    name: str  # The name of a device or a stack in the experiment
+    kind: str  # `disk`, `md`, `dm`, `bcache`
+    kernel: str  # The kernel's name: `vda`, `md0`
     serial: str | None = None
     above: list[str] = field(default_factory=list)
 
@@ -45,9 +39,7 @@ class GuestStack:
 
     agent: Agent
     layers: list[GuestLayer] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)
-    """Modules that could not be loaded."""
-
+    lacking: list[str] = field(default_factory=list)  # Modules that could not be loaded
     undoing: list[Callable[[], object]] = field(default_factory=list)
     readying: list[Callable[[], object]] = field(default_factory=list)
     """Actions after building and throttling, which may take long: clearing of counters."""
@@ -58,18 +50,14 @@ class GuestStack:
     starting: list[Callable[[], object]] = field(default_factory=list)
     """Actions at the load's first I/O: begin a resync, a recovery."""
 
-    syncing: dict[str, str] = field(default_factory=dict)
-    """Sync actions in md's words, by the array's name."""
-
+    syncing: dict[str, str] = field(default_factory=dict)  # Sync actions in md's words, by the array's name
     groups: dict[str, str] = field(default_factory=dict)
     """Names of volume groups by stack: LVM allows fewer characters than an experiment."""
 
     members: dict[str, Sequence[str | None]] = field(default_factory=dict)
     """The original paths of each array's slots, by the array's name."""
 
-    mostly: set[str] = field(default_factory=set)
-    """Members that are always added as write-mostly."""
-
+    mostly: set[str] = field(default_factory=set)  # Members that are always added as write-mostly
     reports: list[Callable[[], VolumeReport]] = field(default_factory=list)
     """Reports of arrays and caches after the load."""
 

@@ -73,8 +73,7 @@ def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> V
 def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
     """Returns dm-cache's status: blocks and counts. Raises BlklabError.
 
-    The line: `start length cache metadata-block-size used/total block-size used/total read-hits
-    …`.
+    The line: `start length cache metadata-block-size used/total block-size used/total read-hits …`.
     """
     line = guest.run("dmsetup", "status", mapped).stdout.strip()
     words = line.split()

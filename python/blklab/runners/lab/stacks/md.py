@@ -25,8 +25,7 @@ CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
 def configure(guest: GuestStack, *, bad_blocks: bool) -> None:
     """Writes mdadm.conf.
 
-    With bad-block lists, mdadm before 4.5 cannot add a member to an array of Linux 6.12 and
-    later.
+    With bad-block lists, mdadm before 4.5 cannot add a member to an array of Linux 6.12 and later.
     """
     guest.write(CONFIGURATION, "" if bad_blocks else "CREATE bbl=no\n")
 

@@ -31,11 +31,7 @@ pub fn build(config: &LevelConfig) -> Result<Raid10, String> {
 
 impl Raid10 {
     fn map_piece(
-        &self,
-        members: &mut Members,
-        sim: &mut Simulation,
-        (task, number): (u32, u32),
-        op: Op,
+        &self, members: &mut Members, sim: &mut Simulation, (task, number): (u32, u32), op: Op,
         (sector, sectors): (u64, u32),
     ) {
         let map = &self.map;

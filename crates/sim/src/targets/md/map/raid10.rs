@@ -48,13 +48,7 @@ pub struct Raid10Map {
 impl Raid10Map {
     /// `near` × `far` copies on `disks` members of `member_sectors` each, as the superblock's size says.
     pub fn new(
-        disks: u32,
-        near: u32,
-        far: u32,
-        offset: bool,
-        sets: FarSets,
-        chunk_sectors: u64,
-        member_sectors: u64,
+        disks: u32, near: u32, far: u32, offset: bool, sets: FarSets, chunk_sectors: u64, member_sectors: u64,
     ) -> Result<Self, MapError> {
         let shift = chunk_shift(chunk_sectors)?;
         // The layout word has eight bits for each.

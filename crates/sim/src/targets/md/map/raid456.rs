@@ -51,11 +51,7 @@ impl Raid456Map {
     /// # Panics
     /// If it is another level.
     pub fn new(
-        level: u32,
-        disks: u32,
-        algorithm: ParityAlgorithm,
-        chunk_sectors: u64,
-        member_sectors: u64,
+        level: u32, disks: u32, algorithm: ParityAlgorithm, chunk_sectors: u64, member_sectors: u64,
     ) -> Result<Self, MapError> {
         assert!((4..=6).contains(&level), "level {level} has no parity");
         let (needed, parities) = if level == 6 { (4, 2) } else { (2, 1) };

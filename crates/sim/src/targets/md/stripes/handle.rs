@@ -93,11 +93,7 @@ impl StripeCache {
 
     /// The next I/O for bios. If reads and writes wait, the pages that both lack are read first.
     fn next_bio_io(
-        &mut self,
-        index: u32,
-        bios: &mut Bios,
-        done: &mut Vec<u32>,
-        woken: &mut WaitList,
+        &mut self, index: u32, bios: &mut Bios, done: &mut Vec<u32>, woken: &mut WaitList,
     ) -> Option<MemberIo> {
         let stripe = self.stripe_state(&self.entries[index as usize]);
         let entry = &mut self.entries[index as usize];
