@@ -28,13 +28,10 @@ class TraceMetric:
 
     name: str
     title: str
-    kind: str
-    """`rate`, `bandwidth`, `time`, `size` or `share`: how it is printed."""
-
+    kind: str  # `rate`, `bandwidth`, `time`, `size` or `share`: how it is printed
     value: Callable[[DeviceView], float | None]
     series: Series
-    quantile: str = ""
-    """The key of a latency: `p50` or `p99`."""
+    quantile: str = ""  # The key of a latency: `p50` or `p99`
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,7 @@ class TraceChange:
 
     metric: TraceMetric
     values: tuple[float | None, float | None]
-    decision: Decision | None
-    """None if a recording has no such figure."""
+    decision: Decision | None  # None if a recording has no such figure
 
     @property
     def verdict(self) -> str:

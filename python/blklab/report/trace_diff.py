@@ -41,8 +41,7 @@ class TraceDiff:
 
     names: Sequence[str]
     views: Sequence[ProfileView]
-    sides: Sequence[DeviceView]
-    """The device of each recording that is compared."""
+    sides: Sequence[DeviceView]  # The device of each recording that is compared
 
     @cached_property
     def changes(self) -> list[TraceChange]:

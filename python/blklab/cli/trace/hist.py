@@ -45,8 +45,7 @@ def hist(
     --what seek      distance from the end of one I/O to the start of the next,
                      in powers of two, in both directions
 
-    Each line shows the bin, a bar, the count, its share and the cumulative share. Bins without I/O
-    are omitted.
+    Each line shows the bin, a bar, the count, its share and the cumulative share. Bins without I/O are omitted.
 
     \b
     Examples:

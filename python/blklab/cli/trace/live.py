@@ -45,10 +45,11 @@ def live(
     Examples:
       blklab trace live /dev/md4
       blklab trace live /dev/md4 -w 60 -o /dev/shm/md4
-      blklab trace live /dev/sda --json | jq .devices[0].life.read.latency_ns.q2c.p99
+      blklab trace live /dev/sda --json | jq .devices[0].pattern.arrivals
 
     \b
-    Exit status: 0 ended by its time or a signal; 1 blktrace failed; 2 wrong usage; 3 a right or a program is missing.
+    Exit status: 0 ended by its time or a signal; 1 blktrace failed; 2 wrong
+    usage; 3 a right or a program is missing.
     """
     from blklab.errors import UsageError
     from blklab.report.live_trace import LiveScreen

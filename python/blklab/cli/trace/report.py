@@ -36,12 +36,11 @@ def report(
 ) -> None:
     """Write a report on TRACE: one HTML file that works without a network.
 
-    Five sentences describe the workload. Charts and tables follow: the stack of devices; load,
-    latency, queue depth, utilisation, processes and members over time, with stalls; the offset over
-    time; request sizes, the slowest I/Os, sequential streams and seeks, bursts, hot blocks and the
-    working set, processes, source devices and CPUs. Each chart has its table. Ctrl+wheel zooms a
-    chart over time, dragging moves it, and a double-click resets it. The page supports light and
-    dark schemes, phones and printing.
+    Five sentences describe the workload. Charts and tables follow: the stack of devices; load, latency, queue depth,
+    utilisation, processes and members over time, with stalls; the offset over time; request sizes, the slowest I/Os,
+    sequential streams and seeks, bursts, hot blocks and the working set, processes, source devices and CPUs. Each chart
+    has its table. Ctrl+wheel zooms a chart over time, dragging moves it, and a double-click resets it. The page
+    supports light and dark schemes, phones and printing.
 
     An existing file is replaced atomically. blklab checks the path before it reads the trace.
 

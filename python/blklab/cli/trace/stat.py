@@ -27,10 +27,9 @@ def stat(
     Latency: latencies and I/Os in flight. Locality: amount of distinct data, and how often the
     hottest blocks are accessed. Origin: processes and source devices.
 
-    The tables contain the figures. Times are named in btt's
-    letters: Q queued, G request allocated, I inserted, D dispatched, C completed; Q2C is what the
-    caller waits for, D2C what the device needs. Quantiles are exact for the first 4,096 I/Os of a
-    kind; after that, --json states their largest error as relative_error.
+    The tables contain the figures. Times are named in btt's letters: Q queued, G request allocated, I inserted, D
+    dispatched, C completed; Q2C is what the caller waits for, D2C what the device needs. Quantiles are exact for the
+    first 4,096 I/Os of a kind; after that, --json states their largest error as relative_error.
 
     If the trace has several devices, all are listed. The device that the whole workload passes
     through (an array, not its members) is shown in full. Select others with --device, or all with

@@ -131,11 +131,9 @@ def _digits(value: float) -> float:
 
 
 def _telling(view: ExperimentView, labels: Sequence[str], metric: str) -> str:
-    """Returns the label with the largest effect, numbers before names: by its share of the
-    variance.
+    """Returns the label with the largest effect, numbers before names: by its share of the variance.
 
-    The variance is that of the logarithm, because metrics differ by factors (η², Fisher's
-    correlation ratio).
+    The variance is that of the logarithm, because metrics differ by factors (η², Fisher's correlation ratio).
     """
 
     def ratio(label: str) -> float:

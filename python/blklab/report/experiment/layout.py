@@ -25,11 +25,8 @@ PREDICTED: Final = 0.42
 class ChartRows:
     """The rows of a chart: cells under the names of their workloads."""
 
-    names: Sequence[str]
-    """Values in the data: unique, with the shown text behind `|`; headings begin with #."""
-
-    of: Mapping[int, str]
-    """The row of each cell, by `id`."""
+    names: Sequence[str]  # Values in the data: unique, with the shown text behind `|`; headings begin with #
+    of: Mapping[int, str]  # The row of each cell, by `id`
 
     def height(self, row: int, heading: int, least: int) -> int:
         """Returns the height of a chart in pixels, from the heights of a `row` and a `heading`."""
@@ -117,9 +114,7 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
 
 
 def legend_room(names: Sequence[str]) -> dict[str, int]:
-    """Returns the columns of a legend, and the pixels of its names, so that none is cut off in a
-    chart of half a page.
-    """
+    """Returns the columns of a legend, and the pixels of its names: none is cut off in a chart of half a page."""
     longest = max(map(len, names), default=1)
     return {"columns": max(1, min(4, 56 // (longest + 6))), "labelLimit": 340}
 

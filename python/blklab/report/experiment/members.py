@@ -181,9 +181,7 @@ def _sum(value: float | Sequence[float]) -> float:
 
 
 def _trees(view: ExperimentView) -> Iterator[TextTable]:
-    """Returns the devices below each target, if the kernel reported them: md over partitions
-    over disks.
-    """
+    """Returns the devices below each target, if the kernel reported them: md over partitions over disks."""
     for members in grouped(view.cells, [STACK], series=True).values():
         cell = members[0]
         devices = (cell.runs[0].outcome or {}).get("devices") or []

@@ -1,8 +1,7 @@
 """IOPS over time, one chart for each cell: all intervals faint, smoothed lines over them.
 
-A long series is drawn in buckets of equal length: their mean, and a band from their minimum to
-their maximum. All charts of a page together have a limited number of points; the store has the
-complete series.
+A long series is drawn in buckets of equal length: their mean, and a band from their minimum to their maximum. All
+charts of a page together have a limited number of points; the store has the complete series.
 """
 
 import math
@@ -51,8 +50,7 @@ class RunCourse:
     low: Sequence[float]
     high: Sequence[float]
     smooth: Sequence[float]
-    intervals: int
-    """Number of intervals before bucketing."""
+    intervals: int  # Number of intervals before bucketing
 
 
 def section(view: ExperimentView) -> PageSection:
@@ -103,9 +101,7 @@ def course(cell: ReportCell, run: StoredRun, most: int) -> RunCourse | None:
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """Returns the local mean of each point, with a Gaussian kernel that is truncated at the
-    ends.
-    """
+    """Returns the local mean of each point, with a Gaussian kernel that is truncated at the ends."""
     import numpy as np
 
     array = np.asarray(values, dtype=float)

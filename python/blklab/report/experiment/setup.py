@@ -210,9 +210,7 @@ def _slot(member: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _layout(level: str, layout: str) -> str:
-    """Returns md's layout number as mdadm's word: near + far << 8 + offset << 16
-    (drivers/md/raid10.c).
-    """
+    """Returns md's layout number as mdadm's word: near + far << 8 + offset << 16 (drivers/md/raid10.c)."""
     if not layout.isdigit() or level in {"raid0", "raid1", "linear"}:
         return ""
     number = int(layout)

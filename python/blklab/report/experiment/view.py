@@ -45,12 +45,9 @@ AXIS: Final = 3
 class ReportSeries:
     """A campaign or a selection of it."""
 
-    name: str
-    """Printable and unique in the report."""
-
+    name: str  # Printable and unique in the report
     campaign: CampaignRow
-    runs: Sequence[StoredRun]
-    """The runs that are done."""
+    runs: Sequence[StoredRun]  # The runs that are done
 
     @property
     def predicts(self) -> bool:
@@ -66,8 +63,7 @@ class CellFigure:
     least: float
     most: float
     low: float | None
-    high: float | None
-    """The 95 % interval; None if unknown."""
+    high: float | None  # The 95 % interval; None if unknown
 
 
 class ReportCell:
@@ -171,9 +167,7 @@ def _order(rw: str) -> str | None:
 
 
 def numeric(text: str) -> float | None:
-    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None for a
-    name.
-    """
+    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None for a name."""
     for parse in (float, units.parse_size, units.parse_duration):
         try:
             number = float(parse(text))
@@ -258,9 +252,7 @@ class ExperimentView:
         }
 
     def values(self, label: str) -> list[str]:
-        """Returns the values of a label: numbers in ascending order, names in the order of the
-        data.
-        """
+        """Returns the values of a label: numbers in ascending order, names in the order of the data."""
         values_found = list(dict.fromkeys(c.labels[label] for c in self.cells if label in c.labels))
         if label not in NAMES and all(numeric(value) is not None for value in values_found):
             values_found.sort(key=lambda value: numeric(value) or 0.0)
@@ -325,9 +317,7 @@ def grouped(
 
 
 def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":
-    """Returns the series: a campaign with a label that another one lacks becomes one for each
-    value.
-    """
+    """Returns the series: a campaign with a label that another one lacks becomes one for each value."""
     done = [merged_unchanged([run for run in selection.runs if run.outcome]) for selection in selections]
     whole = [(name, selection.campaign, runs) for name, selection, runs in zip(names, selections, done, strict=True)]
     if len(whole) < 2:

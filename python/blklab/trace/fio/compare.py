@@ -27,8 +27,7 @@ class FioComparisonRow:
     unit: str
     trace: float | None
     fio: float | None
-    allowed: float | None = None
-    """Largest difference that passes; None: not judged."""
+    allowed: float | None = None  # Largest difference that passes; None: not judged
 
     @property
     def difference(self) -> float | None:

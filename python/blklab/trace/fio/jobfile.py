@@ -34,8 +34,7 @@ class VerificationRun:
     """Changes of a run for verification: limited I/Os, and each process logs its I/Os."""
 
     logs: Sequence[str]
-    number_ios: Sequence[int] | None = None
-    """I/Os of each process, at full speed; None keeps the plan's rate."""
+    number_ios: Sequence[int] | None = None  # I/Os of each process, at full speed; None keeps the plan's rate
 
 
 def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = None) -> str:

@@ -52,9 +52,8 @@ class OffsetDistribution:
     def for_sizes_from(self, smallest: int, align: int) -> "OffsetDistribution":
         """Returns the same for I/Os of at least `smallest` bytes at multiples of `align`.
 
-        Each zone needs space for one I/O, and fio cuts `smallest - align` off the end of the file
-        (io_u.c, last_block). With zones beyond that end, a section ends at once and reports
-        success.
+        Each zone needs space for one I/O, and fio cuts `smallest - align` off the end of the file (io_u.c, last_block).
+        With zones beyond that end, a section ends at once and reports success.
         """
         if not self.zones or (smallest <= align and smallest <= min(z.bytes for z in self.zones)):
             return self

@@ -30,13 +30,10 @@ class DirectionPlan:
 
     direction: Way
     ios: int
-    rate: float
-    """I/Os per second."""
+    rate: float  # I/Os per second
     sizes: tuple[SizeShare, ...]
-    sequential: float
-    """Share that continues a stream, 0..=1."""
-    in_flight: float
-    """I/Os in flight on average: rate × mean latency (Little's law)."""
+    sequential: float  # Share that continues a stream, 0..=1
+    in_flight: float  # I/Os in flight on average: rate × mean latency (Little's law)
 
     @property
     def align(self) -> int:
@@ -57,12 +54,10 @@ class JobPlan:
     directions: tuple[DirectionPlan, ...]
     iodepth: int
     numjobs: int = 1
-    flush_every: int | None = None
-    """Writes per flush."""
+    flush_every: int | None = None  # Writes per flush
     flushes: int = 0
     dsync: bool = False
-    thinktime_us: int = 0
-    """Pause after each I/O."""
+    thinktime_us: int = 0  # Pause after each I/O
 
     @property
     def ios(self) -> int:

@@ -23,10 +23,9 @@ class SizeShare:
 def split(counts: Sequence[tuple[int, int]], most: int = MOST_SIZES) -> tuple[SizeShare, ...]:
     """Returns sizes with whole percents that sum to 100, ascending, from (bytes, I/Os) pairs.
 
-    The I/Os, ordered by size, are cut into a hundred equal parts. Each part gets the size in it
-    that is nearest to its mean. So the cumulative distribution differs by at most one point, and
-    rare sizes merge with their neighbours. Sizes are rounded up to sectors for direct I/O. Empty
-    for no I/O.
+    The I/Os, ordered by size, are cut into a hundred equal parts. Each part gets the size in it that is nearest to its
+    mean. So the cumulative distribution differs by at most one point, and rare sizes merge with their neighbours. Sizes
+    are rounded up to sectors for direct I/O. Empty for no I/O.
     """
     by_size: dict[int, int] = {}
     for size, count in counts:
@@ -79,8 +78,6 @@ def mean(shares: Sequence[SizeShare]) -> float:
 
 
 def alignment(shares: Sequence[SizeShare]) -> int:
-    """Returns the alignment of offsets: the largest power of two that divides all sizes, at most
-    4096.
-    """
+    """Returns the alignment of offsets: the largest power of two that divides all sizes, at most 4096."""
     divisor = math.gcd(*(share.bytes for share in shares))
     return min(divisor & -divisor, 4096)

@@ -24,9 +24,7 @@ from blklab.trace.profile import characterise
 from blklab.units import format_size
 
 OLDEST: Final = (3, 25)
-"""The oldest fio with all options used (zoned_abs, sync=dsync, weights of flow); that of Debian
-11.
-"""
+"""The oldest fio with all options used (zoned_abs, sync=dsync, weights of flow); that of Debian 11."""
 
 FEWEST_IOS: Final = 5_000
 MOST_IOS: Final = 200_000
@@ -41,8 +39,7 @@ class Verification:
     rows: tuple[FioComparisonRow, ...]
     fio_version: str
     size: int
-    ios: int
-    """I/Os of fio for the comparison of sizes and offsets."""
+    ios: int  # I/Os of fio for the comparison of sizes and offsets
     notes: tuple[str, ...]
 
     @property

@@ -29,12 +29,9 @@ STOPPING: Final = 30.0
 class RecordingOptions:
     """Options of a recording."""
 
-    seconds: float | None = None
-    """None: until Ctrl-C."""
-    buffer_size: int = 512
-    """KiB of each of a CPU's buffers (`blktrace -b`)."""
-    buffers: int = 4
-    """Buffers of each CPU (`blktrace -n`)."""
+    seconds: float | None = None  # None: until Ctrl-C
+    buffer_size: int = 512  # KiB of each of a CPU's buffers (`blktrace -b`)
+    buffers: int = 4  # Buffers of each CPU (`blktrace -n`)
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,7 @@ class BlktraceExit:
 
     output: str
     seconds: float
-    stopped_by: str
-    """`time`, `user`, or `blktrace` if it ended by itself."""
+    stopped_by: str  # `time`, `user`, or `blktrace` if it ended by itself
 
 
 _TOTAL: Final = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
@@ -97,10 +93,9 @@ def run(
 ) -> BlktraceExit:
     """Runs blktrace until its time is over or the user interrupts it, which is not a failure.
 
-    Time counts from blktrace's first file: before, it records nothing, and SIGINT kills it.
-    blktrace runs in a separate session, so that Ctrl-C reaches it once and from here. If it does
-    not end when asked, or is killed, the kernel's trace is removed. Raises BlklabError or
-    EnvironmentLacks with blktrace's message if it fails.
+    Time counts from blktrace's first file: before, it records nothing, and SIGINT kills it. blktrace runs in a separate
+    session, so that Ctrl-C reaches it once and from here. If it does not end when asked, or is killed, the kernel's
+    trace is removed. Raises BlklabError or EnvironmentLacks with blktrace's message if it fails.
     """
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         started = time.monotonic()

@@ -24,10 +24,8 @@ class RecordedDevice:
     """A block device to record."""
 
     path: str
-    name: str
-    """The kernel's name, which blktrace uses for the files."""
-    number: str
-    """`major:minor`."""
+    name: str  # The kernel's name, which blktrace uses for the files
+    number: str  # `major:minor`
 
 
 def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
@@ -48,8 +46,7 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
 
 
 def check_apart(devices: Sequence[RecordedDevice], directory: Path, roots: Roots) -> list[str]:
-    """Refuses to write a trace to a device that it records, because the trace would record
-    itself.
+    """Refuses to write a trace to a device that it records, because the trace would record itself.
 
     Raises UsageError if I/O of a file in `directory` passes through any of `devices`. Otherwise
     returns a note for the user.
@@ -89,9 +86,7 @@ def check_privileges(roots: Roots) -> None:
 
 
 def check_kernel(devices: Sequence[RecordedDevice], roots: Roots) -> None:
-    """Raises EnvironmentLacks if the kernel cannot trace: each device then lacks a `trace`
-    directory.
-    """
+    """Raises EnvironmentLacks if the kernel cannot trace: each device then lacks a `trace` directory."""
     for device in devices:
         node = roots.sys / "dev/block" / device.number
         if node.exists() and not (node / "trace").exists():
@@ -131,8 +126,7 @@ def ready_debugfs(roots: Roots) -> tuple[str, str]:
 
 
 def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:
-    """Raises BlklabError for a device that is already traced: the kernel allows one trace per
-    device.
+    """Raises BlklabError for a device that is already traced: the kernel allows one trace per device.
 
     blktrace must not try: when it fails, it ends the other trace (seen with 1.2.0).
     """

@@ -44,29 +44,20 @@ ENDING: Final = 5.0
 class LiveLook:
     """One look at the devices."""
 
-    elapsed: float
-    """Seconds since the recording began."""
-
-    length_ns: int
-    """The length of the window."""
-
-    profile: Profile | None
-    """None if nothing happened in the window."""
-
-    dropped: int
-    """Events that the kernel dropped since the beginning, because buffers were full."""
+    elapsed: float  # Seconds since the recording began
+    length_ns: int  # The length of the window
+    profile: Profile | None  # None if nothing happened in the window
+    dropped: int  # Events that the kernel dropped since the beginning, because buffers were full
 
 
 @dataclass(frozen=True)
 class LiveOptions:
     """How to watch."""
 
-    seconds: float | None
-    """None: until a signal."""
+    seconds: float | None  # None: until a signal
     interval: float
     window: float
-    name: Path | None
-    """Keep the recording: `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` of several devices."""
+    name: Path | None  # Keep the recording: `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` of several devices
 
 
 def with_members(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
