@@ -78,11 +78,13 @@ def characterise(
     filter: Filter,
     *,
     format: str | None = None,
+    exact_blocks: int | None = None,
     threads: int = 1,
     tick: Callable[[int], object] | None = None,
 ) -> str:
     """Characterise a trace: the profile as JSON text (docs/reference/formats.md).
 
+    `exact_blocks` is the number of distinct blocks to count exactly.
     `tick` is called now and then with the bytes read so far.
     """
 

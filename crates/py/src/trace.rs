@@ -63,16 +63,17 @@ pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
 ///
 /// `tick` is called now and then with the bytes read so far.
 #[pyfunction]
-#[pyo3(signature = (paths, filter, *, format=None, threads=1, tick=None))]
+#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, threads=1, tick=None))]
 pub fn characterise(
-    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, threads: usize,
-    tick: Option<Py<PyAny>>,
+    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
+    threads: usize, tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut filter = filter.0.clone();
     py.detach(|| {
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut ticker = Ticker::new(tick);
-        let profile = characterising::characterise(&mut *source, filter, threads, &mut |bytes| ticker.tick(bytes));
+        let tick = &mut |bytes| ticker.tick(bytes);
+        let profile = characterising::characterise(&mut *source, filter, exact_blocks, threads, tick);
         ticker.finish()?;
         serde_json::to_string(&profile.map_err(python_error)?).map_err(|e| UsageError::new_err(e.to_string()))
     })

@@ -106,7 +106,7 @@ pub struct WindowEvents {
 impl WindowEvents {
     /// Characterises the window.
     pub fn profile(&mut self, threads: usize) -> Result<Profile> {
-        characterise(self, Filter::default(), threads, &mut |_| true)
+        characterise(self, Filter::default(), None, threads, &mut |_| true)
     }
 }
 

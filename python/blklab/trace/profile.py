@@ -3,9 +3,15 @@
 import json
 import os
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from blklab import _core
 from blklab.documents.profile import Profile
+from blklab.system.environment import memory
+from blklab.system.roots import Roots
+
+BYTES_OF_BLOCK: Final = 80
+"""Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""
 
 
 def characterise(
@@ -13,13 +19,16 @@ def characterise(
     selection: _core.Filter,
     *,
     format_name: str | None = None,
+    exact: bool = False,
     tick: Callable[[int], object] | None = None,
 ) -> Profile:
     """Reads the trace at `paths` (names, files, directories or `-`) and characterises it.
 
-    `tick` is called regularly with the number of bytes read. Raises UsageError or BlklabError.
+    With `exact`, all distinct blocks are counted that fit half of the free memory. `tick` is called regularly with
+    the number of bytes read. Raises UsageError or BlklabError.
     """
     threads = len(os.sched_getaffinity(0))
-    text = _core.characterise(paths, selection, format=format_name, threads=threads, tick=tick)
+    blocks = memory(Roots()).get("MemAvailable", 0) // 2 // BYTES_OF_BLOCK if exact else None
+    text = _core.characterise(paths, selection, format=format_name, exact_blocks=blocks, threads=threads, tick=tick)
     profile: Profile = json.loads(text)
     return profile

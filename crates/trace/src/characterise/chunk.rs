@@ -4,6 +4,7 @@ use crate::event::{DeviceId, Op, Rwbs, op_of};
 use crate::io::Io;
 use crate::start::StartAction;
 use blklab_stats::Merge;
+use std::sync::Arc;
 
 /// One arrival: a Q event with its process and source resolved.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,7 @@ impl Chunk {
 }
 
 /// One kind of statistic of one device.
-pub trait Panel: Default + Merge + Send {
+pub trait Panel: Default + Merge + Send + 'static {
     /// An empty panel for the device with this index; it is smaller for the many devices of a large trace.
     fn for_device(_index: usize) -> Self {
         Self::default()
@@ -98,30 +99,44 @@ pub trait Panel: Default + Merge + Send {
 /// A panel for every device of a trace.
 ///
 /// It gets every chunk in order. Panels do not depend on each other, so each can run on its own thread.
-#[derive(Clone, Debug, Default)]
-pub struct PerDevice<P>(Vec<P>);
+#[derive(Clone)]
+pub struct PerDevice<P> {
+    panels: Vec<P>,
+    make: Arc<dyn Fn(usize) -> P + Send + Sync>,
+}
+
+impl<P: Panel> Default for PerDevice<P> {
+    fn default() -> Self {
+        Self::new(P::for_device)
+    }
+}
 
 impl<P: Panel> PerDevice<P> {
+    /// No panels yet; `make` makes the panel for the device with an index.
+    pub fn new(make: impl Fn(usize) -> P + Send + Sync + 'static) -> Self {
+        Self { panels: Vec::new(), make: Arc::new(make) }
+    }
+
     /// Counts the rows of one device.
     pub fn observe(&mut self, chunk: &Chunk) {
-        while self.0.len() <= chunk.device {
-            self.0.push(P::for_device(self.0.len()));
+        while self.panels.len() <= chunk.device {
+            self.panels.push((self.make)(self.panels.len()));
         }
-        self.0[chunk.device].observe(chunk);
+        self.panels[chunk.device].observe(chunk);
     }
 
     /// Takes the panel of a device; an empty one if it had no rows.
     pub fn take(&mut self, device: usize) -> P {
-        self.0.get_mut(device).map(std::mem::take).unwrap_or_default()
+        self.panels.get_mut(device).map(std::mem::take).unwrap_or_default()
     }
 }
 
 impl<P: Panel> Merge for PerDevice<P> {
     fn merge(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize_with(other.0.len(), P::default);
+        if self.panels.len() < other.panels.len() {
+            self.panels.resize_with(other.panels.len(), P::default);
         }
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+        for (mine, theirs) in self.panels.iter_mut().zip(&other.panels) {
             mine.merge(theirs);
         }
     }

@@ -12,6 +12,11 @@ const BLOCK_SHIFT: u32 = 3;
 pub struct HotBlocks(Hotness);
 
 impl HotBlocks {
+    /// Counts up to `blocks` distinct blocks exactly.
+    pub fn exact(blocks: usize) -> HotBlocks {
+        HotBlocks(Hotness::new(blocks))
+    }
+
     /// The profile.
     pub fn profile(&self) -> HotnessSummary {
         self.0.summary()

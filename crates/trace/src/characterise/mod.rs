@@ -78,11 +78,18 @@ panels! {
 
 /// Reads a source to its end and characterises it.
 ///
-/// `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the bytes read so
-/// far, to show progress; if it returns false, reading stops, and the profile covers what was read.
+/// `exact_blocks` is the number of distinct blocks that are counted exactly, of all inputs together; by default few
+/// enough to be fast. `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the
+/// bytes read so far, to show progress; if it returns false, reading stops, and the profile covers what was read.
 pub fn characterise(
-    source: &mut dyn Source, filter: Filter, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
+    source: &mut dyn Source, filter: Filter, exact_blocks: Option<usize>, threads: usize,
+    tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Profile> {
+    let mut panels = Panels::default();
+    if let Some(blocks) = exact_blocks {
+        let inputs = source.info().inputs.len().max(1);
+        panels.hot = PerDevice::new(move |_| HotBlocks::exact(blocks / inputs));
+    }
     let mut batch = EventBatch::default();
     let mut more = source.fill(&mut batch)?;
     let mut intake = Intake::new(filter.clone(), source.info());
@@ -95,7 +102,6 @@ pub fn characterise(
         intake.finish(send_chunk);
         Ok(())
     };
-    let mut panels = Panels::default();
     if threads <= 1 {
         read(&mut intake, &mut |chunk| panels.observe(&chunk))?;
     } else {

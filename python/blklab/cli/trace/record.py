@@ -79,9 +79,11 @@ def record(
     elif done.stopped_by == "blktrace":
         warn(f"blktrace ended by itself after {done.seconds:.1f} s")
     if done.dropped:
+        from blklab.report.formatting import plural
+
         share = done.dropped / (done.dropped + done.events)
         warn(
-            f"{done.dropped:,} events ({share:.1%}) were dropped for want of buffers; record again"
+            f"{plural(done.dropped, 'event')} ({share:.1%}) dropped for want of buffers; record again"
             f" with --buffer-size {options.buffer_size * 4}k --buffers {options.buffers * 2}"
         )
     emit(_as_dict(done), as_json, lambda console: _draw(console, done))
@@ -125,9 +127,10 @@ def _as_dict(done: "TraceRecording") -> dict[str, object]:
 def _draw(console: "Console", done: "TraceRecording") -> None:
     import shlex
 
+    from blklab.report.formatting import plural
     from blklab.text import printable
-    from blklab.units import format_count, format_size
+    from blklab.units import format_size
 
     name = shlex.quote(printable(str(done.name)))
-    console.print(f"{name}: {format_count(done.events)} events, {format_size(done.bytes)}, {done.seconds:.1f} s")
+    console.print(f"{name}: {plural(done.events, 'event')}, {format_size(done.bytes)}, {done.seconds:.1f} s")
     console.print(f"next: blklab trace report {name}")

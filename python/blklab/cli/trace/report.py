@@ -8,7 +8,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import json_option, progress
-from blklab.cli.trace.selection import format_words, selection_options, trace_arguments
+from blklab.cli.trace.selection import exact_option, format_words, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @trace_arguments
 @selection_options
+@exact_option
 @click.option(
     "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
 )
@@ -29,6 +30,7 @@ def report(
     paths: tuple[str, ...],
     format_name: str | None,
     selection: _core.Filter,
+    exact: bool,
     output: str | None,
     charts: str | None,
     title: str | None,
@@ -64,10 +66,10 @@ def report(
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
-    view = read_view(paths, selection, format_name)
+    view = read_view(paths, selection, format_name, exact=exact)
     from blklab.report import page
 
-    html = page.render(view, title=title, command=command_line(paths, format_name, view.profile))
+    html = page.render(view, title=title, command=command_line(paths, format_name, view.profile, exact=exact))
     out.write(target, html.encode())  # UTF-8 in any locale
     written = [] if to_stdout else [target]
     if charts is not None:
@@ -105,9 +107,10 @@ def default_name(path: str) -> str:
     return f"{name.split('.blktrace')[0].split('.')[0] or 'trace'}.html"
 
 
-def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Profile") -> str:
+def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Profile", *, exact: bool = False) -> str:
     """Returns the command that makes the page again."""
-    return shlex.join(["blklab", "trace", "report", *paths, *selection_words(format_name, profile)])
+    words = selection_words(format_name, profile) + ["--exact"] * exact
+    return shlex.join(["blklab", "trace", "report", *paths, *words])
 
 
 def selection_words(format_name: str | None, profile: "Profile") -> list[str]:

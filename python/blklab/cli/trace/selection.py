@@ -125,6 +125,11 @@ def trace_arguments(command: F) -> F:
     return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(with_trace)  # type: ignore[return-value]
 
 
+exact_option: Final = click.option(
+    "--exact", is_flag=True, help="Count hot blocks exactly, as far as memory suffices; default: a sample if many."
+)
+
+
 def format_words(format_name: str | None) -> list[str]:
     """Returns the option that chooses the format again."""
     if format_name is None:

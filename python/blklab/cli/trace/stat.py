@@ -6,7 +6,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import exact_option, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 @click.command()
 @trace_arguments
 @selection_options
+@exact_option
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @json_option
 def stat(
-    *, paths: tuple[str, ...], format_name: str | None, selection: _core.Filter, all_devices: bool, as_json: bool
+    *,
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    exact: bool,
+    all_devices: bool,
+    as_json: bool,
 ) -> None:
     """Describe the workload of TRACE in five sentences and in tables.
 
@@ -40,13 +47,14 @@ def stat(
       blklab trace stat md127                        the files md127.blktrace.0, .1 ...
       blklab trace stat traces/                      all files in a directory, as one trace
       blktrace -d /dev/sda -o - -w 10 | blklab trace stat -
+      blklab trace stat md127 --exact                hot blocks counted, not sampled
       blklab trace stat md127 --since 10s --until 20s --op write
       blklab trace stat md127 --process postgres --json | jq .devices[0].life.read.latency_ns.q2c
 
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
-    view = read_view(paths, selection, format_name)
+    view = read_view(paths, selection, format_name, exact=exact)
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal

@@ -15,7 +15,9 @@ MAX_NAMED: Final = 8
 """How many devices and processes a message names."""
 
 
-def read_view(paths: Sequence[str], selection: _core.Filter, format_name: str | None) -> "ProfileView":
+def read_view(
+    paths: Sequence[str], selection: _core.Filter, format_name: str | None, *, exact: bool = False
+) -> "ProfileView":
     """Characterise a trace, print warnings about it on stderr, and return its view.
 
     Raises BlklabError if the selection has no I/O.
@@ -24,7 +26,7 @@ def read_view(paths: Sequence[str], selection: _core.Filter, format_name: str | 
     from blklab.trace.profile import characterise
 
     with progress("reading the trace") as tick:
-        profile = characterise(paths, selection, format_name=format_name, tick=tick)
+        profile = characterise(paths, selection, format_name=format_name, exact=exact, tick=tick)
     view = ProfileView(profile)
     for warning in profile["trace"]["warnings"]:
         warn(f"{warning['path']}: {warning['message']}")

@@ -108,7 +108,7 @@ def hotness(device: DeviceView) -> TextTable:
     if hotness_found["sampled"]:
         note += (
             f"; from a sample of {formatting.share(hotness_found['sample_rate'])} of the blocks"
-            f" (distinct blocks ±{formatting.share(hotness_found['relative_error'])})"
+            f" (distinct blocks ±{formatting.share(hotness_found['relative_error'])}); --exact counts all"
         )
     columns = [text("blocks"), *figures("size", "of accesses"), BAR]
     return TextTable("Hotness", columns, rows, note)
