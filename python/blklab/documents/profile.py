@@ -186,7 +186,6 @@ class LongTimeProfile(TypedDict):
     bytes: int
     depth: int
     in_flight: dict[str, int]
-    in_flight_process: str | None
     length_ns: int
     op: str
     process: str
@@ -197,8 +196,6 @@ class LongTimeProfile(TypedDict):
 
 
 class OffsetsProfile(TypedDict):
-    processes: list[str]
-    row_processes: list[str]
     rows: list[DensityRow]
     width_ns: int
 

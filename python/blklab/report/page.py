@@ -68,7 +68,9 @@ def _sections(view: ProfileView) -> list[PageSection]:
         PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(slow.slowest(device), slow.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
         PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
-        PageSection("rhythm", "Arrivals", "Arrivals", pattern.arrival_charts(device)),
+        PageSection(
+            "rhythm", "Arrivals", "Arrivals", [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
+        ),
         PageSection(
             "hot",
             "Hot blocks",

@@ -130,14 +130,3 @@ impl<P: Panel> PerDevice<P> {
         self.panels.get_mut(device).map(std::mem::take).unwrap_or_default()
     }
 }
-
-impl<P: Panel> Merge for PerDevice<P> {
-    fn merge(&mut self, other: &Self) {
-        if self.panels.len() < other.panels.len() {
-            self.panels.resize_with(other.panels.len(), P::default);
-        }
-        for (mine, theirs) in self.panels.iter_mut().zip(&other.panels) {
-            mine.merge(theirs);
-        }
-    }
-}

@@ -1,6 +1,6 @@
 //! Counts of reads and writes by time and value: the rows of a picture.
 
-use blklab_stats::{LogLinear, Merge};
+use blklab_stats::LogLinear;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -27,46 +27,12 @@ impl DensityRow {
     /// The row of the values in `low..end` with the reads and writes of each slice.
     pub fn new(low: u64, end: u64, counts: &[[u64; 2]]) -> DensityRow {
         let total = |side: usize| counts.iter().map(|count| count[side]).sum();
-        let text = |side: usize| trimmed(counts.iter().map(|count| level(count[side])).collect());
+        let text = |side: usize| {
+            let levels: String = counts.iter().map(|count| level(count[side])).collect();
+            levels.trim_end_matches('.').into()
+        };
         DensityRow { low, end, reads: total(0), writes: total(1), read_levels: text(0), write_levels: text(1) }
     }
-}
-
-/// The process with more than half of some I/Os, if any: Boyer and Moore's majority vote.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Majority {
-    process: u32,
-    votes: u32,
-}
-
-impl Majority {
-    /// Adds I/Os of a process.
-    #[inline]
-    pub fn vote(&mut self, process: u32, votes: u32) {
-        if self.process == process {
-            self.votes = self.votes.saturating_add(votes);
-        } else if self.votes >= votes {
-            self.votes -= votes;
-        } else {
-            *self = Majority { process, votes: votes - self.votes };
-        }
-    }
-
-    /// The process.
-    pub fn process(&self) -> Option<u32> {
-        (self.votes > 0).then_some(self.process)
-    }
-}
-
-impl Merge for Majority {
-    fn merge(&mut self, other: &Self) {
-        self.vote(other.process, other.votes);
-    }
-}
-
-/// Without empty slices at the end.
-pub fn trimmed(text: String) -> String {
-    text.trim_end_matches('.').into()
 }
 
 fn level(count: u64) -> char {

@@ -121,7 +121,7 @@ pub fn characterise(
                 pattern: panels.pattern.take(at).profile(),
                 hotness: panels.hot.take(at).profile(),
                 over_time: panels.over_time.take(at).profile(),
-                offsets: panels.offsets.take(at).profile(process),
+                offsets: panels.offsets.take(at).profile(),
                 processes_over_time: panels.processes.take(at).profile(process),
             }
         })

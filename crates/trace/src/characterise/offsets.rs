@@ -1,31 +1,23 @@
 //! Where on the device I/Os went while the trace ran: a grid over time and offset, coarsened as the trace grows.
 
 use super::chunk::{Chunk, Panel};
-use super::density::{DensityRow, Majority, trimmed};
+use super::density::DensityRow;
 use crate::event::Op;
 use blklab_stats::{Merge, Timeline};
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// Rows and columns of the grid; powers of two.
 const SIDE: usize = 256;
 /// A row has 2 to this power sectors at first: 64 KiB.
 const FIRST_SHIFT: u32 = 7;
-/// Processes that a profile distinguishes.
-const NAMED: usize = 5;
 
+/// Reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Cell {
-    counts: [u32; 2],
-    process: Majority,
-}
+struct Cell([u32; 2]);
 
 impl Merge for Cell {
     fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
-            *mine = mine.saturating_add(theirs);
-        }
-        self.process.merge(&other.process);
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine = mine.saturating_add(theirs));
     }
 }
 
@@ -62,11 +54,6 @@ pub struct OffsetsProfile {
     pub width_ns: u64,
     /// Ranges of sectors in ascending order, without gaps; I/Os count where they begin.
     pub rows: Vec<DensityRow>,
-    /// Up to five processes, those with the most cells of the grid.
-    pub processes: Vec<String>,
-    /// For each row a string like those of its levels: the index in `processes` of the process with more than half of
-    /// the I/Os, `*` for any other.
-    pub row_processes: Vec<String>,
 }
 
 impl Default for Offsets {
@@ -123,36 +110,16 @@ impl Offsets {
         self.shift += by;
     }
 
-    /// The profile; `name` gives the name of a process by its index.
-    pub fn profile(&self, name: impl Fn(u32) -> String) -> OffsetsProfile {
+    /// The profile.
+    pub fn profile(&self) -> OffsetsProfile {
         let (low, high) = self.used.unwrap_or((1, 0));
-        let columns: Vec<&Column> = self.columns.iter().map(|(_, column)| column).collect();
-        let cells = |row: u64| {
-            let index = (row & (self.rows - 1)) as usize;
-            columns.iter().map(move |column| column.0.get(index).copied().unwrap_or_default())
-        };
-        let mut led: HashMap<u32, u64> = HashMap::new();
-        for process in (low..=high).flat_map(cells).filter_map(|cell| cell.process.process()) {
-            *led.entry(process).or_default() += 1;
-        }
-        let mut leading: Vec<u32> = led.keys().copied().collect();
-        leading.sort_by_key(|process| (std::cmp::Reverse(led[process]), *process));
-        leading.truncate(NAMED);
-        let letter = |cell: Cell| match leading.iter().position(|led| cell.process.process() == Some(*led)) {
-            Some(index) => char::from_digit(index as u32, 10).unwrap_or('*'),
-            None if cell.counts == [0, 0] => '.',
-            None => '*',
-        };
         let rows = (low..=high).map(|row| {
-            let counts: Vec<[u64; 2]> = cells(row).map(|cell| cell.counts.map(u64::from)).collect();
+            let index = (row & (self.rows - 1)) as usize;
+            let cells = self.columns.iter().map(|(_, column)| column.0.get(index).map_or([0; 2], |cell| cell.0));
+            let counts: Vec<[u64; 2]> = cells.map(|counts| counts.map(u64::from)).collect();
             DensityRow::new(row << self.shift, (row + 1).saturating_mul(1 << self.shift), &counts)
         });
-        OffsetsProfile {
-            width_ns: self.columns.width_ns(),
-            rows: rows.collect(),
-            processes: leading.iter().map(|&process| name(process)).collect(),
-            row_processes: (low..=high).map(|row| trimmed(cells(row).map(letter).collect())).collect(),
-        }
+        OffsetsProfile { width_ns: self.columns.width_ns(), rows: rows.collect() }
     }
 }
 
@@ -172,9 +139,8 @@ impl Panel for Offsets {
                 Op::Write => 1,
                 Op::Discard | Op::Flush => continue,
             };
-            let cell = self.cell(row.time, row.sector);
-            cell.counts[side] = cell.counts[side].saturating_add(1);
-            cell.process.vote(row.process, 1);
+            let count = &mut self.cell(row.time, row.sector).0[side];
+            *count = count.saturating_add(1);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The slowest I/Os, and stalls: times in which nothing completed although I/Os were in flight.
 
 use super::chunk::{Chunk, Panel};
-use super::density::Majority;
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use blklab_stats::Merge;
@@ -13,20 +12,6 @@ const STALL_FACTOR: u64 = 10;
 /// I/Os from which on the 99th percentile says what is usual.
 const FEWEST: u64 = 100;
 
-/// I/Os that were in flight at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct InFlightIos {
-    ops: [u64; 4],
-    process: Majority,
-}
-
-impl InFlightIos {
-    fn add(&mut self, io: &Io) {
-        self.ops[io.op() as usize] += 1;
-        self.process.vote(io.process, 1);
-    }
-}
-
 /// The life of a slow I/O, or a time without completions; `io` ended it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LongTime {
@@ -35,14 +20,14 @@ struct LongTime {
     /// A stall cannot have begun before this completion.
     earliest: u64,
     io: Io,
-    /// Further I/Os in flight at `end`.
-    in_flight: InFlightIos,
+    /// Further I/Os in flight at `end`, by operation.
+    in_flight: [u64; 4],
 }
 
 impl LongTime {
     /// From `start` until `io` completed; a stall can begin as early as `earliest`.
     fn new(io: &Io, start: u64, earliest: u64) -> LongTime {
-        LongTime { start, end: io.t_complete, earliest, io: *io, in_flight: InFlightIos::default() }
+        LongTime { start, end: io.t_complete, earliest, io: *io, in_flight: [0; 4] }
     }
 
     fn length(&self) -> u64 {
@@ -78,7 +63,7 @@ impl Longest {
     /// Counts an ended I/O at every kept moment at which it was in flight.
     fn add_in_flight(&mut self, io: &Io) {
         for kept in self.kept.iter_mut().rev().take_while(|kept| io.t_queue < kept.end) {
-            kept.in_flight.add(io);
+            kept.in_flight[io.op() as usize] += 1;
             kept.start = kept.start.min(io.t_queue.max(kept.earliest));
         }
     }
@@ -193,8 +178,6 @@ pub struct LongTimeProfile {
     pub depth: u32,
     /// Other I/Os in flight when it completed, by operation.
     pub in_flight: BTreeMap<&'static str, u64>,
-    /// The process with more than half of them.
-    pub in_flight_process: Option<String>,
 }
 
 /// The slowest I/Os and the stalls of a device, in the profile.
@@ -226,7 +209,7 @@ impl SlowIos {
 
 impl LongTime {
     fn profile(&self, name: &impl Fn(u32) -> String) -> LongTimeProfile {
-        let (io, in_flight) = (&self.io, &self.in_flight);
+        let io = &self.io;
         let (stage, stage_ns) = longest_stage(io);
         LongTimeProfile {
             start_ns: self.start,
@@ -238,8 +221,7 @@ impl LongTime {
             stage,
             stage_ns,
             depth: io.depth,
-            in_flight: Op::ALL.iter().map(|&op| (op.name(), in_flight.ops[op as usize])).collect(),
-            in_flight_process: in_flight.process.process().map(name),
+            in_flight: Op::ALL.iter().map(|&op| (op.name(), self.in_flight[op as usize])).collect(),
         }
     }
 }

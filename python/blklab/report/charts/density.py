@@ -8,11 +8,10 @@ from typing import Final
 from blklab.documents.profile import DensityRow
 from blklab.report import formatting, raster
 from blklab.report.charts import theme
-from blklab.report.charts.base import Chart, Spec, category, chart_spec, layer, log_durations, quantity
+from blklab.report.charts.base import Chart, Spec, chart_spec, log_durations, quantity
 from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import DeviceView
-from blklab.text import printable
 
 OCTAVE: Final = 16
 """Pixels for each doubling of the latency."""
@@ -30,19 +29,19 @@ class DensityPicture:
     """Cells in shades: a line for each value, the lowest first, and a column for each slice of time."""
 
     lines: Sequence[bytes]
-    """Shades, 0 for none; a further colour has the numbers after those of the one before."""
+    """Shades, 0 for none."""
 
     most: int
-    """Number of shades of a colour."""
+    """Number of shades."""
 
-    colours: Sequence[str]
+    colour: str
     """`#rrggbb`"""
 
     @property
     def url(self) -> str:
         """The picture as PNG, to embed."""
-        palette = [shade for colour in self.colours for shade in raster.shades(colour, self.most)]
-        return raster.data_url(raster.png(self.lines[::-1], [(0, 0, 0, 0), *palette]))
+        palette = [(0, 0, 0, 0), *raster.shades(self.colour, self.most)]
+        return raster.data_url(raster.png(self.lines[::-1], palette))
 
     @property
     def scale(self) -> str:
@@ -58,7 +57,7 @@ def levels(texts: Sequence[str]) -> list[bytes]:
 
 
 def offset_charts(device: DeviceView) -> list[Chart]:
-    """Returns where reads and writes went, and which process led where."""
+    """Returns where reads and writes went."""
     offsets, axis = device.data["offsets"], TimeAxis.of(device)
     rows = offsets["rows"]
     if len(device.slices()[1]) < 2 or not rows:
@@ -68,14 +67,11 @@ def offset_charts(device: DeviceView) -> list[Chart]:
     table = _table("Offset", rows, formatting.size, 512)
     drawn = []
     for op, cells in _by_op(rows).items():
-        picture = DensityPicture(cells, max(map(max, cells)), [theme.LIGHT[op]])
+        picture = DensityPicture(cells, max(map(max, cells)), theme.LIGHT[op])
         name = _plural(device, op)
         note = axis.note(f"{cell} and counts the {name} that begin in it; {picture.scale}.{ZOOM}")
         spec = _offset_spec(device, axis, picture)
         drawn.append(Chart(f"offset-{op}", f"Offset of {name}", spec, table, note, wide=True))
-    if len(offsets["processes"]) > 1:
-        note = axis.note(f"{cell}, in the colour of the process that queued more than half of its I/Os.{ZOOM}")
-        drawn.append(Chart("offset-processes", "Offset by process", _by_process(device, axis), table, note, wide=True))
     return drawn
 
 
@@ -91,7 +87,7 @@ def latency_charts(device: DeviceView) -> list[Chart]:
     y = log_durations(low, high, letters)
     drawn = []
     for op, cells in _by_op(rows).items():
-        picture = DensityPicture(_logarithmic(rows, cells), max(map(max, cells)), [theme.LIGHT[op]])
+        picture = DensityPicture(_logarithmic(rows, cells), max(map(max, cells)), theme.LIGHT[op])
         spec = _spec(axis, over_time["width_ns"], picture, (low, high), y, ("x",))
         name = "everything except reads" if op == "write" and "read" in device.ops else _plural(device, op)
         slices = formatting.duration(over_time["width_ns"])
@@ -122,13 +118,7 @@ def _logarithmic(rows: Sequence[DensityRow], cells: Sequence[bytes]) -> list[byt
 
 
 def _spec(
-    axis: TimeAxis,
-    width_ns: int,
-    picture: DensityPicture,
-    span: tuple[float, float],
-    y: Spec,
-    zoomed: tuple[str, ...],
-    more: Sequence[Spec] = (),
+    axis: TimeAxis, width_ns: int, picture: DensityPicture, span: tuple[float, float], y: Spec, zoomed: tuple[str, ...]
 ) -> Spec:
     """Returns the specification of a picture that covers the values of `span`."""
     end = axis.at(width_ns * len(picture.lines[0]))
@@ -140,39 +130,16 @@ def _spec(
         "url": {"field": "url", "type": "nominal"},
     }
     drawn = {"mark": {"type": "image", "aspect": False, "clip": True}, "encoding": encoding}
-    return chart_spec([row], **axis.layers([drawn, *more], *zoomed))
+    return chart_spec([row], **axis.layers([drawn], *zoomed))
 
 
-def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture, more: Sequence[Spec] = ()) -> Spec:
+def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture) -> Spec:
     offsets = device.data["offsets"]
     low, high = 512 * offsets["rows"][0]["low"], 512 * offsets["rows"][-1]["end"]
     power = min(len(UNITS) - 1, ((high - low).bit_length() - 1) // 10)
     span = (low / 1024**power, high / 1024**power)
     y = {"title": f"offset ({UNITS[power]})", "scale": {"nice": False, "zero": False, "domain": list(span)}}
-    return _spec(axis, offsets["width_ns"], picture, span, y, ("x", "y"), more)
-
-
-def _by_process(device: DeviceView, axis: TimeAxis) -> Spec:
-    """Returns the cells in the colours of the processes that led in them."""
-    offsets = device.data["offsets"]
-    colours = theme.process_colours(device)
-    names = [printable(name) for name in offsets["processes"]]
-    keys = [*(colours.get(name, theme.REST) for name in names), theme.REST]
-    by_op = _by_op(offsets["rows"]).values()
-    columns = max(len(cells[0]) for cells in by_op)
-    density = [bytes(map(max, *([row.ljust(columns, b"\0") for row in rows] * 2))) for rows in zip(*by_op, strict=True)]
-    most = max(map(max, density))
-    lines = []
-    for text, row in zip(offsets["row_processes"], density, strict=True):
-        led = [int(letter) if letter.isdigit() else len(names) for letter in text.ljust(columns, ".")]
-        lines.append(bytes(process * most + level if level else 0 for process, level in zip(led, row, strict=True)))
-    picture = DensityPicture(lines, most, [theme.LIGHT[key[1:]] for key in keys])
-    shown = {name: colours[name] for name in names if name in colours} | {"others": theme.REST}
-    points = [{"t": axis.at(axis.start_ns), "name": name} for name in shown]
-    colour = category("name", scale={"domain": list(shown), "range": list(shown.values())})
-    colour["legend"] = {"title": None, "symbolOpacity": 1, "symbolType": "square"}
-    legend = {"data": {"values": points}, **layer("square", {"color": colour}, opacity=0)}
-    return _offset_spec(device, axis, picture, [legend])
+    return _spec(axis, offsets["width_ns"], picture, span, y, ("x", "y"))
 
 
 def _table(title: str, rows: Sequence[DensityRow], form: Callable[[float], str], unit: int) -> TextTable:

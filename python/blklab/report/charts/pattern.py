@@ -1,20 +1,9 @@
 """Charts of the access pattern: order, seeks, rhythm, hot blocks."""
 
-from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 from blklab.report import formatting, histogram
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    category,
-    chart_spec,
-    duration_label,
-    layer,
-    log_durations,
-    quantity,
-    tip,
-)
+from blklab.report.charts.base import Chart, Spec, category, chart_spec, duration_label, layer, quantity, tip
 from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import pattern
 from blklab.report.view import DeviceView
@@ -29,7 +18,7 @@ def order_charts(device: DeviceView) -> list[Chart]:
 
 def arrival_charts(device: DeviceView) -> list[Chart]:
     """Returns charts of arrivals over time."""
-    return [chart for chart in (_dispersion(device), _gaps(device)) if chart]
+    return [chart for chart in (_dispersion(device),) if chart]
 
 
 def hotness_charts(device: DeviceView) -> list[Chart]:
@@ -146,35 +135,6 @@ def _windows(values: list[int]) -> Spec:
         "scale": {"type": "log", "domain": [min(values) * 0.7, max(values) * 1.4], "nice": False},
         "axis": {"values": values, "labelExpr": duration_label("datum.value"), "labelFlush": False},
     }
-
-
-QUANTILES = {
-    "p1": 1, "p5": 5, "p10": 10, "p25": 25, "p50": 50, "p75": 75, "p90": 90, "p95": 95, "p99": 99,
-}  # fmt: skip
-
-
-def _gaps(device: DeviceView) -> Chart | None:
-    quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
-    gaps = cast(Mapping[str, float | None], quantiles)
-    rows: list[Spec] = [
-        {"percentile": percent, "gap": gaps[key], "text": formatting.duration(gaps[key])}
-        for key, percent in QUANTILES.items()
-        if gaps["count"] and gaps[key]
-    ]
-    if len(rows) < 2:
-        return None
-    scale = log_durations(min(r["gap"] for r in rows) * 0.8, max(r["gap"] for r in rows) * 1.3, None)
-    spec = chart_spec(
-        rows,
-        mark={"type": "line", **DOTTED},
-        encoding={
-            "x": quantity("percentile", "percentile", scale={"domain": [0, 100]}),
-            "y": {**quantity("gap"), **scale},
-            "tooltip": [tip("percentile", "percentile"), tip("text", "at most")],
-        },
-    )
-    note = "Share of the I/Os that arrive within this time of the previous one."
-    return Chart("gaps", "Time between arrivals", spec, pattern.gaps(device), note)
 
 
 def _curve(device: DeviceView) -> Chart | None:

@@ -3,7 +3,7 @@
 from blklab.documents.profile import LongTimeProfile
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.report.view import STAGES, UNKNOWN, DeviceView
+from blklab.report.view import STAGES, DeviceView
 from blklab.text import printable
 
 
@@ -59,7 +59,4 @@ def _in_flight(time: LongTimeProfile) -> str:
     listed = ", ".join(
         f"{number:,} {op if number == 1 else formatting.ops(op)}" for op, number in time["in_flight"].items() if number
     )
-    process = time["in_flight_process"]
-    if process and process != UNKNOWN:
-        listed += f"{', mostly' if sum(time['in_flight'].values()) > 1 else ' of'} {printable(process)}"
     return listed or formatting.NONE
