@@ -61,16 +61,10 @@ fn main() {
     cost("distinct, 4 KiB", Distinct::default, |all| {
         far.iter().for_each(|&block| all.insert(block, 1));
     });
-    cost("distinct, 1 MiB", Distinct::default, |all| {
-        far.iter().for_each(|&block| all.insert(block, 256));
-    });
     cost("level", Level::new, |all| {
         for (n, &time) in times.iter().enumerate() {
             all.change(time, if n & 16 == 0 { 1 } else { -1 });
         }
-    });
-    cost("streams, random", Streams::new, |all| {
-        far.iter().for_each(|&sector| all.record(sector, 8));
     });
     cost("streams, 64 sequential", Streams::new, |all| {
         for n in 0..IOS as u64 {
@@ -114,22 +108,8 @@ fn hotness(far: &[u64], blocks: &[u64], few: &[u64]) {
     cost("hotness, 4 KiB, sampled, uniform", Hotness::default, |all| {
         far.iter().for_each(|&block| all.record(block, 1, false));
     });
-    cost("hotness, 64 KiB, sampled, per block", Hotness::default, |all| {
-        far[..IOS / 16].iter().for_each(|&block| all.record(block, 16, false));
-    });
-    cost("hotness, 1 MiB, skewed", Hotness::default, |all| {
-        blocks.iter().for_each(|&block| all.record(block, 256, false));
-    });
     cost("hotness, 1 MiB, uniform", Hotness::default, |all| {
         far.iter().for_each(|&block| all.record(block, 256, false));
-    });
-    cost("hotness, 1 MiB, exact", Hotness::default, |all| {
-        few.iter().for_each(|&block| all.record(block / 4, 256, false));
-    });
-    cost("hotness, 1 MiB scan", Hotness::default, |all| {
-        for n in 0..IOS as u64 {
-            all.record(n * 256, 256, false);
-        }
     });
 }
 
