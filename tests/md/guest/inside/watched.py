@@ -21,7 +21,7 @@ def wait(condition: Callable[[], bool]) -> bool:
 
 disk, command = sys.argv[1], sys.argv[2:]
 traced = Path("/sys/kernel/debug/block") / disk.removeprefix("/dev/") / "dropped"
-for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"):
+for name in ("SIGTERM", "SIGKILL"):
     watcher = subprocess.Popen([*command, "trace", "live", disk], stdout=subprocess.DEVNULL, stderr=sys.stderr)
     if not wait(traced.exists):
         sys.exit(f"{name}: nothing is traced; blklab: {watcher.poll()}")
