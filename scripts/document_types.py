@@ -89,8 +89,7 @@ class Module:
         """Returns the module."""
         # mypy takes the name of a builtin, such as Warning, for the builtin until it is defined.
         ordered = sorted(
-            self.classes.items(),
-            key=lambda named: ("(TypedDict" not in named[1], not hasattr(builtins, named[0])),
+            self.classes.items(), key=lambda named: ("(TypedDict" not in named[1], not hasattr(builtins, named[0]))
         )
         aliases = [f"{name} = {output}\n" for name, output in self.aliases.items()]
         body = "\n\n".join([*(text for _, text in ordered), "\n".join(aliases)])

@@ -203,12 +203,7 @@ def prometheus() -> str:
     alerts = table(
         ("alert", "severity", "after", "condition"),
         (
-            (
-                rule["alert"],
-                rule["labels"]["severity"],
-                rule.get("for", "at once"),
-                code(rule["expr"]),
-            )
+            (rule["alert"], rule["labels"]["severity"], rule.get("for", "at once"), code(rule["expr"]))
             for rule in listed
             if "alert" in rule
         ),

@@ -13,6 +13,9 @@ use crate::source::{Source, TraceInfo};
 /// Events read ahead from each stream (blkparse's `RB_BATCH_DEFAULT`).
 const READ_AHEAD: usize = 512;
 
+/// The wall clock is adjusted by less than this while a host runs, ns.
+const SAME_BOOT: u64 = 60_000_000_000;
+
 struct StreamCursor {
     stream: RecordStream,
     input: u16,
@@ -66,6 +69,7 @@ impl BlktraceSet {
                 self.insert_in_order(index);
             }
         }
+        self.check_clocks()?;
         let time_zero = self.order.first().map_or(0, |&i| self.cursors[i].time());
         self.time_zero = Some(time_zero);
         self.info.start_unix_ns = self.cursors.iter().find_map(|cursor| {
@@ -73,6 +77,23 @@ impl BlktraceSet {
             unix.checked_add(time_zero)?.checked_sub(at)
         });
         Ok(time_zero)
+    }
+
+    /// Refuses inputs of different hosts or boots: between their clocks and the wall clock lie different times.
+    fn check_clocks(&self) -> Result<()> {
+        let mut clocks = self.cursors.iter().filter_map(|cursor| {
+            let (at, unix) = cursor.stream.timestamp?;
+            Some((cursor, unix.wrapping_sub(at)))
+        });
+        let Some((first, base)) = clocks.next() else { return Ok(()) };
+        match clocks.find(|(_, other)| (other.wrapping_sub(base) as i64).unsigned_abs() > SAME_BOOT) {
+            Some((other, _)) => Err(TraceError::Request(format!(
+                "{} and {} are recordings of different hosts or boots: give one at a time, or compare them with \
+                 `blklab trace diff`",
+                first.stream.path, other.stream.path
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Reads the next block of one stream; false if it has ended.

@@ -7,6 +7,9 @@ from typing import Final
 WIDE: Final = 7
 """Number of columns from which a table takes the whole width."""
 
+LONG: Final = 40
+"""Characters of a cell from which it does."""
+
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -39,7 +42,7 @@ class TextTable:
     @property
     def wide(self) -> bool:
         """Whether it needs the whole width of the page."""
-        return len(self.columns) > WIDE
+        return len(self.columns) > WIDE or any(len(cell) > LONG for row in self.rows for cell in row)
 
     def __bool__(self) -> bool:
         """Whether it has rows."""
