@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Suffixes of compressed files.
-pub const COMPRESSED: [&str; 3] = [".gz", ".xz", ".zst"];
+pub const COMPRESSED: [&str; 5] = [".gz", ".xz", ".zst", ".bz2", ".lz4"];
 /// The separator between a trace's name and the CPU's number.
 const PER_CPU: &str = ".blktrace.";
 
@@ -56,7 +56,7 @@ pub fn find_file_sets(path: &str, warnings: &OpeningWarnings) -> Result<Vec<File
 }
 
 /// Splits `x.blktrace.3.zst` into (`x`, Some(3)); `None` for other names.
-fn split_per_cpu(file_name: &str) -> Option<(&str, Option<u32>)> {
+pub fn split_per_cpu(file_name: &str) -> Option<(&str, Option<u32>)> {
     let at = file_name.rfind(PER_CPU)?;
     let mut number = &file_name[at + PER_CPU.len()..];
     for suffix in COMPRESSED {

@@ -3,6 +3,7 @@
 //! `open` finds the reader ([`formats`]); a reader is a [`source::Source`] of events. [`blkparse`] prints them,
 //! [`pair`] makes I/Os of them, [`characterise`] describes the workload, [`export`] writes them.
 
+mod archive;
 pub mod blkparse;
 pub mod blktrace;
 pub mod characterise;

@@ -1,8 +1,9 @@
 //! Opens traces: finds the files, decompresses them, recognises the format.
 
+use crate::archive::{self, ArchivedFile, is_tar};
 use crate::error::{Result, TraceError};
 use crate::formats::{FORMATS, Format, open_table};
-use crate::input_files::{COMPRESSED, find_file_sets};
+use crate::input_files::{COMPRESSED, find_file_sets, split_per_cpu};
 use crate::interrupt;
 use crate::opened_source::{DamageTolerantReader, OpenedSource, OpeningWarnings};
 use crate::sidecar;
@@ -40,10 +41,17 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         let mut files = Vec::new();
         for path in &set.files {
             let file = open_file(path, &warnings)?;
+            if !set.is_set && is_tar(&file.head) {
+                inputs.extend(open_archive(path, file, &warnings)?);
+                continue;
+            }
             // A CPU without events leaves an empty file.
             if !(file.head.is_empty() && set.is_set) {
                 files.push(file);
             }
+        }
+        if files.is_empty() && !set.is_set {
+            continue; // an archive
         }
         if files.iter().all(|f| f.head.is_empty()) {
             empty.get_or_insert(set.display_name.clone());
@@ -102,36 +110,68 @@ fn describe_content(head: &[u8]) -> String {
     }
 }
 
+/// Opens a file, or standard input if its path is `-`.
 fn open_file(path: &Path, warnings: &OpeningWarnings) -> Result<OpenFile> {
-    let mut shown = path.to_string_lossy().into_owned();
-    let raw: Box<dyn Read + Send> = if shown == "-" {
-        shown = "standard input".into();
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(path).map_err(|e| TraceError::io(&shown, e))?)
-    };
+    let shown = path.to_string_lossy().into_owned();
+    if shown == "-" {
+        return decompress("standard input".into(), Box::new(io::stdin()), warnings);
+    }
+    let file = File::open(path).map_err(|e| TraceError::io(&shown, e))?;
+    decompress(shown, Box::new(file), warnings)
+}
+
+/// Decompresses a file's bytes, by their magic.
+fn decompress(mut shown: String, raw: Box<dyn Read + Send>, warnings: &OpeningWarnings) -> Result<OpenFile> {
     let (magic, reader) = read_head(raw, 6).map_err(|e| TraceError::io(&shown, e))?;
-    let tolerate_damage = |decompressed| DamageTolerantReader::new(decompressed, shown.clone(), warnings.clone());
-    let reader: Box<dyn Read + Send> = match magic.as_slice() {
-        [0x1f, 0x8b, ..] => {
-            Box::new(tolerate_damage(Box::new(flate2::read::MultiGzDecoder::new(reader)) as Box<dyn Read + Send>))
-        }
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
-            Box::new(tolerate_damage(Box::new(lzma_rust2::XzReader::new(reader, true))))
-        }
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            let decoder = zstd::Decoder::new(reader).map_err(|e| TraceError::io(&shown, e))?;
-            Box::new(tolerate_damage(Box::new(decoder)))
-        }
-        _ => reader,
+    let decoder: Box<dyn Read + Send> = match magic.as_slice() {
+        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(reader)),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Box::new(liblzma::read::XzDecoder::new_multi_decoder(reader)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::new(reader).map_err(|e| TraceError::io(&shown, e))?),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Box::new(bzip2::read::MultiBzDecoder::new(reader)),
+        [0x04, 0x22, 0x4d, 0x18, ..] => Box::new(lz4_flex::frame::FrameDecoder::new(reader)),
+        _ => return with_head(shown, reader),
     };
+    let reader = Box::new(DamageTolerantReader::new(decoder, shown.clone(), warnings.clone()));
     for suffix in COMPRESSED {
         if let Some(plain) = shown.strip_suffix(suffix) {
             shown = plain.to_owned();
         }
     }
-    let (head, reader) = read_head(reader, HEAD).map_err(|e| TraceError::io(&shown, e))?;
-    Ok(OpenFile { path: shown, head, reader })
+    with_head(shown, reader)
+}
+
+fn with_head(path: String, reader: Box<dyn Read + Send>) -> Result<OpenFile> {
+    let (head, reader) = read_head(reader, HEAD).map_err(|e| TraceError::io(&path, e))?;
+    Ok(OpenFile { path, head, reader })
+}
+
+/// The recordings in a tar archive: its per-CPU files by name, or all its files if there are none.
+fn open_archive(path: &Path, file: OpenFile, warnings: &OpeningWarnings) -> Result<Vec<OpenInput>> {
+    let shown = path.to_string_lossy();
+    let is_plain = shown != "-" && file.path == shown;
+    let mut files = archive::list_files(&shown, is_plain.then_some(path), file.reader)?;
+    let per_cpu = |file: &ArchivedFile| matches!(split_per_cpu(&file.name), Some((_, Some(_))));
+    let recorded = files.iter().any(per_cpu);
+    files.retain(|file| !recorded || per_cpu(file));
+    let key = |file: &ArchivedFile| {
+        let (name, cpu) = split_per_cpu(&file.name).unwrap_or((&file.name, None));
+        (name.to_owned(), cpu)
+    };
+    files.sort_by_key(key);
+    let mut inputs: Vec<OpenInput> = Vec::new();
+    for archived in files {
+        let name = if recorded { key(&archived).0 } else { String::new() };
+        let opened = decompress(format!("{shown}:{}", archived.name), Box::new(archived.part), warnings)?;
+        match inputs.last_mut() {
+            _ if opened.head.is_empty() => {}
+            Some(input) if recorded && input.name == name => input.files.push(opened),
+            _ => inputs.push(OpenInput { name, files: vec![opened] }),
+        }
+    }
+    if inputs.is_empty() {
+        return Err(TraceError::Empty { path: shown.into_owned() });
+    }
+    Ok(inputs)
 }
 
 /// Reads the first bytes, and returns them with a reader that starts before them. If a source ends with an error
