@@ -3,6 +3,7 @@
 Results go to stdout, as tables or as JSON. Everything else goes to stderr.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -107,10 +108,18 @@ def margin_option(command: F) -> F:
     )(command)
 
 
+PIECES: Final = 1 << 16
+"""Pieces of JSON that are written at once."""
+
+
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
     """Print `result` as JSON, or call `render` with a console on stdout."""
     if as_json:
-        click.echo(json.dumps(result, indent=2, allow_nan=False))
+        # Piece by piece: the profile of a thousand devices is large as one text.
+        pieces = json.JSONEncoder(indent=2, allow_nan=False).iterencode(result)
+        while block := "".join(itertools.islice(pieces, PIECES)):
+            click.echo(block, nl=False)
+        click.echo()
     else:
         render(results())
 
