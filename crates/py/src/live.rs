@@ -52,9 +52,10 @@ impl LiveTrace {
             let mut block = EventBlock::default();
             let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
-                match LiveWindow::next(&mut stream, &mut block) {
-                    Ok(true) => lock().window.add(&block),
-                    Ok(false) => break lock().ended = Some(String::new()),
+                // One event at a time: waiting for more would hold back those that are there.
+                match stream.next_block(&mut block, 1) {
+                    Ok(()) if block.events.is_empty() => break lock().ended = Some(String::new()),
+                    Ok(()) => lock().window.add(&block),
                     Err(error) => break lock().ended = Some(error.to_string()),
                 }
             }

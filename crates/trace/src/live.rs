@@ -3,7 +3,7 @@
 //! `blktrace -o -` writes the events of each CPU together, up to half a second after they occurred (its poll
 //! interval), so events are sorted here, and the window ends [`SETTLE`] before the newest one.
 
-use crate::blktrace::stream::{EventBlock, RecordStream};
+use crate::blktrace::stream::EventBlock;
 use crate::characterise::characterise;
 use crate::characterise::profile::Profile;
 use crate::error::Result;
@@ -33,12 +33,6 @@ impl LiveWindow {
     /// An empty window of `width` ns.
     pub fn new(width: u64) -> LiveWindow {
         LiveWindow { width, events: Vec::new(), names: HashMap::new(), newest: 0, end: None }
-    }
-
-    /// Adds the next event of a stream; false at its end. Waits until there is one.
-    pub fn next(stream: &mut RecordStream, block: &mut EventBlock) -> Result<bool> {
-        stream.next_block(block, 1)?;
-        Ok(!block.events.is_empty())
     }
 
     /// Adds events.

@@ -20,6 +20,7 @@ from blklab.documents.profile import (
 )
 from blklab.errors import BlklabError
 from blklab.text import printable
+from blklab.trace.profile import own_names
 
 OPS: Final = ("read", "write", "discard", "flush")
 """Operations in the order in which they are shown."""
@@ -331,7 +332,7 @@ def _labels(profile: Profile) -> dict[str, str]:
     names: dict[str, str | None] = dict(profile["device_names"])
     names.update({data["device"]: data["name"] for data in profile["devices"]})
     # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
-    own = {f"{n >> 20},{n & 0xFFFFF}": name for n, name in profile["trace"]["device_names"]}
+    own = own_names(profile)
     names.update({number: own.get(number, name) for number, name in names.items()})
     given = list(names.values())
     labels = {}

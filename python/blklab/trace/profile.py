@@ -14,6 +14,11 @@ BYTES_OF_BLOCK: Final = 80
 """Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""
 
 
+def own_names(profile: Profile) -> dict[str, str]:
+    """Returns the names of devices that the format names instead of numbering, by `major,minor`."""
+    return {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile["trace"]["device_names"]}
+
+
 def characterise(
     paths: Sequence[str],
     selection: _core.Filter,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.trace.record import live
+from blklab.trace.record import checks, live
 from blklab.trace.record.checks import RecordedDevice
 from tests.conftest import Run
 from tests.trace.generated import COMPLETED, QUEUED, READ, C, Q, Record, process
@@ -30,12 +30,12 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine on which /dev/sdx can be traced."""
     devices = [RecordedDevice("/dev/sdx", "sdx", "8:0")]
     monkeypatch.setattr(live, "with_members", lambda _paths, _roots: devices)
-    monkeypatch.setattr(live, "check_privileges", lambda _roots: None)
-    monkeypatch.setattr(live, "check_kernel", lambda _devices, _roots: None)
+    monkeypatch.setattr(checks, "check_privileges", lambda _roots: None)
+    monkeypatch.setattr(checks, "check_kernel", lambda _devices, _roots: None)
     monkeypatch.setattr(live, "check_apart", lambda _devices, _directory, _roots: [])
-    monkeypatch.setattr(live, "ready_debugfs", lambda _roots: (str(tmp_path / "debug"), ""))
+    monkeypatch.setattr(checks, "ready_debugfs", lambda _roots: (str(tmp_path / "debug"), ""))
     (tmp_path / "debug/block/sdx").mkdir(parents=True)
-    monkeypatch.setattr(live, "check_untraced", lambda _devices, _debugfs: None)
+    monkeypatch.setattr(checks, "check_untraced", lambda _devices, _debugfs: None)
 
 
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool = True, end: str = "") -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.trace.record import blktrace, recording
+from blklab.trace.record import blktrace, checks, recording
 from blklab.trace.record.blktrace import tallies
 from blklab.trace.record.checks import RecordedDevice
 from tests.conftest import Run
@@ -57,10 +57,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which /dev/sdx and /dev/sdy can be traced."""
     result = {name: RecordedDevice(f"/dev/{name}", name, f"8:{at}") for at, name in enumerate(("sdx", "sdy"))}
     monkeypatch.setattr(recording, "find_devices", lambda paths, _roots: [result[Path(path).name] for path in paths])
-    monkeypatch.setattr(recording, "check_privileges", lambda _roots: None)
-    monkeypatch.setattr(recording, "check_kernel", lambda _devices, _roots: None)
+    monkeypatch.setattr(checks, "check_privileges", lambda _roots: None)
+    monkeypatch.setattr(checks, "check_kernel", lambda _devices, _roots: None)
     monkeypatch.setattr(recording, "check_apart", lambda _devices, _directory, _roots: [])
-    monkeypatch.setattr(recording, "ready_debugfs", lambda _roots: ("/debug", "mounted debugfs"))
+    monkeypatch.setattr(checks, "ready_debugfs", lambda _roots: ("/debug", "mounted debugfs"))
 
 
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, delay: float = 0) -> None:
@@ -257,7 +257,7 @@ def test_without_blktrace(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def missing() -> str:
         raise EnvironmentLacks("blktrace is not installed", "install it: apt-get install blktrace")
 
-    monkeypatch.setattr(recording, "find_blktrace", missing)
+    monkeypatch.setattr(checks, "find_blktrace", missing)
     outcome = run("trace", "record", "/dev/sdx", "-o", tmp_path / "x")
     assert outcome.status == 3
     assert "apt-get install blktrace" in outcome.err

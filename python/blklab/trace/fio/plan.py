@@ -7,6 +7,7 @@ from blklab.documents.profile import DeviceProfile, LevelSummary, Profile, SizeC
 from blklab.errors import BlklabError
 from blklab.trace.fio.locality import OffsetDistribution, locality
 from blklab.trace.fio.sizes import SizeShare, alignment, mean, split
+from blklab.trace.profile import own_names
 from blklab.units import format_size
 
 Way = Literal["read", "write", "trim"]
@@ -95,7 +96,7 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     instead of inferring it from the I/Os in flight. Raises BlklabError if the profile has no I/O.
     """
     device = focus_device(profile)
-    name = device_name(profile, device)
+    name = own_names(profile).get(device["device"], device["name"] or device["device"])
     ops = device["load"]["ops"]
     duration = max(1, device["last_ns"] - device["first_ns"])
     directions = [_direction(device, op, duration) for op in WAYS if ops[op]["ios"]]
@@ -133,12 +134,6 @@ def focus_device(profile: Profile) -> DeviceProfile:
         if device["device"] == profile["focus"]:
             return device
     raise BlklabError("no I/O in the selection: nothing to reproduce")
-
-
-def device_name(profile: Profile, device: DeviceProfile) -> str:
-    """Returns the name of a device, from the trace if the format names its devices."""
-    own = {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile["trace"]["device_names"]}
-    return own.get(device["device"], device["name"] or device["device"])
 
 
 def _level(device: DeviceProfile, ios: int) -> LevelSummary | None:

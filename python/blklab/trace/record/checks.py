@@ -4,7 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -144,3 +144,18 @@ def check_writable(directory: Path) -> None:
         raise BlklabError(f"{directory}: no such directory; create it first")
     if not os.access(directory, os.W_OK | os.X_OK):
         raise BlklabError(f"{directory}: not writable")
+
+
+def prepare_blktrace(devices: Sequence[RecordedDevice], roots: Roots, tell: Callable[[str], object]) -> tuple[str, str]:
+    """Returns blktrace's path and the mount point of debugfs.
+
+    `tell` gets a note if blklab mounted debugfs. Raises EnvironmentLacks or BlklabError if a device cannot be traced.
+    """
+    check_privileges(roots)
+    blktrace = find_blktrace()
+    check_kernel(devices, roots)
+    debugfs, note = ready_debugfs(roots)
+    if note:
+        tell(note)
+    check_untraced(devices, debugfs)
+    return blktrace, debugfs

@@ -17,17 +17,7 @@ from blklab.errors import BlklabError
 from blklab.system.layers import beneath
 from blklab.system.roots import Roots
 from blklab.trace.record.blktrace import failure, stop, tear_down
-from blklab.trace.record.checks import (
-    RecordedDevice,
-    check_apart,
-    check_kernel,
-    check_privileges,
-    check_untraced,
-    check_writable,
-    find_blktrace,
-    find_devices,
-    ready_debugfs,
-)
+from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
 from blklab.trace.record.recording import interrupted_by_signals
 
 BUFFERS: Final = ("-b", "128", "-n", "8")
@@ -118,11 +108,7 @@ def _command(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roo
     if options.name is not None:
         check_writable(options.name.absolute().parent)
         check_apart(devices, options.name.absolute().parent.resolve(), roots)
-    check_privileges(roots)
-    blktrace = find_blktrace()
-    check_kernel(devices, roots)
-    debugfs, _ = ready_debugfs(roots)
-    check_untraced(devices, debugfs)
+    blktrace, debugfs = prepare_blktrace(devices, roots, lambda _note: None)
     chosen = [word for device in devices for word in ("-d", device.path)]
     return debugfs, [blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *chosen]
 

@@ -25,17 +25,7 @@ from blklab.trace.record.blktrace import (
     tallies,
     version,
 )
-from blklab.trace.record.checks import (
-    RecordedDevice,
-    check_apart,
-    check_kernel,
-    check_privileges,
-    check_untraced,
-    check_writable,
-    find_blktrace,
-    find_devices,
-    ready_debugfs,
-)
+from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
 
 SIDECAR_VERSION: Final = 1
 
@@ -125,13 +115,7 @@ def record(
     notes = check_apart(devices, output.existing, roots)
     for note in notes:
         tell(note)
-    check_privileges(roots)
-    blktrace = find_blktrace()
-    check_kernel(devices, roots)
-    debugfs, note = ready_debugfs(roots)
-    if note:
-        tell(note)
-    check_untraced(devices, debugfs)
+    blktrace, debugfs = prepare_blktrace(devices, roots, tell)
     _make_directory(output)
     # Only now the location is certain: the directory could be a link or a mount point.
     for note in check_apart(devices, output.directory, roots):
