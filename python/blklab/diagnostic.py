@@ -5,8 +5,7 @@ from typing import Any, Final, Literal
 
 Severity = Literal["critical", "warning", "note"]
 
-SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "note")
-"""The worst first."""
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "note")  # The worst first
 
 
 @dataclass(frozen=True)

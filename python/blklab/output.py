@@ -15,8 +15,7 @@ from typing import Final
 
 from blklab.errors import UsageError
 
-STDOUT: Final = frozenset({"-", "/dev/stdout"})
-"""Names that mean standard output."""
+STDOUT: Final = frozenset({"-", "/dev/stdout"})  # Names that mean standard output
 
 
 def check(path: str | Path, *, overwrite: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 _SIZE_PREFIXES: Final = "KMGTPE"
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A)
 
-NANOSECONDS: Final = {
+NANOSECONDS: Final = {  # Every suffix a duration may have, and its length
     "ns": 1,
     "us": 1_000,
     "µs": 1_000,  # U+00B5, the micro sign
@@ -22,11 +22,8 @@ NANOSECONDS: Final = {
     "h": 3_600 * 1_000_000_000,
     "d": 86_400 * 1_000_000_000,
 }
-"""Every suffix a duration may have, and its length."""
 
-LONGEST: Final = 2**64 - 1
-"""ns of the longest duration: the native core counts 64 bits of them."""
-
+LONGEST: Final = 2**64 - 1  # ns of the longest duration: the native core counts 64 bits of them
 _DURATION_PART: Final = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
 
 

@@ -16,40 +16,23 @@ DRIFT: Final = 0.10
 """Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,
 2.1.24, allows a steady state's best line to rise or fall."""
 
-CERTAIN: Final = 0.001
-"""Probability that chance looks like a drift: one of a thousand steady runs is reported wrongly."""
-
-FEWEST: Final = 20
-"""Minimum number of intervals of a series for these checks."""
-
+CERTAIN: Final = 0.001  # Probability that chance looks like a drift: one of a thousand steady runs is reported wrongly
+FEWEST: Final = 20  # Minimum number of intervals of a series for these checks
 SCORE: Final = 5.0
 """Deviation of an outlier from the median, in normal standard deviations estimated from the median absolute deviation.
 Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) use 3.5 for one value; a series has thousands."""
 
-NORMAL: Final = 0.6745
-"""The median absolute deviation of a normal distribution with standard deviation 1."""
-
-STALL: Final = 0.5
-"""Share of the median from which a deviation is reported: half the work was not done."""
-
-CHANCE: Final = 6.0
-"""Standard deviations of a Poisson count that are accepted as chance."""
-
-RARE: Final = 0.05
-"""Share of intervals above which deviations are normal for the series, and not outliers."""
-
-REPEAT: Final = 0.05
-"""Share of the median by which a repeat must differ to be reported."""
-
+NORMAL: Final = 0.6745  # The median absolute deviation of a normal distribution with standard deviation 1
+STALL: Final = 0.5  # Share of the median from which a deviation is reported: half the work was not done
+CHANCE: Final = 6.0  # Standard deviations of a Poisson count that are accepted as chance
+RARE: Final = 0.05  # Share of intervals above which deviations are normal for the series, and not outliers
+REPEAT: Final = 0.05  # Share of the median by which a repeat must differ to be reported
 LEVELS: Final = 0.85
 """Share of the variance that two levels must explain. The best cut explains 2/π = 0.64 of the
 variance of a normal distribution and 0.75 of that of a straight slope."""
 
-APART: Final = 0.2
-"""Minimum distance of two levels, as a share of the mean."""
-
-LEAST_SHARE: Final = 0.1
-"""Minimum share of intervals at the rarer level."""
+APART: Final = 0.2  # Minimum distance of two levels, as a share of the mean
+LEAST_SHARE: Final = 0.1  # Minimum share of intervals at the rarer level
 
 
 def drift(values: Sequence[float]) -> float | None:
@@ -101,9 +84,8 @@ class Outlier:
 def stalls(values: Sequence[float], counts: Sequence[float]) -> list[Outlier]:
     """Returns the intervals of a series that are outliers, the largest deviation first.
 
-    `counts` are the I/Os behind each value; their random error is accepted. The first and the last
-    interval are ignored, because a run begins and ends in them. Frequent deviations are ignored
-    too.
+    `counts` are the I/Os behind each value; their random error is accepted. The first and the last interval are
+    ignored, because a run begins and ends in them. Frequent deviations are ignored too.
     """
     if len(values) < FEWEST:
         return []

@@ -18,17 +18,12 @@ from blklab.spec import cells, load
 from blklab.spec.fields import EXACT, HOUR, SECTOR
 from blklab.text import printable
 
-HOLD: Final = 0.003
-"""The weight of the penalty: of the squared logarithmic distance from the initial value."""
-
+HOLD: Final = 0.003  # The weight of the penalty: of the squared logarithmic distance from the initial value
 ENOUGH_IOS: Final = 300_000
 """I/Os that the simulation of a run has in a fit: enough for the steady state of a fast disk."""
 
-BAD: Final = 0.25
-"""A larger error means that the model does not describe the device."""
-
-ENOUGH_TIME: Final = "300s"
-"""Maximum simulated time: dozens of flushes of a slow disk."""
+BAD: Final = 0.25  # A larger error means that the model does not describe the device
+ENOUGH_TIME: Final = "300s"  # Maximum simulated time: dozens of flushes of a slow disk
 
 
 @dataclass(frozen=True)

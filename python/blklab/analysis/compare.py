@@ -16,13 +16,10 @@ from blklab.errors import UsageError
 from blklab.spec.problems import near
 from blklab.store.query import StoredRun
 
-REPEAT: Final = "repeat"
-"""The label that numbers the runs of a cell."""
-
+REPEAT: Final = "repeat"  # The label that numbers the runs of a cell
 Key = tuple[str, ...]
 
-Merged = Sequence[Sequence[RunSample]]
-"""The cells that a row merges on one side."""
+Merged = Sequence[Sequence[RunSample]]  # The cells that a row merges on one side
 
 
 def comparison_sides(

@@ -10,9 +10,7 @@ from blklab.analysis.run_conditions import condition_notes, drift_notes, note
 from blklab.diagnostic import Diagnostic
 from blklab.store.query import StoredRun
 
-Pair = Sequence[Sequence[StoredRun]]
-"""The runs of one cell, for each side."""
-
+Pair = Sequence[Sequence[StoredRun]]  # The runs of one cell, for each side
 TIMES: Final[Mapping[str, str]] = {"runtime_ns": "runtime", "ramp_ns": "ramp", "max_ios": "max_ios"}
 
 PLACES: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_increment")

@@ -15,20 +15,11 @@ from typing import Final
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import RunSample, Spread, mean, spreads
 
-NEGLIGIBLE: Final = 0.005
-"""A change that is surely smaller is no change, however small the variation is."""
-
-MARGIN: Final = 0.05
-"""Two cells are `same` if they surely differ by less than this share."""
-
-POWER: Final = 0.8
-"""The probability with which the advised number of repeats decides."""
-
-MOST_REPEATS: Final = 100
-"""The largest number of further repeats that is computed."""
-
-WIDEST: Final = 50.0
-"""The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow."""
+NEGLIGIBLE: Final = 0.005  # A change that is surely smaller is no change, however small the variation is
+MARGIN: Final = 0.05  # Two cells are `same` if they surely differ by less than this share
+POWER: Final = 0.8  # The probability with which the advised number of repeats decides
+MOST_REPEATS: Final = 100  # The largest number of further repeats that is computed
+WIDEST: Final = 50.0  # The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ from blklab.documents.cell import Cell
 from blklab.documents.outcome import DiskStats, MdReport, Outcome
 from blklab.units import format_count, format_duration
 
-BUSY: Final = 0.95
-"""A part is saturated if it is busy for more than this share of the time."""
+BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
 
-REASONS: Final = {
+REASONS: Final = {  # The reasons of the read balancer
     "only": "no other member could serve them",
     "sequential": "they continued its last read",
     "idlest": "it had the fewest I/Os pending",
     "nearest": "its head was nearest",
     "lowest": "its copy has the lowest address (far and offset layouts)",
 }
-"""The reasons of the read balancer."""
 
 PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
 """Names of the parts of a device."""

@@ -12,8 +12,7 @@ from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, DirectionResult, Outcome, in_lab, latency_result, measured
 from blklab.spec.problems import near
 
-WAYS: Final = ("read", "write")
-"""The directions of I/O, in the order of pairs."""
+WAYS: Final = ("read", "write")  # The directions of I/O, in the order of pairs
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,7 @@ LATENCIES: Final = {
 """Latencies of one direction. Without a direction, a name means the direction that all sides of a
 comparison have, reads rather than writes: see `with_direction`."""
 
-BIN: Final = 1 / 64
-"""The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)."""
+BIN: Final = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)
 
 _ALL: Final = [
     Metric("iops", "I/Os a second", "rate", True, _sum("iops")),
@@ -126,8 +124,7 @@ _ALL: Final = [
     Metric("system", "system CPU time of the command", "time", False, _command("system_ns")),
 ]
 
-METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
-"""All metrics by name."""
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}  # All metrics by name
 
 
 def metric_name(text: str) -> str:

@@ -11,14 +11,9 @@ from blklab.outcome import measured
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 
-SURE: Final = 0.01
-"""Largest p of a reported drift."""
-
-LEAST_DRIFT: Final = 0.02
-"""Smallest reported drift, from the first to the last run."""
-
-MOST_WARNINGS: Final = 3
-"""Kinds of warnings that are quoted."""
+SURE: Final = 0.01  # Largest p of a reported drift
+LEAST_DRIFT: Final = 0.02  # Smallest reported drift, from the first to the last run
+MOST_WARNINGS: Final = 3  # Kinds of warnings that are quoted
 
 
 def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:

@@ -13,11 +13,8 @@ from blklab.analysis.metrics import METRICS
 from blklab.outcome import Outcome
 from blklab.spec.workload import SYNCHRONOUS
 
-SATURATED: Final = 0.95
-"""Share of the largest bandwidth that counts as saturated."""
-
-LOADS: Final = ("numjobs", "iodepth")
-"""Labels that set the load."""
+SATURATED: Final = 0.95  # Share of the largest bandwidth that counts as saturated
+LOADS: Final = ("numjobs", "iodepth")  # Labels that set the load
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from blklab.text import differing
 PLACES: Final = ("campaign", "stack", "device", "file", "host", "source", "heading")
 """Labels that say where a workload ran."""
 
-LOAD: Final = frozenset({"workload", "repeat", *Job.model_fields})
-"""Labels that say what a workload does."""
+LOAD: Final = frozenset({"workload", "repeat", *Job.model_fields})  # Labels that say what a workload does
 
 
 def distinguish(selections: Sequence[Selection]) -> tuple[str, list[str]] | None:

@@ -1,11 +1,10 @@
 """How much the values of a cell vary: from its repeats, from other cells, or within one run.
 
-Variances are relative to the square of the mean: those of logarithms, by the delta method. Few
-repeats say little about their variance, so cells of one side share what they know: the distribution
-of their variances is fitted by moments (Smyth, "Linear models and empirical Bayes methods",
-Statistical Applications in Genetics and Molecular Biology 3(1), 2004), and it counts as at most
-`MOST_PRIOR` further degrees of freedom. It never makes a variance smaller than the one observed:
-cells of one experiment can differ thirtyfold, and a variable cell must not look stable.
+Variances are relative to the square of the mean: those of logarithms, by the delta method. Few repeats say little about
+their variance, so cells of one side share what they know: the distribution of their variances is fitted by moments
+(Smyth, "Linear models and empirical Bayes methods", Statistical Applications in Genetics and Molecular Biology 3(1),
+2004), and it counts as at most `MOST_PRIOR` further degrees of freedom. It never makes a variance smaller than the one
+observed: cells of one experiment can differ thirtyfold, and a variable cell must not look stable.
 docs/explanation/verdicts.md has the simulations.
 """
 
@@ -14,12 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-FEWEST_CELLS: Final = 4
-"""Number of cells with repeats from which the distribution of variances is fitted."""
-
-MOST_PRIOR: Final = 4.0
-"""Maximum degrees of freedom of that distribution."""
-
+FEWEST_CELLS: Final = 4  # Number of cells with repeats from which the distribution of variances is fitted
+MOST_PRIOR: Final = 4.0  # Maximum degrees of freedom of that distribution
 LEAST_SAMPLES: Final = 60
 """Number of intervals from which one run has a confidence interval: with 30 and a correlation of
 0.9, a 95 % interval would hold the true value in 90 % of cases."""
@@ -52,9 +47,8 @@ def mean(samples: Sequence[RunSample]) -> float:
 def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resolution: float) -> list[Spread | None]:
     """Returns the variation of each cell; None if nothing is known about it.
 
-    `sides` says which cells share what they know. A cell with one run takes the variation of the
-    others, or the variation within the run if no cell has repeats. `resolution` is the relative
-    step in which the metric is recorded.
+    `sides` says which cells share what they know. A cell with one run takes the variation of the others, or the
+    variation within the run if no cell has repeats. `resolution` is the relative step in which the metric is recorded.
     """
     floor = resolution**2 / 12  # of a uniform rounding error: less cannot be seen
     own = [_own(cell, floor) for cell in cells]

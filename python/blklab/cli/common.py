@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PIPED_WIDTH: Final = 100
-"""The width of tables if stdout is not a terminal and COLUMNS is not set."""
+PIPED_WIDTH: Final = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
 
 class Quantity(click.ParamType[Any]):
@@ -41,11 +40,8 @@ class Quantity(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-SIZE: Final = Quantity("size", units.parse_size)
-"""Option type: `4k`, `10GiB`, `512`; gives bytes."""
-
-DURATION: Final = Quantity("duration", units.parse_duration)
-"""Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds."""
+SIZE: Final = Quantity("size", units.parse_size)  # Option type: `4k`, `10GiB`, `512`; gives bytes
+DURATION: Final = Quantity("duration", units.parse_duration)  # Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds
 
 
 class _Input(click.Path):
@@ -108,8 +104,7 @@ def margin_option(command: F) -> F:
     )(command)
 
 
-PIECES: Final = 1 << 16
-"""Pieces of JSON that are written at once."""
+PIECES: Final = 1 << 16  # Pieces of JSON that are written at once
 
 
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
@@ -170,8 +165,7 @@ def fail_with(failed: Sequence[str]) -> None:
         raise BlklabError(f"{failed[0]}{more}")
 
 
-LOG_INTERVAL = 60.0
-"""Seconds between lines about progress, where stderr is not a terminal."""
+LOG_INTERVAL = 60.0  # Seconds between lines about progress, where stderr is not a terminal
 
 
 @contextmanager

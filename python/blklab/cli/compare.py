@@ -59,11 +59,10 @@ def compare(
 ) -> None:
     """Compare CAMPAIGNS cell by cell. The first campaign is the baseline.
 
-    `blklab runs --help` explains how to name a campaign. Repeats of a cell are merged. Two cells
-    match if the labels that both have are equal. To compare two workloads, use --between workload,
-    or name 'a:workload=x' and 'b:workload=y'. A latency without a direction, such as p99, is of the
-    direction that both sides have; of both, of reads, unless there are 10 %
-    more writes. The table names it.
+    `blklab runs --help` explains how to name a campaign. Repeats of a cell are merged. Two cells match if the labels
+    that both have are equal. To compare two workloads, use --between workload, or name 'a:workload=x' and
+    'b:workload=y'. A latency without a direction, such as p99, is of the direction that both sides have; of both, of
+    reads, unless there are 10 % more writes. The table names it.
 
     A verdict is "better", "worse", "the same within ±x %", or "cannot tell" with the number of
     repeats that are needed. All intervals of a metric hold together (docs/explanation/verdicts.md).

@@ -12,11 +12,8 @@ import click
 class CommandEntry:
     """A registered command: its module and its line in the group's help."""
 
-    target: str
-    """`module:attribute` of the click command."""
-
-    summary: str
-    """What the command does, in one line without a full stop."""
+    target: str  # `module:attribute` of the click command
+    summary: str  # What the command does, in one line without a full stop
 
 
 class LazyGroup(click.Group):

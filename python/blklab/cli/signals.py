@@ -14,9 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-HANDLER_TIMEOUT_S: Final = 2.0
-"""How long a signal may stay unhandled before the thread ends blklab."""
-
+HANDLER_TIMEOUT_S: Final = 2.0  # How long a signal may stay unhandled before the thread ends blklab
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 _unfinished: set[Path] = set()

@@ -20,12 +20,8 @@ from blklab.fio.output import FioJobResult
 
 _LINE: Final = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
 
-LATE: Final = 1.5
-"""Intervals since the previous line from which it is a gap without I/O, and not a late line."""
-
-RAGGED: Final = 0.1
-"""In intervals: a shorter remainder at the end is part of the last interval."""
-
+LATE: Final = 1.5  # Intervals since the previous line from which it is a gap without I/O, and not a late line
+RAGGED: Final = 0.1  # In intervals: a shorter remainder at the end is part of the last interval
 MOST_SLICES: Final = 1_000_000
 
 
@@ -196,9 +192,8 @@ def _every(logs: Sequence[JobLog]) -> float:
 def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = None) -> list[LogSlice]:
     """Returns the series of jobs that began together, in intervals of `interval_ns`.
 
-    I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's
-    `log_avg_msec`, estimated from the logs if not given. The sums are scaled to the totals if these
-    are known.
+    I/Os and bytes are added; latencies are weighted by their I/Os. `logged_ms` is fio's `log_avg_msec`, estimated from
+    the logs if not given. The sums are scaled to the totals if these are known.
     """
     every = logged_ms or _every(logs)
     ios = [[_rate(log, log.iops, direction, every, "ios") for direction in (0, 1)] for log in logs]

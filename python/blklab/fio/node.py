@@ -8,11 +8,8 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.text import printable
 
-FioDocument = dict[str, Any]
-"""fio's JSON, or a part of it, before it is checked."""
-
-LARGEST: Final = 1 << 64
-"""fio's counters have 64 bits."""
+FioDocument = dict[str, Any]  # fio's JSON, or a part of it, before it is checked
+LARGEST: Final = 1 << 64  # fio's counters have 64 bits
 
 
 @dataclass(frozen=True)

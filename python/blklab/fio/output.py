@@ -21,14 +21,10 @@ from blklab.text import printable
 
 WAYS: Final = ("read", "write")
 
-MOST_TRIES: Final = 100
-"""Positions in a text at which a document can begin."""
-
+MOST_TRIES: Final = 100  # Positions in a text at which a document can begin
 MOST_NOTES: Final = 1000
 
-START_S: Final = 4
-"""Seconds by which the start of one run differs between its documents: fio rounds `elapsed`."""
-
+START_S: Final = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
 _OBJECT: Final = re.compile(r'\{\s{0,99}"')
 _HEAD: Final = re.compile(r'\{\s{0,99}"fio version')
 _QUOTED: Final = re.compile(r"^[ \t]{0,8}>[> \t]{0,20}\{", re.M)
@@ -75,9 +71,7 @@ def parse_documents(text: str) -> list[FioDocument]:
 
 
 def last_of_each(documents: Sequence[FioDocument]) -> list[FioDocument]:
-    """Returns the last document of each run, with those before (`--status-interval`) as
-    `earlier`.
-    """
+    """Returns the last document of each run, with those before (`--status-interval`) as `earlier`."""
     last_documents: list[FioDocument] = []
     for document in documents:
         if last_documents and _continues(last_documents[-1], document):

@@ -21,12 +21,8 @@ from blklab.fio.text_lines import NAME, TextLine, lines
 from blklab.outcome import MeasuredResult
 from blklab.text import printable
 
-MOST_JOBS: Final = 100_000
-"""Maximum number of jobs in a text."""
-
-MIXED: Final = ("rw", "readwrite", "randrw")
-"""Words that read and write; fio prints only directions with I/O."""
-
+MOST_JOBS: Final = 100_000  # Maximum number of jobs in a text
+MIXED: Final = ("rw", "readwrite", "randrw")  # Words that read and write; fio prints only directions with I/O
 UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
 
 _HEADER: Final = re.compile(NAME + r": \(g=(?P<group>\d{1,9})\):\s{0,9}rw=(?P<rw>\w+),(?P<rest>.*)")

@@ -8,18 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-LONGEST: Final = 4000
-"""Maximum characters of a line that are read; fio's lines are shorter."""
-
-WIDTH: Final = 79
-"""Characters: a line of this length may have been wrapped in the middle of a word."""
-
+LONGEST: Final = 4000  # Maximum characters of a line that are read; fio's lines are shorter
+WIDTH: Final = 79  # Characters: a line of this length may have been wrapped in the middle of a word
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
 _ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
 _QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
 
-JOINED: Final = 300
-"""Characters: a longer line with a job's results has lost its line ends."""
+JOINED: Final = 300  # Characters: a longer line with a job's results has lost its line ends
 
 _BREAKS: Final = re.compile(
     r"\S{1,200}: \((?:g=|groupid=)\d{1,9}|\bfio-\d{1,3}\.\d[\w.+-]{0,60}|\bStarting \d"
@@ -31,8 +26,7 @@ _BREAKS: Final = re.compile(
 )
 
 _NAME: Final = r"\S.{0,200}?"
-NAME: Final = f"(?P<name>{_NAME})"
-"""Characters of a job name."""
+NAME: Final = f"(?P<name>{_NAME})"  # Characters of a job name
 
 _KINDS: Final = {
     "header": _NAME + r": \(g=\d{1,9}\):",
@@ -58,7 +52,7 @@ _KINDS: Final = {
 
 _START: Final = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _KINDS.items()))
 
-_END: Final = {
+_END: Final = {  # The end of a complete line, by kind; lines of other kinds are not read
     "header": re.compile(r"iodepth=\d+$"),
     "job": re.compile(r"pid=\d+(?::.{0,60}\d{4})?$"),
     "way": re.compile(r"msec\)?(?:; \d+ zone resets)?$"),
@@ -68,10 +62,8 @@ _END: Final = {
     "issued": re.compile(r"\d$"),
     "disk": re.compile(r"util=\s{0,9}[\d.]+%$"),
 }
-"""The end of a complete line, by kind; lines of other kinds are not read."""
 
-_REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")
-"""The end that a wrapped line can lose although it looks complete."""
+_REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")  # The end that a wrapped line can lose although it looks complete
 
 
 class TextLine(NamedTuple):

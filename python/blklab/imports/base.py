@@ -11,9 +11,7 @@ from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Measure
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
-MOST_RUNS: Final = 100_000
-"""Maximum runs of an import."""
-
+MOST_RUNS: Final = 100_000  # Maximum runs of an import
 LATENCIES: Final = ("mean", "stddev", "min", "max")
 QUANTILES: Final = (*("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99"),)
 

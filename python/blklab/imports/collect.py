@@ -17,9 +17,7 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.finished_run import FinishedRun
 from blklab.text import common_start, printable
 
-LARGEST: Final = 256 << 20
-"""Maximum bytes of a file; fio's largest outputs are a tenth of that."""
-
+LARGEST: Final = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
 LIMIT: Final = 1 << 63
 
 STDIN: Final = "-"

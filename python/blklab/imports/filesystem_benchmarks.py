@@ -15,13 +15,12 @@ from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSou
 from blklab.text import printable
 from blklab.units import parse_size
 
-IOZONE: Final = (
+IOZONE: Final = (  # The tests in the order of the table's columns, and fio's rw
     *(("write", "write"), ("rewrite", "write"), ("read", "read"), ("reread", "read")),
     *(("random-read", "randread"), ("random-write", "randwrite"), ("backward-read", "read")),
     *(("record-rewrite", "write"), ("stride-read", "read"), ("fwrite", "write")),
     *(("frewrite", "write"), ("fread", "read"), ("freread", "read")),
 )
-"""The tests in the order of the table's columns, and fio's rw."""
 
 BONNIE: Final = (("write", "write"), ("rewrite", "rw"), ("read", "read"), ("seeks", "randread"))
 """The tests, and fio's rw. A rewrite reads each chunk and writes it again."""

@@ -9,8 +9,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import ImportFile, number
 from blklab.text import printable
 
-MOST: Final = 10_000_000
-"""Maximum rows of a file."""
+MOST: Final = 10_000_000  # Maximum rows of a file
 
 COLUMNS: Final = frozenset(
     (

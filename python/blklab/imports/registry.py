@@ -5,7 +5,7 @@ from typing import Final
 from blklab.imports import blkparse, filesystem_benchmarks, fio_json, fio_log, fio_text, iostat, published, randomio
 from blklab.imports.base import ImportFormat
 
-FORMATS: Final = {
+FORMATS: Final = {  # By name; a format is one module and one line here
     each.name: each
     for each in (
         ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_json.matches, fio_json.read),
@@ -31,10 +31,8 @@ FORMATS: Final = {
         ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
     )
 }
-"""By name; a format is one module and one line here."""
 
-DIRECTORY_FORMATS: Final = (
+DIRECTORY_FORMATS: Final = (  # The formats of a directory of published figures
     ImportFormat("published", "randomio", "", published.matches, published.read_randomio),
     ImportFormat("published", "fio", "", published.matches, published.read),
 )
-"""The formats of a directory of published figures."""

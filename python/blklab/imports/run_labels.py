@@ -16,23 +16,20 @@ from blklab.outcome import target_devices
 from blklab.text import differing, printable
 from blklab.units import parse_size
 
-TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")
-"""Options that become labels."""
+TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
 
-DISTINGUISHING: Final = (
+DISTINGUISHING: Final = (  # Options that become labels only if they distinguish runs of one workload
     *("ioengine", "direct", "buffered", "sync", "fsync", "fdatasync", "size", "io_size", "offset"),
     *("bssplit", "bsrange", "rwmixwrite", "random_distribution", "rate", "rate_iops", "thinktime"),
 )
-"""Options that become labels only if they distinguish runs of one workload."""
 
-_NUMBERED: Final = re.compile(
+_NUMBERED: Final = re.compile(  # Parts of a name that number or date a run
     r"(?<![a-z])(?:run|rep|repeat|repetition|iter|iteration|try|pass|round|trial|attempt)"
     r"[-_. #]?\d{1,6}(?!\d)"
     r"|(?<!\d)20\d\d[-_.]?\d\d[-_.]?\d\d(?:[-_.T ]?\d\d[-_:.h]?\d\d(?:[-_:.m]?\d\d)?)?(?!\d)"
     r"|(?<!\d)\d{9,19}(?!\d)",
     re.I,
 )
-"""Parts of a name that number or date a run."""
 
 _LINE: Final = re.compile(r":\d{1,9}$")
 _FIELD: Final = re.compile(r"\{([^{}]{0,60})\}")

@@ -15,21 +15,16 @@ from blklab.system.roots import Roots, entries, text
 PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 """Directories of system programs, which are often not in the PATH of other users than root."""
 
-CHECKERS: Final = (
+CHECKERS: Final = (  # Files of cron, the word to look for in them, and the name of the check
     ("etc/cron.d/mdadm", "checkarray", "checkarray of /etc/cron.d/mdadm"),
     ("etc/cron.d/raid-check", "raid-check", "raid-check of /etc/cron.d"),
 )
-"""Files of cron, the word to look for in them, and the name of the check."""
 
-TIMERS: Final = ("mdcheck_start.timer", "raid-check.timer")
-"""Timers of systemd (mdadm's own, and Fedora's)."""
+TIMERS: Final = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm's own, and Fedora's)
 
 
 def read_software(roots: Roots, mdadm: str | None = None) -> Software:
-    """Returns versions and settings.
-
-    `mdadm` is the output of `mdadm --version` on another host; None: runs it here.
-    """
+    """Returns versions and settings. `mdadm` is the output of `mdadm --version` on another host; None: runs it here."""
     files = list(read_mdadm_conf(roots))
     words = [line for _, content in files for line in split_lines(content or "")]
     unread = any(content is None for _, content in files)

@@ -10,11 +10,8 @@ from blklab.md.probing import Probe
 from blklab.md.superblocks import SECTOR, SectorRange, Superblock, SuperblockReading
 from blklab.system.roots import Roots, entries, text
 
-PAGE: Final = 4096
-"""Bytes of a bad-block list that sysfs shows at most."""
-
-LONGEST_LINE: Final = 32
-"""Bytes of the longest entry: with less space left in the page, entries may be cut off."""
+PAGE: Final = 4096  # Bytes of a bad-block list that sysfs shows at most
+LONGEST_LINE: Final = 32  # Bytes of the longest entry: with less space left in the page, entries may be cut off
 
 
 def read_members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator[ArrayMember]:

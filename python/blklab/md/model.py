@@ -6,11 +6,8 @@ from typing import Any, Final
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
 from blklab.system.diskstats import DeviceCounters
 
-REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}
-"""Levels that tolerate the loss of a member."""
-
-PARITIES: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
-"""Parity chunks in each stripe."""
+REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}  # Levels that tolerate the loss of a member
+PARITIES: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Parity chunks in each stripe
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,8 @@ from typing import Final
 from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
-MAX_CHUNKS: Final = 1024
-"""Chunks of a range that are mapped one by one."""
-
-MAX_DISKS: Final = 1024
-"""More members than this in a superblock mean that it is damaged."""
+MAX_CHUNKS: Final = 1024  # Chunks of a range that are mapped one by one
+MAX_DISKS: Final = 1024  # More members than this in a superblock mean that it is damaged
 
 
 def array_ranges(array: Array, member: ArrayMember, member_range: SectorRange) -> tuple[SectorRange, ...] | None:

@@ -8,8 +8,7 @@ from typing import Final
 
 from blklab.md.host_software import PATH
 
-TIMEOUT_S: Final = 20.0
-"""Time to wait for a disk."""
+TIMEOUT_S: Final = 20.0  # Time to wait for a disk
 
 
 def read_disk(path: str, kind: str = "") -> tuple[str, str]:

@@ -11,7 +11,7 @@ from blklab.errors import BlklabError
 
 SECTOR: Final = 512
 
-LEVELS: Final = {
+LEVELS: Final = {  # Names of levels in sysfs and mdadm (include/uapi/linux/raid/md_u.h, md/md.c)
     -1: "linear",
     0: "raid0",
     1: "raid1",
@@ -22,7 +22,6 @@ LEVELS: Final = {
     -4: "multipath",
     -5: "faulty",
 }
-"""Names of levels in sysfs and mdadm (include/uapi/linux/raid/md_u.h, md/md.c)."""
 
 FOREIGN: Final = {"ddf": "DDF", "imsm": "Intel IMSM"}
 
@@ -109,8 +108,7 @@ class SuperblockReading:
     failure: str = ""  # Why it could not be read; empty if it could
 
 
-DISTRUSTED: Final = 2 | 4
-"""Bits of a bitmap's state: stale, written with an error (md/md-bitmap.h, `bitmap_state`)."""
+DISTRUSTED: Final = 2 | 4  # Bits of a bitmap's state: stale, written with an error (md/md-bitmap.h, `bitmap_state`)
 
 
 def read_superblocks(path: Path, offset: int = 0, size: int | None = None) -> SuperblockReading:

@@ -7,8 +7,7 @@ from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.diskstats import SECTOR, DeviceActivity, DeviceCounters
 
-Reading = Mapping[str, DeviceCounters | None]
-"""/proc/diskstats, parsed."""
+Reading = Mapping[str, DeviceCounters | None]  # /proc/diskstats, parsed
 
 
 class CounterDeltas:

@@ -14,9 +14,7 @@ class RunResult:
     number: int  # The cell's number in its experiment
     labels: Mapping[str, str]  # How the cell differs from the others
     runner: str  # Its runner: `sim`, `host`
-    outcome: Outcome
-    """The figures: docs/reference/formats.md, "result". Times are ns, rates per second."""
-
+    outcome: Outcome  # The figures: docs/reference/formats.md, "result". Times are ns, rates per second.
     seconds: float  # Real duration of the run, ns
     run: int | None = None  # Its number in the store, if it is in one
 

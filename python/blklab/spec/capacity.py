@@ -9,23 +9,14 @@ from typing import Final
 
 from blklab.spec.fields import SECTOR
 
-PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
-"""Members' worth of parity."""
-
+PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
 FEWEST: Final = {"linear": 1, "raid0": 1, "raid1": 2, "raid10": 2, "raid4": 2, "raid5": 2, "raid6": 4}
 """Fewest members, by level: mdadm 4.2, Create.c (levels 4 and 5 need two, level 6 four)."""
 
-EXTENT: Final = 4 << 20
-"""Bytes of a physical extent, LVM's default."""
-
-FEWEST_BUCKETS: Final = 512
-"""A bcache needs more buckets than this on its cache device."""
-
-MOST: Final = 255
-"""Most members of an array that are simulated."""
-
-MOST_WITH_PARITY: Final = 64
-"""Most members of an array with parity that are simulated."""
+EXTENT: Final = 4 << 20  # Bytes of a physical extent, LVM's default
+FEWEST_BUCKETS: Final = 512  # A bcache needs more buckets than this on its cache device
+MOST: Final = 255  # Most members of an array that are simulated
+MOST_WITH_PARITY: Final = 64  # Most members of an array with parity that are simulated
 
 
 def short(level: str) -> str:

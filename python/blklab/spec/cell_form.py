@@ -25,5 +25,4 @@ class CellForm:
     settings_are_keys: bool = False
     """Whether the settings that a sweep changes are keys of the file (`sweep.SIMULATED`)."""
 
-    on_targets: bool = False
-    """Whether cells run on existing [targets], rather than on [stacks], which are built."""
+    on_targets: bool = False  # Whether cells run on existing [targets], rather than on [stacks], which are built

@@ -21,36 +21,22 @@ from blklab.spec.overrides import Override, applied, only_simulated
 from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
 
-MOST: Final = 100_000
-"""Cells of one experiment."""
-
+MOST: Final = 100_000  # Cells of one experiment
 PAIR: Final = ("stack", "workload")
 
-OWN: Final = (*PAIR, "repeat")
-"""Axes that every experiment has."""
+OWN: Final = (*PAIR, "repeat")  # Axes that every experiment has
 
 
 @dataclass(frozen=True)
 class Cell:
     """One run of an experiment."""
 
-    number: int
-    """From 1, in the order of the experiment."""
-
-    labels: Mapping[str, str]
-    """How it differs from other cells: stack, workload, keys of matrix and sweep, repeat."""
-
-    document: Mapping[str, Any]
-    """What its runner takes: crates/sim/src/cell, `spec.host_cell`, `spec.lab_cell`."""
-
-    capacity: int
-    """Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts."""
-
-    replay: replays.ReplaySource | None = None
-    """The trace whose I/Os the simulator replays."""
-
-    place: float = 0.0
-    """Where it is among the cells of its repeat, if they are measured one after the other."""
+    number: int  # From 1, in the order of the experiment
+    labels: Mapping[str, str]  # How it differs from other cells: stack, workload, keys of matrix and sweep, repeat
+    document: Mapping[str, Any]  # What its runner takes: crates/sim/src/cell, `spec.host_cell`, `spec.lab_cell`
+    capacity: int  # Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts
+    replay: replays.ReplaySource | None = None  # The trace whose I/Os the simulator replays
+    place: float = 0.0  # Where it is among the cells of its repeat, if they are measured one after the other
 
     @property
     def turn(self) -> tuple[int, float, int]:
@@ -86,18 +72,11 @@ class ExperimentPlan:
 
     title: str
     cells: Sequence[Cell]
-    varied: Sequence[str]
-    """Labels that differ between cells of the experiment."""
-
-    runner: str
-    """The runner's name: `sim`, `lab`, `host`."""
-
+    varied: Sequence[str]  # Labels that differ between cells of the experiment
+    runner: str  # The runner's name: `sim`, `lab`, `host`
     path: Path
-    raw: Mapping[str, Any]
-    """The file's tables, as they were read."""
-
-    notes: Sequence[str] = ()
-    """What blklab changes in fio's job files."""
+    raw: Mapping[str, Any]  # The file's tables, as they were read
+    notes: Sequence[str] = ()  # What blklab changes in fio's job files
 
     @property
     def name(self) -> str:

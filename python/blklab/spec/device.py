@@ -25,31 +25,20 @@ class DeviceQueue(ExperimentTable):
 class DiskTable(DeviceQueue):
     """What every device has."""
 
-    size: Size | None = None
-    """What the stack uses of it; by default all of it."""
-
-    start: Size = 0
-    """Where the used part begins on the disk."""
-
+    size: Size | None = None  # What the stack uses of it; by default all of it
+    start: Size = 0  # Where the used part begins on the disk
     count: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
     """Number of equal devices: `x` stands for `x1`, `x2` …, and as a member for all of them."""
 
-    capacity: Annotated[Size, Field(gt=0)] | None = None
-    """The whole disk."""
-
-    write_back: bool | None = None
-    """Whether it reports a volatile write cache."""
-
+    capacity: Annotated[Size, Field(gt=0)] | None = None  # The whole disk
+    write_back: bool | None = None  # Whether it reports a volatile write cache
     max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     """The largest request that it accepts."""
 
     logical_block_size: Literal[512, 4096] = 512
     physical_block_size: Literal[512, 4096] = 512
-    discard: bool = True
-    """What the lab's virtual disk reports."""
-
-    source: str = ""
-    """Source of the figures."""
+    discard: bool = True  # What the lab's virtual disk reports
+    source: str = ""  # Source of the figures
 
     @field_validator("size", "start", "capacity")
     @classmethod
@@ -59,8 +48,7 @@ class DiskTable(DeviceQueue):
         return value
 
 
-Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]
-"""Bytes that flash reads or programs at a time."""
+Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]  # Bytes that flash reads or programs at a time
 
 
 class _Flash(DiskTable):
@@ -104,19 +92,13 @@ class Hdd(DiskTable):
     seek_average_ns: Nanoseconds
     seek_full_ns: Nanoseconds
     command_ns: Nanoseconds
-    controller_ns: Nanoseconds = 0
-    """Time that a controller adds to a command; other commands are served meanwhile."""
-
-    order: Literal["rotation", "seek", "arrival"] = "rotation"
-    """The order in which it executes queued commands."""
-
+    controller_ns: Nanoseconds = 0  # Time that a controller adds to a command; other commands are served meanwhile
+    order: Literal["rotation", "seek", "arrival"] = "rotation"  # The order in which it executes queued commands
     bandwidth: PerSecond
     cache_bytes: Size
     read_streams: Count
     read_ahead_bytes: Size
-    volatile_cache: bool = True
-    """Whether writes are acknowledged from the volatile cache."""
-
+    volatile_cache: bool = True  # Whether writes are acknowledged from the volatile cache
     write_cache_requests: Count
     flush_ns: Nanoseconds
     destage_ns: Nanoseconds
@@ -135,9 +117,7 @@ class Throttled(DiskTable):
     latency_ns: Nanoseconds = 0
 
 
-Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]
-"""A device with its model's parameters."""
-
+Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]  # A device with its model's parameters
 KINDS: Final[dict[str, type[DiskTable]]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "throttled": Throttled}
 
 _RENAMED: Final = {"volatile_cache": "write_cache"}

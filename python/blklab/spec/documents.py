@@ -29,8 +29,7 @@ class FioCellDocument(TypedDict):
     settings: Mapping[str, str]
     host: NotRequired["HostRunDocument"]
     command: NotRequired["CommandDocument | None"]
-    file_bytes: NotRequired[int]
-    """Bytes of the file on a target."""
+    file_bytes: NotRequired[int]  # Bytes of the file on a target
     load_ramp: NotRequired["LoadRampDocument"]
 
 

@@ -39,13 +39,12 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[
+Names = Annotated[  # Names, or one name
     list[str],
     Field(min_length=1),
     BeforeValidator(_as_list),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
-"""Names, or one name."""
 
 
 class Filesystem(ExperimentTable):
@@ -85,9 +84,7 @@ class Settings(ExperimentTable):
     queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
     max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     rotational: bool | None = None
-    latency_ns: Nanoseconds | None = None
-    """Of throttled devices."""
-
+    latency_ns: Nanoseconds | None = None  # Of throttled devices
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
     """KiB. Has no effect in simulations, where every I/O is direct."""
 
@@ -154,9 +151,7 @@ class Experiment(ExperimentTable):
     the seed. All cells are measured once before one is measured again.
     """
 
-    destroy: list[StableId] = Field(default_factory=list)
-    """Devices of this host that may be written to."""
-
+    destroy: list[StableId] = Field(default_factory=list)  # Devices of this host that may be written to
     devices: dict[str, Device] = Field(default_factory=dict)
     stacks: dict[str, Stack] = Field(default_factory=dict)
     targets: dict[str, Target] = Field(default_factory=dict)
@@ -164,9 +159,7 @@ class Experiment(ExperimentTable):
     settings: Settings = Settings()
     host: HostRun = HostRun()
     lab: Lab = Lab()
-    cells: list[CellPairs] = Field(default_factory=list)
-    """What to run; by default each stack with each workload."""
-
+    cells: list[CellPairs] = Field(default_factory=list)  # What to run; by default each stack with each workload
     sweep: Sweep = Field(default_factory=dict)
     matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 

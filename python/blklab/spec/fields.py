@@ -8,23 +8,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from blklab import units
 
-SECTOR: Final = 512
-"""Bytes; every size and offset is a multiple of it."""
-
-LARGEST: Final = 2**63 - 1
-"""Bytes; sizes are 64-bit numbers in the simulator and signed numbers in JSON readers."""
-
-EXACT: Final = 2**53
-"""Largest whole number that is exact as a floating-point number; the simulator divides by it."""
-
-HOUR: Final = 3600 * 10**9
-"""ns; longer than anything a disk or host does."""
-
+SECTOR: Final = 512  # Bytes; every size and offset is a multiple of it
+LARGEST: Final = 2**63 - 1  # Bytes; sizes are 64-bit numbers in the simulator and signed numbers in JSON readers
+EXACT: Final = 2**53  # Largest whole number that is exact as a floating-point number; the simulator divides by it
+HOUR: Final = 3600 * 10**9  # ns; longer than anything a disk or host does
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
 """Valid names of devices and stacks: such a name is part of `near.chunk` in a matrix."""
 
-BARE: Final = re.compile(r"\s*\d{1,20}(\.\d{1,20})?\s*", re.A)
-"""A number without a unit."""
+BARE: Final = re.compile(r"\s*\d{1,20}(\.\d{1,20})?\s*", re.A)  # A number without a unit
 
 
 class ExperimentTable(BaseModel):
@@ -105,35 +96,30 @@ def _schema(description: str, kinds: tuple[str, ...] = ("integer", "string")) ->
     return WithJsonSchema({"type": list(kinds), "description": description})
 
 
-Size = Annotated[
+Size = Annotated[  # Bytes
     int,
     BeforeValidator(quantity(units.parse_size, "a size such as 10GiB")),
     _schema("Bytes, or a size in powers of 1024: 512, 4k, 10GiB."),
 ]
-"""Bytes."""
 
-Seconds = Annotated[
+Seconds = Annotated[  # ns, typed as a duration or a number of seconds
     int,
     BeforeValidator(seconds),
     _schema("A duration: 60s, 200ms, 1h; a number is seconds.", ("integer", "number", "string")),
 ]
-"""ns, typed as a duration or a number of seconds."""
 
-Microseconds = Annotated[
+Microseconds = Annotated[  # ns, typed as a duration or a number of microseconds
     int, BeforeValidator(counted_in("us", "100us")), _schema("A duration: 100us, 2ms; a number is microseconds.")
 ]
-"""ns, typed as a duration or a number of microseconds."""
 
-Milliseconds = Annotated[
+Milliseconds = Annotated[  # ns, typed as a duration or a number of milliseconds
     int,
     BeforeValidator(milliseconds),
     Field(ge=0, le=HOUR),
     _schema("A duration of whole milliseconds: 5ms, 1s; a number is milliseconds."),
 ]
-"""ns, typed as a duration or a number of milliseconds."""
 
-Words = Annotated[str, BeforeValidator(words), _schema("""Text, as fio reads it.""")]
-"""Text; a number will do."""
+Words = Annotated[str, BeforeValidator(words), _schema("""Text, as fio reads it.""")]  # Text; a number will do
 
 
 def no_truth(value: Any) -> Any:
@@ -143,25 +129,18 @@ def no_truth(value: Any) -> Any:
     return value
 
 
-NUMBER: Final = BeforeValidator(no_truth)
-"""Goes before the bounds of every number."""
+NUMBER: Final = BeforeValidator(no_truth)  # Goes before the bounds of every number
+Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]  # A count, at least one
+Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]  # A count, which can be 0
 
-Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]
-"""A count, at least one."""
-
-Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
-"""A count, which can be 0."""
-
-Nanoseconds = Annotated[
+Nanoseconds = Annotated[  # ns, in keys that end in `_ns`, typed as a number or a duration: an hour at most
     int,
     Field(ge=0, le=HOUR),
     BeforeValidator(counted_in("ns", "300us")),
     _schema("A duration: 300us, 1ms; a number is nanoseconds."),
 ]
-"""ns, in keys that end in `_ns`, typed as a number or a duration: an hour at most."""
 
-PerSecond = Annotated[int, Field(gt=0, le=EXACT), NUMBER]
-"""Bytes per second."""
+PerSecond = Annotated[int, Field(gt=0, le=EXACT), NUMBER]  # Bytes per second
 
 
 def _throttle(value: float) -> float:
@@ -170,8 +149,5 @@ def _throttle(value: float) -> float:
     return value
 
 
-Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]
-"""Per second; 0 is unlimited."""
-
-Share = Annotated[float, Field(ge=0, le=1), NUMBER]
-"""0 to 1."""
+Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]  # Per second; 0 is unlimited
+Share = Annotated[float, Field(ge=0, le=1), NUMBER]  # 0 to 1

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from blklab.errors import UsageError
 
-LARGEST: Final = 16 << 20
-"""Bytes; people type experiment files, so they are small."""
+LARGEST: Final = 16 << 20  # Bytes; people type experiment files, so they are small
 
 
 def read_text(path: Path) -> str:

@@ -16,12 +16,10 @@ from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
 
-Tables = dict[str, dict[str, Any]]
-"""Valid tables of jobs, by name, as in an experiment file."""
-
+Tables = dict[str, dict[str, Any]]  # Valid tables of jobs, by name, as in an experiment file
 STONEWALL: Final = frozenset({"stonewall", "wait_for_previous"})
 
-FIXED: Final = {
+FIXED: Final = {  # Options that are accepted with these values only
     "nrfiles": ({"1"}, "expected 1: blklab uses one file"),
     "loops": ({"1"}, "expected 1: blklab makes one pass; io_size makes more"),
     "zonemode": ({"none"}, "expected none"),
@@ -33,11 +31,8 @@ FIXED: Final = {
     "uid": (set[str](), "run blklab as this user"),
     "gid": (set[str](), "run blklab as this user"),
 }
-"""Options that are accepted with these values only."""
 
-DEFAULTS: Final = {"ioengine": "psync", "direct": "0"}
-"""fio's defaults where those of experiment files differ."""
-
+DEFAULTS: Final = {"ioengine": "psync", "direct": "0"}  # fio's defaults where those of experiment files differ
 WITHOUT_EFFECT: Final = frozenset({"name", "description"})
 
 

@@ -10,10 +10,9 @@ from blklab import units
 from blklab.documents.cell import Distribution
 from blklab.spec.fields import SECTOR
 
-Sizes = list[tuple[int, float]]
-"""Block sizes and their weights, which add up to 1."""
+Sizes = list[tuple[int, float]]  # Block sizes and their weights, which add up to 1
 
-RW: Final = {
+RW: Final = {  # What each value of `rw` does: reads, writes, at random
     "read": (True, False, False),
     "write": (False, True, False),
     "randread": (True, False, True),
@@ -22,7 +21,6 @@ RW: Final = {
     "readwrite": (True, True, False),
     "randrw": (True, True, True),
 }
-"""What each value of `rw` does: reads, writes, at random."""
 
 OPTIONS: Final = frozenset(
     re.findall(
@@ -76,7 +74,7 @@ those that are not in OPTIONS itself.
 NAMES_FILES: Final = {"mem": ":", "iomem": ":", "buffer_pattern": "'"}
 """Options that name a file if their value has this character."""
 
-ALIASES: Final = {
+ALIASES: Final = {  # fio's aliases: job files may use them; for experiment files a message names the one to use
     "readwrite": "rw",
     "blocksize": "bs",
     "ba": "blockalign",
@@ -85,11 +83,8 @@ ALIASES: Final = {
     "io_limit": "io_size",
     "timeout": "runtime",
 }
-"""fio's aliases: job files may use them; for experiment files a message names the one to use."""
 
-LARGEST_BLOCK: Final = 1 << 30
-"""Bytes; sizes of I/Os are 32-bit numbers in the simulator."""
-
+LARGEST_BLOCK: Final = 1 << 30  # Bytes; sizes of I/Os are 32-bit numbers in the simulator
 _PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s?%", re.A)
 
 

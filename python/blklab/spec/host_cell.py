@@ -13,21 +13,16 @@ from blklab.spec.experiment import Experiment
 from blklab.spec.target import PLACES, Target
 from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay
 
-INTERVAL: Final = 10**9
-"""ns between two points of a series, the default of `series`."""
+INTERVAL: Final = 10**9  # ns between two points of a series, the default of `series`
 
-AS_THEY_ARE: Final = (
+AS_THEY_ARE: Final = (  # Options of a job that fio has as well, with the same meaning and units
     *("rw", "bs", "bssplit", "blockalign", "iodepth", "iodepth_batch", "iodepth_batch_complete"),
     *("iodepth_low", "numjobs", "rwmixread", "rwmixwrite", "random_distribution", "fsync"),
     *("thinktime_blocks", "rate", "rate_iops", "ioengine"),
 )
-"""Options of a job that fio has as well, with the same meaning and units."""
 
-SIZES: Final = frozenset({"bs", "bssplit", "blockalign", "rate"})
-"""Options that are sizes, or contain sizes."""
-
-DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}
-"""Options that are left to fio at this value."""
+SIZES: Final = frozenset({"bs", "bssplit", "blockalign", "rate"})  # Options that are sizes, or contain sizes
+DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}  # Options that are left to fio at this value
 
 
 def document(
@@ -78,8 +73,7 @@ def document(
 FORM: Final = CellForm("host", document, on_targets=True)
 
 
-READING: Final = frozenset({"read", "randread"})
-"""Values of `rw` that do not write."""
+READING: Final = frozenset({"read", "randread"})  # Values of `rw` that do not write
 
 
 def job_writes(options: Mapping[str, str]) -> bool:

@@ -8,8 +8,7 @@ from blklab.spec import fio_options, problems
 from blklab.spec.fio_options import HARMLESS
 from blklab.spec.workload import RAMP, SYNCHRONOUS, Job
 
-ENDLESS: Final = 1 << 62
-"""Bytes of a `time_based` job: more than any runtime allows."""
+ENDLESS: Final = 1 << 62  # Bytes of a `time_based` job: more than any runtime allows
 
 
 def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> cell.Job:

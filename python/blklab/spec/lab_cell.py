@@ -4,11 +4,10 @@
      filesystem: {type} | None, room, jobs: [{name, options}], alone: [...], runtime_ns, ramp_ns,
      interval_ns, settings}
 
-Devices, nodes and `failures` are those of `blklab.spec.stack_resolution`; a device also says
-what its virtual disk is like (`virtual`). `room` is what jobs may use, bytes. `alone` are the
-jobs as the simulator takes them, within the smallest device: what a modelled device does with them
-alone is what its disk is throttled to.
-`settings` are those of `blklab.spec.sweep`.
+Devices, nodes and `failures` are those of `blklab.spec.stack_resolution`; a device also says what its virtual disk is
+like (`virtual`). `room` is what jobs may use, bytes. `alone` are the jobs as the simulator takes them, within the
+smallest device: what a modelled device does with them alone is what its disk is throttled to. `settings` are those of
+`blklab.spec.sweep`.
 """
 
 from collections import Counter
@@ -25,9 +24,7 @@ from blklab.spec.target import Target
 from blklab.spec.workload import Command, Job, Jobs, Replay
 from blklab.units import format_duration
 
-FILE_SHARE: Final = 0.9
-"""Share of a filesystem's device that a file in it may take: the filesystem needs the rest."""
-
+FILE_SHARE: Final = 0.9  # Share of a filesystem's device that a file in it may take: the filesystem needs the rest
 QUEUE: Final = ("scheduler", "max_sectors_kb", "nr_requests", "wbt_lat_usec")
 """Keys of a device's queue that are changed only if they are given. A change of scheduler resets
 the keys after it (block/elevator.c, `elevator_switch`)."""

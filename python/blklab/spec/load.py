@@ -21,8 +21,7 @@ class ExperimentSource:
 
     path: Path
     raw: Mapping[str, Any]
-    notes: Sequence[str] = ()
-    """Options of job files that blklab sets itself."""
+    notes: Sequence[str] = ()  # Options of job files that blklab sets itself
 
     def resolve_path(self, name: str) -> Path:
         """Returns the path of a file named in the experiment, relative to the experiment's directory."""

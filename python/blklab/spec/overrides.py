@@ -19,11 +19,8 @@ SECTIONS: Final = ("devices", "stacks", "workloads")
 KEYS: Final = {"devices": table_keys.DEVICE, "stacks": table_keys.STACK, "workloads": table_keys.WORKLOAD}
 """Keys of the tables in each section."""
 
-TABLES: Final = {"host": HostRun.model_fields, "lab": Lab.model_fields}
-"""Keys of the file's other tables, by table."""
-
-SCALARS: Final = ("title", "seed", "repeats")
-"""Keys of the file itself that `--set` may change."""
+TABLES: Final = {"host": HostRun.model_fields, "lab": Lab.model_fields}  # Keys of the file's other tables, by table
+SCALARS: Final = ("title", "seed", "repeats")  # Keys of the file itself that `--set` may change
 
 
 MODELLED: Final = ("kernel", "filesystem", "host", "latency_ns")
@@ -39,8 +36,7 @@ class Override:
 
     key: str
     value: Any
-    where: str
-    """`matrix.bs[1]` or `--set bs`, for messages."""
+    where: str  # `matrix.bs[1]` or `--set bs`, for messages
 
     @property
     def axis(self) -> bool:

@@ -14,18 +14,15 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-MOST: Final = 5
-"""Most problems in one message."""
-
-MOST_NAMES: Final = 60
-"""Most names that a message lists: more than any table has keys."""
+MOST: Final = 5  # Most problems in one message
+MOST_NAMES: Final = 60  # Most names that a message lists: more than any table has keys
 
 
 Known = Mapping[tuple[str, ...], Sequence[str]]
 """Keys of each kind of table, by the end of its path (`blklab.spec.table_keys`)."""
 
 
-WANTED: Final = {
+WANTED: Final = {  # Our words for pydantic's longer ones
     "model_type": "a table",
     "model_attributes_type": "a table",
     "dict_type": "a table",
@@ -39,7 +36,6 @@ WANTED: Final = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""Our words for pydantic's longer ones."""
 
 
 @dataclass(frozen=True)

@@ -16,23 +16,12 @@ SECTOR: Final = 512
 class ReplaySource:
     """The trace that a cell replays, for `blklab._core`'s readers."""
 
-    path: str
-    """What to read: a name, a file or a directory."""
-
-    format: str | None
-    """The trace's format; None: detected from the content."""
-
-    device: str
-    """The device's number, `major,minor`."""
-
-    name: str
-    """The device's name, or its number if it has none."""
-
-    end: int
-    """Bytes; the end of the last I/O."""
-
-    ios: int
-    """Reads and writes of that device."""
+    path: str  # What to read: a name, a file or a directory
+    format: str | None  # The trace's format; None: detected from the content
+    device: str  # The device's number, `major,minor`
+    name: str  # The device's name, or its number if it has none
+    end: int  # Bytes; the end of the last I/O
+    ios: int  # Reads and writes of that device
 
 
 @cache

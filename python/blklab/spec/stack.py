@@ -11,19 +11,12 @@ from blklab.spec import capacity
 from blklab.spec.capacity import short
 from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, shown
 
-CHUNK: Final = 512 << 10
-"""Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)."""
+CHUNK: Final = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
+PAGE: Final = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
+BITMAP_CHUNK: Final = 64 << 20  # Bytes; mdadm's default for an internal bitmap (mdadm(8), --bitmap-chunk)
+MISSING: Final = "missing"  # mdadm's word for an empty slot
 
-PAGE: Final = 4096
-"""Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)."""
-
-BITMAP_CHUNK: Final = 64 << 20
-"""Bytes; mdadm's default for an internal bitmap (mdadm(8), --bitmap-chunk)."""
-
-MISSING: Final = "missing"
-"""mdadm's word for an empty slot."""
-
-LEVELS: Final = {
+LEVELS: Final = {  # Levels by mdadm's --level, and their names in a cell
     "linear": "linear",
     "0": "raid0",
     "1": "raid1",
@@ -32,14 +25,9 @@ LEVELS: Final = {
     "5": "raid5",
     "6": "raid6",
 }
-"""Levels by mdadm's --level, and their names in a cell."""
 
-STRIPED: Final = frozenset({"raid0", "raid10", "raid4", "raid5", "raid6"})
-"""Levels that have a chunk."""
-
-MOST_COPIES: Final = 32
-"""Most copies of a block in RAID-10 that are simulated."""
-
+STRIPED: Final = frozenset({"raid0", "raid10", "raid4", "raid5", "raid6"})  # Levels that have a chunk
+MOST_COPIES: Final = 32  # Most copies of a block in RAID-10 that are simulated
 _LAYOUT: Final = re.compile(r"([nfo])(\d{1,2})", re.A)
 
 
@@ -78,9 +66,7 @@ class Failure(ExperimentTable):
     """A member that fails while the load runs, and can be re-added later."""
 
     member: str
-    at: Seconds
-    """From the start of the load, including its ramp."""
-
+    at: Seconds  # From the start of the load, including its ramp
     re_add: Seconds | None = None
 
 
@@ -99,8 +85,7 @@ class Md(ExperimentTable):
     stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = 256
     sync_speed_min: Count = 1_000
     sync_speed_max: Count = 200_000
-    fail: list[Failure] = Field(default_factory=list)
-    """Members that fail; only with a real kernel."""
+    fail: list[Failure] = Field(default_factory=list)  # Members that fail; only with a real kernel
 
     @model_validator(mode="after")
     def _together(self) -> "Md":
@@ -186,9 +171,7 @@ class Volume(ExperimentTable):
     PARTS: ClassVar[tuple[str, ...]]
     """Keys that name its parts: `members` is a list, every other key one device or stack."""
 
-    SIMULATED: ClassVar[bool] = False
-    """Whether the simulator has it; the lab has every kind."""
-
+    SIMULATED: ClassVar[bool] = False  # Whether the simulator has it; the lab has every kind
     kind: str
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -295,11 +278,8 @@ class Delay(Volume):
         return sizes["origin"][0]
 
 
-KINDS: Final[tuple[type[Volume], ...]] = (Lvm, LvmCache, Bcache, Delay)
-"""The registry of stacks with a `kind`."""
-
-VOLUMES: Final = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}
-"""The same, by `kind`."""
+KINDS: Final[tuple[type[Volume], ...]] = (Lvm, LvmCache, Bcache, Delay)  # The registry of stacks with a `kind`
+VOLUMES: Final = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}  # The same, by `kind`
 
 
 def parts(stack: "Stack") -> list[str]:

@@ -21,14 +21,9 @@ class ResolvedStack:
     node: stack_tree.Node = field(default_factory=dict)
     capacity: int = 0
     devices: list[cell.Device] = field(default_factory=list)
-    tables: list[DiskTable] = field(default_factory=list)
-    """The table of each device."""
-
-    failures: list[FailureDocument] = field(default_factory=list)
-    """Members that fail during the load."""
-
-    real: str | None = None
-    """A key that only a real kernel supports, if there is one."""
+    tables: list[DiskTable] = field(default_factory=list)  # The table of each device
+    failures: list[FailureDocument] = field(default_factory=list)  # Members that fail during the load
+    real: str | None = None  # A key that only a real kernel supports, if there is one
 
 
 def inner(experiment: Experiment) -> set[str]:

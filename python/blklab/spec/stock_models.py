@@ -11,8 +11,7 @@ from blklab.spec.files import read_toml
 
 DIRECTORY: Final = Path(__file__).parent / "devices"
 
-TABLE: Final = "device"
-"""The table of a calibrated file."""
+TABLE: Final = "device"  # The table of a calibrated file
 
 
 def names() -> list[str]:

@@ -9,19 +9,15 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from blklab.spec.fields import shown
 
-MODES: Final = ("one", "all")
-"""One setting at a time away from the baseline, or every combination."""
-
+MODES: Final = ("one", "all")  # One setting at a time away from the baseline, or every combination
 MODE: Final = "mode"
 
-AS_IS: Final = "as is"
-"""The label of a setting that is not changed: the baseline."""
+AS_IS: Final = "as is"  # The label of a setting that is not changed: the baseline
 
-QUEUE: Final = (
+QUEUE: Final = (  # Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth
     *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "queue_depth", "rotational"),
     *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
 )
-"""Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth."""
 
 OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
 """Keys without a meaning for a device without a request queue (md, most dm)."""
@@ -29,10 +25,9 @@ OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
 MD: Final = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
 """Keys of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
 
-VM: Final = "vm."
-"""Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)."""
+VM: Final = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)
 
-SIMULATED: Final = {
+SIMULATED: Final = {  # Settings that the simulator has too, by their names in [settings]
     "scheduler": "scheduler",
     "nr_requests": "nr_requests",
     "queue_depth": "queue_depth",
@@ -40,7 +35,6 @@ SIMULATED: Final = {
     "rotational": "rotational",
     "read_ahead_kb": "read_ahead",
 }
-"""Settings that the simulator has too, by their names in [settings]."""
 
 
 def is_setting(key: str) -> bool:
@@ -98,8 +92,7 @@ class SweepPoint:
     """One combination of a sweep."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """The values that differ from the baseline."""
+    values: Mapping[str, Any] = field(default_factory=dict)  # The values that differ from the baseline
 
     @property
     def settings(self) -> dict[str, Any]:

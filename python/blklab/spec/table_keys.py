@@ -5,16 +5,14 @@ from typing import Final
 from blklab.spec import device, experiment, stack, sweep, target, workload
 from blklab.spec.fields import ExperimentTable
 
-SOURCES: Final = ("model", "calibrated", "kind")
-"""Keys that select a device's model; exactly one must be given."""
+SOURCES: Final = ("model", "calibrated", "kind")  # Keys that select a device's model; exactly one must be given
 
 
 def _of(*tables: type[ExperimentTable]) -> list[str]:
     return list(dict.fromkeys(key for table in tables for key in table.model_fields))
 
 
-DEVICE: Final = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))
-"""Keys of a device of any kind."""
+DEVICE: Final = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))  # Keys of a device of any kind
 
 KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("settings", "host"): _of(experiment.Host),
@@ -43,11 +41,6 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
 }
 """The keys of a table, by its path as pydantic gives it; `*` is any name."""
 
-ROOT: Final = _of(experiment.Experiment)
-"""Keys of the file itself."""
-
-STACK: Final = _of(stack.Bare, stack.Md, *stack.VOLUMES.values())
-"""Keys of a stack of any kind."""
-
-WORKLOAD: Final = _of(workload.Job, workload.Replay)
-"""Keys of a workload that a matrix may vary in all workloads."""
+ROOT: Final = _of(experiment.Experiment)  # Keys of the file itself
+STACK: Final = _of(stack.Bare, stack.Md, *stack.VOLUMES.values())  # Keys of a stack of any kind
+WORKLOAD: Final = _of(workload.Job, workload.Replay)  # Keys of a workload that a matrix may vary in all workloads

@@ -29,20 +29,11 @@ Path = Annotated[str, BeforeValidator(_path), WithJsonSchema({"type": "string", 
 class Target(ExperimentTable):
     """A stack as it is on this host."""
 
-    directory: Path | None = None
-    """blklab measures in a file, in a new directory below this one."""
-
-    filesystem: Path | None = None
-    """The same, and a filesystem must be mounted there."""
-
-    device: Path | None = None
-    """A raw device, without a filesystem."""
-
-    size: Annotated[Size, Field(gt=0)] | None = None
-    """Bytes of the file; percentages of the stack refer to it."""
-
-    cache: Size = 0
-    """Bytes of caches that blklab cannot see, such as a RAID controller's."""
+    directory: Path | None = None  # blklab measures in a file, in a new directory below this one
+    filesystem: Path | None = None  # The same, and a filesystem must be mounted there
+    device: Path | None = None  # A raw device, without a filesystem
+    size: Annotated[Size, Field(gt=0)] | None = None  # Bytes of the file; percentages of the stack refer to it
+    cache: Size = 0  # Bytes of caches that blklab cannot see, such as a RAID controller's
 
     @field_validator("size")
     @classmethod
@@ -67,17 +58,10 @@ class Steady(ExperimentTable):
     """Rounds until the workload is steady, as in SNIA's test specification."""
 
     round: Annotated[Seconds, Field(gt=0)] = 60 * 10**9
-    rounds: Annotated[int, Field(ge=3, le=100), NUMBER] = 5
-    """Number of rounds in the window."""
-
-    range: Share = 0.2
-    """Most difference between the largest and the smallest round, over their mean."""
-
-    slope: Share = 0.1
-    """Most rise of the fitted straight line in the window, over the mean."""
-
-    limit: Annotated[Seconds, Field(gt=0)] = 3600 * 10**9
-    """Time after which blklab measures without a steady state."""
+    rounds: Annotated[int, Field(ge=3, le=100), NUMBER] = 5  # Number of rounds in the window
+    range: Share = 0.2  # Most difference between the largest and the smallest round, over their mean
+    slope: Share = 0.1  # Most rise of the fitted straight line in the window, over the mean
+    limit: Annotated[Seconds, Field(gt=0)] = 3600 * 10**9  # Time after which blklab measures without a steady state
 
 
 def _steady(value: Any) -> str:
@@ -89,8 +73,7 @@ class HostRun(ExperimentTable):
 
     drop_caches: bool = True
     precondition: Literal["none", "fill", "random"] = "none"
-    wait: Seconds = 0
-    """Time to wait before a cell until other programs leave the devices and the CPUs idle."""
+    wait: Seconds = 0  # Time to wait before a cell until other programs leave the devices and the CPUs idle
 
     steady: Annotated[Annotated[bool, Tag("<switch>")] | Annotated[Steady, Tag("<table>")], Discriminator(_steady)] = (
         False

@@ -55,8 +55,7 @@ SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "
 """Engines that keep one I/O in flight and ignore `iodepth`."""
 
 
-RAMP: Final = "ramp"
-"""The value of `rate` that measures latency against offered load."""
+RAMP: Final = "ramp"  # The value of `rate` that measures latency against offered load
 
 
 def _options(table: dict[str, Any]) -> dict[str, Any]:
@@ -193,12 +192,8 @@ class Replay(ExperimentTable):
     replay: Annotated[str, Field(min_length=1)]
     """The trace: a name, a file or a directory, relative to the experiment file."""
 
-    device: str | None = None
-    """The trace's device; by default the one through which the whole workload passes."""
-
-    format: str | None = None
-    """The trace's format; by default detected from the content."""
-
+    device: str | None = None  # The trace's device; by default the one through which the whole workload passes
+    format: str | None = None  # The trace's format; by default detected from the content
     timing: Literal["closed", "recorded"] = "closed"
     iodepth: Count = 32
     speed: Annotated[float, Field(gt=0, le=10**6), NUMBER] = 1.0
@@ -221,9 +216,7 @@ class Command(ExperimentTable):
     command: Annotated[list[str], Field(min_length=1, max_length=4096)]
     """The program and its arguments; no shell interprets them."""
 
-    directory: str | None = None
-    """The working directory; by default the target's directory, otherwise one below it."""
-
+    directory: str | None = None  # The working directory; by default the target's directory, otherwise one below it
     times: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 5
 
     @field_validator("directory")
@@ -253,7 +246,7 @@ def _kind(value: Any) -> str:
     return "<job>"
 
 
-Workload = Annotated[
+Workload = Annotated[  # A table below [workloads]
     Annotated[Job, Tag("<job>")]
     | Annotated[Jobs, Tag("<jobs>")]
     | Annotated[JobFile, Tag("<job file>")]
@@ -261,4 +254,3 @@ Workload = Annotated[
     | Annotated[Command, Tag("<command>")],
     Discriminator(_kind),
 ]
-"""A table below [workloads]."""

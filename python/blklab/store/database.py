@@ -31,11 +31,8 @@ AWAY: Final = ("08", "57P", "53300")
 """Prefixes of a PostgreSQL server's error codes that pass: no connection, a restart, too many
 users (PostgreSQL's manual, appendix A). An error without a code means that there was no server."""
 
-READING: Final = "blklab_reading"
-"""The execution option of a read-only connection."""
-
-LOCK: Final = 0x626C6B6C6162
-"""Our PostgreSQL advisory lock while the tables are migrated: `blklab`."""
+READING: Final = "blklab_reading"  # The execution option of a read-only connection
+LOCK: Final = 0x626C6B6C6162  # Our PostgreSQL advisory lock while the tables are migrated: `blklab`
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from blklab.store import run_owner, series
 from blklab.store.campaigns import Store
 from blklab.store.tables import STATES, campaigns, environments, runs
 
-INTERRUPTED: Final = "interrupted"
-"""The state of a run that is `running` in the store, but whose process is dead."""
+INTERRUPTED: Final = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
 
 @dataclass(frozen=True)

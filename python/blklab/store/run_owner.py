@@ -1,7 +1,6 @@
 """The process that owns a run: identified uniquely, and recognised as dead after a crash.
 
-An owner is `MACHINE BOOT PID START`: the machine's id, and the values of
-`blklab.system.process`.
+An owner is `MACHINE BOOT PID START`: the machine's id, and the values of `blklab.system.process`.
 """
 
 import os

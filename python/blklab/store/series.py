@@ -13,8 +13,7 @@ from blklab import output
 from blklab.documents import outcome as simulated
 from blklab.errors import StoreError
 
-JOBS: Final = "jobs"
-"""The source that stands for all jobs together."""
+JOBS: Final = "jobs"  # The source that stands for all jobs together
 
 
 @dataclass(frozen=True)

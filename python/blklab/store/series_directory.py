@@ -31,10 +31,7 @@ def writing(directory: Path) -> Iterator[None]:
 
 
 def tidied(directory: Path, known: Callable[[], set[str]]) -> None:
-    """Removes series that `known` does not name, unless any are being written.
-
-    The next call removes what remains.
-    """
+    """Removes series that `known` does not name, unless any are being written. The next call removes what remains."""
     try:
         descriptor = _opened(directory)
     except OSError:

@@ -13,14 +13,10 @@ from urllib.parse import quote
 
 from blklab.errors import StoreError, UsageError
 
-PATIENCE_MS: Final = 60_000
-"""ms that one process waits while another writes."""
-
+PATIENCE_MS: Final = 60_000  # ms that one process waits while another writes
 WAL: Final = "pragma journal_mode = wal"
 
-READ: Final = "select count(*) from sqlite_master"
-"""Fails if a file cannot be read."""
-
+READ: Final = "select count(*) from sqlite_master"  # Fails if a file cannot be read
 ROOM: Final = 1 << 20
 """Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks
 are smaller than pages and none is free, touching it ends the process (SIGBUS)."""

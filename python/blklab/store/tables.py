@@ -16,15 +16,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-KNOWN: Final = ("0001", "0002", "0003")
-"""The migrations, oldest first."""
-
-REVISION: Final = KNOWN[-1]
-"""The newest migration: an older store is migrated, a newer one refused."""
-
-STATES: Final = ("planned", "running", "done", "failed")
-"""The states of a run, in order."""
-
+KNOWN: Final = ("0001", "0002", "0003")  # The migrations, oldest first
+REVISION: Final = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
+STATES: Final = ("planned", "running", "done", "failed")  # The states of a run, in order
 metadata: Final = MetaData()
 
 campaigns: Final = Table(

@@ -23,10 +23,8 @@ MOST_IN_FLIGHT: Final = 65536
 """Most I/Os in flight on one device: Linux gives NVMe at most 1023 per queue by default
 (drivers/nvme/host/pci.c) and one queue per CPU. Their times add up to as many seconds a second,
 which limits how fast `ticks` and `queue` can grow."""
-FASTEST_IOS: Final = 20_000_000
-"""Most I/Os a second on one device; matters only for 32-bit kernels."""
-FASTEST_SECTORS: Final = 100 << 21
-"""Most sectors a second, 100 GiB/s; matters only for 32-bit kernels."""
+FASTEST_IOS: Final = 20_000_000  # Most I/Os a second on one device; matters only for 32-bit kernels
+FASTEST_SECTORS: Final = 100 << 21  # Most sectors a second, 100 GiB/s; matters only for 32-bit kernels
 
 
 @dataclass(frozen=True)
@@ -164,10 +162,9 @@ def difference(
 ) -> DeviceActivity:
     """Returns a device's activity between two readings that are `seconds` apart.
 
-    `bits` is the kernel's `long_bits`. A counter that wrapped once is corrected. Raises
-    BlklabError if the interval is so long that a counter could have wrapped twice (with 65536 in
-    flight, 64 s: add up shorter intervals, or pass `most_in_flight`), if a counter that cannot
-    wrap decreased, or if it is another device: a disk was replaced.
+    `bits` is the kernel's `long_bits`. A counter that wrapped once is corrected. Raises BlklabError if the interval is
+    so long that a counter could have wrapped twice (with 65536 in flight, 64 s: add up shorter intervals, or pass
+    `most_in_flight`), if a counter that cannot wrap decreased, or if it is another device: a disk was replaced.
     """
     if (before.number, before.name) != (after.number, after.name):
         raise BlklabError(
@@ -256,10 +253,7 @@ def cpu(roots: Roots) -> CpuTimes:
 
 
 def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:
-    """Parses the first line of /proc/stat.
-
-    Raises BlklabError for anything else.
-    """
+    """Parses the first line of /proc/stat. Raises BlklabError for anything else."""
     line = content.partition("\n")[0]
     try:
         name, *words = line.split()

@@ -13,7 +13,7 @@ from blklab.system.layers import SysfsLayer, mounted_devices
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots, entries, text
 
-QUEUE: Final = (
+QUEUE: Final = (  # Files of queue/ (Documentation/ABI/stable/sysfs-block)
     "scheduler",
     "nr_requests",
     "read_ahead_kb",
@@ -35,9 +35,8 @@ QUEUE: Final = (
     "optimal_io_size",
     "discard_max_bytes",
 )
-"""Files of queue/ (Documentation/ABI/stable/sysfs-block)."""
 
-MD: Final = (
+MD: Final = (  # Files of md/ (Documentation/admin-guide/md.rst)
     "level",
     "layout",
     "raid_disks",
@@ -61,10 +60,8 @@ MD: Final = (
     "bitmap/chunksize",
     "bitmap/metadata",
 )
-"""Files of md/ (Documentation/admin-guide/md.rst)."""
 
-MEMBER: Final = ("state", "slot", "errors", "offset", "size")
-"""Files in md/dev-NAME/."""
+MEMBER: Final = ("state", "slot", "errors", "offset", "size")  # Files in md/dev-NAME/
 
 VM: Final = (
     "dirty_ratio",

@@ -12,8 +12,7 @@ NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "fuse.sshfs", "lustre"}
 )
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-NO_DEVICE: Final = NETWORK | MEMORY
-"""Filesystems that write to no block device of this machine."""
+NO_DEVICE: Final = NETWORK | MEMORY  # Filesystems that write to no block device of this machine
 
 
 @dataclass(frozen=True)

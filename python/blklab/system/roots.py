@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-ROOTS_STATE: Final = "var/lib/blklab"
-"""Relative to /; only for root."""
+ROOTS_STATE: Final = "var/lib/blklab"  # Relative to /; only for root
 
 
 def state_directory() -> Path:

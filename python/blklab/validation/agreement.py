@@ -12,14 +12,9 @@ from blklab.outcome import IoCost, Outcome, in_lab
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, ExperimentPlan
 
-IOPS: Final = 0.10
-"""Allowed relative error of predicted IOPS."""
-
-SHARE: Final = 0.05
-"""Allowed error of a member's share, as a fraction of all I/Os."""
-
-ENOUGH: Final = 0.9
-"""Share of cells that must be within both bounds."""
+IOPS: Final = 0.10  # Allowed relative error of predicted IOPS
+SHARE: Final = 0.05  # Allowed error of a member's share, as a fraction of all I/Os
+ENOUGH: Final = 0.9  # Share of cells that must be within both bounds
 
 
 @dataclass(frozen=True)

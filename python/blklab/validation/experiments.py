@@ -13,12 +13,8 @@ from blklab.spec.cells import Cell
 MODELS: Final = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
 """The stock model of a target's device, from which its calibration starts."""
 
-PARTITION: Final = "10GiB"
-"""Size of the partitions at the start of the disks, of which all targets consist."""
-
-SINGLE_KERNEL: Final = "4.19"
-"""The kernel of the single-device rows."""
-
+PARTITION: Final = "10GiB"  # Size of the partitions at the start of the disks, of which all targets consist
+SINGLE_KERNEL: Final = "4.19"  # The kernel of the single-device rows
 STACK: Final = "target"
 
 

@@ -20,9 +20,7 @@ from blklab.spec.overrides import Override
 from blklab.validation import agreement
 from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
 
-SHORT: Final = "short"
-"""The suite for a quick check; its cells are similar to those of the others."""
-
+SHORT: Final = "short"  # The suite for a quick check; its cells are similar to those of the others
 ALL: Final = "all"
 
 

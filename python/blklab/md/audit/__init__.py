@@ -9,7 +9,7 @@ from blklab.md.model import Inventory
 
 __all__ = ["RULES", "findings"]
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[Rule, ...]] = (  # In the order in which findings of one severity are printed
     bad_blocks.check_repair,
     bad_blocks.check_lost_ranges,
     bad_blocks.check_entries,
@@ -49,7 +49,6 @@ RULES: Final[tuple[Rule, ...]] = (
     alignment.check_partitions,
     alignment.check_filesystems,
 )
-"""In the order in which findings of one severity are printed."""
 
 
 def find_problems(inventory: Inventory) -> list[Diagnostic]:

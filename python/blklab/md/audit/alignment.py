@@ -8,9 +8,7 @@ from blklab.md.model import PARITIES, Array, ArrayPart, Geometry
 from blklab.md.superblocks import SECTOR
 from blklab.units import format_size
 
-PAGE = 4096
-"""Bytes of the smallest write of a filesystem."""
-
+PAGE = 4096  # Bytes of the smallest write of a filesystem
 STRIPED = {"raid0", "raid10", *PARITIES}
 
 

@@ -17,8 +17,7 @@ from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
 from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
-MAX_RANGES_SHOWN = 8
-"""Ranges that a message names; the JSON has all."""
+MAX_RANGES_SHOWN = 8  # Ranges that a message names; the JSON has all
 
 
 def check_entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:

@@ -14,11 +14,8 @@ MIN_IOS, MAX_IOS = 10_000, 40_000_000
 counter may have wrapped unless the mean is below 0.1 s.
 """
 
-UNEQUAL_FACTOR = 3
-"""Ratio of latencies that is larger than the difference between disks of one model."""
-
-MIN_LATENCY_MS = 0.2
-"""Shorter latencies do not matter."""
+UNEQUAL_FACTOR = 3  # Ratio of latencies that is larger than the difference between disks of one model
+MIN_LATENCY_MS = 0.2  # Shorter latencies do not matter
 
 
 def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:

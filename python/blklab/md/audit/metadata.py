@@ -6,8 +6,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
 from blklab.md.model import Array
 
-FIRMWARE_MOUNTS = ("/boot/efi", "/efi")
-"""Mount points of filesystems that firmware reads."""
+FIRMWARE_MOUNTS = ("/boot/efi", "/efi")  # Mount points of filesystems that firmware reads
 
 
 def check_checksum(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:

@@ -8,8 +8,7 @@ from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_c
 from blklab.md.model import PARITIES, Array, ArrayMember
 from blklab.units import format_duration
 
-BITMAP_ADVISED_ABOVE = 100 << 30
-"""Bytes of an array whose full resync takes long enough for a warning."""
+BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
 
 
 def check_degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:

@@ -11,10 +11,9 @@ from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.audit.rule import list_names, quote_command
 from blklab.md.model import Inventory, PhysicalDisk
 
-LONGEST_RETRY_S: Final = 180
-"""Seconds after which a disk without a limit has stopped to retry a sector."""
+LONGEST_RETRY_S: Final = 180  # Seconds after which a disk without a limit has stopped to retry a sector
 
-WARNINGS: Final = (
+WARNINGS: Final = (  # Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.1.2)
     "few spare blocks are left",
     "it is too hot or too cold",
     "it is no longer reliable",
@@ -22,10 +21,8 @@ WARNINGS: Final = (
     "its backup of volatile memory has failed",
     "its persistent memory is read-only",
 )
-"""Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.1.2)."""
 
-TEMPERATURE_WARNING: Final = 2
-"""The bit of `critical_warning` for temperature, which is temporary."""
+TEMPERATURE_WARNING: Final = 2  # The bit of `critical_warning` for temperature, which is temporary
 
 
 def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:

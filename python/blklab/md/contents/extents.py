@@ -10,19 +10,15 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-FIEMAP: Final = 0xC020660B
-"""FS_IOC_FIEMAP, _IOWR('f', 11, struct fiemap): the same number on every architecture."""
-FSMAP: Final = 0xC0C0583B
-"""FS_IOC_GETFSMAP, _IOWR('X', 59, struct fsmap_head)."""
-
+FIEMAP: Final = 0xC020660B  # FS_IOC_FIEMAP, _IOWR('f', 11, struct fiemap): the same number on every architecture
+FSMAP: Final = 0xC0C0583B  # FS_IOC_GETFSMAP, _IOWR('X', 59, struct fsmap_head)
 EXTENT: Final = struct.Struct("=QQQ16xI12x")
 HEAD: Final = struct.Struct("=QQIIII")
 RECORD: Final = struct.Struct("=IIQQQQ24x")
 EXTENTS_PER_CALL: Final = 256
 
 LAST_EXTENT: Final = 0x1
-NOT_ON_DISK: Final = 0x2 | 0x4 | 0x8 | 0x200
-"""Unknown, not yet written, encoded, or inside the inode."""
+NOT_ON_DISK: Final = 0x2 | 0x4 | 0x8 | 0x200  # Unknown, not yet written, encoded, or inside the inode
 SHARED: Final = 0x2000
 
 SPECIAL: Final = 0x10
@@ -30,7 +26,7 @@ MAX_U64: Final = (1 << 64) - 1
 FREE: Final = 1
 UNKNOWN: Final = 2
 
-XFS: Final = {
+XFS: Final = {  # FMR_OWNER('X', …), by both filesystems
     1: "the filesystem's own metadata",
     2: "journal",
     3: "the filesystem's own metadata",
@@ -40,7 +36,6 @@ XFS: Final = {
     7: "copy-on-write staging",
     8: "marked as defective",
 }
-"""FMR_OWNER('X', …), by both filesystems."""
 EXT4: Final = {1: "group descriptors", 2: "reserved for group descriptors", 3: "block bitmap", 4: "inode bitmap"}
 """FMR_OWNER('f', …)."""
 

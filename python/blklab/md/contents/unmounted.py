@@ -16,11 +16,8 @@ from blklab.md.contents.mounted import UNREACHED, FilesFound
 from blklab.md.contents.spans import Span
 from blklab.md.host_software import PATH
 
-MAX_BLOCKS: Final = 4096
-"""debugfs compares each of these blocks with every block of every file."""
-
-RESERVED: Final = {7: "reserved for group descriptors", 8: "journal"}
-"""Inodes that are not files (fs/ext4/ext4.h)."""
+MAX_BLOCKS: Final = 4096  # debugfs compares each of these blocks with every block of every file
+RESERVED: Final = {7: "reserved for group descriptors", 8: "journal"}  # Inodes that are not files (fs/ext4/ext4.h)
 
 
 def find_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:

@@ -16,8 +16,7 @@ from blklab.md.model import Inventory
 
 Log = Callable[[str], None]
 
-MAX_NEW_LINES: Final = 20
-"""Lines that one scrape may add to the log."""
+MAX_NEW_LINES: Final = 20  # Lines that one scrape may add to the log
 
 
 class Collector:

@@ -14,8 +14,7 @@ from blklab.system import diskstats
 from blklab.system.diskstats import MS, DeviceActivity, DeviceCounters
 from blklab.system.roots import Roots
 
-READ_INTERVAL_S: Final = 30.0
-"""Longest time between readings: half of what `diskstats.difference` can handle."""
+READ_INTERVAL_S: Final = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
 
 
 class ActivitySource(Protocol):

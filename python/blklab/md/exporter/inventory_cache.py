@@ -14,9 +14,7 @@ from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots, text
 
-DISK_TIMEOUT_S: Final = 2.0
-"""Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs."""
-
+DISK_TIMEOUT_S: Final = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
 NOT_READ: Final = "disks are not read"
 NO_ANSWER: Final = "the disks have not answered yet"
 
@@ -38,8 +36,7 @@ class InventoryCache:
         reader: Callable[[], Probe] = Probe,
     ) -> None:
         """`timeout` is the time to wait for disks, seconds; None: no limit."""
-        self.read_at: float | None = None
-        """When the superblocks were read, seconds since 1970."""
+        self.read_at: float | None = None  # When the superblocks were read, seconds since 1970
         self._roots = roots
         self._max_age = max_age
         self._timeout = timeout

@@ -28,15 +28,9 @@ from blklab.md.exporter.web_config import WebConfig
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-IDLE_TIMEOUT_S: Final = 30.0
-"""Time that a client may receive nothing."""
-
-REQUEST_TIMEOUT_S: Final = 10.0
-"""Time that a client has for its TLS handshake and its whole request."""
-
-MAX_CONNECTIONS: Final = 32
-"""Limits the number of threads if scrapes hang, for example because of a disk."""
-
+IDLE_TIMEOUT_S: Final = 30.0  # Time that a client may receive nothing
+REQUEST_TIMEOUT_S: Final = 10.0  # Time that a client has for its TLS handshake and its whole request
+MAX_CONNECTIONS: Final = 32  # Limits the number of threads if scrapes hang, for example because of a disk
 Log = Callable[[str], None]
 
 

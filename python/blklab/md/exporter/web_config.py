@@ -17,12 +17,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from blklab.errors import UsageError
 
-VERIFY_MODES: Final = {
+VERIFY_MODES: Final = {  # Policies of Go's `crypto/tls` that Python supports; the others verify nothing
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
-"""Policies of Go's `crypto/tls` that Python supports; the others verify nothing."""
 
 TLS_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 

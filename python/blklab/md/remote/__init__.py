@@ -15,8 +15,7 @@ from blklab.md.remote.recorded_probe import read_recorded_inventory
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
 
-PROBE: Final = Path(__file__).with_name("probe.sh")
-"""The script that runs on the host."""
+PROBE: Final = Path(__file__).with_name("probe.sh")  # The script that runs on the host
 
 
 @dataclass(frozen=True)

@@ -13,35 +13,21 @@ from blklab.md.superblocks import SECTOR
 
 HEADER: Final = b"blklab-probe 1"
 
-MAX_OUTPUT_BYTES: Final = 64 << 20
-"""A member usually needs a few KiB, and at most 1 MiB."""
+MAX_OUTPUT_BYTES: Final = 64 << 20  # A member usually needs a few KiB, and at most 1 MiB
+MAX_DISK_BYTES: Final = 256 << 20  # Limit for the content of all disks, repeated lines included
+MAX_FILE_BYTES: Final = 8 << 20  # Limit for the content of all files; a member has two bad-block lists of up to 4 KiB
+MAX_PIECE_BYTES: Final = 256 << 10  # Limit for one piece of a disk
+MAX_PATHS: Final = 100_000  # Limit for files and directories, parent directories included
+MAX_DEPTH: Final = 64  # Limit for the depth of a path; sysfs has about twenty levels
+MAX_DISK_SIZE: Final = 1 << 62  # Bytes; file offsets are signed
 
-MAX_DISK_BYTES: Final = 256 << 20
-"""Limit for the content of all disks, repeated lines included."""
-
-MAX_FILE_BYTES: Final = 8 << 20
-"""Limit for the content of all files; a member has two bad-block lists of up to 4 KiB."""
-
-MAX_PIECE_BYTES: Final = 256 << 10
-"""Limit for one piece of a disk."""
-
-MAX_PATHS: Final = 100_000
-"""Limit for files and directories, parent directories included."""
-
-MAX_DEPTH: Final = 64
-"""Limit for the depth of a path; sysfs has about twenty levels."""
-
-MAX_DISK_SIZE: Final = 1 << 62
-"""Bytes; file offsets are signed."""
-
-ALLOWED_ROOTS: Final = {
+ALLOWED_ROOTS: Final = {  # Kinds of records, and the top directories that their paths may have
     "file": ("proc", "sys", "etc"),
     "unread": ("proc", "etc"),
     "directory": ("sys",),
     "link": ("sys",),
     "disk": ("dev",),
 }
-"""Kinds of records, and the top directories that their paths may have."""
 
 
 @dataclass

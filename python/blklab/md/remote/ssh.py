@@ -15,15 +15,13 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.md.remote import PROBE, RemoteHost, audit_output
 from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, is_complete
 
-MAX_PARALLEL: Final = 8
-"""Hosts that are read at the same time."""
+MAX_PARALLEL: Final = 8  # Hosts that are read at the same time
 
 
 def read_hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:
     """Yields the audit of each host, in the order of `names`; a failure does not stop the others.
 
-    `timeout` is for each host, seconds. Raises UsageError for invalid names, EnvironmentLacks
-    without ssh.
+    `timeout` is for each host, seconds. Raises UsageError for invalid names, EnvironmentLacks without ssh.
     """
     for name in names:
         if not name or name.startswith("-"):

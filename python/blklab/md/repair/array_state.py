@@ -22,10 +22,8 @@ class MemberState(enum.Enum):
     IN_SYNC = "in sync"
     REBUILDING = "being rebuilt"
     FAULTY = "faulty"
-    OUT = "out"
-    """Its disk is present, and not in the array."""
-    GONE = "gone"
-    """No disk has its superblock, or several have."""
+    OUT = "out"  # Its disk is present, and not in the array
+    GONE = "gone"  # No disk has its superblock, or several have
 
 
 class BadBlockListState(enum.Enum):

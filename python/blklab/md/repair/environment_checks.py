@@ -38,8 +38,7 @@ def find_swap(node: Path, roots: Roots) -> str:
 def find_busy_neighbour(node: Path, roots: Roots) -> str:
     """Returns another array on the same disks that md syncs or checks, with the action.
 
-    md does not rebuild a member of this array before that ends (drivers/md/md.c,
-    `match_mddev_units`).
+    md does not rebuild a member of this array before that ends (drivers/md/md.c, `match_mddev_units`).
     """
     disks = set(_disks(node))
     for entry in entries(roots.sys / "block"):

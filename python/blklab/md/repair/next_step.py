@@ -11,9 +11,7 @@ from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
 
-RUNNING_STATES = {"clean", "active", "active-idle", "write-pending"}
-"""`array_state` of a running, writable array."""
-
+RUNNING_STATES = {"clean", "active", "active-idle", "write-pending"}  # `array_state` of a running, writable array
 STOPPED_STATES = {"inactive", "clear", ""}
 """`array_state` of an array that was not started: --add would only damage superblocks."""
 

@@ -18,17 +18,10 @@ from blklab.md.repair.signal_deferral import SignalDeferral
 from blklab.md.repair.task import RepairTask
 from blklab.system.roots import text
 
-STEP_TIMEOUT_S: Final = 60.0
-"""Time for a step of mdadm to show its effect; md removes a busy member only after a while."""
-
-STALL_TIMEOUT_S: Final = 30.0
-"""Time without activity of md after which a rebuild counts as stalled."""
-
-POLL_INTERVAL_S: Final = 0.25
-"""Time between two reads of sysfs."""
-
-DISK_INTERVAL_S: Final = 5.0
-"""Time between two reads of the disks while md is working."""
+STEP_TIMEOUT_S: Final = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while
+STALL_TIMEOUT_S: Final = 30.0  # Time without activity of md after which a rebuild counts as stalled
+POLL_INTERVAL_S: Final = 0.25  # Time between two reads of sysfs
+DISK_INTERVAL_S: Final = 5.0  # Time between two reads of the disks while md is working
 
 
 @dataclass(frozen=True)
@@ -40,8 +33,7 @@ class RebuildProgress:
     action: str  # `sync_action` in sysfs
 
 
-ReportStep = Callable[[steps.Step, str], object]
-"""Called with each step when it begins, and its command."""
+ReportStep = Callable[[steps.Step, str], object]  # Called with each step when it begins, and its command
 
 
 class StepFailed(BlklabError):
@@ -62,17 +54,14 @@ class Repair:
         self._suspension: write_suspension.WriteSuspension | None = None
         self._unreported: list[tuple[steps.Step, str]] = []
         """Steps to report when writes resume: the output may go to a file on the array."""
-        self._forced = False
-        """md rebuilds the array in parallel with others on the same disks."""
-        self._report_error: OSError | None = None
-        """Why steps cannot be reported any more; raised when no member is out."""
+        self._forced = False  # md rebuilds the array in parallel with others on the same disks
+        self._report_error: OSError | None = None  # Why steps cannot be reported any more; raised when no member is out
 
     def run(self, *, resume: bool = False) -> steps.Done | steps.Stop:
         """Executes steps until the repair is done or must stop.
 
-        `resume`: with the task in the journal. Signals are deferred while a member is out. Raises
-        BlklabError if a step has no effect; the error describes the array, and the journal is kept
-        if blklab must still undo something.
+        `resume`: with the task in the journal. Signals are deferred while a member is out. Raises BlklabError if a step
+        has no effect; the error describes the array, and the journal is kept if blklab must still undo something.
         """
         md = self._ops.find_node(self.task) / "md"
         with journal.lock_array(md), self._signals:

@@ -19,15 +19,11 @@ from blklab.md.repair.next_step import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.system.roots import Roots, text
 
-MAX_EVENTS_BEHIND: Final = 1
-"""Allowed difference between event counts: superblocks are read one after the other."""
-
-EVENT_READS: Final = 3
-"""How often event counts are read, because they change while the array is written to."""
+MAX_EVENTS_BEHIND: Final = 1  # Allowed difference between event counts: superblocks are read one after the other
+EVENT_READS: Final = 3  # How often event counts are read, because they change while the array is written to
 
 
-Reason = tuple[str, ...]
-"""A code, a message, and remedies."""
+Reason = tuple[str, ...]  # A code, a message, and remedies
 
 
 def check_preconditions(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
-FORMAT: Final = 2
-"""Format 1 has another key for `slots`."""
+FORMAT: Final = 2  # Format 1 has another key for `slots`
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,8 @@ from blklab.system.identity import normal, of_node
 from blklab.system.layers import layers
 from blklab.system.roots import Roots, text
 
-MAX_PARALLEL: Final = 16
-"""Disks that are read at the same time."""
-
-SmartTarget = tuple[str, str]
-"""A path and smartctl's device type, which is empty for disks that the kernel shows."""
+MAX_PARALLEL: Final = 16  # Disks that are read at the same time
+SmartTarget = tuple[str, str]  # A path and smartctl's device type, which is empty for disks that the kernel shows
 
 
 def add_health(

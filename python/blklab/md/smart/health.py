@@ -1,8 +1,7 @@
 """Parses smartctl's JSON: missing or invalid values are None.
 
-Sources: smartctl(8), which prints JSON since 7.0, and its output for real disks
-(tests/data/md/smart); SPC-4, Self-Test Results log page; NVM Express 1.4, 5.14.1.2 (SMART log,
-`critical_warning`) and 5.14.1.6 (results of self-tests).
+Sources: smartctl(8), which prints JSON since 7.0, and its output for real disks (tests/data/md/smart); SPC-4, Self-Test
+Results log page; NVM Express 1.4, 5.14.1.2 (SMART log, `critical_warning`) and 5.14.1.6 (results of self-tests).
 """
 
 import json
@@ -15,8 +14,7 @@ ATA_COUNTERS: Final = {"reallocated": (5, "realloc"), "pending": (197, "pending"
 """Numbers of ATA attributes, and a part of their names, since vendors may reuse the numbers."""
 
 NVME_FAILED: Final = {5, 6, 7}
-SCSI_FAILED: Final = {3, 4, 5, 6, 7}
-"""Results of self-tests that mean failure; aborted tests have other numbers."""
+SCSI_FAILED: Final = {3, 4, 5, 6, 7}  # Results of self-tests that mean failure; aborted tests have other numbers
 
 
 def parse_health(output: str) -> tuple[DiskHealth, str]:

@@ -17,8 +17,7 @@ from blklab.runners.fio.process import FioProgress, Progress, silent
 from blklab.runners.fio.program import ending
 from blklab.text import printable
 
-MOST_SAID: Final = 1 << 16
-"""Bytes that are kept of the end of stderr."""
+MOST_SAID: Final = 1 << 16  # Bytes that are kept of the end of stderr
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ from blklab.errors import UsageError
 from blklab.runners.fio.process import LINK
 from blklab.spec.documents import FioCellDocument
 
-LOG: Final = "log"
-"""Prefix of the logs' names."""
-
+LOG: Final = "log"  # Prefix of the logs' names
 OWN_TIMES: Final = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
 """fio's options that limit a job's time."""
 
@@ -44,11 +42,10 @@ def seconds(cell: FioCellDocument, runtime_ns: int | None = None) -> float | Non
 def render(cell: FioCellDocument, target: Path, *, runtime_ns: int | None = None, log_ms: int | None = None) -> str:
     """Returns the job file of a cell's jobs on one file or device.
 
-    `runtime_ns` is that of a round without ramp; it replaces the cell's and the jobs'. With
-    `log_ms`, each process logs what it did in each interval. Raises UsageError for values that
-    would break the job file. Data are fio's random bytes, which fio changes a little before each
-    write (`scramble_buffers`), so that nothing deduplicates or compresses them. Filling every
-    buffer again would cost processor time.
+    `runtime_ns` is that of a round without ramp; it replaces the cell's and the jobs'. With `log_ms`, each process logs
+    what it did in each interval. Raises UsageError for values that would break the job file. Data are fio's random
+    bytes, which fio changes a little before each write (`scramble_buffers`), so that nothing deduplicates or compresses
+    them. Filling every buffer again would cost processor time.
     """
     seed = int(cell["seed"])
     lines = [

@@ -15,14 +15,10 @@ from blklab.errors import BlklabError
 from blklab.runners.fio.program import complaint, ending
 from blklab.text import printable
 
-PATIENCE: Final = 300.0
-"""Seconds that fio may take beyond its expected time: it syncs buffered writes at its end."""
-
+PATIENCE: Final = 300.0  # Seconds that fio may take beyond its expected time: it syncs buffered writes at its end
 POLL: Final = 0.25
 
-MOST_SAID: Final = 1 << 20
-"""Bytes that are kept of fio's messages."""
-
+MOST_SAID: Final = 1 << 20  # Bytes that are kept of fio's messages
 LINK: Final = "target"
 
 SUFFIXES: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

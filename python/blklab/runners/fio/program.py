@@ -9,9 +9,7 @@ from typing import Final
 from blklab import child_process
 from blklab.errors import EnvironmentLacks
 
-OLDEST: Final = (3, 12)
-"""Oldest supported fio: Debian 10's. Before 3.0, latencies were in µs."""
-
+OLDEST: Final = (3, 12)  # Oldest supported fio: Debian 10's. Before 3.0, latencies were in µs.
 HOW_TO_INSTALL: Final = "install it: apt-get install fio"
 
 

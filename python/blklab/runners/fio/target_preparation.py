@@ -15,9 +15,7 @@ from blklab.runners.fio.process import Progress, silent
 from blklab.spec.documents import FioCellDocument, FioJobDocument, bare_cell
 from blklab.spec.host_cell import job_writes
 
-BLOCK: Final = 1 << 20
-"""Bytes; large enough for any device's full speed, and for the stripes of most arrays."""
-
+BLOCK: Final = 1 << 20  # Bytes; large enough for any device's full speed, and for the stripes of most arrays
 DEPTH: Final = 8
 
 SIZES: Final = ("bs", "blocksize", "bssplit", "bsrange", "blocksize_range", "blockalign", "ba")
@@ -46,8 +44,7 @@ def is_laid_out(path: Path, size: int) -> bool:
 def fill(fio: str, target: Path, size: int | None, directory: Path, *, seed: int, progress: Progress = silent) -> None:
     """Writes a file or a device once from start to end with data that do not compress.
 
-    `size` is the file's future size, rounded up to whole blocks; None is a complete device.
-    Raises BlklabError.
+    `size` is the file's future size, rounded up to whole blocks; None is a complete device. Raises BlklabError.
     """
     options = {"rw": "write", "bs": str(BLOCK), "iodepth": str(DEPTH)}
     if size is not None:
@@ -139,10 +136,7 @@ def precondition(
     filled: bool,
     progress: Progress = silent,
 ) -> None:
-    """Brings a target into the state `none`, `fill` or `random`; `filled`: it was just filled.
-
-    Raises BlklabError.
-    """
+    """Brings a target into the state `none`, `fill` or `random`; `filled`: it was just filled. Raises BlklabError."""
     if kind not in {"none", "fill", "random"}:
         raise BlklabError(f"precondition {kind!r}: expected none, fill or random")
     seed = int(cell["seed"])

@@ -25,7 +25,7 @@ from blklab.system.identity import resolve
 from blklab.system.layers import SysfsLayer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
 
-NAMES: Final = (
+NAMES: Final = (  # Names that --force accepts
     "array-syncing",
     "array-degraded",
     "device-busy",
@@ -37,19 +37,13 @@ NAMES: Final = (
     "iostats-off",
     "low-memory",
 )
-"""Names that --force accepts."""
 
-BUSY: Final = frozenset({"device-busy", CODE})
-"""Conditions that end by themselves: `wait` in [host] waits for that."""
+BUSY: Final = frozenset({"device-busy", CODE})  # Conditions that end by themselves: `wait` in [host] waits for that
+BUSY_IOS: Final = 20.0  # I/Os a second that others may do on a device; a journal's commit every 5 s is below it
+BUSY_SHARE: Final = 0.05  # Share of the time that a device may be busy with the I/O of others
+SAMPLE: Final = 2.0  # Seconds for which blklab watches devices for I/O of others
 
-BUSY_IOS: Final = 20.0
-"""I/Os a second that others may do on a device; a journal's commit every 5 s is below it."""
-BUSY_SHARE: Final = 0.05
-"""Share of the time that a device may be busy with the I/O of others."""
-SAMPLE: Final = 2.0
-"""Seconds for which blklab watches devices for I/O of others."""
-
-MANAGED_BY_THE_DRIVE: Final = (
+MANAGED_BY_THE_DRIVE: Final = (  # Models of shingled disks that do not report it to the kernel
     # Seagate, "CMR and SMR hard drives" (the maker's list of 2020 and after); Archive v2.
     r"ST(5000LM000|4000LM024|3000LM024|2000LM015|1000LM048|2000DM008|4000DM004|6000DM003|8000DM004)",
     r"ST(8000AS0002|6000AS0002|5000AS0011)",
@@ -58,7 +52,6 @@ MANAGED_BY_THE_DRIVE: Final = (
     # Toshiba, "CMR and SMR" list (2020).
     r"TOSHIBA[ _]?(MQ04\w+|DT02ABA[46]00|HDWD2[46]0|HDWL1[12]0)",
 )
-"""Models of shingled disks that do not report it to the kernel."""
 
 
 def layers_of(target: Mapping[str, Any], roots: Roots) -> list[SysfsLayer]:

@@ -35,7 +35,7 @@ def workload(document: FioCellDocument) -> str:
     return " ".join(words)
 
 
-PLAIN = {
+PLAIN = {  # Options that descriptions leave out
     "iodepth": "1",
     "numjobs": "1",
     "offset": "0",
@@ -46,7 +46,6 @@ PLAIN = {
     "iodepth_batch": "1",
     "iodepth_batch_complete": "1",
 }
-"""Options that descriptions leave out."""
 
 
 def _job(options: Mapping[str, str]) -> str:

@@ -24,8 +24,7 @@ from blklab.system.process import boot_id, start_of
 from blklab.system.roots import Roots, entries
 
 FORMAT: Final = 1
-KERNEL: Final = "vm"
-"""Owner of settings that belong to no device."""
+KERNEL: Final = "vm"  # Owner of settings that belong to no device
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ class HostJournal:
         self.roots = roots
         self.path: Path | None = None
         self._file = -1
-        self._open: dict[int, str | None] = {}
-        """Entries that are not undone, by number."""
+        self._open: dict[int, str | None] = {}  # Entries that are not undone, by number
         self._next = 1
 
     def __enter__(self) -> Self:

@@ -12,9 +12,7 @@ from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
 from blklab.system.roots import Roots, entries, text
 
-BUSY_CPUS: Final = 0.2
-"""Share of all CPUs that other programs, or a hypervisor, may use."""
-
+BUSY_CPUS: Final = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
 CODE: Final = "cpu-busy"
 
 

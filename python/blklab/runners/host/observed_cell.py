@@ -23,11 +23,8 @@ from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from blklab.units import format_size
 
-FOREIGN_SHARE: Final = 0.2
-"""Bytes of other programs, as a share of the jobs' bytes, that are not reported."""
-
-FOREIGN_BYTES: Final = 4 << 20
-"""Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends."""
+FOREIGN_SHARE: Final = 0.2  # Bytes of other programs, as a share of the jobs' bytes, that are not reported
+FOREIGN_BYTES: Final = 4 << 20  # Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends
 
 
 def measured(

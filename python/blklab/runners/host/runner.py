@@ -30,8 +30,7 @@ from blklab.system.environment import environment
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 
-PATIENCE: Final = 3
-"""Checks, of two seconds each, until a busy device refuses a cell without `wait`."""
+PATIENCE: Final = 3  # Checks, of two seconds each, until a busy device refuses a cell without `wait`
 
 
 class HostRunner(Runner):
@@ -45,9 +44,7 @@ class HostRunner(Runner):
         roots: Roots | None = None,
         note: Callable[[str], object] = lambda _note: None,
     ) -> None:
-        """`note` is called with messages for the user. Raises UsageError for an unknown
-        condition.
-        """
+        """`note` is called with messages for the user. Raises UsageError for an unknown condition."""
         for name in force:
             if name not in conditions.NAMES:
                 raise UsageError(f"--force {name!r}: expected one of {', '.join(conditions.NAMES)}")

@@ -20,10 +20,9 @@ LONGEST_NS: Final = 10_000_000_000
 class DiskstatsSampler:
     """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
 
-    Afterwards: `points`, one per device and interval; `total`, the sum per device; `cpu`, shares
-    of all CPUs; `watched_ns`, the duration; `problems`, what could not be read. Times count from
-    `began_ns`, of time.monotonic_ns. The sums are of short intervals, so no counter can wrap
-    unnoticed.
+    Afterwards: `points`, one per device and interval; `total`, the sum per device; `cpu`, shares of all CPUs;
+    `watched_ns`, the duration; `problems`, what could not be read. Times count from `began_ns`, of time.monotonic_ns.
+    The sums are of short intervals, so no counter can wrap unnoticed.
     """
 
     def __init__(

@@ -17,8 +17,7 @@ from blklab.system.roots import Roots, text
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PREFIX: Final = ".blklab-"
-KEEP: Final = 0.05
-"""Share of a filesystem that stays free: full filesystems are slow, and others need space too."""
+KEEP: Final = 0.05  # Share of a filesystem that stays free: full filesystems are slow, and others need space too
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, text
 
-FILES: Final = {
+FILES: Final = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
     "scheduler": "queue/scheduler",
@@ -41,9 +41,8 @@ FILES: Final = {
     "sync_speed_min": "md/sync_speed_min",
     "sync_speed_max": "md/sync_speed_max",
 }
-"""Keys of devices, and their files in the device's directory in sysfs."""
 
-ALSO: Final = {
+ALSO: Final = {  # What else the kernel changes when a key is written
     "scheduler": ("nr_requests", "wbt_lat_usec"),
     "write_cache": ("wbt_lat_usec",),
     "max_sectors_kb": ("read_ahead_kb",),
@@ -52,13 +51,11 @@ ALSO: Final = {
     "vm.dirty_background_ratio": ("vm.dirty_background_bytes",),
     "vm.dirty_background_bytes": ("vm.dirty_background_ratio",),
 }
-"""What else the kernel changes when a key is written."""
 
 ACTIONS: Final = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
 """Files that start an action instead of keeping a value."""
 
-TUNABLE: Final = "iosched/"
-"""Prefix of the scheduler's own settings, which are lost when the scheduler changes."""
+TUNABLE: Final = "iosched/"  # Prefix of the scheduler's own settings, which are lost when the scheduler changes
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
 
-TIMEOUT: Final = 60.0
-"""Seconds; blklab stops waiting for a program that hangs on a disk for longer."""
+TIMEOUT: Final = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,12 @@ def lsblk() -> Any:
         return None
 
 
-VERSIONS: Final[dict[str, Sequence[str]]] = {
+VERSIONS: Final[dict[str, Sequence[str]]] = {  # Programs whose versions matter, and the arguments that print them
     "fio": ("--version",),
     "mdadm": ("--version",),
     "lsblk": ("--version",),
     "lvm": ("version",),
 }
-"""Programs whose versions matter, and the arguments that print them."""
 
 
 def versions() -> dict[str, str | None]:

@@ -18,11 +18,8 @@ from blklab.runners.host.scratch_directory import ScratchDirectory, check_mounte
 from blklab.spec.documents import HostCellDocument
 from blklab.spec.host_cell import writes
 
-WORK: Final = 64 << 20
-"""Bytes for fio's logs and output: an hour of points of hundreds of jobs."""
-
-DATA: Final = "data"
-"""The file's name."""
+WORK: Final = 64 << 20  # Bytes for fio's logs and output: an hour of points of hundreds of jobs
+DATA: Final = "data"  # The file's name
 
 
 @dataclass

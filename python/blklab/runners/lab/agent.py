@@ -29,15 +29,13 @@ __all__ = [
     "RunningSampler",
 ]
 
-COMPLAINT: Final = re.compile(
+COMPLAINT: Final = re.compile(  # Matches lines that explain an error, of the programs and kernels that we know
     r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic"
     r"|out of memory",
     re.I | re.A,
 )
-"""Matches lines that explain an error, of the programs and kernels that we know."""
 
-Stream = Callable[[str, str], object]
-"""Called with "stdout" or "stderr", and the output."""
+Stream = Callable[[str, str], object]  # Called with "stdout" or "stderr", and the output
 
 
 class GuestFailed(BlklabError):

@@ -27,18 +27,10 @@ from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 from blklab.store.finished_run import FinishedRun
 from blklab.system.pressure import PressureMeter
 
-EVERY: Final = "all"
-"""Selects every layer for tracing."""
-
-SPAN_MS: Final = 250
-"""ms between two readings of the devices' statistics: the precision of the load's start and end."""
-
-SLOW_MS: Final = 1_000
-"""The same if the duration of the load is unknown."""
-
-READINGS: Final = 15_000
-"""Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/sample.rs)."""
-
+EVERY: Final = "all"  # Selects every layer for tracing
+SPAN_MS: Final = 250  # ms between two readings of the devices' statistics: the precision of the load's start and end
+SLOW_MS: Final = 1_000  # The same if the duration of the load is unknown
+READINGS: Final = 15_000  # Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/sample.rs)
 TRACES: Final = "/run/blklab-trace"
 TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
 """Names of blktrace's files: one for each device and processor."""
@@ -207,10 +199,7 @@ def _span_ms(document: LabCellDocument, log_ms: int) -> int:
 
 @contextmanager
 def _tracing(machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLayer]) -> Iterator[list[str]]:
-    """Records the events of layers during the block, and yields the warnings, complete after it.
-
-    Raises BlklabError.
-    """
+    """Records the events of layers during the block, and yields the warnings, complete after it. Raises BlklabError."""
     problems: list[str] = []
     guest.run("rm", "-rf", TRACES)
     guest.run("mkdir", "-p", TRACES)

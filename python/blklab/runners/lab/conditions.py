@@ -40,8 +40,7 @@ def describe_guest(
     }
 
 
-BUSY: Final = 0.9
-"""Share of busy time from which the guest's processors, not the disks, may limit the rates."""
+BUSY: Final = 0.9  # Share of busy time from which the guest's processors, not the disks, may limit the rates
 
 
 def check(document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:

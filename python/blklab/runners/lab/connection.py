@@ -14,13 +14,10 @@ from blklab.errors import BlklabError
 from blklab.runners.lab.frames import MalformedFrame, Message, encode, item, receive, whole
 from blklab.text import printable
 
-PROTOCOL = 1
-"""Protocol version of this code; the image is built for it."""
-
+PROTOCOL = 1  # Protocol version of this code; the image is built for it
 T = TypeVar("T")
 
-_POLL = 0.2
-"""Seconds between checks for Ctrl-C during a wait."""
+_POLL = 0.2  # Seconds between checks for Ctrl-C during a wait
 
 
 class GuestGone(BlklabError):

@@ -13,9 +13,7 @@ from blklab.runners.lab.stacks.guest import GuestStack
 from blklab.spec.documents import LabCellDocument
 from blklab.units import format_duration
 
-POLL: Final = 0.05
-"""Seconds between two checks whether the load has begun."""
-
+POLL: Final = 0.05  # Seconds between two checks whether the load has begun
 Event = tuple[int, Callable[[GuestStack, str, str], None], str, str]
 """Time in ns from the start of the load; the action, with the array and the member's path."""
 
@@ -32,9 +30,7 @@ class FaultSchedule:
         """Raises BlklabError if a member that must fail does not exist."""
         self._guest = guest
         self._events = _events(guest, document)
-        self.problems: list[str] = []
-        """What failed or did not happen; complete after the block."""
-
+        self.problems: list[str] = []  # What failed or did not happen; complete after the block
         self._error: Exception | None = None
         self._started = False
         self._told = threading.Event()

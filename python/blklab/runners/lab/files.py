@@ -14,12 +14,8 @@ from blklab.runners.lab.machine.disks import RESULTS
 from blklab.text import printable
 from blklab.units import format_size
 
-MOST_FETCHED: Final = 256 << 20
-"""Bytes of files that are held in memory."""
-
-_NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)
-"""Valid names of files from the guest, which is not trusted."""
-
+MOST_FETCHED: Final = 256 << 20  # Bytes of files that are held in memory
+_NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)  # Valid names of files from the guest, which is not trusted
 _PART: Final = 16 << 20
 
 

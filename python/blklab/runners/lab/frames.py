@@ -11,9 +11,7 @@ from typing import Protocol, TypeVar, cast
 from blklab.errors import BlklabError
 from blklab.text import printable
 
-LONGEST = 16 << 20
-"""Bytes of JSON in a frame; neither side takes more."""
-
+LONGEST = 16 << 20  # Bytes of JSON in a frame; neither side takes more
 _LENGTH = struct.Struct("<I")
 
 Message = dict[str, object]

@@ -17,8 +17,7 @@ from blklab.system import diskstats
 OPTIONS: Final = "--rw=randread --bs=4k --size=16m --iodepth=1 --direct=1 --ioengine=libaio --time_based --runtime=1s"
 """One I/O at a time: where disks are limited, jobs sleep between their I/Os."""
 
-SPAN_MS: Final = 50
-"""A busy host delays I/Os of a guest, never the reverse: of such spans the first quartile counts."""
+SPAN_MS: Final = 50  # A busy host delays I/Os of a guest, never the reverse: of such spans the first quartile counts
 
 
 def measure_io_cost(machine: GuestMachine) -> IoCost:

@@ -14,8 +14,7 @@ from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.spec.documents import FioCellDocument
 from blklab.text import printable
 
-DIRECTORY: Final = "/run/blklab"
-"""fio's working directory in the guest."""
+DIRECTORY: Final = "/run/blklab"  # fio's working directory in the guest
 
 
 def play(
@@ -29,10 +28,7 @@ def play(
     phase: str = "measure",
     alongside: AbstractContextManager[object] | None = None,
 ) -> FioExit:
-    """Runs a cell's jobs on a device or a file of the guest, within `alongside`.
-
-    Raises BlklabError.
-    """
+    """Runs a cell's jobs on a device or a file of the guest, within `alongside`. Raises BlklabError."""
     agent = machine.agent
     text = jobfile.render(document, Path(target), runtime_ns=runtime_ns, log_ms=log_ms)
     agent.run(["rm", "-rf", DIRECTORY])

@@ -18,23 +18,12 @@ from blklab.spec import stack_tree
 from blklab.spec.documents import FioJobDocument, LabCellDocument, bare_cell
 from blklab.spec.host_cell import extent
 
-WARM_NS: Final = 20 * 10**9
-"""Duration of the load that fills a warm cache."""
-
-JUNK: Final = f"{MOUNT}/junk"
-"""The file that fills a cache below a filesystem with data that the load does not use."""
-
-READ: Final = 64 << 10
-"""Bytes of a read that fills a bcache; a bucket holds several."""
-
-BUCKETS_A_SECOND: Final = 150
-"""Rate at which an emulated guest's allocator was observed to prepare buckets."""
-
-UNUSED: Final = 5
-"""Per cent of a bcache's buckets that may stay unused."""
-
-PASSES: Final = 5
-"""Most attempts to fill a bcache."""
+WARM_NS: Final = 20 * 10**9  # Duration of the load that fills a warm cache
+JUNK: Final = f"{MOUNT}/junk"  # The file that fills a cache below a filesystem with data that the load does not use
+READ: Final = 64 << 10  # Bytes of a read that fills a bcache; a bucket holds several
+BUCKETS_A_SECOND: Final = 150  # Rate at which an emulated guest's allocator was observed to prepare buckets
+UNUSED: Final = 5  # Per cent of a bcache's buckets that may stay unused
+PASSES: Final = 5  # Most attempts to fill a bcache
 
 
 def prepare(

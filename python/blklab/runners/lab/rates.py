@@ -1,10 +1,9 @@
 """The throttling limits of a cell's disks, and the divisor of all rates.
 
-A `throttled` device states its limits. For a model (`ssd`, `nvme`, `hdd`) the simulator computes
-what the device alone would do with the cell's own jobs: requests a second if they are random,
-bytes a second if they are sequential, because the block layer merges those before the throttle
-counts them. Reads and writes are limited separately, unless the jobs or the stack (`turns`) mix
-them: QEMU accepts limits of both together or of each, not both (util/throttle.c,
+A `throttled` device states its limits. For a model (`ssd`, `nvme`, `hdd`) the simulator computes what the device alone
+would do with the cell's own jobs: requests a second if they are random, bytes a second if they are sequential, because
+the block layer merges those before the throttle counts them. Reads and writes are limited separately, unless the jobs
+or the stack (`turns`) mix them: QEMU accepts limits of both together or of each, not both (util/throttle.c,
 `throttle_is_valid`).
 """
 
@@ -26,22 +25,12 @@ from blklab.spec.documents import LabCellDocument
 REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches, with two emulated and busy CPUs."""
 
-REACH_BYTES: Final = {"tcg": 150 << 20, "kvm": 3 << 30}
-"""Bytes a second."""
-
+REACH_BYTES: Final = {"tcg": 150 << 20, "kvm": 3 << 30}  # Bytes a second
 ALONE_NS: Final = 3 * 10**9
-RAMP_NS: Final = 10**9
-"""Duration of the simulation of a single device, and of its ramp."""
-
-EVEN: Final = 0.5
-"""Share of reads in a mix, where a stack makes both directions from one."""
-
-SATURATED: Final = 0.9
-"""A device's rate counts if it reaches this share of its rate with many I/Os in flight."""
-
-MANY: Final = 128
-"""I/Os in flight that saturate a device."""
-
+RAMP_NS: Final = 10**9  # Duration of the simulation of a single device, and of its ramp
+EVEN: Final = 0.5  # Share of reads in a mix, where a stack makes both directions from one
+SATURATED: Final = 0.9  # A device's rate counts if it reaches this share of its rate with many I/Os in flight
+MANY: Final = 128  # I/Os in flight that saturate a device
 WAYS: Final = ("read", "write")
 
 Limits = dict[str, int]

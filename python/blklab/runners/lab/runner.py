@@ -33,8 +33,7 @@ from blklab.store.finished_run import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
 
-SUSPENDED: Final = 2.0
-"""Seconds that a host's clocks may differ by if it was not suspended."""
+SUSPENDED: Final = 2.0  # Seconds that a host's clocks may differ by if it was not suspended
 
 
 class LabRunner(Runner):

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_repair(task: "RepairTask", *, resume: bool = False, quiet: bool = False) -> "Done | Stop":
-    """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`.
-
-    Raises BlklabError.
-    """
+    """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`. Raises BlklabError."""
     from blklab.md.repair.operations import MachineOps
     from blklab.md.repair.perform import Repair
     from blklab.system.roots import Roots

@@ -14,8 +14,7 @@ from blklab.text import printable
 MERGED: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Directories that are links to those in /usr; packages may still use them."""
 
-_DEEPEST: Final = 40
-"""Most links in a chain: as in the kernel (path_resolution(7))."""
+_DEEPEST: Final = 40  # Most links in a chain: as in the kernel (path_resolution(7))
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,7 @@ class PackageEntry:
 
 
 def merged(path: str) -> str | None:
-    """Returns a package's path from the root of a system with a merged /usr.
-
-    None for a path that leads out of it.
-    """
+    """Returns a package's path from the root of a system with a merged /usr. None for a path that leads out of it."""
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if not parts or ".." in parts:
         return None

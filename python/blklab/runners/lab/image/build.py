@@ -26,14 +26,9 @@ from blklab.runners.lab.image.parts import (
 )
 from blklab.text import printable
 
-AGENT: Final = Path(__file__).parents[3] / "_agent"
-"""The guest's /init, which scripts/setup builds."""
-
-_APT: Final = "debian"
-"""Directory in the cache for apt's lists."""
-
-_REVISION: Final = 1
-"""Changes when the way of combining parts changes."""
+AGENT: Final = Path(__file__).parents[3] / "_agent"  # The guest's /init, which scripts/setup builds
+_APT: Final = "debian"  # Directory in the cache for apt's lists
+_REVISION: Final = 1  # Changes when the way of combining parts changes
 
 
 @dataclass(frozen=True)

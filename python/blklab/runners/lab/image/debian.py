@@ -24,14 +24,12 @@ Note = Callable[[str], object]
 
 SUFFIX: Final = "-cloud-amd64"
 _KERNEL: Final = re.compile(r"linux-image-(\d+\.\d+\.\d+\S*" + SUFFIX + ")")
-_DAY: Final = 86_400.0
-"""Seconds after which lists are downloaded again before a package is downloaded."""
-
+_DAY: Final = 86_400.0  # Seconds after which lists are downloaded again before a package is downloaded
 _URI: Final = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 """A line of `apt-get --print-uris`: address, file name, bytes, hash."""
 
 
-HOOKS: Final = (
+HOOKS: Final = (  # Hooks in the machine's apt configuration that must not run for our lists
     "APT::Update::Pre-Invoke",
     "APT::Update::Post-Invoke",
     "APT::Update::Post-Invoke-Success",
@@ -41,7 +39,6 @@ HOOKS: Final = (
     "DPkg::Post-Invoke",
     "DPkg::Pre-Install-Pkgs",
 )
-"""Hooks in the machine's apt configuration that must not run for our lists."""
 
 
 class DebianProgramFailed(BlklabError):

@@ -11,11 +11,8 @@ from blklab.errors import BlklabError, UsageError
 from blklab.runners.lab.image.debian import SUFFIX
 from blklab.text import printable
 
-_SHOWN: Final = 6
-"""Most kernels that an error lists."""
-
-_HEAD: Final = 0x8000
-"""Bytes of a bzImage that contain its header and its version: its set-up code is not longer."""
+_SHOWN: Final = 6  # Most kernels that an error lists
+_HEAD: Final = 0x8000  # Bytes of a bzImage that contain its header and its version: its set-up code is not longer
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.debian import DebianProgramFailed, run
 from blklab.text import printable
 
-DIRECTORIES: Final = (
+DIRECTORIES: Final = (  # Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some
     "arch/x86/crypto",
     "block",
     "crypto",
@@ -25,27 +25,22 @@ DIRECTORIES: Final = (
     "fs/xfs",
     "lib",
 )
-"""Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some."""
 
 SINGLE: Final = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
 """Single modules from directories that are otherwise not needed."""
 
-BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")
-"""Modules without which no guest can connect."""
+BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")  # Modules without which no guest can connect
 
-STACKS: Final = (
+STACKS: Final = (  # Modules that an experiment may need
     *("raid0", "raid1", "raid10", "raid456"),
     *("dm_mod", "dm_cache", "dm_cache_smq", "dm_delay"),
     *("bcache", "ext4", "xfs"),
 )
-"""Modules that an experiment may need."""
 
 _LISTS: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 """Files of the kernel's build that depmod reads."""
 
-_REVISION: Final = 2
-"""Changes when this file changes apart from the constants above."""
-
+_REVISION: Final = 2  # Changes when this file changes apart from the constants above
 RECIPE: Final = hashlib.sha256(repr((_REVISION, DIRECTORIES, SINGLE, _LISTS)).encode()).hexdigest()
 
 

@@ -16,11 +16,8 @@ from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, 
 from blklab.runners.lab.image.kernels import PackagedKernel, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 
-DIGITS: Final = 16
-"""Digits of a digest in the name of a directory."""
-
-PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"
-"""The name under which the programs' part is kept."""
+DIGITS: Final = 16  # Digits of a digest in the name of a directory
+PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
 
 
 def kernel_name(kernel: PackagedKernel) -> str:

@@ -37,8 +37,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Programs by package; links to them (modprobe, lvcreate, cache_check, mkfs.ext4) are added."""
 
-CONFIGURATION: Final = ("etc/mke2fs.conf",)
-"""Files of the packages that those programs read."""
+CONFIGURATION: Final = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
 
 LVM_CONF: Final = """\
 # There is no udev here, no other machine, and no one who cleans up.
@@ -92,8 +91,7 @@ LINKS: Final = {
     "var/run": "../run",
 }
 
-_REVISION: Final = 1
-"""Changes when this file changes apart from the constants above."""
+_REVISION: Final = 1  # Changes when this file changes apart from the constants above
 
 RECIPE: Final = hashlib.sha256(
     repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()

@@ -13,9 +13,7 @@ from blklab.errors import EnvironmentLacks, UsageError
 from blklab.runners.lab.image.cache import directory
 from blklab.system.roots import Roots, text
 
-VARIABLE: Final = "BLKLAB_ACCEL"
-"""The environment variable for the accelerator; `--accel` replaces it."""
-
+VARIABLE: Final = "BLKLAB_ACCEL"  # The environment variable for the accelerator; `--accel` replaces it
 CHOICES: Final = ("auto", "kvm", "tcg")
 
 PATIENCE: Final = {"kvm": 15.0, "tcg": 180.0}

@@ -20,21 +20,15 @@ from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualD
 from blklab.runners.lab.machine.qmp import QmpConnection
 from blklab.text import printable
 
-HEARTBEAT: Final = 5.0
-"""Seconds between two checks whether the guest is alive."""
-
-HANGS: Final = 90.0
-"""Seconds without an answer after which it is ended: a busy host slows an emulated guest."""
-
-LAST: Final = 5.0
-"""Seconds that QEMU may take to end after its guest."""
-
+HEARTBEAT: Final = 5.0  # Seconds between two checks whether the guest is alive
+HANGS: Final = 90.0  # Seconds without an answer after which it is ended: a busy host slows an emulated guest
+LAST: Final = 5.0  # Seconds that QEMU may take to end after its guest
 COMPLAINTS: Final = ["dmesg", "--level=emerg,alert,crit,err,warn"]
 
 Limits = Mapping[str, int]
 """QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is no limit."""
 
-NAMES: Final = {
+NAMES: Final = {  # Their names in `block_set_io_throttle`
     "iops_total": "iops",
     "iops_read": "iops_rd",
     "iops_write": "iops_wr",
@@ -42,7 +36,6 @@ NAMES: Final = {
     "bps_read": "bps_rd",
     "bps_write": "bps_wr",
 }
-"""Their names in `block_set_io_throttle`."""
 
 
 class GuestSilent(BlklabError):
@@ -61,12 +54,8 @@ class GuestMachine:
         self.accel = ""
         self.hello: AgentHello
         self.agent: Agent
-        self.spoilt = False
-        """Whether a cell left something behind, so that no other cell must be measured here."""
-
-        self.io_cost: IoCost | None = None
-        """None until it is measured."""
-
+        self.spoilt = False  # Whether a cell left something behind, so that no other cell must be measured here
+        self.io_cost: IoCost | None = None  # None until it is measured
         self._cpus, self._memory = cpus, memory
         self._disks = VirtualDisks(shapes)
         self._stack = ExitStack()
@@ -166,8 +155,7 @@ class GuestMachine:
     def throttle(self, disk: VirtualDisk, limits: Limits) -> None:
         """Sets a disk's limits; others are unlimited.
 
-        Bursts are QEMU's minimum: a tenth of a second's worth (util/throttle.c,
-        `throttle_compute_wait`).
+        Bursts are QEMU's minimum: a tenth of a second's worth (util/throttle.c, `throttle_compute_wait`).
         """
         wanted = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
         where = f"/machine/peripheral/{disk.id}/virtio-backend"

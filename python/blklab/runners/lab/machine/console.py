@@ -7,26 +7,19 @@ from typing import Final
 
 from blklab.text import printable
 
-MOST: Final = 256 << 10
-"""Bytes that are kept: the last ones."""
-
-LINES: Final = 6
-"""Most lines in an error."""
-
-LONGEST: Final = 160
-"""Most characters of a line in an error."""
-
+MOST: Final = 256 << 10  # Bytes that are kept: the last ones
+LINES: Final = 6  # Most lines in an error
+LONGEST: Final = 160  # Most characters of a line in an error
 WORTH: Final = ("Kernel panic", "blklab-agent:", "Out of memory")
 """Phrases in lines that explain an end, the most likely first."""
 
 _TIME: Final = re.compile(r"^\[\s*\d{1,9}\.\d{6}\]\s*", re.A)
 
-_DUMP: Final = re.compile(
+_DUMP: Final = re.compile(  # Beginnings of lines of a dump: registers and call traces
     r"CPU: |Hardware name: |Call Trace:|Code: |Kernel Offset: |Modules linked|---\[|</?[A-Z]+>$"
     r"|(\? )?[\w.]+\+0x[0-9a-f]+/0x|[A-Z0-9]{2,4}: ?[0-9a-f]{4,}",
     re.A,
 )
-"""Beginnings of lines of a dump: registers and call traces."""
 
 
 class GuestConsole:

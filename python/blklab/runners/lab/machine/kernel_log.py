@@ -6,9 +6,7 @@ from typing import Final
 from blklab.runners.lab.agent import COMPLAINT
 from blklab.text import printable
 
-LINES: Final = 2
-"""Most lines in an error."""
-
+LINES: Final = 2  # Most lines in an error
 _LINE: Final = re.compile(r"\[\s*(\d{1,9}\.\d{6})\] (.*)", re.A)
 
 

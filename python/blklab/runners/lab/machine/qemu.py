@@ -14,19 +14,14 @@ from blklab.runners.lab.machine.disks import VirtualDisk
 PROGRAM: Final = "qemu-system-x86_64"
 INSTALL: Final = "install it: apt-get install qemu-system-x86"
 
-OLDEST: Final = (5, 2)
-"""Oldest supported QEMU: Debian 11's."""
-
-PORT: Final = "org.blklab.agent"
-"""The name of the agent's serial port."""
-
+OLDEST: Final = (5, 2)  # Oldest supported QEMU: Debian 11's
+PORT: Final = "org.blklab.agent"  # The name of the agent's serial port
 COMMAND_LINE: Final = "rdinit=/init console=ttyS0 panic=-1 quiet loglevel=4 no_timer_check"
 """`panic=-1` reboots at once, which ends QEMU with `-no-reboot`. A busy host can delay an
 emulated guest's timer, whose check then panics (arch/x86/kernel/apic/io_apic.c, `check_timer`):
 `no_timer_check` leaves the check out, as KVM guests do themselves."""
 
-FIRST_SLOT: Final = 5
-"""First free PCI slot; those before belong to the board."""
+FIRST_SLOT: Final = 5  # First free PCI slot; those before belong to the board
 
 
 def find() -> tuple[str, str]:

@@ -10,8 +10,7 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.text import printable
 
-PATIENCE: Final = 30.0
-"""Seconds that QEMU may take for an answer."""
+PATIENCE: Final = 30.0  # Seconds that QEMU may take for an answer
 
 
 class QmpConnection:

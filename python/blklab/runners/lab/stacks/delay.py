@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
-MS: Final = 1_000_000
-"""ns; dm-delay counts in them, and its timer is no finer than the kernel's tick."""
+MS: Final = 1_000_000  # ns; dm-delay counts in them, and its timer is no finer than the kernel's tick
 
 
 def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:

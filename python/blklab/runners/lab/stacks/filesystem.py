@@ -9,8 +9,7 @@ MOUNT: Final = "/mnt"
 
 BLOCK: Final = 4096
 
-LOST: Final = {"raid4": 1, "raid5": 1, "raid6": 2}
-"""Members' worth of parity."""
+LOST: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
 
 
 def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> str:
