@@ -31,16 +31,16 @@ WANTED: Any = {"round_ns": 10, "rounds": 5, "range": 0.2, "slope": 0.1, "limit_n
 )
 def test_judge(rounds: list[float], reached: bool, spread: float | None, slope: float | None) -> None:
     result = judge(rounds)
-    assert result.reached is reached
-    assert result.range == pytest.approx(spread)
-    assert result.slope == pytest.approx(slope)
+    assert result["reached"] is reached
+    assert result["range"] == pytest.approx(spread)
+    assert result["slope"] == pytest.approx(slope)
 
 
 @given(st.lists(st.floats(1, 1e7), min_size=5, max_size=12), st.floats(0.01, 100))
 def test_the_unit_does_not_matter(rounds: list[float], factor: float) -> None:
     item, other = judge(rounds), judge([value * factor for value in rounds])
-    assert item.range == pytest.approx(other.range, abs=1e-9)
-    assert item.slope == pytest.approx(other.slope, abs=1e-9)
+    assert item["range"] == pytest.approx(other["range"], abs=1e-9)
+    assert item["slope"] == pytest.approx(other["slope"], abs=1e-9)
 
 
 def test_a_window_of_one_makes_no_sense() -> None:

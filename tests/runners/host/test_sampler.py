@@ -37,14 +37,14 @@ def test_sums_and_the_last_point(machine: Machine) -> None:
     with DiskstatsSampler(["sda", "sda"], machine.roots, 3600 * SECOND, clock) as sampler:
         clock.now += 2 * SECOND
         stats(machine, 110, 4)
-    assert sampler.began_ns == 5 * SECOND
-    [point] = sampler.points
+    assert sampler.deltas.began_ns == 5 * SECOND
+    [point] = sampler.deltas.points
     assert (point.source, point.time_ns, point.width_ns) == ("sda", 0, 2 * SECOND)
     assert (point.read_ios, point.read_bytes, point.read_clat_ns) == (10, 40960, 1_000_000)
     assert (point.write_ios, point.write_clat_ns) == (0, None)
-    assert sampler.total["sda"].ticks_ns == (10_000_000, 0)
+    assert sampler.deltas.total["sda"].ticks_ns == (10_000_000, 0)
     assert sampler.cpu["user"] == 0.5
-    assert sampler.problems == []
+    assert sampler.deltas.problems == []
 
 
 def test_a_device_that_goes_is_said_and_its_past_kept(machine: Machine) -> None:
@@ -53,8 +53,8 @@ def test_a_device_that_goes_is_said_and_its_past_kept(machine: Machine) -> None:
     with DiskstatsSampler(["sda"], machine.roots, 3600 * SECOND, clock) as sampler:
         clock.now += SECOND
         stats(machine, 100, 0, name="sdb")
-    assert sampler.points == []
-    assert sampler.problems == ["sda: not in /proc/diskstats: the device is gone or was renamed"]
+    assert sampler.deltas.points == []
+    assert sampler.deltas.problems == ["sda: not in /proc/diskstats: the device is gone or was renamed"]
 
 
 def test_an_unknown_device_is_refused(machine: Machine) -> None:
@@ -73,9 +73,9 @@ def test_intervals_of_a_real_device_add_up_to_its_sum(loops: Loops, here: Roots)
         before = diskstats.cpu(here)
         while diskstats.cpu(here) == before:  # a fast device needs less than a tick
             time.sleep(0.01)
-    points = sampler.points
+    points = sampler.deltas.points
     assert sum(point.write_bytes for point in points) == 16 * MIB
-    assert sampler.total[name].sectors[1] * 512 == 16 * MIB
+    assert sampler.deltas.total[name].sectors[1] * 512 == 16 * MIB
     ends = [point.time_ns + point.width_ns for point in points]
     assert [point.time_ns for point in points] == [0, *ends[:-1]]
     assert abs(sum(sampler.cpu.values()) - 1) < 1e-9

@@ -3,6 +3,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def serving() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], socket.soc
 @pytest.fixture
 def agent(serving: Callable[[], tuple[subprocess.Popen[bytes], socket.socket]]) -> Iterator[Agent]:
     """A client of such an agent, greeted."""
-    with Agent(serving()[1]) as client:
+    with closing(Agent(serving()[1])) as client:
         client.hello(30)
         yield client
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -156,18 +157,18 @@ def test_write(agent: Agent, tmp_path: Path) -> None:
 def test_sampling(agent: Agent, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("before")
-    with agent.sampling(3_600_000, [str(file), "/nowhere"]) as sampling:
+    with agent.sampling(3_600_000, [str(file), "/nowhere"]) as samples:
         file.write_text("after")
-    first, last = sampling.samples
+    first, last = samples
     assert first.files == {str(file): "before", "/nowhere": None}
     assert last.files == {str(file): "after", "/nowhere": None}
     assert last.t_ns > first.t_ns
 
 
 def test_sampling_keeps_its_interval(agent: Agent) -> None:
-    with agent.sampling(20, ["/proc/self/comm"]) as sampling:
+    with agent.sampling(20, ["/proc/self/comm"]) as samples:
         agent.run(["sleep", "0.5"])
-    times = [sample.t_ns for sample in sampling.samples]
+    times = [sample.t_ns for sample in samples]
     assert times == sorted(times)
     # However late: no two within the interval's number, but the last.
     numbers = [round((time - times[0]) / 20e6 - 0.49) for time in times[:-1]]
@@ -177,10 +178,10 @@ def test_sampling_keeps_its_interval(agent: Agent) -> None:
 
 def test_many_samples_come_in_parts(agent: Agent, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x" * 1_000_000)
-    with agent.sampling(50, [f"{tmp_path}/file"]) as sampling:
+    with agent.sampling(50, [f"{tmp_path}/file"]) as samples:
         agent.run(["sleep", "0.5"])
-    assert len(sampling.samples) >= 2
-    assert {len(sample.files[f"{tmp_path}/file"] or "") for sample in sampling.samples} == {10**6}
+    assert len(samples) >= 2
+    assert {len(sample.files[f"{tmp_path}/file"] or "") for sample in samples} == {10**6}
 
 
 def test_sampling_ends_with_its_block(agent: Agent) -> None:
@@ -188,9 +189,9 @@ def test_sampling_ends_with_its_block(agent: Agent) -> None:
         raise ZeroDivisionError
     with pytest.raises(BlklabError, match="interval_ms: expected at least 1"), agent.sampling(0, ["/proc/self/comm"]):
         pytest.fail("it has not begun")
-    with agent.sampling(2**64 - 1, ["/proc/self/comm"]) as sampling:
+    with agent.sampling(2**64 - 1, ["/proc/self/comm"]) as samples:
         pass
-    assert len(sampling.samples) == 2
+    assert len(samples) == 2
     assert agent.alive(30)
 
 
@@ -290,7 +291,7 @@ def test_lost_framing_ends_it(serving: Serving) -> None:
 
 def test_poweroff(serving: Serving) -> None:
     process, connection = serving()
-    with Agent(connection) as client:
+    with closing(Agent(connection)) as client:
         client.hello(30)
         client.poweroff()
         assert process.wait(30) == 0
@@ -300,7 +301,7 @@ def test_poweroff(serving: Serving) -> None:
 
 def test_a_dead_guest_wakes_who_waits(serving: Serving) -> None:
     process, connection = serving()
-    with Agent(connection) as client, ThreadPoolExecutor(2) as pool:
+    with closing(Agent(connection)) as client, ThreadPoolExecutor(2) as pool:
         client.hello(30)
         begun = threading.Barrier(3)
 
@@ -318,10 +319,10 @@ def test_a_dead_guest_wakes_who_waits(serving: Serving) -> None:
 
 def test_what_a_program_says_that_is_interrupted(agent: Agent) -> None:
     output = 'trap "echo lost 7 >&2; exit 0" INT; echo there; while :; do sleep 0.05; done'
-    with agent.running(["sh", "-c", output]) as running:
+    with agent.running(["sh", "-c", output]) as exits:
         agent.run(["sleep", "0.5"])  # until the trap is set
-    assert running.ran is not None
-    assert running.ran.status in {0, -signal.SIGINT}
+    (ran,) = exits
+    assert ran.status in {0, -signal.SIGINT}
     with pytest.raises(GuestFailed, match="in the guest: sh: wrong"):  # noqa: SIM117
         with agent.running(["sh", "-c", "echo wrong >&2; exit 3"]):
             agent.run(["sleep", "0.5"])

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import FileSample, RunningSampler
+from blklab.runners.lab.agent import FileSample
 from blklab.runners.lab.io_cost import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import RESULTS
@@ -33,13 +33,13 @@ class Sampled(Recorder):
     readings: Sequence[tuple[int, int, int]] = QUIET
 
     @contextmanager
-    def sampling(self, _interval_ms: int, paths: Sequence[str]) -> Iterator[RunningSampler]:
+    def sampling(self, _interval_ms: int, paths: Sequence[str]) -> Iterator[list[FileSample]]:
         """Returns the readings for vdb; vda reads, too."""
-        sampling = RunningSampler()
-        yield sampling
+        samples: list[FileSample] = []
+        yield samples
         for at_ms, reads, ticks in self.readings:
             lines = [f"254 0 vda {at_ms} 0 8 {at_ms} 0 0 0 0 0 0 0", f"254 16 vdb {reads} 0 8 {ticks} 0 0 0 0 0 0 0"]
-            sampling.samples.append(FileSample(at_ms * 10**6, {paths[0]: "\n".join(lines) + "\n"}))
+            samples.append(FileSample(at_ms * 10**6, {paths[0]: "\n".join(lines) + "\n"}))
 
 
 def guest(fio: object, serial: str = RESULTS) -> tuple[GuestMachine, Sampled]:

@@ -4,7 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ HELLO = {"protocol": 1, "agent": "0.1.0", "kernel": "6.1", "machine": "x86_64", 
 @contextmanager
 def connected() -> Iterator[tuple[Agent, socket.socket]]:
     ours, theirs = socket.socketpair()
-    with theirs, Agent(ours) as agent:
+    with theirs, closing(Agent(ours)) as agent:
         yield agent, theirs
 
 

@@ -5,33 +5,17 @@ import select
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError, UsageError
-from blklab.outcome import CommandRepeat as Entry
-from blklab.outcome import DirectionResult, MeasuredResult
+from blklab.outcome import CommandRepeat, DirectionResult, MeasuredResult
 from blklab.runners.fio.process import FioProgress, Progress, silent
 from blklab.runners.fio.program import ending
 from blklab.text import printable
 
 MOST_SAID: Final = 1 << 16  # Bytes that are kept of the end of stderr
-
-
-@dataclass(frozen=True)
-class TimedRun:
-    """One run of a command."""
-
-    wall_ns: int
-    user_ns: int  # Processor time of the process and its children, as in `system_ns`
-    system_ns: int
-    status: int
-
-    def as_dict(self) -> Entry:
-        """Returns an entry of `command.runs` of a result."""
-        return {"wall_ns": self.wall_ns, "user_ns": self.user_ns, "system_ns": self.system_ns, "status": self.status}
 
 
 def resolve(argv: Sequence[str], directory: Path) -> str:
@@ -55,7 +39,7 @@ def run(
     *,
     before: Callable[[], object] = lambda: None,
     progress: Progress = silent,
-) -> list[TimedRun]:
+) -> list[CommandRepeat]:
     """Runs a command several times in a directory; `before` is called before each run.
 
     Its output goes to a pipe and is discarded: some programs do less when it is /dev/null. Raises UsageError for a
@@ -64,14 +48,14 @@ def run(
     if not directory.is_dir():
         raise UsageError(f"{directory}: no such directory")
     program = resolve(argv, directory)
-    runs = []
+    runs: list[CommandRepeat] = []
     for number in range(times):
         before()
         runs.append(_once(program, argv, directory, number, progress))
     return runs
 
 
-def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> TimedRun:
+def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> CommandRepeat:
     started = time.perf_counter_ns()
     with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
         output = _drain(process.pid, pipes, started, number, progress)
@@ -81,9 +65,10 @@ def _once(program: str, argv: Sequence[str], directory: Path, number: int, progr
     if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         words = f": {printable(lines[-1])[:300]}" if lines else ""
-        name = printable(argv[0])
-        raise BlklabError(f"command {name!r} failed: {ending(process.returncode)}{words}")
-    return TimedRun(took, round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9), process.returncode)
+        raise BlklabError(f"command {printable(argv[0])!r} failed: it {ending(process.returncode)}{words}")
+    # The times of the processor include the command's children.
+    user_ns, system_ns = round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9)
+    return {"wall_ns": took, "user_ns": user_ns, "system_ns": system_ns, "status": process.returncode}
 
 
 def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
@@ -98,7 +83,7 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
             ready, _, _ = select.select([*open_, ended], [], [], 1.0)
             if ready == [ended]:
                 return output.decode(errors="replace")
-            for descriptor in (descriptor_ for descriptor_ in ready if descriptor_ != ended):
+            for descriptor in set(ready) - {ended}:
                 chunk = os.read(descriptor, 1 << 16)
                 if not chunk:
                     open_.remove(descriptor)
@@ -112,17 +97,17 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
         os.close(ended)
 
 
-def outcome(argv: Sequence[str], runs: Sequence[TimedRun], nothing: DirectionResult) -> MeasuredResult:
+def outcome(argv: Sequence[str], runs: Sequence[CommandRepeat], nothing: DirectionResult) -> MeasuredResult:
     """Returns the outcome; `nothing` is `read` and `write` of a result without I/O of jobs."""
     return {
-        "runtime_ns": sum(run.wall_ns for run in runs),
+        "runtime_ns": sum(run["wall_ns"] for run in runs),
         "read": nothing,
         "write": nothing,
         "groups": [],
         "devices": [],
         "targets": [],
         "steady": None,
-        "command": {"argv": list(argv), "runs": [run.as_dict() for run in runs]},
+        "command": {"argv": list(argv), "runs": runs},
         "warnings": [],
         "forced": [],
     }

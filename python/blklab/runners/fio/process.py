@@ -74,6 +74,31 @@ def _scaled(text: str | None) -> float:
     return float(text.removesuffix(suffix)) * SUFFIXES[suffix]
 
 
+class FioMessages:
+    """fio's output while it runs: the latest rates, and messages, which are kept."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.rates: tuple[float | None, float | None] = (None, None)
+        self._rest = ""
+
+    def take(self, chunk: str) -> int:
+        """Takes a part of fio's output; returns its number of lines of progress."""
+        *lines, self._rest = re.split(r"[\r\n]", self._rest + chunk)
+        progress = 0
+        for line in lines:
+            rates = iops(line)
+            if rates or line.startswith("Jobs: "):
+                progress, self.rates = progress + 1, rates or self.rates
+            elif line.strip() and len(self.text) < MOST_SAID:
+                self.text += line + "\n"
+        return progress
+
+    def end(self) -> str:
+        """Returns all messages, with the last line if it is one."""
+        return self.text if self._rest.startswith("Jobs: ") else self.text + self._rest
+
+
 def run(
     fio: str,
     job: str,
@@ -130,7 +155,7 @@ def play(
         text = _watch(process, pipes[0], seconds, progress, phase)
     written = output.read_text(errors="replace") if output.exists() else ""
     if process.returncode < 0:
-        raise BlklabError(f"fio did not finish: {ending(process.returncode)}")
+        raise BlklabError(f"fio did not finish: it {ending(process.returncode)}")
     if process.returncode:
         before = written.partition("{\n")[0]
         words = printable(complaint(text + before, process.returncode))
@@ -143,26 +168,17 @@ def play(
 def _watch(process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str) -> str:
     """Reads fio's output until it ends, and returns it without its lines of progress."""
     started = last_report = time.monotonic()
-    rates: tuple[float | None, float | None] = (None, None)
-    output, rest = "", ""
+    messages = FioMessages()
     while True:
         ended = child_process.ended(process)
         ready, _, _ = select.select([pipe], [], [], 0 if ended else POLL)
         chunk = os.read(pipe, 1 << 16) if ready else b""
         now = time.monotonic()
-        *lines, rest = re.split(r"[\r\n]", rest + chunk.decode(errors="replace"))
-        lively = False
-        for line in lines:
-            figure = iops(line)
-            if figure is not None:
-                rates, lively = figure, True
-            elif line.strip() and not line.startswith("Jobs: ") and len(output) < MOST_SAID:
-                output += line + "\n"
-        if lively or now - last_report >= 1:
+        if messages.take(chunk.decode(errors="replace")) or now - last_report >= 1:
             last_report = now
-            progress(FioProgress(now - started, seconds, *rates, phase=phase))
+            progress(FioProgress(now - started, seconds, *messages.rates, phase=phase))
         if ended and not chunk:
-            return output if rest.startswith("Jobs: ") else output + rest
+            return messages.end()
         if ready and not chunk:
             time.sleep(POLL)  # it has closed its output and is about to end
         if seconds is not None and now - started > seconds + PATIENCE:

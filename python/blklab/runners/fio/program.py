@@ -35,14 +35,14 @@ def complaint(output: str, status: int) -> str:
         for line in lines:
             if re.search(pattern, line):
                 return line[:300]
-    return f"{ending(status)} without a message"
+    return f"it {ending(status)} without a message"
 
 
 def ending(status: int) -> str:
-    """Returns how a process ended, from its exit status (negative for a signal)."""
+    """Returns how a process ended, `was killed by SIGKILL`, from its exit status (negative for a signal)."""
     if status >= 0:
-        return f"it ended with status {status}"
+        return f"ended with status {status}"
     try:
-        return f"it was killed by {signal.Signals(-status).name}"
+        return f"was killed by {signal.Signals(-status).name}"
     except ValueError:
-        return f"it was killed by signal {-status}"
+        return f"was killed by signal {-status}"

@@ -16,7 +16,6 @@ from blklab.runners.host.settings import applied
 from blklab.runners.host.target_locations import TargetLocation
 from blklab.spec.documents import HostCellDocument
 from blklab.store.finished_run import FinishedRun
-from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.identity import of_node
 from blklab.system.layers import SysfsLayer
@@ -42,6 +41,7 @@ def measured(
     counted = diskstats.read(roots)
     names = [layer.name for layer in layers if counted.get(layer.name) is not None]
     uncounted = [layer.name for layer in layers if layer.name not in names]
+    leaves = [layer.name for layer in layers if layer.leaf]
     begin = time.monotonic()
     with applied(document["settings"], layers, journal) as changes:
         place.verify()
@@ -67,7 +67,7 @@ def measured(
     seconds = time.monotonic() - begin
     outcome = figures.outcome
     outcome["devices"] = _devices(layers, sampler, roots)
-    outcome["watched_ns"] = sampler.watched_ns
+    outcome["watched_ns"] = sampler.deltas.watched_ns
     outcome["targets"] = []
     outcome["cpu"] = sampler.cpu
     outcome["settings"] = [cast(ChangedSetting, vars(change)) for change in changes]
@@ -78,12 +78,12 @@ def measured(
         *outcome["warnings"],
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
         *_ramp(outcome),
-        *sampler.problems,
+        *sampler.deltas.problems,
         *(warning for load in loads for warning in load.warnings(sampler.cpu)),
         *foreign_io(document, outcome),
-        *_cliffs(layers, sampler.points),
+        *(str(found) for name in leaves if (found := conditions.collapse(sampler.deltas.points, name))),
     ]
-    return FinishedRun(outcome, seconds, [*figures.series, *sampler.points], figures.raw)
+    return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], figures.raw)
 
 
 def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocument:
@@ -101,10 +101,10 @@ def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roo
             "above": list(layer.above),
             "leaf": layer.leaf,
             "id": None if layer.node is None else of_node(layer.node, roots).id,
-            **sampler.total[layer.name].counts(),
+            **sampler.deltas.total[layer.name].counts(),
         }
         for layer in layers
-        if layer.name in sampler.total
+        if layer.name in sampler.deltas.total
     ]
 
 
@@ -136,8 +136,3 @@ def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
         f"{names}: other programs transferred {format_size(others)} during the run, and the jobs {format_size(own)};"
         " find the program with iotop, or set wait in [host]"
     ]
-
-
-def _cliffs(layers: Sequence[SysfsLayer], points: Sequence[SeriesPoint]) -> list[str]:
-    collapses = [conditions.collapse(points, layer.name) for layer in layers if layer.leaf]
-    return [str(collapse) for collapse in collapses if collapse is not None]

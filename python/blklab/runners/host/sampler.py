@@ -8,9 +8,8 @@ from typing import Final, Self
 
 from blklab.errors import BlklabError
 from blklab.runners.counter_deltas import CounterDeltas
-from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
-from blklab.system.diskstats import CpuTimes, DeviceActivity
+from blklab.system.diskstats import CpuTimes
 from blklab.system.roots import Roots
 
 LONGEST_NS: Final = 10_000_000_000
@@ -20,10 +19,11 @@ LONGEST_NS: Final = 10_000_000_000
 class DiskstatsSampler:
     """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
 
-    Afterwards: `points`, one per device and interval; `total`, the sum per device; `cpu`, shares of all CPUs;
-    `watched_ns`, the duration; `problems`, what could not be read. Times count from `began_ns`, of time.monotonic_ns.
-    The sums are of short intervals, so no counter can wrap unnoticed.
+    Afterwards, `deltas` has the devices' activity, in times of time.monotonic_ns, and `cpu` the shares of all CPUs. The
+    sums are of short intervals, so no counter can wrap unnoticed.
     """
+
+    deltas: CounterDeltas
 
     def __init__(
         self,
@@ -44,42 +44,15 @@ class DiskstatsSampler:
         self._interval_ns = interval_ns
         self._clock = clock
         self._lead_ns = lead_ns
-        self._tally: CounterDeltas
         self._cpu_before: CpuTimes | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="blklab-sampler", daemon=True)
 
-    @property
-    def points(self) -> list[SeriesPoint]:
-        """One point per device and interval."""
-        return self._tally.points
-
-    @property
-    def total(self) -> dict[str, DeviceActivity]:
-        """What each device did in all."""
-        return self._tally.total
-
-    @property
-    def problems(self) -> list[str]:
-        """What could not be read."""
-        return self._tally.problems
-
-    @property
-    def began_ns(self) -> int:
-        """Start of counting, of time.monotonic_ns."""
-        return self._tally.began_ns
-
-    @property
-    def watched_ns(self) -> int:
-        """Duration of counting, ns."""
-        return self._tally.watched_ns
-
     def __enter__(self) -> Self:
         """Reads for the first time. Raises BlklabError for a device that is not counted."""
         counters = diskstats.read(self._roots)
-        cpu = diskstats.cpu(self._roots)
-        self._tally = CounterDeltas(self._names, counters, self._clock(), diskstats.long_bits())
-        self._cpu_before = cpu
+        self._cpu_before = diskstats.cpu(self._roots)
+        self.deltas = CounterDeltas(self._names, counters, self._clock(), diskstats.long_bits())
         self._thread.start()
         return self
 
@@ -88,12 +61,12 @@ class DiskstatsSampler:
         self._stop.set()
         self._thread.join()
         self._take()
-        self._tally.emit()
+        self.deltas.emit()
         try:
             if self._cpu_before is not None:
                 self.cpu = self._cpu_before.shares(diskstats.cpu(self._roots))
         except BlklabError as failure:
-            self._tally.say(str(failure))
+            self.deltas.say(str(failure))
 
     def _run(self) -> None:
         if self._lead_ns and not self._lead():
@@ -101,7 +74,7 @@ class DiskstatsSampler:
         # The due time counts from the beginning: being late once does not shift what follows.
         number = 1
         while True:
-            due = self.began_ns + number * self._interval_ns
+            due = self.deltas.began_ns + number * self._interval_ns
             while (left := due - self._clock()) > 0:
                 if self._stop.wait(min(left, LONGEST_NS) / 1e9):
                     return
@@ -110,25 +83,25 @@ class DiskstatsSampler:
             if self._stop.is_set():
                 return
             self._take()
-            self._tally.emit()
+            self.deltas.emit()
             # Intervals that were slept through (a suspended machine) are one wide point.
-            number = max(number + 1, (self._clock() - self.began_ns) // self._interval_ns + 1)
+            number = max(number + 1, (self._clock() - self.deltas.began_ns) // self._interval_ns + 1)
 
     def _lead(self) -> bool:
         """Waits until the lead is over and discards it; False if the block ended before."""
-        due = self.began_ns + self._lead_ns
+        due = self.deltas.began_ns + self._lead_ns
         while (left := due - self._clock()) > 0:
             if self._stop.wait(min(left, LONGEST_NS) / 1e9):
                 return False
             self._take()
         with suppress(BlklabError):  # it is said at the end
             self._cpu_before = diskstats.cpu(self._roots)
-        self._tally.forget()
+        self.deltas.forget()
         return True
 
     def _take(self) -> None:
         now_ns = self._clock()
         try:
-            self._tally.take(diskstats.read(self._roots), now_ns)
+            self.deltas.take(diskstats.read(self._roots), now_ns)
         except BlklabError as error:
-            self._tally.say(str(error))
+            self.deltas.say(str(error))

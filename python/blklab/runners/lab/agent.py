@@ -6,28 +6,18 @@ Source of the calls and their replies: crates/agent/src/call.rs.
 import re
 import shlex
 import signal
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final
 
 from blklab.errors import BlklabError
+from blklab.runners.fio.program import ending
 from blklab.runners.lab.connection import AgentConnection, AgentHello, AgentRefused, GuestGone
 from blklab.runners.lab.frames import Message, item, items, texts
 from blklab.text import printable
 
-__all__ = [
-    "Agent",
-    "AgentHello",
-    "ExportedFile",
-    "FileSample",
-    "GuestFailed",
-    "GuestGone",
-    "ProgramExit",
-    "RunningProgram",
-    "RunningSampler",
-]
+__all__ = ["Agent", "AgentHello", "ExportedFile", "FileSample", "GuestFailed", "GuestGone", "ProgramExit"]
 
 COMPLAINT: Final = re.compile(  # Matches lines that explain an error, of the programs and kernels that we know
     r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic"
@@ -74,62 +64,22 @@ class ExportedFile:
     bytes: int
 
 
-@dataclass
-class RunningProgram:
-    """A running program; `ran` is how it ended, available afterwards."""
-
-    ran: ProgramExit | None = None
-
-
-@dataclass
-class RunningSampler:
-    """A running sampler; `samples`, at least two, are available afterwards."""
-
-    samples: list[FileSample] = field(default_factory=list)
-
-
-class Agent:
+class Agent(AgentConnection):
     """The agent at the other end of a connected socket, which is closed with this object.
 
     Several threads may call at once. Every call raises GuestGone when the guest is gone, and
     BlklabError when the agent reports an error.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._connection = AgentConnection(connected)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connection; a guest powers off then."""
-        self._connection.close()
-
-    def hello(self, timeout: float) -> AgentHello:
-        """Returns the agent's greeting, waiting for at most `timeout` seconds.
-
-        Raises GuestGone if there is none, or if the agent speaks another protocol.
-        """
-        return self._connection.hello(timeout)
-
-    @property
-    def connected(self) -> bool:
-        """Whether the connection exists, as far as is known."""
-        return self._connection.connected
-
     def alive(self, timeout: float) -> bool:
         """Tells whether the agent answers within `timeout` seconds."""
-        try:
-            call = self._connection.begin("ping")
+        with suppress(GuestGone):
+            call = self.begin("ping")
             try:
-                return self._connection.answered(call, timeout)
+                return self.answered(call, timeout)
             finally:
-                self._connection.forget(call)
-        except GuestGone:
-            return False
+                self.forget(call)
+        return False
 
     def run(
         self,
@@ -146,22 +96,17 @@ class Agent:
         It is killed if this call is interrupted. Raises GuestFailed if it could not be run or
         was too slow, and, with `check`, if its status is not 0.
         """
-        arguments: Message = {"argv": list(argv), "stream": stream is not None}
-        if stdin is not None:
-            arguments["stdin"] = stdin
-        if cwd is not None:
-            arguments["cwd"] = cwd
-        if timeout is not None:
-            arguments["timeout_ms"] = round(timeout * 1000)
-        call = self._connection.begin("run", **arguments)
+        timeout_ms = None if timeout is None else round(timeout * 1000)
+        streams = {"stdin": stdin, "stream": stream is not None}
+        call = self.begin("run", argv=list(argv), cwd=cwd, timeout_ms=timeout_ms, **streams)
         try:
-            reply = self._connection.reply(call, lambda event: _report_event(event, stream))
+            reply = self.reply(call, lambda event: _report_event(event, stream))
         except GuestGone:
             raise
         except AgentRefused as error:
             raise GuestFailed(str(error)) from None
         except BaseException:
-            self._connection.tell("signal", target=call.id, signal=int(signal.SIGKILL))
+            self.tell("signal", target=call.id, signal=int(signal.SIGKILL))
             raise
         ran = _ran(reply)
         if check and ran.status != 0:
@@ -169,28 +114,25 @@ class Agent:
         return ran
 
     @contextmanager
-    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[RunningProgram]:
-        """Runs a program during the block, then interrupts it and waits for its end.
+    def running(self, argv: Sequence[str], *, cwd: str | None = None) -> Iterator[list[ProgramExit]]:
+        """Runs a program during the block, then interrupts it; the list has its exit after the block.
 
         Raises GuestFailed if it has failed.
         """
-        arguments: Message = {"argv": list(argv), "stream": False}
-        if cwd is not None:
-            arguments["cwd"] = cwd
-        call = self._connection.begin("run", **arguments)
-        running = RunningProgram()
+        call = self.begin("run", argv=list(argv), stream=False, cwd=cwd)
+        exits: list[ProgramExit] = []
         try:
-            yield running
+            yield exits
         except BaseException:
-            self._connection.forget(call)
-            self._connection.tell("signal", target=call.id, signal=int(signal.SIGKILL))
+            self.forget(call)
+            self.tell("signal", target=call.id, signal=int(signal.SIGKILL))
             raise
-        self._connection.tell("signal", target=call.id, signal=int(signal.SIGINT))
+        self.tell("signal", target=call.id, signal=int(signal.SIGINT))
         try:
-            reply = self._connection.reply(call, lambda _: None)
+            reply = self.reply(call, lambda _: None)
         except AgentRefused as error:
             raise GuestFailed(str(error)) from None
-        running.ran = ran = _ran(reply)
+        exits.append(ran := _ran(reply))
         if ran.status not in {0, -signal.SIGINT}:
             words = ran.stderr.strip().splitlines()
             raise GuestFailed(f"in the guest: {argv[0]}: {printable(words[-1] if words else '?')}")
@@ -222,24 +164,24 @@ class Agent:
         )
 
     @contextmanager
-    def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[RunningSampler]:
-        """Reads files at an interval during the block, and again at its end."""
-        call = self._connection.begin("sample", interval_ms=interval_ms, paths=list(paths))
-        sampling = RunningSampler()
+    def sampling(self, interval_ms: int, paths: Sequence[str]) -> Iterator[list[FileSample]]:
+        """Reads files at an interval during the block and at its end; the list has all samples after it."""
+        call = self.begin("sample", interval_ms=interval_ms, paths=list(paths))
+        samples: list[FileSample] = []
 
         def sampled(message: Message) -> None:
-            sampling.samples.extend(items(message, "samples", _sample))
+            samples.extend(items(message, "samples", _sample))
 
         try:
-            self._connection.next(call)  # the first has been taken, or it has failed
-            yield sampling
+            self.next(call)  # the first has been taken, or it has failed
+            yield samples
         except BaseException:
-            self._connection.forget(call)
-            self._connection.tell("finish", target=call.id)
+            self.forget(call)
+            self.tell("finish", target=call.id)
             raise
         # The reply says whether it went well, so that this one's does not matter.
-        self._connection.tell("finish", target=call.id)
-        sampled(self._connection.reply(call, sampled))
+        self.tell("finish", target=call.id)
+        sampled(self.reply(call, sampled))
 
     def poweroff(self) -> None:
         """Makes the guest write back its memory, and power off."""
@@ -247,7 +189,7 @@ class Agent:
             self._ask("poweroff")
 
     def _ask(self, name: str, **arguments: object) -> Message:
-        return self._connection.reply(self._connection.begin(name, **arguments), lambda _: None)
+        return self.reply(self.begin(name, **arguments), lambda _: None)
 
 
 def _ran(reply: Message) -> ProgramExit:
@@ -275,16 +217,8 @@ def _report_event(event: Message, stream: Stream | None) -> None:
 
 
 def _failure(argv: Sequence[str], ran: ProgramExit) -> str:
-    """Returns one line about the failure of a program."""
-    if ran.status < 0:
-        try:
-            ended = f"was killed by {signal.Signals(-ran.status).name}"
-        except ValueError:
-            ended = f"was killed by signal {-ran.status}"
-    else:
-        ended = f"ended with status {ran.status}"
     lines = [line.strip() for line in ran.stderr.splitlines() if line.strip()]
     # Notes come before what is wrong, and how to use the program after it.
     wrong = [line for line in lines if COMPLAINT.search(line)] or lines[-1:]
     why = f": {wrong[0]}" if wrong else ""
-    return printable(f"in the guest: {shlex.join(argv)} {ended}{why}")
+    return printable(f"in the guest: {shlex.join(argv)} {ending(ran.status)}{why}")

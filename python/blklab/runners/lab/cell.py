@@ -19,8 +19,7 @@ from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDiskShape
 from blklab.runners.lab.preparation import prepare
 from blklab.runners.lab.rates import DiskRates, rates
-from blklab.runners.lab.stacks import settings
-from blklab.runners.lab.stacks.build import build
+from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import stack_tree
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
@@ -99,7 +98,7 @@ def measure(
             disk.clear()
         with machine.paused_watch():
             target = build(guest, document, [disk.serial for disk in disks])
-            settings.apply(guest, document["settings"])
+            apply_settings(guest, document["settings"])
             prepare(machine, guest, document, target, progress)
             for disk, limits in zip(disks, wanted.limits, strict=True):
                 machine.throttle(disk, limits)
@@ -150,11 +149,11 @@ def _load(
         traced_ill = stack_.enter_context(_tracing(machine, guest, recorded)) if recorded else []
         during = FaultSchedule(guest, document)
         waiting = PressureMeter()
-        reading = stack_.enter_context(machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"]))
+        samples = stack_.enter_context(machine.agent.sampling(span_ms, ["/proc/diskstats", "/proc/stat"]))
         ran = load.play(*(machine, document, target, during.listening(progress)), log_ms=log_ms, alongside=during)
         waited = waiting.share()
     fio_figures = figures(ran, interval_ns, log_ms)
-    seen = layer_activity.watched(guest, reading.samples, document)
+    seen = layer_activity.watched(guest, samples, document)
     outcome = in_lab(fio_figures.outcome)
     outcome["devices"] = seen.devices
     outcome["watched_ns"] = seen.watched_ns
@@ -204,16 +203,14 @@ def _tracing(machine: GuestMachine, guest: GuestStack, layers: Sequence[GuestLay
     guest.run("rm", "-rf", TRACES)
     guest.run("mkdir", "-p", TRACES)
     devices = [word for layer in layers for word in ("-d", layer.path)]
-    with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES) as running:
+    with machine.agent.running(["blktrace", "-D", TRACES, *devices], cwd=TRACES) as exits:
         guest.until(lambda: len(guest.glob(f"{TRACES}/*")) >= len(layers), "blktrace records events")
         yield problems
-    if running.ran is not None:
-        problems += dropped(running.ran.stdout + running.ran.stderr)
+    for ran in exits:
+        problems += dropped(ran.stdout + ran.stderr)
 
 
 def dropped(output: str) -> list[str]:
     """Returns a warning about events that blktrace has lost (blktrace.c, `show_stats`)."""
-    match = re.search(r"have (\d{1,18}) .{0,20}dropped events", output, re.A)
-    if match is None:
-        return []
-    return [f"blktrace dropped {match[1]} events: the guest was too slow to write the traces"]
+    lost = re.findall(r"have (\d{1,18}) .{0,20}dropped events", output, re.A)[:1]
+    return [f"blktrace dropped {many} events: the guest was too slow to write the traces" for many in lost]

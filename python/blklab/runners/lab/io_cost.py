@@ -28,11 +28,11 @@ def measure_io_cost(machine: GuestMachine) -> IoCost:
     """
     device = results_device(machine)
     words = ["--output-format=json", "--name=alone", f"--filename={device}", *OPTIONS.split(), "--thread"]
-    with machine.agent.sampling(SPAN_MS, [DISKSTATS]) as reading:
+    with machine.agent.sampling(SPAN_MS, [DISKSTATS]) as samples:
         ran = machine.agent.run(["fio", *words], timeout=PATIENCE)
     counted = [
         (sample.t_ns, diskstats.of(diskstats.parse(sample.files.get(DISKSTATS) or ""), device.removeprefix("/dev/")))
-        for sample in reading.samples
+        for sample in samples
     ]
     spans = [
         ((end_ns - start_ns) / reads, (after.read_ticks - before.read_ticks) * diskstats.MS / reads)

@@ -1,5 +1,6 @@
 """A guest: booted, watched, and removed completely when the block ends."""
 
+import re
 import signal
 import socket
 import threading
@@ -12,9 +13,10 @@ from typing import Any, Final, Self
 from blklab import child_process
 from blklab.errors import BlklabError
 from blklab.outcome import IoCost
-from blklab.runners.lab.agent import Agent, AgentHello, GuestGone
+from blklab.runners.fio.program import ending
+from blklab.runners.lab.agent import COMPLAINT, Agent, AgentHello, GuestGone
 from blklab.runners.lab.image.build import GuestImage
-from blklab.runners.lab.machine import accel, kernel_log, qemu
+from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.console import GuestConsole
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
 from blklab.runners.lab.machine.qmp import QmpConnection
@@ -142,15 +144,15 @@ class GuestMachine:
         except GuestGone:
             raise
         except BlklabError as error:
-            lines = kernel_log.since(self.agent.run(COMPLAINTS, check=False).stdout, began)
+            lines = complaints_since(self.agent.run(COMPLAINTS, check=False).stdout, began)
             if not lines:
                 raise
             raise BlklabError(f"{error} (the guest's kernel: {'; '.join(lines)})") from error
 
     def _uptime(self) -> float:
         """Returns the guest's time as in its kernel log; s."""
-        text = self.agent.read(["/proc/uptime"])["/proc/uptime"] or ""
-        return kernel_log.seconds(text)
+        match = re.match(r"\d{1,9}\.\d{1,9}", self.agent.read(["/proc/uptime"])["/proc/uptime"] or "", re.A)
+        return float(match[0]) if match else 0.0
 
     def throttle(self, disk: VirtualDisk, limits: Limits) -> None:
         """Sets a disk's limits; others are unlimited.
@@ -220,9 +222,8 @@ class GuestMachine:
         number = child_process.killed_by(self._process)
         if number is None:
             return None
-        name = signal.Signals(number).name
         why = ", as the kernel does when it runs out of memory" if number == signal.SIGKILL else ""
-        return f"QEMU was killed by {name}{why}"
+        return f"QEMU {ending(-number)}{why}"
 
     def _last_lines(self) -> str:
         lines = self.console.lines()
@@ -231,6 +232,13 @@ class GuestMachine:
     def _listened(self) -> None:
         self.console.join()
         self._errors.join()
+
+
+def complaints_since(log: str, began: float) -> list[str]:
+    """Returns the last two complaints in `dmesg` since a time: why the kernel refused a request."""
+    matches = re.findall(r"^\[\s*(\d{1,9}\.\d{6})\] (.*)$", log, re.A | re.M)
+    lines = [line for seconds, line in matches if float(seconds) >= began]
+    return [printable(line)[:200] for line in lines if COMPLAINT.search(line)][-2:]
 
 
 def boot(

@@ -42,12 +42,11 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     guest.until(lambda: (guest.read(f"{base}/state") or "no cache") != "no cache", "bcache is attached")
     guest.write(f"{base}/cache_mode", table["mode"])
     guest.write(f"{base}/writeback_percent", str(table["writeback_percent"]))
-    guest.layers.append(GuestLayer(table["name"], "bcache", kernel))
+    path = guest.add_layer(GuestLayer(table["name"], "bcache", kernel), backing, cache)
     _bypass(guest, table["name"], table)
-    guest.above(table["name"], backing, cache)
     guest.readying.append(lambda: _clear(guest, base))
     guest.reports.append(lambda: cast(VolumeReport, {"kind": "bcache", **_statistics(guest, base, table["name"])}))
-    return f"/dev/{kernel}"
+    return path
 
 
 def _wait_for_new(guest: GuestStack, pattern: str, before: set[str]) -> str:

@@ -9,6 +9,7 @@ from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import stack_tree
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
+from blklab.spec.sweep import MD, OF_REQUESTS, QUEUE, VM
 
 VOLUMES: Final = {"lvm": lvm.volume, "lvmcache": lvm.cached, "bcache": bcache.create, "delay": delay.create}
 """Builders of stacks with a `kind`, called with the paths of the parts by key."""
@@ -97,6 +98,27 @@ def changed(guest: GuestStack, path: str, value: str) -> None:
             guest.unrestored[path] = before
 
     guest.undoing.append(back)
+
+
+def apply_settings(guest: GuestStack, settings: Mapping[str, str]) -> None:
+    """Changes settings (`blklab.spec.sweep`) on every layer that has them.
+
+    Raises BlklabError if no layer has one, or if the kernel refuses.
+    """
+    for key, value in settings.items():
+        if key.startswith(VM):
+            changed(guest, f"/proc/sys/vm/{key.removeprefix(VM)}", value)
+            continue
+        kind = "md" if key in MD else "queue" if key in QUEUE else None
+        if kind is None:
+            raise BlklabError(f"setting {key}: not supported in the lab")
+        name = f"device/{key}" if key == "queue_depth" else f"{kind}/{key}"
+        layers = [layer for layer in guest.layers if layer.kind == "disk" or key not in OF_REQUESTS]
+        paths = guest.glob(*(f"/sys/block/{layer.kernel}/{name}" for layer in layers))
+        if not paths:
+            raise BlklabError(f"setting {key}: no device of the guest has it")
+        for path in paths:
+            changed(guest, path, value)
 
 
 def _counterpart(path: str) -> str | None:

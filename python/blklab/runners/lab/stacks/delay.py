@@ -29,10 +29,6 @@ def _delayed(guest: GuestStack, layer: str, path: str, read_ms: int, write_ms: i
     sectors = guest.read(f"/sys/block/{below}/size")
     name = f"delay_{below}"
     writes = f" {path} 0 {write_ms}" if write_ms != read_ms else ""
-    mapping = f"0 {sectors} delay {path} 0 {read_ms}{writes}"
-    guest.run("dmsetup", "create", name, "--table", mapping)
+    guest.run("dmsetup", "create", name, "--table", f"0 {sectors} delay {path} 0 {read_ms}{writes}")
     guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
-    kernel = guest.mapped(name)
-    guest.layers.append(GuestLayer(layer, "dm", kernel))
-    guest.above(layer, path)
-    return f"/dev/{kernel}"
+    return guest.add_layer(GuestLayer(layer, "dm", guest.mapped(name)), path)

@@ -78,9 +78,9 @@ class GuestStack:
         """Writes to a file of /sys or /proc. Raises BlklabError."""
         self.agent.write(path, text)
 
-    def glob(self, pattern: str) -> dict[str, str]:
+    def glob(self, *patterns: str) -> dict[str, str]:
         """Returns the files that match a pattern, with their contents."""
-        matches = self.agent.read([pattern])
+        matches = self.agent.read(patterns)
         return {path: text.strip() for path, text in matches.items() if text is not None}
 
     def until(self, there: Callable[[], bool], what: str) -> None:
@@ -112,10 +112,12 @@ class GuestStack:
                 return layer
         raise BlklabError(f"{name}: the cell has no such layer")
 
-    def above(self, upper: str, *paths: str) -> None:
-        """Records that the layers at `paths` are below the layer named `upper`."""
-        for path in paths:
-            self.layer(path.removeprefix("/dev/")).above.append(upper)
+    def add_layer(self, layer: GuestLayer, *below: str) -> str:
+        """Adds a layer above those at the paths `below`, and returns its path."""
+        self.layers.append(layer)
+        for path in below:
+            self.layer(path.removeprefix("/dev/")).above.append(layer.name)
+        return layer.path
 
     def undo(self) -> list[str]:
         """Undoes everything, the last first, and returns the errors."""

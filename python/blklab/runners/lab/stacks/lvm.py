@@ -102,7 +102,4 @@ def _group(guest: GuestStack, name: str, members: Sequence[str]) -> str:
 
 
 def _layer(guest: GuestStack, name: str, group: str, members: Sequence[str]) -> str:
-    kernel = guest.mapped(f"{group}-data")
-    guest.layers.append(GuestLayer(name, "dm", kernel))
-    guest.above(name, *members)
-    return f"/dev/{kernel}"
+    return guest.add_layer(GuestLayer(name, "dm", guest.mapped(f"{group}-data")), *members)

@@ -53,8 +53,7 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     for member, absent in zip(members, rebuilding, strict=True):
         command.append("missing" if member is None or absent else member)
     guest.run(*command)
-    guest.layers.append(GuestLayer(md["name"], "md", kernel))
-    guest.above(md["name"], *(member for member in members if member is not None))
+    guest.add_layer(GuestLayer(md["name"], "md", kernel), *filter(None, members))
     guest.undoing.append(lambda: _stop(guest, path, members))
     guest.members[md["name"]] = members
     guest.mostly |= {
