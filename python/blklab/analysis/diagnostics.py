@@ -307,10 +307,9 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
             yield _doubt(
                 "prediction",
-                f"Of {pairs} cells that were predicted and measured, {len(off)} differ by"
-                f" more than {OFF * 100:.0f} % and the interval; the largest"
-                f" difference{of} is {_percent(difference.change)}"
-                f" ({_percent(difference.low)} to {_percent(difference.high)}).",
+                f"Of {pairs} cells that were predicted and measured, {len(off)} differ by more than {OFF * 100:.0f} % "
+                f"and the interval; the largest difference{of} is {_percent(difference.change)} "
+                f"({_percent(difference.low)} to {_percent(difference.high)}).",
                 *(run for run in runs if run.campaign == sim),
             )
 

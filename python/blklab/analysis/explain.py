@@ -59,9 +59,8 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         busiest = max(outcome["devices"], key=lambda device: saturation(device, runtime)[0])
         share, part = saturation(busiest, runtime)
         yield (
-            f"Nothing is saturated. The busiest device is {busiest['name']} ({PARTS[part]}"
-            f" {share:.0%} of the time); the jobs' CPUs are busy {cpu:.0%} of it. Latency"
-            " and queue depth are the limit."
+            f"Nothing is saturated. The busiest device is {busiest['name']} ({PARTS[part]} {share:.0%} of the time); "
+            f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
         )
 
 
@@ -135,10 +134,9 @@ def _waits(outcome: Outcome) -> Iterator[str]:
         ios = max(1, sum(device["ios"]))
         if _is_throttled(device):
             yield (
-                f"Writeback throttling of {device['name']} put tasks to sleep"
-                f" {format_count(device['throttle_waits'])} times. md submits writes"
-                " without REQ_IDLE, so they count as buffered writes. With a write cache,"
-                " sleeping tasks continue only after all writes are complete."
+                f"Writeback throttling of {device['name']} put tasks to sleep {format_count(device['throttle_waits'])} "
+                "times. md submits writes without REQ_IDLE, so they count as buffered writes. With a write cache, "
+                "sleeping tasks continue only after all writes are complete."
             )
         if device["tag_waits"] / ios > 0.01:
             yield (

@@ -91,9 +91,8 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         if spins and random and reads >= ENOUGH and reads / seconds > most:
             yield _doubt(
                 "impossible-rate",
-                f"{reads / seconds:,.0f} random reads per second from {device['name']},"
-                f" which claims to rotate. No disk exceeds {most:,.0f} with {depth} in"
-                " flight, so a cache answered, or the disk is virtual",
+                f"{reads / seconds:,.0f} random reads per second from {device['name']}, which claims to rotate. No "
+                f"disk exceeds {most:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
             )
         bus = _bus(known, str(device["name"]), spins)
         sectors = device.get("sectors")
@@ -183,9 +182,8 @@ def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> I
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
         yield _doubt(
             "unequal-twins",
-            f"{slow['name']} took {format_duration(times[0])} for each of its {name},"
-            f" {fast['name']} {format_duration(times[1])} for as many: both are the same"
-            " model",
+            f"{slow['name']} took {format_duration(times[0])} for each of its {name}, {fast['name']} "
+            f"{format_duration(times[1])} for as many: both are the same model",
         )
     most, least = (
         max(twins, key=lambda twin_: twin_["ios"][direction]),

@@ -19,9 +19,8 @@ def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
     columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
     columns += [TableColumn("read latency, ms"), text("share")]
     note = (
-        "IOPS of both directions; mean latency and members' shares as published → predicted."
-        " Shares are of reads if the test reads, otherwise of writes. Of two members, only the"
-        " first one is shown."
+        "IOPS of both directions; mean latency and members' shares as published → predicted. Shares are of reads if "
+        "the test reads, otherwise of writes. Of two members, only the first one is shown."
     )
     return TextTable("Predictions and measurements", columns, [_row(row) for row in published_rows], note)
 

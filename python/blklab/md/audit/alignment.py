@@ -23,15 +23,12 @@ def check_data_offset(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             part = f"partition at byte {member.start:,} + " if member.start else ""
             # A rotating disk with 512-byte blocks loses nothing; flash hides its page size.
             harmless = member.rotational is True and member.physical_block == SECTOR
-            yield array_finding(
-                array,
-                "note" if harmless else "warning",
-                "alignment",
-                f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors),"
-                f" which is not a multiple of {format_size(block)}: each write of a page touches"
-                " two blocks of the disk; to correct this, make a new partition and a new array",
-                member=member.name,
+            message = (
+                f"data begin at byte {begin:,} of the disk ({part}{member.data_offset:,} sectors), which is not a "
+                f"multiple of {format_size(block)}: each write of a page touches two blocks of the disk; to correct "
+                "this, make a new partition and a new array"
             )
+            yield array_finding(array, "note" if harmless else "warning", "alignment", message, member=member.name)
 
 
 def check_partitions(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -88,13 +85,12 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
         commands = []
         correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
     where = f" on {part.mounts[0]}" if part.mounts else ""
+    message = (
+        f"{geometry.kind} of {part.path}{where} {assumed}; expected {format_size(array.chunk)} and "
+        f"{format_size(width)}, as made by `{mkfs}`{correction}"
+    )
     return array_finding(
-        array,
-        "warning" if array.level in PARITIES else "note",
-        "filesystem-stripe",
-        f"{geometry.kind} of {part.path}{where} {assumed}; expected {format_size(array.chunk)} and"
-        f" {format_size(width)}, as made by `{mkfs}`{correction}",
-        *commands,
+        array, "warning" if array.level in PARITIES else "note", "filesystem-stripe", message, *commands
     )
 
 

@@ -84,14 +84,12 @@ def check_copied_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnosti
     shared = {bad_range: names for bad_range, names in holders.items() if len(names) > 1}
     if shared:
         names = sorted({name for holding in shared.values() for name in holding})
-        yield array_finding(
-            array,
-            "critical",
-            "bbl-copied",
-            f"{list_names(names)} have {_count(len(shared), 'bad range')} in common: different"
-            " disks do not fail in the same sectors, so a recovery has copied the entries from one"
-            " member to another (md does this where it has no good source)",
+        message = (
+            f"{list_names(names)} have {_count(len(shared), 'bad range')} in common: different disks do not fail in "
+            "the same sectors, so a recovery has copied the entries from one member to another (md does this where it "
+            "has no good source)"
         )
+        yield array_finding(array, "critical", "bbl-copied", message)
 
 
 def check_full_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -99,23 +97,17 @@ def check_full_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.full and not bad.empty_entries:
-            yield array_finding(
-                array,
-                "critical",
-                "bbl-full",
-                f"bad-block list is full ({bad.room} entries; sysfs shows only the first page of"
-                " them): md fails the member at the next write error",
-                member=member.name,
+            message = (
+                f"bad-block list is full ({bad.room} entries; sysfs shows only the first page of them): md fails the "
+                "member at the next write error"
             )
+            yield array_finding(array, "critical", "bbl-full", message, member=member.name)
         elif member.listed_cut and bad is None:
-            yield array_finding(
-                array,
-                "critical",
-                "bbl-full",
-                "sysfs shows a full page of bad blocks: the list is full or nearly full; run as"
-                " root to read all of it from the disk",
-                member=member.name,
+            message = (
+                "sysfs shows a full page of bad blocks: the list is full or nearly full; run as root to read all of it "
+                "from the disk"
             )
+            yield array_finding(array, "critical", "bbl-full", message, member=member.name)
 
 
 def check_empty_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -123,15 +115,11 @@ def check_empty_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.empty_entries:
-            yield array_finding(
-                array,
-                "warning",
-                "bbl-zeros",
-                f"bad-block list is marked as in use, but {bad.empty_entries} of its entries have 0"
-                " sectors: its area was never written; a failed `--add` on Linux 6.12 leaves such a"
-                " list",
-                member=member.name,
+            message = (
+                f"bad-block list is marked as in use, but {bad.empty_entries} of its entries have 0 sectors: its area "
+                "was never written; a failed `--add` on Linux 6.12 leaves such a list"
             )
+            yield array_finding(array, "warning", "bbl-zeros", message, member=member.name)
 
 
 def check_kernel_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -143,15 +131,11 @@ def check_kernel_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
         disk = merge_ranges(bad.ranges) if bad else ()
         memory = merge_ranges(member.listed)
         if disk != memory:
-            yield array_finding(
-                array,
-                "warning",
-                "bbl-disagree",
-                f"bad-block list on the disk has {_sector_count(disk)}, the kernel's list has"
-                f" {_sector_count(memory)}: md writes it with the next superblock; it is lost if"
-                " the machine stops first",
-                member=member.name,
+            message = (
+                f"bad-block list on the disk has {_sector_count(disk)}, the kernel's list has {_sector_count(memory)}: "
+                "md writes it with the next superblock; it is lost if the machine stops first"
             )
+            yield array_finding(array, "warning", "bbl-disagree", message, member=member.name)
 
 
 def check_write_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -160,16 +144,11 @@ def check_write_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
         states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
             disk = quote_command("smartctl", "--all", member.path)
-            yield array_finding(
-                array,
-                "critical",
-                "write-error",
-                f"is in sync and has the state {' and '.join(states_shown)}: a write failed, and md"
-                " listed it as a bad block; /proc/mdstat, mdadm --detail and mdadm's mail do not"
-                " report this",
-                disk,
-                member=member.name,
+            message = (
+                f"is in sync and has the state {' and '.join(states_shown)}: a write failed, and md listed it as a bad "
+                "block; /proc/mdstat, mdadm --detail and mdadm's mail do not report this"
             )
+            yield array_finding(array, "critical", "write-error", message, disk, member=member.name)
 
 
 def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -182,13 +161,12 @@ def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         if member.bad_blocks and not member.ranges and not member.bad_blocks.empty_entries
     ]
     if names:
+        message = (
+            f"{list_names(names)} {'have empty bad-block lists' if names[1:] else 'has an empty bad-block list'}: the "
+            "next write error is hidden there, and the array still looks healthy; without a list, md fails the member"
+        )
         yield array_finding(
-            array,
-            "note",
-            "bbl-empty",
-            f"{list_names(names)} {'have empty bad-block lists' if names[1:] else 'has an empty bad-block list'}: the"
-            " next write error is hidden there, and the array still looks healthy; without a list, md fails the member",
-            quote_command("blklab", "md", "fix", "bbl", array.path),
+            array, "note", "bbl-empty", message, quote_command("blklab", "md", "fix", "bbl", array.path)
         )
 
 

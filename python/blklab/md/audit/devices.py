@@ -42,13 +42,11 @@ def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         )
     else:
         effect = f"every stripe waits for {names}"
-    yield array_finding(
-        array,
-        "note" if mostly and array.level == "raid1" else "warning",
-        "mixed",
-        f"{names} (rotating) and {flash} (flash) are in one array: {effect}; to predict the cost"
-        " under your load, see docs/howto/predict.md",
+    message = (
+        f"{names} (rotating) and {flash} (flash) are in one array: {effect}; to predict the cost under your load, see "
+        "docs/howto/predict.md"
     )
+    yield array_finding(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", message)
 
 
 def check_unequal_latency(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -132,13 +130,11 @@ def check_layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     active = array.active
     if array.level == "raid10" and far > 1 and active and all(member.rotational is False for member in active):
         kind = "offset" if offset else "far"
-        yield array_finding(
-            array,
-            "note",
-            "layout",
-            f"layout {kind}{far} on flash: it shortens the seeks of rotating disks, and flash does"
-            " not seek; near writes larger pieces at once, and is the only layout that can grow",
+        message = (
+            f"layout {kind}{far} on flash: it shortens the seeks of rotating disks, and flash does not seek; near "
+            "writes larger pieces at once, and is the only layout that can grow"
         )
+        yield array_finding(array, "note", "layout", message)
 
 
 def check_read_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:

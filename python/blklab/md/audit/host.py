@@ -15,14 +15,11 @@ def check_add(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     software = host.software
     if adding_fails(array, host) and software and software.kernel and software.mdadm:
         kernel, mdadm = software.kernel, software.mdadm
-        yield array_finding(
-            array,
-            "critical",
-            "add-fails",
-            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array"
-            " fails (Invalid argument), because a bad-block list has entries; to be able to replace"
-            " a disk, install mdadm 4.5 or newer",
+        message = (
+            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array fails (Invalid "
+            "argument), because a bad-block list has entries; to be able to replace a disk, install mdadm 4.5 or newer"
         )
+        yield array_finding(array, "critical", "add-fails", message)
 
 
 def adding_fails(array: Array, host: AuditedHost) -> bool:
@@ -56,13 +53,11 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
     software = inventory.software
     if software is not None and software.lists_off is False and inventory.arrays:
         where = software.config or "there is no mdadm.conf"
-        yield Diagnostic(
-            "config-bbl",
-            "note",
-            "",
-            f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays and disks that you"
-            " --add get a bad-block list",
+        message = (
+            f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays and disks that you --add get a bad-block "
+            "list"
         )
+        yield Diagnostic("config-bbl", "note", "", message)
     if inventory.volumes:
         yield Diagnostic(
             "lvm-raid",

@@ -48,10 +48,9 @@ def check_old_superblocks(array: Array, _host: AuditedHost) -> Iterator[Diagnost
                 array,
                 "warning",
                 "two-superblocks",
-                f"has a second superblock, {old.version} of {owner}, at byte {old.offset:,}: at"
-                " boot, either of them may be used; to remove it, take the device out of the array"
-                f" and run mdadm --zero-superblock --metadata={old.version} (without --metadata,"
-                " mdadm also removes the right one)",
+                f"has a second superblock, {old.version} of {owner}, at byte {old.offset:,}: at boot, either of them "
+                "may be used; to remove it, take the device out of the array and run mdadm --zero-superblock "
+                f"--metadata={old.version} (without --metadata, mdadm also removes the right one)",
                 quote_command("mdadm", "--examine", f"--metadata={old.version}", member.path),
                 member=member.name,
             )
@@ -92,13 +91,11 @@ def check_shapes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     }
     if len(facts) > 1 and not array.reshaping:
         levels = list_names(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
-        yield array_finding(
-            array,
-            "warning",
-            "unlike",
-            f"superblocks of its members disagree on level, layout, chunk or number of disks"
-            f" ({levels}): some were written before the shape changed",
+        message = (
+            f"superblocks of its members disagree on level, layout, chunk or number of disks ({levels}): some were "
+            "written before the shape changed"
         )
+        yield array_finding(array, "warning", "unlike", message)
 
 
 def check_metadata_version(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -111,28 +108,20 @@ def check_metadata_version(array: Array, _host: AuditedHost) -> Iterator[Diagnos
     mounts = {mount for part in array.parts for mount in part.mounts}
     firmware = sorted(mounts & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
-        yield array_finding(
-            array,
-            "warning",
-            "firmware-metadata",
-            f"is mounted on {list_names(firmware)}, and metadata {array.metadata} precede the data:"
-            " firmware that reads a single member finds no filesystem; use metadata 1.0, which are"
-            " at the end",
+        message = (
+            f"is mounted on {list_names(firmware)}, and metadata {array.metadata} precede the data: firmware that "
+            "reads a single member finds no filesystem; use metadata 1.0, which are at the end"
         )
+        yield array_finding(array, "warning", "firmware-metadata", message)
     if array.metadata == "1.0":
-        yield array_finding(
-            array,
-            "note",
-            "metadata-end",
-            "metadata 1.0 are at the end: firmware and GRUB can read a single member, which suits"
-            " /boot and the ESP; a program that writes to one member only makes the copies differ",
+        message = (
+            "metadata 1.0 are at the end: firmware and GRUB can read a single member, which suits /boot and the ESP; a "
+            "program that writes to one member only makes the copies differ"
         )
+        yield array_finding(array, "note", "metadata-end", message)
     if array.metadata == "0.90":
-        yield array_finding(
-            array,
-            "note",
-            "metadata-end",
-            "metadata 0.90 have no bad-block lists, but allow at most 27 members of 2 or 4 TiB; if"
-            " a partition ends at the end of its disk, md cannot distinguish whether the disk or"
-            " the partition is the member",
+        message = (
+            "metadata 0.90 have no bad-block lists, but allow at most 27 members of 2 or 4 TiB; if a partition ends at "
+            "the end of its disk, md cannot distinguish whether the disk or the partition is the member"
         )
+        yield array_finding(array, "note", "metadata-end", message)

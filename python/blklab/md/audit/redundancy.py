@@ -54,14 +54,12 @@ def check_suspended_writes(array: Array, _host: AuditedHost) -> Iterator[Diagnos
     """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
         node = f"/sys/block/{array.name}/md"
+        message = (
+            "writes to it are suspended; a repair by blklab does this for some seconds, and otherwise only a reshape "
+            "does; run the audit again, and if this remains, resume the writes"
+        )
         yield array_finding(
-            array,
-            "critical",
-            "writes-suspended",
-            "writes to it are suspended; a repair by blklab does this for some seconds, and"
-            " otherwise only a reshape does; run the audit again, and if this remains, resume the"
-            " writes",
-            f"echo 0 > {shlex.quote(node + '/suspend_hi')}",
+            array, "critical", "writes-suspended", message, f"echo 0 > {shlex.quote(node + '/suspend_hi')}"
         )
 
 
@@ -100,15 +98,12 @@ def check_event_counts(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
     for member in array.members:
         behind = newest - counted.get(member.name, newest)
         if behind > slack:
+            message = (
+                f"its superblock is {behind:,} events behind (event count {counted[member.name]:,}, the others have "
+                f"{newest:,}): it lacks everything that was written since"
+            )
             yield array_finding(
-                array,
-                "warning",
-                "events",
-                f"its superblock is {behind:,} events behind (event count"
-                f" {counted[member.name]:,}, the others have {newest:,}): it lacks everything that"
-                " was written since",
-                *_re_add_command(array, member),
-                member=member.name,
+                array, "warning", "events", message, *_re_add_command(array, member), member=member.name
             )
 
 
@@ -121,13 +116,11 @@ def check_duplicate_slots(array: Array, _host: AuditedHost) -> Iterator[Diagnost
     counted = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:
-            yield array_finding(
-                array,
-                "warning",
-                "same-slot",
-                f"superblocks of {list_names(names)} have the same slot, {slot}: one of them"
-                f" is a copy, or was replaced; findings about lost data count only {counted[slot]}",
+            message = (
+                f"superblocks of {list_names(names)} have the same slot, {slot}: one of them is a copy, or was "
+                f"replaced; findings about lost data count only {counted[slot]}"
             )
+            yield array_finding(array, "warning", "same-slot", message)
 
 
 def check_missing_images(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -166,34 +159,22 @@ def check_unfinished_sync(array: Array, _host: AuditedHost) -> Iterator[Diagnost
         other.superblock.resync for other in array.members if other.superblock and other.superblock.resync is not None
     ]
     if stopped and array.redundant and not array.live:
-        yield array_finding(
-            array,
-            "warning",
-            "not-clean",
-            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(stopped):,})",
+        message = (
+            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(stopped):,})"
         )
+        yield array_finding(array, "warning", "not-clean", message)
     for member in array.members:
         superblock = member.superblock
         if superblock and superblock.recovery is not None and not array.live:
-            yield array_finding(
-                array,
-                "warning",
-                "half-rebuilt",
-                f"was rebuilt only up to sector {superblock.recovery:,}",
-                member=member.name,
-            )
+            message = f"was rebuilt only up to sector {superblock.recovery:,}"
+            yield array_finding(array, "warning", "half-rebuilt", message, member=member.name)
 
 
 def check_inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     """The array is assembled and does not run."""
     if array.live and array.state == "inactive" and not array.external:
-        yield array_finding(
-            array,
-            "critical",
-            "inactive",
-            "is assembled and does not run: too few members are present, or some did not appear in time at boot",
-            quote_command("mdadm", "--detail", array.path),
-        )
+        message = "is assembled and does not run: too few members are present, or some did not appear in time at boot"
+        yield array_finding(array, "critical", "inactive", message, quote_command("mdadm", "--detail", array.path))
 
 
 def check_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
@@ -201,13 +182,12 @@ def check_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
     large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
     if array.bitmap is False and large and not (log or array.external):
+        message = (
+            "has no write-intent bitmap: after a crash or a loose cable, md resyncs all of it instead of only what "
+            "changed"
+        )
         yield array_finding(
-            array,
-            "warning",
-            "no-bitmap",
-            "has no write-intent bitmap: after a crash or a loose cable, md resyncs all of it"
-            " instead of only what changed",
-            quote_command("mdadm", "--grow", "--bitmap=internal", array.path),
+            array, "warning", "no-bitmap", message, quote_command("mdadm", "--grow", "--bitmap=internal", array.path)
         )
 
 

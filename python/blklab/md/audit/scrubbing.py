@@ -16,9 +16,8 @@ def check_mismatches(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     count = f"{array.mismatches:,} sectors do not match" + (" so far" if running else "")
     if array.level in {"raid1", "raid10"}:
         meaning = (
-            ": on mirrors this may be harmless (swap; files that were deleted or changed while they"
-            " were written), or copies may really differ; md does not know which copy is right, and"
-            " `repair` uses the first"
+            ": on mirrors this may be harmless (swap; files that were deleted or changed while they were written), or "
+            "copies may really differ; md does not know which copy is right, and `repair` uses the first"
         )
     else:
         meaning = ": parity does not match the data, so a rebuild would write wrong data"
@@ -33,15 +32,13 @@ def check_schedule(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         return
     checked = host.software.checked_by
     if not checked and array.last_action != "check" and not _is_checking(array):
+        message = (
+            "no regular check was found: no checkarray or raid-check in cron, no mdcheck_start.timer, and no check "
+            f"since the array was assembled (last_sync_action is {array.last_action or 'unknown'}); without checks, "
+            "unreadable sectors first appear during a rebuild"
+        )
         yield array_finding(
-            array,
-            "warning",
-            "never-checked",
-            "no regular check was found: no checkarray or raid-check in cron, no"
-            " mdcheck_start.timer, and no check since the array was assembled (last_sync_action is"
-            f" {array.last_action or 'unknown'}); without checks, unreadable sectors first appear"
-            " during a rebuild",
-            quote_command("mdadm", "--action=check", array.path),
+            array, "warning", "never-checked", message, quote_command("mdadm", "--action=check", array.path)
         )
 
 

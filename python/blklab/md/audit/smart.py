@@ -38,13 +38,11 @@ def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:
             if redundant.intersection(disk.arrays):
                 yield from check_timeout(disk)
         if disk.health.shingled or disk.zoned in {"host-aware", "host-managed"}:
-            yield _disk_finding(
-                disk,
-                "warning",
-                "smart-shingled",
-                "is shingled (SMR): it rewrites data after random writes and after long writes such"
-                " as a rebuild, and may then be so slow that md fails it; use another disk",
+            message = (
+                "is shingled (SMR): it rewrites data after random writes and after long writes such as a rebuild, and "
+                "may then be so slow that md fails it; use another disk"
             )
+            yield _disk_finding(disk, "warning", "smart-shingled", message)
 
 
 def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -92,34 +90,28 @@ def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if count
     ]
     if unreadable:
-        yield _disk_finding(
-            disk,
-            "warning",
-            "smart-unreadable",
-            f"has sectors that it cannot read: {', '.join(unreadable)}; a check of a redundant"
-            " array rewrites them from the other members",
+        message = (
+            f"has sectors that it cannot read: {', '.join(unreadable)}; a check of a redundant array rewrites them "
+            "from the other members"
         )
+        yield _disk_finding(disk, "warning", "smart-unreadable", message)
     replaced = health.reallocated or health.grown_defects
     if replaced:
-        yield _disk_finding(
-            disk,
-            "note",
-            "smart-reallocated",
-            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month, replace the disk",
+        message = (
+            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month, replace the disk"
         )
+        yield _disk_finding(disk, "note", "smart-reallocated", message)
 
 
 def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The flash has used up its rated life."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
-        yield _disk_finding(
-            disk,
-            "warning",
-            "smart-worn",
-            f"has used {used} % of its rated life; the other members of a mirror wear equally, and"
-            " may fail at the same time",
+        message = (
+            f"has used {used} % of its rated life; the other members of a mirror wear equally, and may fail at the "
+            "same time"
         )
+        yield _disk_finding(disk, "warning", "smart-worn", message)
 
 
 def check_self_test(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -133,13 +125,11 @@ def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     link = disk.health.link
     if link and link[0] < link[1]:
         speed, maximum = (f"{bits / 1e9:.1f} Gb/s" for bits in link)
-        yield _disk_finding(
-            disk,
-            "note",
-            "link-speed",
-            f"link speed is {speed}, the disk supports {maximum}: the port is slower, or the kernel"
-            " reduced the speed because of a bad cable (see dmesg)",
+        message = (
+            f"link speed is {speed}, the disk supports {maximum}: the port is slower, or the kernel reduced the speed "
+            "because of a bad cable (see dmesg)"
         )
+        yield _disk_finding(disk, "note", "link-speed", message)
 
 
 def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -164,15 +154,12 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if retries < waits:
             return
         cause, remedy = f"retries a bad sector for {retries:g} s", shorter
-    yield _disk_finding(
-        disk,
-        "warning",
-        "timeout",
-        f"{cause}, and the kernel waits only {waits} s: it then resets the disk, and md fails the"
-        f" disk in {list_names(list(disk.arrays))} because of one sector; the setting below is lost"
-        " at power-off, so make it at each boot with a udev rule or a script",
-        remedy,
+    message = (
+        f"{cause}, and the kernel waits only {waits} s: it then resets the disk, and md fails the disk in "
+        f"{list_names(list(disk.arrays))} because of one sector; the setting below is lost at power-off, so make it at "
+        "each boot with a udev rule or a script"
     )
+    yield _disk_finding(disk, "warning", "timeout", message, remedy)
 
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]

@@ -111,12 +111,9 @@ def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
             )
         degraded = text(md / "degraded")
         if degraded not in {None, "", "0"}:
+            message = f"found {degraded} of its members missing, expected none: a degraded array performs differently"
             yield Diagnostic(
-                "array-degraded",
-                "critical",
-                layer.name,
-                f"found {degraded} of its members missing, expected none: a degraded array performs differently",
-                (f"see mdadm --detail /dev/{layer.name}",),
+                "array-degraded", "critical", layer.name, message, (f"see mdadm --detail /dev/{layer.name}",)
             )
 
 
@@ -145,14 +142,11 @@ def _busy(beneath: Sequence[SysfsLayer], roots: Roots, sleep: Callable[[float], 
         did = diskstats.difference(old, new, seconds, bits=diskstats.long_bits())
         rate, share = sum(did.ios) / seconds, did.busy_ns / 1e9 / seconds
         if rate > BUSY_IOS or share > BUSY_SHARE:
-            yield Diagnostic(
-                "device-busy",
-                "critical",
-                name,
-                f"found {rate:.0f} I/Os a second of other programs, busy {share:.0%} of the time, "
-                f"expected at most {BUSY_IOS:.0f} and {BUSY_SHARE:.0%}",
-                ("find the program with iotop, or wait",),
+            message = (
+                f"found {rate:.0f} I/Os a second of other programs, busy {share:.0%} of the time, expected at most "
+                f"{BUSY_IOS:.0f} and {BUSY_SHARE:.0%}"
             )
+            yield Diagnostic("device-busy", "critical", name, message, ("find the program with iotop, or wait",))
 
 
 def _page_cache(
@@ -167,14 +161,11 @@ def _page_cache(
         ]
         size = _data_bytes(target, cell, beneath)
         if buffered and ram is not None and size is not None and size <= ram:
-            yield Diagnostic(
-                "page-cache",
-                "critical",
-                target["name"],
-                f"job {buffered[0]} does not use direct I/O: found {_gib(size)} of data, expected "
-                f"more than the {_gib(ram)} of memory: the page cache would be measured",
-                ("set direct = 1, or a larger size",),
+            message = (
+                f"job {buffered[0]} does not use direct I/O: found {_gib(size)} of data, expected more than the "
+                f"{_gib(ram)} of memory: the page cache would be measured"
             )
+            yield Diagnostic("page-cache", "critical", target["name"], message, ("set direct = 1, or a larger size",))
             return
 
 
@@ -211,14 +202,11 @@ def _small_data(
         size = _data_bytes(target, cell, beneath)
         if total and size is not None and size < 2 * total:
             named = ", ".join(f"{name} {_gib(of)}" for name, of in known.items())
-            yield Diagnostic(
-                "small-data",
-                "critical",
-                target["name"],
-                f"found {_gib(size)} of data, expected at least twice the caches ({named}): "
-                "mostly the caches would be measured",
-                ("set a larger size",),
+            message = (
+                f"found {_gib(size)} of data, expected at least twice the caches ({named}): mostly the caches would be "
+                "measured"
             )
+            yield Diagnostic("small-data", "critical", target["name"], message, ("set a larger size",))
             return
 
 
@@ -255,13 +243,12 @@ def _powersave(roots: Roots) -> Iterator[Diagnostic]:
         # (Documentation/admin-guide/pm/intel_pstate.rst, amd-pstate.rst).
         itself = driver in {"intel_pstate", "amd-pstate-epp"}
         if governor == "powersave":
-            yield Diagnostic(
-                "powersave",
-                "warning",
-                f"{len(cpus)} CPUs",
+            message = (
                 f"found governor powersave ({driver}), expected performance: latencies "
-                f"{'vary' if itself else 'are those of the lowest clock'}",
-                ("cpupower frequency-set -g performance",),
+                f"{'vary' if itself else 'are those of the lowest clock'}"
+            )
+            yield Diagnostic(
+                "powersave", "warning", f"{len(cpus)} CPUs", message, ("cpupower frequency-set -g performance",)
             )
 
 
@@ -278,48 +265,34 @@ def _shingled(beneath: Sequence[SysfsLayer], cells: Sequence[HostCellDocument]) 
         zoned = text(layer.node / "queue/zoned") or "none"
         model = text(layer.node / "device/model") or ""
         if zoned == "host-managed":
-            yield Diagnostic(
-                "smr-cliff",
-                "critical",
-                layer.name,
-                "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes",
-                ("use fio with zonemode=zbd for it",),
-            )
+            message = "found a host-managed zoned disk, expected a conventional one: it accepts only sequential writes"
+            yield Diagnostic("smr-cliff", "critical", layer.name, message, ("use fio with zonemode=zbd for it",))
         elif zoned == "host-aware" or any(re.search(pattern, model.strip()) for pattern in MANAGED_BY_THE_DRIVE):
-            yield Diagnostic(
-                "smr-cliff",
-                "warning",
-                layer.name,
-                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one: "
-                "writes become many times slower when its cache is full",
-                ("write for longer than its cache lasts",),
+            message = (
+                f"found a shingled disk ({model.strip() or zoned}), expected a conventional one: writes become many "
+                "times slower when its cache is full"
             )
+            yield Diagnostic("smr-cliff", "warning", layer.name, message, ("write for longer than its cache lasts",))
 
 
 def _uncounted(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
     for layer in beneath:
         if layer.disk is not None and text(layer.disk / "queue/iostats") == "0":
-            yield Diagnostic(
-                "iostats-off",
-                "warning",
-                layer.name,
-                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which would be 0 in the result",
-                ("set iostats = 1 in [settings]",),
+            message = (
+                "found queue/iostats 0, expected 1: the kernel does not count its I/O, which would be 0 in the result"
             )
+            yield Diagnostic("iostats-off", "warning", layer.name, message, ("set iostats = 1 in [settings]",))
 
 
 def _memory(roots: Roots) -> Iterator[Diagnostic]:
     memory_ = memory(roots)
     total, free = memory_.get("MemTotal", 0), memory_.get("MemAvailable")
     if total and free is not None and free < total / 20:
-        yield Diagnostic(
-            "low-memory",
-            "warning",
-            "memory",
-            f"found {_gib(free)} available of {_gib(total)}, expected at least 5 %: the machine "
-            "would swap during the run",
-            ("stop programs to free memory",),
+        message = (
+            f"found {_gib(free)} available of {_gib(total)}, expected at least 5 %: the machine would swap during the "
+            "run"
         )
+        yield Diagnostic("low-memory", "warning", "memory", message, ("stop programs to free memory",))
 
 
 def _gib(size: int) -> str:
@@ -350,12 +323,8 @@ def collapse(points: Sequence[SeriesPoint], source: str) -> Diagnostic | None:
     # After it, no interval may be as it was: jobs that pause and go on are no cliff.
     if after > before / 5 or max(rates[where + 1 :]) > before / 2:
         return None
-    return Diagnostic(
-        "smr-cliff",
-        "warning",
-        source,
-        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in "
-        f"interval {where + 1} of {len(rates)} and did not recover, expected a steady rate: a "
-        "cache (of a shingled disk, or of flash) was full",
-        ("measure only the time after it, with a ramp",),
+    message = (
+        f"writes fell from {before * 1e9 / 2**20:.1f} to {after * 1e9 / 2**20:.1f} MiB/s in interval {where + 1} of "
+        f"{len(rates)} and did not recover, expected a steady rate: a cache (of a shingled disk, or of flash) was full"
     )
+    return Diagnostic("smr-cliff", "warning", source, message, ("measure only the time after it, with a ramp",))

@@ -52,9 +52,8 @@ class DeviceClaim:
         now = of_number(self.device.number, self.roots, self.device.path)
         if not same_disk(self.device, now):
             raise BlklabError(
-                f"{self.device.path}: found {now.id or now.name} (diskseq {now.diskseq}), expected"
-                f" {self.device.id or self.device.name} (diskseq {self.device.diskseq}):"
-                " the disk was replaced"
+                f"{self.device.path}: found {now.id or now.name} (diskseq {now.diskseq}), expected "
+                f"{self.device.id or self.device.name} (diskseq {self.device.diskseq}): the disk was replaced"
             )
 
 

@@ -27,21 +27,11 @@ def cpu_times(roots: Roots) -> CpuTimes | None:
 def busy_cpus(used: float, stolen: float) -> Iterator[Diagnostic]:
     """Yields a warning for each share of all CPUs (0 to 1) that is above BUSY_CPUS."""
     if used > BUSY_CPUS:
-        yield Diagnostic(
-            CODE,
-            "warning",
-            "CPUs",
-            f"other programs use {used:.0%} of the CPUs, expected at most {BUSY_CPUS:.0%}",
-            ("find the program with top, or set wait in [host]",),
-        )
+        message = f"other programs use {used:.0%} of the CPUs, expected at most {BUSY_CPUS:.0%}"
+        yield Diagnostic(CODE, "warning", "CPUs", message, ("find the program with top, or set wait in [host]",))
     if stolen > BUSY_CPUS:
-        yield Diagnostic(
-            CODE,
-            "warning",
-            "CPUs",
-            f"the hypervisor takes {stolen:.0%} of the CPU time (steal), expected at most {BUSY_CPUS:.0%}",
-            ("measure when its other guests are idle",),
-        )
+        message = f"the hypervisor takes {stolen:.0%} of the CPU time (steal), expected at most {BUSY_CPUS:.0%}"
+        yield Diagnostic(CODE, "warning", "CPUs", message, ("measure when its other guests are idle",))
 
 
 class MachineLoad:

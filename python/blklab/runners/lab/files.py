@@ -91,9 +91,8 @@ def _exported(machine: GuestMachine, paths: Sequence[str]) -> Sequence[ExportedF
     for file in exported:
         if file.offset < end or file.bytes < 0 or file.offset + file.bytes > disk.shape.bytes:
             raise BlklabError(
-                f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the "
-                f"disk for results, with {file.bytes} B: expected it after {end} and within the "
-                "disk"
+                f"the guest reports {printable(file.path[:200])} at offset {file.offset} of the disk for results, with "
+                f"{file.bytes} B: expected it after {end} and within the disk"
             )
         end = file.offset + file.bytes
     return exported
