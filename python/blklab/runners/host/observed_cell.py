@@ -81,7 +81,7 @@ def measured(
         *sampler.deltas.problems,
         *(warning for load in loads for warning in load.warnings(sampler.cpu)),
         *foreign_io(document, outcome),
-        *(str(found) for name in leaves if (found := conditions.collapse(sampler.deltas.points, name))),
+        *(str(fall) for name in leaves if (fall := conditions.collapse(sampler.deltas.points, name))),
     ]
     return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], figures.raw)
 

@@ -36,14 +36,14 @@ def play(
     seconds = jobfile.seconds(document, runtime_ns)
     options = ["--output-format=json+"]
     messages = FioMessages()
-    told = 0
+    lines_shown = 0
 
     def heard(_stream: str, chunk: str) -> None:
-        nonlocal told
+        nonlocal lines_shown
         lines = messages.take(chunk)
-        for at in range(told + 1, told + lines + 1):  # one a second
+        for at in range(lines_shown + 1, lines_shown + lines + 1):  # one a second
             progress(FioProgress(float(at), seconds, *messages.rates, phase=phase))
-        told += lines
+        lines_shown += lines
 
     with alongside or nullcontext():
         ran = agent.run(
