@@ -3,6 +3,7 @@
 use crate::failures::{UsageError, python_error};
 use blklab_trace::blkparse::print::{PrintStyle, print};
 use blklab_trace::blkparse::terminal::TerminalOutput;
+use blklab_trace::characterise::files::Filesystem;
 use blklab_trace::export::target::{TARGETS, find_target};
 use blklab_trace::source::Source;
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
@@ -53,6 +54,8 @@ fn open_selected(paths: &[String], format: Option<&str>, filter: &mut filter::Fi
     filter::select(source, filter).map_err(python_error)
 }
 
+type FilesystemParts = (String, Vec<String>, Vec<(String, bool)>, Vec<(u64, u64, u32)>);
+
 /// The formats that can be read: (name, one line about it).
 #[pyfunction]
 pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
@@ -61,19 +64,23 @@ pub fn trace_formats() -> Vec<(&'static str, &'static str)> {
 
 /// Reads a trace and characterises its workload; returns the profile as JSON text.
 ///
-/// `tick` is called now and then with the bytes read so far.
+/// `filesystem`: mount point, names of its device, owners and extents (see `Filesystem`). `tick` is called now and then
+/// with the bytes read so far.
 #[pyfunction]
-#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, threads=1, tick=None))]
+#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, filesystem=None, threads=1, tick=None))]
+#[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
 pub fn characterise(
     py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
-    threads: usize, tick: Option<Py<PyAny>>,
+    filesystem: Option<FilesystemParts>, threads: usize, tick: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut filter = filter.0.clone();
+    let filesystem =
+        filesystem.map(|(mount, devices, owners, extents)| Filesystem::new(mount, devices, owners, extents));
     py.detach(|| {
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut ticker = Ticker::new(tick);
         let tick = &mut |bytes| ticker.tick(bytes);
-        let profile = characterising::characterise(&mut *source, filter, exact_blocks, threads, tick);
+        let profile = characterising::characterise(&mut *source, filter, exact_blocks, filesystem, threads, tick);
         ticker.finish()?;
         serde_json::to_string(&profile.map_err(python_error)?).map_err(|e| UsageError::new_err(e.to_string()))
     })

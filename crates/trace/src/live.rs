@@ -100,7 +100,7 @@ pub struct WindowEvents {
 impl WindowEvents {
     /// Characterises the window.
     pub fn profile(&mut self, threads: usize) -> Result<Profile> {
-        characterise(self, Filter::default(), None, threads, &mut |_| true)
+        characterise(self, Filter::default(), None, None, threads, &mut |_| true)
     }
 }
 

@@ -60,6 +60,7 @@ class DeviceProfile(TypedDict):
     device: str
     dispatched: LevelSummary
     events: dict[str, int]
+    files: FilesProfile | None
     first_ns: int
     given_up: int
     hotness: HotnessSummary
@@ -83,6 +84,21 @@ class Dispersion(TypedDict):
     mean_ios: float | None
     window_ns: int
     windows: int
+
+
+class FileProfile(TypedDict):
+    is_file: bool
+    name: str
+    read_bytes: int
+    reads: int
+    write_bytes: int
+    writes: int
+
+
+class FilesProfile(TypedDict):
+    files: list[FileProfile]
+    further: int
+    mount: str
 
 
 class Filter(TypedDict):

@@ -11,7 +11,7 @@ from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.shell import KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
-from blklab.report.tables import life, load, slow, trace
+from blklab.report.tables import files, life, load, slow, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
@@ -81,6 +81,7 @@ def _sections(view: ProfileView) -> list[PageSection]:
                 *over_time.working_set(device),
             ],
         ),
+        PageSection("files", "Files", "Hot files", _some(files.hot_files(view))),
         PageSection(
             "origin",
             "Who asked",

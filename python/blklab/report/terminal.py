@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from blklab.report import array_members, diagnostics, formatting
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
-from blklab.report.tables import devices, life, load, pattern, slow, trace
+from blklab.report.tables import devices, files, life, load, pattern, slow, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
 
@@ -59,6 +59,8 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         draw_table(console, array_members.members_table(view, device))
         for build in DETAILS:
             draw_table(console, build(device))
+        if at == 0:
+            draw_table(console, files.hot_files(view, 10))
         draw_events(console, device)
     diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", most=40)
     if len(shown) < sum(device.active for device in view.devices):

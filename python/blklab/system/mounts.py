@@ -86,3 +86,16 @@ def holding(directory: Path, roots: Roots, number: str | None = None) -> Mount |
     held = [mount for mount in mounts_holding if mount.number == number] or mounts_holding
     # max returns the first of equals, and the last mount covers those before it.
     return max(reversed(held), key=lambda mount: len(mount.point), default=None)
+
+
+def find_whole_mount(number: str, roots: Roots) -> Mount | None:
+    """Returns a mount of the whole filesystem `major:minor` that this process can reach."""
+    for mount in mounts(roots):
+        if mount.number == number and mount.root == "/":
+            try:
+                status = os.stat(mount.point)  # noqa: PTH116
+            except OSError:
+                continue
+            if f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}" == number:
+                return mount
+    return None

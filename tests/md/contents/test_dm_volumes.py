@@ -1,8 +1,8 @@
 """Partitions and volumes above an array: where its bytes are on them."""
 
 from blklab.md.contents.dm_volumes import VolumeSpans, follow_spans
-from blklab.md.contents.spans import Span
 from blklab.md.probing import Probe
+from blklab.system.spans import Span
 from tests.md.conftest import Arrays
 
 TABLES = {

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from blklab.md.audit import find_problems
-from blklab.md.contents import add_contents, mounted
-from blklab.md.contents.mounted import FilesFound
-from blklab.md.contents.spans import Span
+from blklab.md.contents import add_contents
 from blklab.report import arrays as report
+from blklab.system import file_search
 from blklab.system import roots as system_roots
+from blklab.system.file_search import FilesFound
 from blklab.system.layers import number_of
+from blklab.system.spans import Span
 from tests.conftest import Run
 from tests.md.conftest import Arrays
 
@@ -47,7 +48,7 @@ def asked_spans(monkeypatch: pytest.MonkeyPatch, point: Path) -> list[Span]:
             FilesFound(spans[1].begin - 4096, spans[1].end + 4096, "", None, "free space"),
         ], {"permission denied": 3}
 
-    monkeypatch.setattr(mounted, "find_files", find)
+    monkeypatch.setattr(file_search, "find_files", find)
     return asked
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.md.contents import unmounted
-from blklab.md.contents.spans import Span
+from blklab.system.spans import Span
 from tests.md.guest.inside.patterns import BLOCK, find, write
 
 pytestmark = pytest.mark.skipif(

@@ -8,6 +8,7 @@
 pub mod chunk;
 mod density;
 pub mod depth;
+pub mod files;
 pub mod hot;
 pub mod intake;
 pub mod life;
@@ -25,6 +26,7 @@ use crate::event::EventBatch;
 use crate::filter::Filter;
 use crate::source::Source;
 use chunk::{Chunk, PerDevice};
+use files::{FileAccesses, Filesystem};
 use hot::HotBlocks;
 use intake::Intake;
 use life::{Life, LifeProfile};
@@ -74,21 +76,26 @@ panels! {
     offsets: Offsets,
     processes: ProcessSeries,
     slow: SlowIos,
+    files: FileAccesses,
 }
 
 /// Reads a source to its end and characterises it.
 ///
 /// `exact_blocks` is the number of distinct blocks that are counted exactly, of all inputs together; by default few
-/// enough to be fast. `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the
+/// enough to be fast. `filesystem` is that of which files are counted. `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the
 /// bytes read so far, to show progress; if it returns false, reading stops, and the profile covers what was read.
 pub fn characterise(
-    source: &mut dyn Source, filter: Filter, exact_blocks: Option<usize>, threads: usize,
-    tick: &mut dyn FnMut(u64) -> bool,
+    source: &mut dyn Source, filter: Filter, exact_blocks: Option<usize>, filesystem: Option<Filesystem>,
+    threads: usize, tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Profile> {
     let mut panels = Panels::default();
     if let Some(blocks) = exact_blocks {
         let inputs = source.info().inputs.len().max(1);
         panels.hot = PerDevice::new(move |_| HotBlocks::exact(blocks / inputs));
+    }
+    let filesystem = filesystem.map(Arc::new);
+    if let Some(filesystem) = filesystem.clone() {
+        panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
     }
     let mut batch = EventBatch::default();
     let mut more = source.fill(&mut batch)?;
@@ -113,8 +120,10 @@ pub fn characterise(
         .map(|(at, flow)| {
             let process = |index| intake.process_name(index);
             let life = panels.life.take(at).profile();
+            let files = panels.files.take(at);
             DeviceProfile {
                 slow: panels.slow.take(at).profile(p99(&life), process),
+                files: filesystem.as_ref().filter(|on| on.is_on(&flow)).and_then(|_| files.profile()),
                 flow,
                 load: panels.load.take(at).profile(process),
                 life,

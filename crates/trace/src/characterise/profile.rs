@@ -1,6 +1,7 @@
 //! The result of characterisation: the document of `blklab trace stat --json`.
 
 use super::depth::DepthOverTime;
+use super::files::FilesProfile;
 use super::life::LifeProfile;
 use super::load::LoadProfile;
 use super::offsets::OffsetsProfile;
@@ -92,6 +93,8 @@ pub struct DeviceProfile {
     pub processes_over_time: ProcessesOverTime,
     /// The slowest I/Os, and stalls.
     pub slow: SlowProfile,
+    /// The files of its filesystem, if asked for.
+    pub files: Option<FilesProfile>,
 }
 
 /// blkparse's summary, as numbers.

@@ -8,7 +8,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import json_option, progress
-from blklab.cli.trace.selection import exact_option, format_words, selection_options, trace_arguments
+from blklab.cli.trace.selection import counting_options, format_words, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @trace_arguments
 @selection_options
-@exact_option
+@counting_options
 @click.option(
     "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
 )
@@ -31,6 +31,7 @@ def report(
     format_name: str | None,
     selection: _core.Filter,
     exact: bool,
+    files: str | None,
     output: str | None,
     charts: str | None,
     title: str | None,
@@ -52,6 +53,7 @@ def report(
       blklab trace report traces/ -o report.html --title "db7, Friday evening"
       blklab trace report md127 --since 30s --until 90s -o minute.html
       blklab trace report md127 --device vdc             report on a member
+      blklab trace report md127 --files /srv             also the busiest files of this filesystem
       blklab trace report md127 --charts charts/         also write charts/iops.png, .svg ...
       blklab trace report md127 -o - | ssh web 'cat > md127.html'
 
@@ -66,10 +68,12 @@ def report(
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
-    view = read_view(paths, selection, format_name, exact=exact)
+    view = read_view(paths, selection, format_name, exact=exact, files=files)
     from blklab.report import page
 
-    html = page.render(view, title=title, command=command_line(paths, format_name, view.profile, exact=exact))
+    html = page.render(
+        view, title=title, command=command_line(paths, format_name, view.profile, exact=exact, files=files)
+    )
     out.write(target, html.encode())  # UTF-8 in any locale
     written = [] if to_stdout else [target]
     if charts is not None:
@@ -107,9 +111,16 @@ def default_name(path: str) -> str:
     return f"{name.split('.blktrace')[0].split('.')[0] or 'trace'}.html"
 
 
-def command_line(paths: tuple[str, ...], format_name: str | None, profile: "Profile", *, exact: bool = False) -> str:
+def command_line(
+    paths: tuple[str, ...],
+    format_name: str | None,
+    profile: "Profile",
+    *,
+    exact: bool = False,
+    files: str | None = None,
+) -> str:
     """Returns the command that makes the page again."""
-    words = selection_words(format_name, profile) + ["--exact"] * exact
+    words = selection_words(format_name, profile) + ["--exact"] * exact + (["--files", files] if files else [])
     return shlex.join(["blklab", "trace", "report", *paths, *words])
 
 

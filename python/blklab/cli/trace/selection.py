@@ -125,9 +125,14 @@ def trace_arguments(command: F) -> F:
     return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(with_trace)  # type: ignore[return-value]
 
 
-exact_option: Final = click.option(
-    "--exact", is_flag=True, help="Count hot blocks exactly, as far as memory suffices; default: a sample if many."
-)
+def counting_options(command: F) -> F:
+    """Decorator: add `--exact` and `--files`."""
+    command = click.option(
+        "--files", metavar="PATH", help="Count I/O by file: of this mount point or device with ext4 or XFS."
+    )(command)
+    return click.option(
+        "--exact", is_flag=True, help="Count hot blocks exactly, as far as memory suffices; default: a sample if many."
+    )(command)
 
 
 def format_words(format_name: str | None) -> list[str]:

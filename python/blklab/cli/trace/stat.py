@@ -6,7 +6,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.selection import exact_option, selection_options, trace_arguments
+from blklab.cli.trace.selection import counting_options, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @trace_arguments
 @selection_options
-@exact_option
+@counting_options
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @json_option
 def stat(
@@ -25,6 +25,7 @@ def stat(
     format_name: str | None,
     selection: _core.Filter,
     exact: bool,
+    files: str | None,
     all_devices: bool,
     as_json: bool,
 ) -> None:
@@ -38,6 +39,10 @@ def stat(
     dispatched, C completed; Q2C is what the caller waits for, D2C what the device needs. Quantiles are exact for the
     first 4,096 I/Os of a kind; after that, --json states their largest error as relative_error.
 
+    --files reads where the files of a mounted filesystem are now, which takes a while for millions of files. Files
+    that were moved, rewritten or deleted since the recording are not recognised. Give a path in the filesystem, or its
+    device. Trace the device itself, or the disk of the partition.
+
     If the trace has several devices, all are listed. The device that the whole workload passes
     through (an array, not its members) is shown in full. Select others with --device, or all with
     --all-devices.
@@ -48,13 +53,14 @@ def stat(
       blklab trace stat traces/                      all files in a directory, as one trace
       blktrace -d /dev/sda -o - -w 10 | blklab trace stat -
       blklab trace stat md127 --exact                hot blocks counted, not sampled
+      blklab trace stat md127 --files /srv           also the busiest files of this filesystem
       blklab trace stat md127 --since 10s --until 20s --op write
       blklab trace stat md127 --process postgres --json | jq .devices[0].life.read.latency_ns.q2c
 
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
-    view = read_view(paths, selection, format_name, exact=exact)
+    view = read_view(paths, selection, format_name, exact=exact, files=files)
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal

@@ -1,25 +1,22 @@
 """Finds the files on bad blocks of arrays, which takes long on filesystems with many files."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.contents import mounted, unmounted
+from blklab.md.contents import unmounted
 from blklab.md.contents.dm_volumes import VolumeSpans, follow_spans
-from blklab.md.contents.mounted import FilesFound
-from blklab.md.contents.spans import Span, spans_within
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
 from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SECTOR
+from blklab.system import file_search
+from blklab.system.file_search import FilesFound
 from blklab.system.identity import device_number, of_node
-from blklab.system.mounts import Mount, everywhere, mounts
+from blklab.system.mounts import everywhere, find_whole_mount
 from blklab.system.roots import Roots, text
-
-KINDS = {"ext2", "ext3", "ext4", "xfs"}
-"""Filesystems whose extents are bytes of their device; those of btrfs, for example, are not."""
+from blklab.system.spans import Span, spans_within
 
 
 def add_contents(
@@ -53,7 +50,7 @@ def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[
         try:
             located_files = list(_locate_files(place, path, roots, reader, advance, unseen))
         except (OSError, BlklabError) as error:
-            reason = mounted.error_reason(error) if isinstance(error, OSError) else str(error)
+            reason = file_search.error_reason(error) if isinstance(error, OSError) else str(error)
             unseen.append(f"{path}: not seen: files on bad blocks: {reason}")
         contents += [content for file in located_files for content in _content(file, place, path)]
     return replace(array, contents=tuple(sorted(contents)), unseen=(*array.unseen, *dict.fromkeys(unseen)))
@@ -77,7 +74,7 @@ def _locate_files(
             yield FilesFound(span.begin, span.end, "", None, content)
         return
     number = text(place.node / "dev") or ""
-    whole_mount = _find_mount(number, roots)
+    whole_mount = find_whole_mount(number, roots)
     if whole_mount is None:
         if any(mount.number == number for mount in everywhere(roots)):
             raise BlklabError(
@@ -89,22 +86,10 @@ def _locate_files(
             raise BlklabError(failure or f"not mounted: {reason}")
         yield from unmounted.find_files(path, geometry.block, place.spans)
         return
-    if whole_mount.kind not in KINDS:
+    if whole_mount.kind not in file_search.KINDS:
         raise BlklabError(f"it has {whole_mount.kind}, expected ext4 or XFS")
-    files, failures = mounted.find_files(whole_mount.point, device_number(number), place.spans, advance)
+    files, failures = file_search.find_files(whole_mount.point, device_number(number), place.spans, advance)
     yield from files
     unseen.extend(
         f"{whole_mount.point}: not seen: {count:,} files or directories: {reason}" for reason, count in failures.items()
     )
-
-
-def _find_mount(number: str, roots: Roots) -> Mount | None:
-    """Returns a mount of the whole filesystem that this process can reach."""
-    for mount in mounts(roots):
-        if mount.number == number and mount.root == "/":
-            try:
-                if os.stat(mount.point).st_dev == device_number(number):  # noqa: PTH116
-                    return mount
-            except OSError:
-                continue
-    return None

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.md.contents.spans import Span, spans_within, spans_without
 from blklab.md.members import parse_number
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SECTOR
 from blklab.system.layers import partitions
 from blklab.system.roots import Roots, entries, text
+from blklab.system.spans import Span, spans_within, spans_without
 
 
 @dataclass(frozen=True)

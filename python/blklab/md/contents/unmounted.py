@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.md.contents.mounted import UNREACHED, FilesFound
-from blklab.md.contents.spans import Span
 from blklab.md.host_software import PATH
+from blklab.system.file_search import UNREACHED, FilesFound
+from blklab.system.spans import Span
 
 MAX_BLOCKS: Final = 4096  # debugfs compares each of these blocks with every block of every file
 RESERVED: Final = {7: "reserved for group descriptors", 8: "journal"}  # Inodes that are not files (fs/ext4/ext4.h)

@@ -6,7 +6,7 @@ every file. It writes nothing, and keeps access times if the kernel allows it (f
 
 import os
 import stat
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from blklab.errors import BlklabError
-from blklab.md.contents import extents
-from blklab.md.contents.extents import OwnedExtent
-from blklab.md.contents.spans import Span, spans_without
+from blklab.system import extents
+from blklab.system.extents import OwnedExtent
+from blklab.system.spans import Span, spans_without
 
 OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+KINDS: Final = {"ext2", "ext3", "ext4", "xfs"}
+"""Filesystems whose extents are bytes of their device; those of btrfs, for example, are not."""
 
 UNREACHED: Final = "in use, but in no file that was found"
 """Trees of extents, deleted files that are open, files hidden by another mount."""
@@ -49,6 +52,12 @@ class _FileSearch:
     def is_done(self) -> bool:
         """Whether the files of all bytes are known."""
         return not (self.shared or self.unknown or self.owned)
+
+    def take(self, span: Span) -> None:
+        """Removes bytes from `unknown`, which is in order."""
+        first = bisect_right(self.unknown, span.begin, key=lambda unknown: unknown.end)
+        behind = bisect_left(self.unknown, span.end, key=lambda unknown: unknown.begin)
+        self.unknown[first:behind] = spans_without(self.unknown[first:behind], [(span.begin, span.end)])
 
     def wanted_spans(self, begin: int, end: int) -> Iterator[Span]:
         """Yields the parts of `wanted` between two bytes."""
@@ -82,8 +91,8 @@ def find_files(
             elif piece.what:
                 search.files.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
         reported = [(piece.begin, piece.end) for piece in known if not piece.unknown]
-        search.unknown = spans_without(spans, reported)
-        search.wanted = tuple(sorted(search.unknown))
+        search.unknown = sorted(spans_without(spans, reported))
+        search.wanted = tuple(search.unknown)
         if not search.is_done():
             _walk(root, point, search, advance)
     for pieces in search.owned.values():
@@ -150,7 +159,7 @@ def _add_extents(descriptor: int, name: str, search: _FileSearch) -> bool:
                 offset = piece.offset + span.begin - piece.begin
                 search.files.append(FilesFound(span.begin, span.end, name, offset, ""))
                 search.shared = search.shared or piece.shared
-                search.unknown = spans_without(search.unknown, [(span.begin, span.end)])
+                search.take(span)
     except OSError:
         if regular:  # XFS does not support FIEMAP of directories
             raise

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.md.contents import extents, mounted
-from blklab.md.contents.extents import Extent, OwnedExtent
-from blklab.md.contents.mounted import UNREACHED, FilesFound
-from blklab.md.contents.spans import Span
+from blklab.system import extents, file_search
+from blklab.system.extents import Extent, OwnedExtent
+from blklab.system.file_search import UNREACHED, FilesFound
+from blklab.system.spans import Span
 
 Search = Callable[..., tuple[list[FilesFound], dict[str, int]]]
 
@@ -40,7 +40,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
         monkeypatch.setattr(extents, "read_file_extents", of_file)
         monkeypatch.setattr(extents, "read_owned_extents", of_filesystem)
-        result, failures = mounted.find_files(str(root), root.stat().st_dev, spans, lambda _: None)
+        result, failures = file_search.find_files(str(root), root.stat().st_dev, spans, lambda _: None)
         return sorted(result), dict(failures)
 
     return run
@@ -126,4 +126,4 @@ def test_what_the_filesystem_knows(search: Search, tmp_path: Path) -> None:
 
 def test_another_filesystem_over_it(tmp_path: Path) -> None:
     with pytest.raises(BlklabError, match="mounted over it"):
-        mounted.find_files(str(tmp_path), 1, [Span(0, 1, 0)], lambda _: None)
+        file_search.find_files(str(tmp_path), 1, [Span(0, 1, 0)], lambda _: None)

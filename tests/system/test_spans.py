@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.md.contents.spans import Span, spans_within, spans_without
+from blklab.system.spans import Span, spans_within, spans_without
 
 EDGES = st.tuples(st.integers(0, 60), st.integers(0, 20))
 

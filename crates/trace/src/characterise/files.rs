@@ -1,0 +1,164 @@
+//! Which files of a filesystem the I/Os of its device went to.
+
+use super::chunk::{Chunk, Panel};
+use super::profile::DeviceFlow;
+use crate::event::Op;
+use blklab_stats::Merge;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The largest number of files in a profile.
+const LISTED: usize = 1000;
+/// The owner of what is outside of the filesystem.
+const OUTSIDE: u32 = u32::MAX;
+
+/// Where the files of a filesystem are.
+#[derive(Debug)]
+pub struct Filesystem {
+    mount: String,
+    /// Numbers and names of its device in traces.
+    devices: Vec<String>,
+    /// Paths of files, or what else sectors hold; whether it is a file.
+    owners: Vec<(String, bool)>,
+    /// First sector, first sector behind it, owner; sorted, without overlaps.
+    extents: Vec<(u64, u64, u32)>,
+}
+
+impl Filesystem {
+    /// The filesystem on one of `devices`. The first of several files that share sectors gets them.
+    pub fn new(
+        mount: String, devices: Vec<String>, owners: Vec<(String, bool)>, mut extents: Vec<(u64, u64, u32)>,
+    ) -> Filesystem {
+        extents.sort_unstable();
+        let mut taken = 0;
+        extents.retain_mut(|(begin, end, _)| {
+            *begin = taken.max(*begin);
+            taken = taken.max(*end);
+            begin < end
+        });
+        Filesystem { mount, devices, owners, extents }
+    }
+
+    /// Whether the device with these counts has the filesystem.
+    pub fn is_on(&self, device: &DeviceFlow) -> bool {
+        self.devices.iter().any(|known| *known == device.device || Some(known) == device.name.as_ref())
+    }
+}
+
+/// The I/Os of one file.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FileProfile {
+    /// Its path; or what else the sectors hold, such as `journal`.
+    pub name: String,
+    /// Whether it is a file or a directory.
+    pub is_file: bool,
+    /// Reads that touched it.
+    pub reads: u64,
+    /// Writes that touched it.
+    pub writes: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub write_bytes: u64,
+}
+
+impl FileProfile {
+    fn add(&mut self, other: &FileProfile) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
+    }
+}
+
+/// The files of the filesystem on a device, by I/O.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FilesProfile {
+    /// Where the filesystem is mounted.
+    pub mount: String,
+    /// Those with most I/Os, at most 1,000; the most first.
+    pub files: Vec<FileProfile>,
+    /// How many further ones had I/Os.
+    pub further: u64,
+}
+
+/// Accesses by file.
+#[derive(Clone, Debug, Default)]
+pub struct FileAccesses {
+    filesystem: Option<Arc<Filesystem>>,
+    by_owner: HashMap<u32, FileProfile>,
+}
+
+impl FileAccesses {
+    /// Counts the accesses to the files of a filesystem.
+    pub fn new(filesystem: Arc<Filesystem>) -> FileAccesses {
+        FileAccesses { filesystem: Some(filesystem), by_owner: HashMap::new() }
+    }
+
+    /// Counts sectors of an I/O that `touched` these owners before.
+    fn add(&mut self, touched: &mut Vec<u32>, owner: u32, write: bool, sectors: u64) {
+        let file = self.by_owner.entry(owner).or_default();
+        let (ios, bytes) =
+            if write { (&mut file.writes, &mut file.write_bytes) } else { (&mut file.reads, &mut file.read_bytes) };
+        *bytes += sectors << 9;
+        if !touched.contains(&owner) {
+            *ios += 1;
+            touched.push(owner);
+        }
+    }
+
+    /// The profile; none without a filesystem.
+    pub fn profile(self) -> Option<FilesProfile> {
+        let filesystem = self.filesystem?;
+        let mut files: Vec<FileProfile> = self
+            .by_owner
+            .into_iter()
+            .map(|(owner, file)| {
+                let known = filesystem.owners.get(owner as usize).cloned();
+                let (name, is_file) = known.unwrap_or_else(|| ("outside of the filesystem".into(), false));
+                FileProfile { name, is_file, ..file }
+            })
+            .collect();
+        files.sort_by(|a, b| (b.reads + b.writes, &a.name).cmp(&(a.reads + a.writes, &b.name)));
+        let further = files.len().saturating_sub(LISTED) as u64;
+        files.truncate(LISTED);
+        Some(FilesProfile { mount: filesystem.mount.clone(), files, further })
+    }
+}
+
+impl Panel for FileAccesses {
+    fn observe(&mut self, chunk: &Chunk) {
+        let Some(filesystem) = self.filesystem.clone() else { return };
+        let mut touched = Vec::new();
+        for row in chunk.queued.iter().filter(|row| matches!(row.op(), Op::Read | Op::Write)) {
+            touched.clear();
+            let write = row.op() == Op::Write;
+            let (mut at, end) = (row.sector, row.sector.saturating_add(row.sectors()));
+            let first = filesystem.extents.partition_point(|extent| extent.1 <= at);
+            for &(begin, behind, owner) in filesystem.extents[first..].iter().take_while(|extent| extent.0 < end) {
+                if begin > at {
+                    self.add(&mut touched, OUTSIDE, write, begin - at);
+                }
+                self.add(&mut touched, owner, write, behind.min(end) - begin.max(at));
+                at = behind;
+            }
+            if at < end {
+                self.add(&mut touched, OUTSIDE, write, end - at);
+            }
+        }
+    }
+}
+
+impl Merge for FileAccesses {
+    fn merge(&mut self, other: &Self) {
+        for (owner, file) in &other.by_owner {
+            self.by_owner.entry(*owner).or_default().add(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
