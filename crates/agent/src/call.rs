@@ -9,20 +9,35 @@ use serde_json::Value;
 pub enum Call {
     /// Answer at once, to show that the agent is alive.
     Ping {},
-    /// Run a program to its end.
-    Run(Run),
+    Run(Run), // Run a program to its end
     /// Signal the process group of a run, by the id of its request.
-    Signal { target: u64, signal: i32 },
+    Signal {
+        target: u64,
+        signal: i32,
+    },
     /// Read files.
-    Read { paths: Vec<String> },
+    Read {
+        paths: Vec<String>,
+    },
     /// Write a file.
-    Write { path: String, text: String },
+    Write {
+        path: String,
+        text: String,
+    },
     /// Read files at an interval, until `Finish`.
-    Sample { interval_ms: u64, paths: Vec<String> },
+    Sample {
+        interval_ms: u64,
+        paths: Vec<String>,
+    },
     /// End a sample, by the id of its request.
-    Finish { target: u64 },
+    Finish {
+        target: u64,
+    },
     /// Copy files to a block device.
-    Export { paths: Vec<String>, device: String },
+    Export {
+        paths: Vec<String>,
+        device: String,
+    },
     /// Sync the disks and power off.
     Poweroff {},
 }
@@ -31,14 +46,10 @@ pub enum Call {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The program, found on PATH, and its arguments.
-    pub argv: Vec<String>,
-    /// Its standard input; empty if this is missing.
-    pub stdin: Option<String>,
-    /// Its working directory.
-    pub cwd: Option<String>,
-    /// The time after which it is killed, in milliseconds.
-    pub timeout_ms: Option<u64>,
+    pub argv: Vec<String>,       // The program, found on PATH, and its arguments
+    pub stdin: Option<String>,   // Its standard input; empty if this is missing
+    pub cwd: Option<String>,     // Its working directory
+    pub timeout_ms: Option<u64>, // The time after which it is killed, in milliseconds
     /// Whether output is sent while the program runs.
     #[serde(default)]
     pub stream: bool,

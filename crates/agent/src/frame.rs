@@ -10,12 +10,9 @@ pub const LONGEST: usize = 16 << 20;
 /// Why no more frames can be read.
 #[derive(Debug)]
 pub enum FrameError {
-    /// The stream ended after this number of bytes of a frame.
-    CutOff(usize),
-    /// A frame is longer than allowed.
-    TooLong(u32),
-    /// The stream cannot be read.
-    Io(io::Error),
+    CutOff(usize), // The stream ended after this number of bytes of a frame
+    TooLong(u32),  // A frame is longer than allowed
+    Io(io::Error), // The stream cannot be read
 }
 
 impl fmt::Display for FrameError {

@@ -17,8 +17,7 @@ const IN_A_FRAME: usize = frame::LONGEST / 8;
 /// The files at one time.
 #[derive(Serialize)]
 pub struct Sample {
-    /// CLOCK_MONOTONIC, in nanoseconds, before the files were read.
-    t_ns: u64,
+    t_ns: u64, // CLOCK_MONOTONIC, in nanoseconds, before the files were read
     files: Files,
 }
 

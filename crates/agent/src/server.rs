@@ -21,12 +21,9 @@ const PROTOCOL: u32 = 1;
 
 /// Why serving ended.
 pub enum ServeEnd {
-    /// The host closed the stream.
-    Closed,
-    /// The host asked to power off.
-    Asked,
-    /// The frames of the host cannot be read any more.
-    Lost(String),
+    Closed,       // The host closed the stream
+    Asked,        // The host asked to power off
+    Lost(String), // The frames of the host cannot be read any more
 }
 
 /// The kind of a running request, if others can control it.

@@ -8,12 +8,9 @@ pub enum ReadError {
     /// A read failed.
     #[error("cannot read {wanted} bytes at offset {offset}: {reason}")]
     Read {
-        /// The offset in bytes.
-        offset: u64,
-        /// The number of bytes.
-        wanted: usize,
-        /// The system's error.
-        reason: io::Error,
+        offset: u64,       // The offset in bytes
+        wanted: usize,     // The number of bytes
+        reason: io::Error, // The system's error
     },
 }
 
@@ -41,12 +38,9 @@ impl Source for [u8] {
 
 /// A part of a source: a partition at an offset.
 pub struct Region<'a, S: Source + ?Sized> {
-    /// The source of which it is a part.
-    pub source: &'a S,
-    /// Its offset in bytes.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub bytes: u64,
+    pub source: &'a S, // The source of which it is a part
+    pub offset: u64,   // Its offset in bytes
+    pub bytes: u64,    // Its length in bytes
 }
 
 impl<S: Source + ?Sized> Source for Region<'_, S> {

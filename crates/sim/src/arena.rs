@@ -14,8 +14,7 @@ pub trait ArenaItem {
 #[derive(Debug)]
 pub struct Arena<T> {
     slots: Vec<T>,
-    /// The first free slot; each names the next by its link.
-    free: u32,
+    free: u32, // The first free slot; each names the next by its link
     #[cfg(test)]
     used: usize,
 }

@@ -8,14 +8,10 @@ pub use crate::arena::NONE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// Bytes from the disk.
-    Read,
-    /// Bytes to the disk.
-    Write,
-    /// Everything acknowledged must become durable.
-    Flush,
-    /// The sectors are not needed any more (a trim).
-    Discard,
+    Read,    // Bytes from the disk
+    Write,   // Bytes to the disk
+    Flush,   // Everything acknowledged must become durable
+    Discard, // The sectors are not needed any more (a trim)
 }
 
 /// What else is known of a bio: the kernel's `REQ_*` flags, and whether it has failed.
@@ -64,42 +60,29 @@ impl Flags {
 /// Who learns that a bio is done (`bi_end_io` and `bi_private`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The task of this I/O.
-    Task(u32),
-    /// The bio that it was split off (`bio_chain`): this one is done when all its parts are.
-    Bio(u32),
+    Task(u32), // The task of this I/O
+    Bio(u32),  // The bio that it was split off (`bio_chain`): this one is done when all its parts are
     /// A target, which knows what `tag` and `number` mean.
     Target {
         target: u16,
-        /// Only the target knows what it means.
-        tag: u8,
-        /// Only the target knows what it means.
-        number: u32,
+        tag: u8,     // Only the target knows what it means
+        number: u32, // Only the target knows what it means
     },
 }
 
 /// One block I/O at one level of the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Bio {
-    /// The target that it is for.
-    pub target: u16,
-    /// What it asks for.
-    pub op: Op,
+    pub target: u16, // The target that it is for
+    pub op: Op,      // What it asks for
     pub flags: Flags,
-    /// In sectors of its target.
-    pub sector: u64,
-    /// 0 for a flush.
-    pub sectors: u32,
-    /// Who learns that it is done.
-    pub owner: Owner,
-    /// The task that submitted it, or for which a target did.
-    pub task: u32,
-    /// Parts not yet done, for a bio that its target has split.
-    pub remaining: u32,
-    /// Its target's own data (device-mapper's per-bio data).
-    pub private: u32,
-    /// The next bio of the same request.
-    pub next: u32,
+    pub sector: u64,    // In sectors of its target
+    pub sectors: u32,   // 0 for a flush
+    pub owner: Owner,   // Who learns that it is done
+    pub task: u32,      // The task that submitted it, or for which a target did
+    pub remaining: u32, // Parts not yet done, for a bio that its target has split
+    pub private: u32,   // Its target's own data (device-mapper's per-bio data)
+    pub next: u32,      // The next bio of the same request
 }
 
 impl Bio {

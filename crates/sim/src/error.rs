@@ -16,20 +16,15 @@ pub enum SimError {
     /// A job that cannot run.
     #[error("job {name}: {why}")]
     Job {
-        /// The job's name.
-        name: String,
-        /// What is wrong.
-        why: String,
+        name: String, // The job's name
+        why: String,  // What is wrong
     },
     /// A target failed an I/O of the workload, and no layer above recovered it.
     #[error("an I/O of the workload failed: {op:?} of {sectors} sectors at sector {sector}")]
     Io {
-        /// The operation.
-        op: Op,
-        /// Where, on the stack.
-        sector: u64,
-        /// How much.
-        sectors: u32,
+        op: Op,       // The operation
+        sector: u64,  // Where, on the stack
+        sectors: u32, // How much
     },
     /// A bug: no event is left although jobs wait.
     #[error(

@@ -16,13 +16,11 @@ pub struct Event(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A task runs.
-    Task(u32),
+    Task(u32), // A task runs
     /// A timer of a target is due.
     Timer {
         target: u16,
-        /// The target's own number for it.
-        timer: u32,
+        timer: u32, // The target's own number for it
     },
 }
 
@@ -62,26 +60,20 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 struct CalendarEntry {
     time: Time,
-    /// The order of planning, for events of the same time.
-    planned: u32,
+    planned: u32, // The order of planning, for events of the same time
     event: Event,
-    /// The next entry of the same slot, or the next free entry.
-    next: u32,
+    next: u32, // The next entry of the same slot, or the next free entry
 }
 
 /// The events to come.
 #[derive(Debug)]
 pub struct EventQueue {
-    /// The first event of each slot. A time belongs to slot `(time >> WIDTH) % SLOTS`.
-    heads: [u32; SLOTS],
-    /// Which slots have events.
-    filled: [u64; WORDS],
-    /// Which words of `filled` are not zero.
-    summary: u32,
+    heads: [u32; SLOTS], // The first event of each slot. A time belongs to slot `(time >> WIDTH) % SLOTS`.
+    filled: [u64; WORDS], // Which slots have events
+    summary: u32,        // Which words of `filled` are not zero
     free: u32,
     entries: Vec<CalendarEntry>,
-    /// The present time in widths: the calendar holds events less than `SLOTS` widths ahead.
-    now: u64,
+    now: u64, // The present time in widths: the calendar holds events less than `SLOTS` widths ahead
     planned: u32,
     /// Later events, by time, order of planning and event; and the time of the first one.
     far: BinaryHeap<Reverse<(Time, u32, Event)>>,

@@ -81,17 +81,13 @@ pub struct Point {
 /// What the jobs of a run measured.
 #[derive(Debug)]
 pub struct JobMetrics {
-    /// The time that counts: without the ramp.
-    pub runtime_ns: u64,
+    pub runtime_ns: u64, // The time that counts: without the ramp
     pub read: Direction,
     pub write: Direction,
     pub sync: Syncs,
-    /// Every job group separately.
-    pub groups: Vec<Group>,
-    /// Over time.
-    pub series: Vec<Point>,
-    /// I/Os counted.
-    pub ios: u64,
+    pub groups: Vec<Group>, // Every job group separately
+    pub series: Vec<Point>, // Over time
+    pub ios: u64,           // I/Os counted
 }
 
 /// Counts of one interval.
@@ -126,8 +122,7 @@ pub struct MetricsRecorder {
     syncs: Quantiles,
     series: Timeline<SeriesBin>,
     ramp: Time,
-    /// I/Os counted so far.
-    pub ios: u64,
+    pub ios: u64, // I/Os counted so far
 }
 
 impl MetricsRecorder {

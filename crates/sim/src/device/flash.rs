@@ -54,14 +54,10 @@ pub struct FlashSpec {
 
 #[derive(Clone, Copy, Debug)]
 struct Die {
-    /// When its queued reads end.
-    read_until: Time,
-    /// When its queued programs end.
-    program_until: Time,
-    /// The page it read last, or is reading.
-    page: u64,
-    /// When that page has been read.
-    page_ready: Time,
+    read_until: Time,    // When its queued reads end
+    program_until: Time, // When its queued programs end
+    page: u64,           // The page it read last, or is reading
+    page_ready: Time,    // When that page has been read
 }
 
 /// A flash disk.
@@ -72,17 +68,13 @@ pub struct Flash {
     write_command_ns: f64,
     read_byte_ns: f64,
     write_byte_ns: f64,
-    /// When the interface is free.
-    interface_until: f64,
+    interface_until: f64, // When the interface is free
     dies: Vec<Die>,
-    /// Divides bytes into pages, and pages among the dies.
-    page: Divisor,
+    page: Divisor, // Divides bytes into pages, and pages among the dies
     die: Divisor,
-    /// The die that is programmed next, and the bytes collected for it.
-    next_die: usize,
+    next_die: usize, // The die that is programmed next, and the bytes collected for it
     gathered: u64,
-    /// Bytes acknowledged and not yet programmed, and when units of them will be programmed.
-    buffered: u64,
+    buffered: u64, // Bytes acknowledged and not yet programmed, and when units of them will be programmed
     programs: VecDeque<Time>,
     streams: SequentialStreams,
     busy: u64,
@@ -270,10 +262,8 @@ const RUN: u64 = 128 << 10;
 #[derive(Debug)]
 struct SequentialStreams {
     runs: [(u64, u64); STREAMS],
-    /// A hash of each run's next byte. Most reads continue no run, and this shows it at once.
-    marks: [u8; STREAMS],
-    /// The run that is replaced next.
-    oldest: usize,
+    marks: [u8; STREAMS], // A hash of each run's next byte. Most reads continue no run, and this shows it at once.
+    oldest: usize,        // The run that is replaced next
 }
 
 impl Default for SequentialStreams {

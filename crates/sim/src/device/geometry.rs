@@ -5,13 +5,10 @@ use crate::events::Time;
 
 #[derive(Clone, Copy, Debug)]
 pub struct DiskPosition {
-    /// In bytes from the beginning of the disk.
-    pub byte: u64,
-    /// Tracks before it, plus the fraction of the track it is on.
-    revolution: f64,
+    pub byte: u64,   // In bytes from the beginning of the disk
+    revolution: f64, // Tracks before it, plus the fraction of the track it is on
     cylinder: f64,
-    /// Its angle with the skew of its track, 0 to 1.
-    angle: f64,
+    angle: f64, // Its angle with the skew of its track, 0 to 1
 }
 
 /// A disk's tracks and its seek curve. Times in ns.
@@ -19,12 +16,10 @@ pub struct DiskPosition {
 pub struct Geometry {
     tracks: f64,
     outer: f64,
-    /// By how much a track is shorter than the one before it.
-    shrink: f64,
+    shrink: f64, // By how much a track is shorter than the one before it
     heads: f64,
     rotation: f64,
-    /// Revolutions by which each track begins later than the one before.
-    skew: f64,
+    skew: f64, // Revolutions by which each track begins later than the one before
     track_seek: f64,
     root: f64,
     knee: f64,

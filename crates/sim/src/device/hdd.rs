@@ -87,8 +87,7 @@ struct QueuedCommand {
     position: DiskPosition,
     batch: u32,
     arrival: u64,
-    /// When the controller passes it on.
-    ready: Time,
+    ready: Time, // When the controller passes it on
 }
 
 /// A stream that read-ahead follows: the bytes in the cache, and how far the host has asked.
@@ -104,12 +103,9 @@ struct ReadAheadStream {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum MechanismState {
     Nothing,
-    /// Reading for a command.
-    Read(QueuedCommand),
-    /// Writing acknowledged data, or (without a write cache) for a command.
-    Write(QueuedCommand),
-    /// The end of a flush.
-    Flush(u32),
+    Read(QueuedCommand),  // Reading for a command
+    Write(QueuedCommand), // Writing acknowledged data, or (without a write cache) for a command
+    Flush(u32),           // The end of a flush
 }
 
 impl PartialEq for QueuedCommand {
@@ -126,16 +122,13 @@ pub struct Hdd {
     head: DiskPosition,
     mechanism: MechanismState,
     reads: Vec<QueuedCommand>,
-    /// Acknowledged writes; without the write cache, waiting writes.
-    dirty: Vec<QueuedCommand>,
-    /// Writes that wait because the cache is full.
-    uncached_writes: std::collections::VecDeque<DiskCommand>,
+    dirty: Vec<QueuedCommand>, // Acknowledged writes; without the write cache, waiting writes
+    uncached_writes: std::collections::VecDeque<DiskCommand>, // Writes that wait because the cache is full
     flush: Option<u32>,
     batch: u32,
     streams: Vec<ReadAheadStream>,
     uses: u64,
-    /// When the connection to the host is free.
-    interface_until: Time,
+    interface_until: Time, // When the connection to the host is free
     idle_since: Time,
     busy: u64,
     interface_ns: u64,

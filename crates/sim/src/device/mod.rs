@@ -21,12 +21,9 @@ pub use throttled::ThrottledSpec;
 /// A command as a disk gets it.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskCommand {
-    /// The request's number, which the completion event names.
-    pub request: u32,
-    /// A read, a write or a flush.
-    pub op: Op,
-    /// In bytes from the beginning of the disk.
-    pub byte: u64,
+    pub request: u32, // The request's number, which the completion event names
+    pub op: Op,       // A read, a write or a flush
+    pub byte: u64,    // In bytes from the beginning of the disk
     pub bytes: u32,
 }
 

@@ -65,15 +65,12 @@ impl LeakyBucket {
 #[derive(Debug)]
 pub struct Throttled {
     total: [LeakyBucket; 2],
-    /// Limits of reads and of writes.
-    by_direction: [[LeakyBucket; 2]; 2],
+    by_direction: [[LeakyBucket; 2]; 2], // Limits of reads and of writes
     latency: Time,
     waiting: [VecDeque<DiskCommand>; 2],
-    /// When the next waiting read or write starts.
-    due: [Option<Time>; 2],
+    due: [Option<Time>; 2], // When the next waiting read or write starts
     busy: u64,
-    /// Up to when `busy` is counted, and when the last started I/O is done.
-    counted: Time,
+    counted: Time, // Up to when `busy` is counted, and when the last started I/O is done
     done: Time,
 }
 

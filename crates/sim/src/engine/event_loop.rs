@@ -14,14 +14,10 @@ const PLUG: usize = 32;
 /// The state at the end of a run.
 #[derive(Debug)]
 pub struct FinishedRun {
-    /// What the jobs measured.
-    pub measured: JobMetrics,
-    /// Simulated time, the ramp included.
-    pub now: Time,
-    /// Time that jobs have spent on their processors.
-    pub cpu_time: Time,
-    /// The targets, the lowest first.
-    pub targets: Vec<Box<dyn Target>>,
+    pub measured: JobMetrics,          // What the jobs measured
+    pub now: Time,                     // Simulated time, the ramp included
+    pub cpu_time: Time,                // Time that jobs have spent on their processors
+    pub targets: Vec<Box<dyn Target>>, // The targets, the lowest first
 }
 
 impl Simulation {

@@ -36,27 +36,19 @@ struct TaskIo {
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
 pub struct StopCondition {
-    /// After this much simulated time.
-    pub runtime: Time,
-    /// After this many I/Os.
-    pub max_ios: u64,
-    /// Whether it ends at that time even if I/Os are in flight: when a trace is replayed.
-    pub at_once: bool,
+    pub runtime: Time, // After this much simulated time
+    pub max_ios: u64,  // After this many I/Os
+    pub at_once: bool, // Whether it ends at that time even if I/Os are in flight: when a trace is replayed
 }
 
 /// One run. Targets get it in every call: the time, bios, other tasks, random numbers.
 #[derive(Debug)]
 pub struct Simulation {
-    /// The simulated time.
-    pub now: Time,
-    /// Events to come.
-    pub events: EventQueue,
-    /// All bios in flight.
-    pub bios: Bios,
-    /// Processor time for an I/O.
-    pub host: Host,
-    /// Random numbers, the same for the same seed.
-    pub rng: Rng,
+    pub now: Time,          // The simulated time
+    pub events: EventQueue, // Events to come
+    pub bios: Bios,         // All bios in flight
+    pub host: Host,         // Processor time for an I/O
+    pub rng: Rng,           // Random numbers, the same for the same seed
     /// A target is taken out while it is called, because it gets the simulation as well.
     targets: Vec<Option<Box<dyn Target>>>,
     top: Child,
@@ -65,16 +57,11 @@ pub struct Simulation {
     free_ios: Vec<u32>,
     stop_condition: StopCondition,
     metrics: MetricsRecorder,
-    /// The journal's task, if there is a filesystem.
-    journal: Option<u32>,
-    /// Tasks that wait until the journal lets them write.
-    journal_waiters: WaitList,
-    /// Jobs and replays that are not finished.
-    running: usize,
-    /// Time that jobs have spent on their processors.
-    cpu_time: Time,
-    /// The error that ends the run early.
-    failure: Option<SimError>,
+    journal: Option<u32>,      // The journal's task, if there is a filesystem
+    journal_waiters: WaitList, // Tasks that wait until the journal lets them write
+    running: usize,            // Jobs and replays that are not finished
+    cpu_time: Time,            // Time that jobs have spent on their processors
+    failure: Option<SimError>, // The error that ends the run early
 }
 
 impl Simulation {

@@ -56,8 +56,7 @@ pub enum Mapped {
     Taken,
     /// The target has changed it into a bio for a child, and is not called when it is done (`DM_MAPIO_REMAPPED`).
     Remapped,
-    /// The task must sleep. The bio is mapped again when the task wakes.
-    Wait,
+    Wait, // The task must sleep. The bio is mapped again when the task wakes.
 }
 
 /// What a background worker does after the bios that it submitted have been sent.
@@ -65,27 +64,20 @@ pub enum Mapped {
 pub enum WorkerNext {
     /// It runs again after this time.
     Again {
-        /// Processor time of the step.
-        after: Time,
-        /// What happens to its plug.
-        plug: PlugAfter,
-        /// Whether nothing can wake it earlier.
-        undisturbed: bool,
+        after: Time,       // Processor time of the step
+        plug: PlugAfter,   // What happens to its plug
+        undisturbed: bool, // Whether nothing can wake it earlier
     },
-    /// The worker ends its plug and sleeps. Something must wake it.
-    Sleep,
-    /// The worker ends its plug and sleeps. It runs again at this time, or earlier if something wakes it.
-    Until(Time),
-    /// The worker ends its plug and never runs again.
-    Finished,
+    Sleep,       // The worker ends its plug and sleeps. Something must wake it.
+    Until(Time), // The worker ends its plug and sleeps. It runs again at this time, or earlier if something wakes it.
+    Finished,    // The worker ends its plug and never runs again
 }
 
 /// What happens to a worker's plug after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlugAfter {
     Ends,
-    /// It ends if it is full.
-    EndsIfFull,
+    EndsIfFull, // It ends if it is full
     Stays,
 }
 
@@ -93,21 +85,15 @@ pub enum PlugAfter {
 /// addition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// How much it holds.
-    pub sectors: u64,
-    /// `queue/rotational`.
-    pub rotational: bool,
-    /// `queue/optimal_io_size` in sectors; 0 is none.
-    pub io_opt: u64,
-    /// Processor time for an I/O on its way through this target and those below.
-    pub cpu_ns: Time,
+    pub sectors: u64,     // How much it holds
+    pub rotational: bool, // `queue/rotational`
+    pub io_opt: u64,      // `queue/optimal_io_size` in sectors; 0 is none
+    pub cpu_ns: Time,     // Processor time for an I/O on its way through this target and those below
 }
 
 /// A target as its parent sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Child {
-    /// Its number: the `target` of bios for it.
-    pub target: u16,
-    /// Its size and properties.
-    pub limits: Limits,
+    pub target: u16,    // Its number: the `target` of bios for it
+    pub limits: Limits, // Its size and properties
 }

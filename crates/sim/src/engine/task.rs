@@ -10,54 +10,37 @@ use crate::task::replay::ReplayState;
 /// What a task does.
 #[derive(Debug)]
 pub enum Role {
-    /// A fio job.
-    Job(Box<JobState>),
-    /// A journalling filesystem's commits.
-    Journal(Box<Journal>),
-    /// A recorded load.
-    Replay(Box<ReplayState>),
+    Job(Box<JobState>),       // A fio job
+    Journal(Box<Journal>),    // A journalling filesystem's commits
+    Replay(Box<ReplayState>), // A recorded load
     /// A background worker of a target.
     Worker {
         target: u16,
-        /// The target's own number for it.
-        worker: u32,
+        worker: u32, // The target's own number for it
     },
 }
 
 /// One entry of a plug.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugged {
-    /// The target that is called when the plug ends.
-    pub target: u16,
-    /// The target's own number for it.
-    pub token: u32,
+    pub target: u16, // The target that is called when the plug ends
+    pub token: u32,  // The target's own number for it
 }
 
 /// A thread that submits I/Os and sleeps.
 #[derive(Debug)]
 pub struct Task {
-    /// What it does.
-    pub role: Role,
-    /// The job group that its I/Os count for.
-    pub group: usize,
-    /// Bios that wait to be mapped, in this order (`current->bio_list`).
-    pub work: VecDeque<u32>,
-    /// Requests held back until the system call ends, so that neighbours merge (`plug->mq_list`).
-    pub plug: Vec<Plugged>,
-    /// Callbacks of other targets when the plug ends (`plug->cb_list`).
-    pub callbacks: Vec<Plugged>,
-    /// I/Os made in this system call.
-    pub batched: u32,
-    /// Whether it sleeps in a wait list with bios left in `work`.
-    pub blocked: bool,
-    /// Whether it waits for completions.
-    pub sleeping: bool,
-    /// Whether it waits for its own flush.
-    pub flushing: bool,
-    /// Until this time wake-ups have no effect.
-    pub busy_until: Time,
-    /// Whether it never runs again.
-    pub finished: bool,
+    pub role: Role,              // What it does
+    pub group: usize,            // The job group that its I/Os count for
+    pub work: VecDeque<u32>,     // Bios that wait to be mapped, in this order (`current->bio_list`)
+    pub plug: Vec<Plugged>, // Requests held back until the system call ends, so that neighbours merge (`plug->mq_list`)
+    pub callbacks: Vec<Plugged>, // Callbacks of other targets when the plug ends (`plug->cb_list`)
+    pub batched: u32,       // I/Os made in this system call
+    pub blocked: bool,      // Whether it sleeps in a wait list with bios left in `work`
+    pub sleeping: bool,     // Whether it waits for completions
+    pub flushing: bool,     // Whether it waits for its own flush
+    pub busy_until: Time,   // Until this time wake-ups have no effect
+    pub finished: bool,     // Whether it never runs again
 }
 
 impl Task {

@@ -49,10 +49,8 @@ pub struct DelayTarget {
     origin: Child,
     limits: Limits,
     delays: [Time; 2],
-    /// Ticks by which the release is late.
-    late_ticks: u64,
-    /// Held bios by the time of their release.
-    held: BTreeMap<Time, Vec<u32>>,
+    late_ticks: u64,                // Ticks by which the release is late
+    held: BTreeMap<Time, Vec<u32>>, // Held bios by the time of their release
     worker: u32,
     report: DelayReport,
 }

@@ -43,12 +43,9 @@ pub trait Reported {
 /// What targets must know when they are built.
 #[derive(Debug)]
 pub struct BuildContext<'a> {
-    /// The kernel generation.
-    pub kernel: Kernel,
-    /// Processor time for an I/O.
-    pub host: &'a Host,
-    /// Whether the load uses a filesystem.
-    pub filesystem: bool,
+    pub kernel: Kernel,   // The kernel generation
+    pub host: &'a Host,   // Processor time for an I/O
+    pub filesystem: bool, // Whether the load uses a filesystem
 }
 
 /// The registry of targets: the name (lower case in documents) and the description.

@@ -11,16 +11,11 @@ use crate::task::offsets::{Offsets, Sizes};
 /// What a job does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NextAction {
-    /// Submit an I/O: operation, byte, bytes.
-    Submit(Op, u64, u32),
-    /// Flush, and wait for it.
-    Flush,
-    /// Wait for completions.
-    Wait,
-    /// Wait until a time.
-    Until(Time),
-    /// The job has ended.
-    Finish,
+    Submit(Op, u64, u32), // Submit an I/O: operation, byte, bytes
+    Flush,                // Flush, and wait for it
+    Wait,                 // Wait for completions
+    Until(Time),          // Wait until a time
+    Finish,               // The job has ended
 }
 
 #[derive(Debug)]
@@ -28,18 +23,14 @@ pub struct JobState {
     spec: load::Job,
     offset: u64,
     blocks: u64,
-    /// The next sequential read and write: each direction has its own position, as in fio.
-    cursor: [u64; 2],
+    cursor: [u64; 2], // The next sequential read and write: each direction has its own position, as in fio
     bytes_left: u64,
     offsets: Offsets,
     sizes: [Sizes; 2],
     rng: Rng,
-    /// I/Os submitted and not yet reaped.
-    pub in_flight: u32,
-    /// Completed I/Os to be reaped.
-    pub completed: VecDeque<u32>,
-    /// Whether it only reaps until `iodepth_low` are in flight, because the depth was reached.
-    draining: bool,
+    pub in_flight: u32,           // I/Os submitted and not yet reaped
+    pub completed: VecDeque<u32>, // Completed I/Os to be reaped
+    draining: bool, // Whether it only reaps until `iodepth_low` are in flight, because the depth was reached
     batch: u32,
     since_flush: u32,
     flush_due: bool,
@@ -47,8 +38,7 @@ pub struct JobState {
     think_due: bool,
     resume: Time,
     next_by_rate: f64,
-    /// Whether it reaps everything because it will sleep until its rate allows the next I/O.
-    quiescing: bool,
+    quiescing: bool, // Whether it reaps everything because it will sleep until its rate allows the next I/O
 }
 
 impl JobState {

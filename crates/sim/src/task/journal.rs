@@ -9,31 +9,21 @@ use crate::events::Time;
 /// What a commit does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitStep {
-    /// Nothing to commit.
-    Idle,
-    /// A change waits for its commit.
-    Due(Time),
-    /// Writing the inode into the log.
-    Metadata,
-    /// The flush before the commit block.
-    PreFlush,
-    /// The commit block.
-    Commit,
-    /// The flush after it.
-    PostFlush,
+    Idle,      // Nothing to commit
+    Due(Time), // A change waits for its commit
+    Metadata,  // Writing the inode into the log
+    PreFlush,  // The flush before the commit block
+    Commit,    // The commit block
+    PostFlush, // The flush after it
 }
 
 /// One filesystem's journal.
 #[derive(Debug)]
 pub struct Journal {
-    /// Time between commits.
-    pub interval: Time,
-    /// Its present step.
-    pub step: CommitStep,
-    /// When the file was first changed during the commit.
-    pub changed_at: Option<Time>,
-    /// The log's position on the stack, in sectors: (first, sectors, next).
-    pub log: (u64, u64, u64),
+    pub interval: Time,           // Time between commits
+    pub step: CommitStep,         // Its present step
+    pub changed_at: Option<Time>, // When the file was first changed during the commit
+    pub log: (u64, u64, u64),     // The log's position on the stack, in sectors: (first, sectors, next)
 }
 
 impl Journal {

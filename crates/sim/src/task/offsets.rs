@@ -7,14 +7,10 @@ use crate::rng::{Rng, mix};
 #[derive(Clone, Debug)]
 pub enum Offsets {
     Uniform,
-    /// Zipf's law over ranks; the ranks are scattered over the region.
-    Zipf(ZipfRanks),
-    /// fio's Pareto: `blocks · u^(ln h / ln (1 − h))` (fio, lib/zipf.c, `pareto_init`).
-    Pareto(f64),
-    /// Gaussian about the middle; the deviation as a fraction of the region.
-    Normal(f64),
-    /// Zones: (accesses up to here, first, width), all as fractions.
-    Zoned(Vec<(f64, f64, f64)>),
+    Zipf(ZipfRanks),             // Zipf's law over ranks; the ranks are scattered over the region
+    Pareto(f64),                 // fio's Pareto: `blocks · u^(ln h / ln (1 − h))` (fio, lib/zipf.c, `pareto_init`)
+    Normal(f64),                 // Gaussian about the middle; the deviation as a fraction of the region
+    Zoned(Vec<(f64, f64, f64)>), // Zones: (accesses up to here, first, width), all as fractions
 }
 
 impl Offsets {

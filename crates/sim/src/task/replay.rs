@@ -13,14 +13,10 @@ use crate::load;
 /// One recorded I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayIo {
-    /// When it was queued, in ns on any clock; the first I/O's time is the start.
-    pub time_ns: u64,
-    /// The operation.
-    pub op: Op,
-    /// Its first sector on the stack.
-    pub sector: u64,
-    /// Its size; 0 for a flush.
-    pub bytes: u32,
+    pub time_ns: u64, // When it was queued, in ns on any clock; the first I/O's time is the start
+    pub op: Op,       // The operation
+    pub sector: u64,  // Its first sector on the stack
+    pub bytes: u32,   // Its size; 0 for a flush
 }
 
 /// Recorded I/Os in the order in which they were queued, read one by one as the simulation advances.
@@ -31,16 +27,11 @@ pub struct ReplayState {
     timed: bool,
     iodepth: u32,
     speed: f64,
-    /// The size of the stack.
-    sectors: u64,
-    /// The recorded time of the first I/O.
-    first: Option<u64>,
-    /// The next I/O, and when it is due: at once in the closed loop.
-    next: Option<(Time, ReplayIo)>,
-    /// When the task is planned to run for the next I/O.
-    pub planned: Option<Time>,
-    /// I/Os submitted and not done.
-    pub in_flight: u32,
+    sectors: u64,                   // The size of the stack
+    first: Option<u64>,             // The recorded time of the first I/O
+    next: Option<(Time, ReplayIo)>, // The next I/O, and when it is due: at once in the closed loop
+    pub planned: Option<Time>,      // When the task is planned to run for the next I/O
+    pub in_flight: u32,             // I/Os submitted and not done
 }
 
 impl ReplayState {

@@ -11,14 +11,10 @@ pub const HELD_FOR_BITMAP: u32 = u32::MAX;
 /// The result of [`Array::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// The bio is mapped.
-    Pass,
-    /// The array holds it.
-    Taken,
-    /// It is already done.
-    Done,
-    /// The task must wait and come back with the bio.
-    Wait,
+    Pass,  // The bio is mapped
+    Taken, // The array holds it
+    Done,  // It is already done
+    Wait,  // The task must wait and come back with the bio
 }
 
 impl Array {

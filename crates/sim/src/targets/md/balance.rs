@@ -9,16 +9,11 @@ use crate::targets::md::member::MemberSlot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BalanceReason {
-    /// There was no other copy, or a resync did not allow others.
-    Only,
-    /// It continues the member's last read, or starts at its head.
-    Sequential,
-    /// Fewest I/Os pending.
-    Idlest,
-    /// Nearest to the member's head.
-    Nearest,
-    /// Lowest address: far and offset layouts.
-    Lowest,
+    Only,       // There was no other copy, or a resync did not allow others
+    Sequential, // It continues the member's last read, or starts at its head
+    Idlest,     // Fewest I/Os pending
+    Nearest,    // Nearest to the member's head
+    Lowest,     // Lowest address: far and offset layouts
 }
 
 /// RAID-1: the slot that serves a read of `sectors` at `sector`.

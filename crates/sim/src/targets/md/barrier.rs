@@ -15,14 +15,11 @@ const DEPTH: u32 = 32;
 #[derive(Debug)]
 pub struct Barrier {
     single: bool,
-    /// By bucket: pieces of the sync in flight, and other bios in flight.
-    raised: Vec<u32>,
+    raised: Vec<u32>, // By bucket: pieces of the sync in flight, and other bios in flight
     pending: Vec<u32>,
-    /// Waiting tasks by bucket, and tasks that have been released and have not entered yet.
-    waiting: Vec<(usize, u32)>,
+    waiting: Vec<(usize, u32)>, // Waiting tasks by bucket, and tasks that have been released and have not entered yet
     entering: Vec<u32>,
-    /// Released tasks that the array must still wake.
-    pub woken: WaitList,
+    pub woken: WaitList, // Released tasks that the array must still wake
 }
 
 impl Barrier {

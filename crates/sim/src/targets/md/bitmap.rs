@@ -26,12 +26,9 @@ const SUPERBLOCK_BITS: u64 = 256 * 8;
 /// A chunk whose bit is set: `bitmap_counter_t`.
 #[derive(Clone, Copy, Debug)]
 struct ChunkCounter {
-    /// Writes in flight.
-    writes: u32,
-    /// Whether the daemon has seen it idle once.
-    idle: bool,
-    /// Whether its bit has been written.
-    on_disk: bool,
+    writes: u32,   // Writes in flight
+    idle: bool,    // Whether the daemon has seen it idle once
+    on_disk: bool, // Whether its bit has been written
 }
 
 /// What the bitmap's task is doing.
@@ -46,27 +43,19 @@ enum BitmapStep {
 /// An array's bitmap.
 #[derive(Debug)]
 pub struct Bitmap {
-    /// Sectors of a chunk: one bit.
-    chunk: u64,
-    /// The worker's task.
-    pub task: u32,
+    chunk: u64,    // Sectors of a chunk: one bit
+    pub task: u32, // The worker's task
     counters: BTreeMap<u64, ChunkCounter>,
-    /// Chunks whose bits were set since the last write of the bitmap, and bios that wait for them.
-    new_chunks: Vec<u64>,
+    new_chunks: Vec<u64>, // Chunks whose bits were set since the last write of the bitmap, and bios that wait for them
     held_bios: Vec<u32>,
-    /// Whether the plug of a waiting bio has ended.
-    write_requested: bool,
-    /// The same for the write in progress, and its pages.
-    writing_chunks: Vec<u64>,
+    write_requested: bool,    // Whether the plug of a waiting bio has ended
+    writing_chunks: Vec<u64>, // The same for the write in progress, and its pages
     released_bios: Vec<u32>,
     pages: Vec<u64>,
     step: BitmapStep,
-    /// Bios of the bitmap in flight.
-    in_flight: u32,
-    /// Pages with cleared bits, which the daemon writes when it runs next.
-    cleared: BTreeSet<u64>,
-    /// When the daemon ran last, and when it runs next.
-    ran_at: Time,
+    in_flight: u32,         // Bios of the bitmap in flight
+    cleared: BTreeSet<u64>, // Pages with cleared bits, which the daemon writes when it runs next
+    ran_at: Time,           // When the daemon ran last, and when it runs next
     due: Option<Time>,
 }
 

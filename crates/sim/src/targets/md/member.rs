@@ -9,30 +9,18 @@ use crate::kernel::Kernel;
 /// A slot of an array: `struct raid1_info` and `struct md_rdev`.
 #[derive(Clone, Debug)]
 pub struct MemberSlot {
-    /// The member's target.
-    pub target: u16,
-    /// Whether there is a member.
-    pub present: bool,
-    /// Whether reads can use it: a member that is not being rebuilt.
-    pub readable: bool,
-    /// Read only if no other member can be read.
-    pub write_mostly: bool,
-    /// What md sees in `queue/rotational`.
-    pub rotational: bool,
-    /// `queue/optimal_io_size` in sectors.
-    pub optimal: u64,
-    /// I/Os of any kind not yet completed (`nr_pending`).
-    pub pending: u32,
-    /// The end of the last I/O completed, read or write (`head_position`).
-    pub head: u64,
-    /// Sectors read and written.
-    pub moved: u64,
-    /// Those of them that belong to a sync.
-    pub synced: u64,
-    /// The sector behind the last read (`next_seq_sect`).
-    pub next_seq: u64,
-    /// Where the sequential run began (`seq_start`).
-    pub seq_start: u64,
+    pub target: u16,        // The member's target
+    pub present: bool,      // Whether there is a member
+    pub readable: bool,     // Whether reads can use it: a member that is not being rebuilt
+    pub write_mostly: bool, // Read only if no other member can be read
+    pub rotational: bool,   // What md sees in `queue/rotational`
+    pub optimal: u64,       // `queue/optimal_io_size` in sectors
+    pub pending: u32,       // I/Os of any kind not yet completed (`nr_pending`)
+    pub head: u64,          // The end of the last I/O completed, read or write (`head_position`)
+    pub moved: u64,         // Sectors read and written
+    pub synced: u64,        // Those of them that belong to a sync
+    pub next_seq: u64,      // The sector behind the last read (`next_seq_sect`)
+    pub seq_start: u64,     // Where the sequential run began (`seq_start`)
 }
 
 impl MemberSlot {
@@ -56,19 +44,14 @@ impl MemberSlot {
 /// The members of an array.
 #[derive(Debug)]
 pub struct Members {
-    /// The array's target.
-    pub id: u16,
-    /// The kernel generation.
-    pub kernel: Kernel,
-    /// The members, by slot.
-    pub slots: Vec<MemberSlot>,
-    /// Reads beyond this go to the first copy, because a resync has not passed yet (`recovery_cp`).
-    pub synced: u64,
+    pub id: u16,                // The array's target
+    pub kernel: Kernel,         // The kernel generation
+    pub slots: Vec<MemberSlot>, // The members, by slot
+    pub synced: u64, // Reads beyond this go to the first copy, because a resync has not passed yet (`recovery_cp`)
     /// Whether the level remaps bios unchanged: linear and RAID-0. The other levels clone them with REQ_SYNC but
     /// without REQ_IDLE, so writeback throttling applies.
     pub passes_on: bool,
-    /// The counters.
-    pub report: MdReport,
+    pub report: MdReport, // The counters
 }
 
 impl Members {

@@ -66,13 +66,10 @@ pub struct Array {
     members: Members,
     level: Box<dyn Personality>,
     limits: Limits,
-    /// Whether bios can be held back before they are mapped.
-    may_hold_bios: bool,
-    /// The tasks of the workers.
-    thread: u32,
+    may_hold_bios: bool, // Whether bios can be held back before they are mapped
+    thread: u32,         // The tasks of the workers
     bitmap: Option<Box<Bitmap>>,
-    /// The running sync, and the barrier between it and other bios.
-    sync: Option<Box<RunningSync>>,
+    sync: Option<Box<RunningSync>>, // The running sync, and the barrier between it and other bios
     barrier: Option<Barrier>,
 }
 

@@ -11,54 +11,39 @@ use super::map::ParitySlots;
 /// How new parity is calculated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParityMethod {
-    /// From all the data, with nothing to read.
-    Full,
-    /// Read-modify-write: from the old parity, the old data and the new.
-    Modify,
-    /// Reconstruct-write: from the new data and what is not written.
-    Reconstruct,
+    Full,        // From all the data, with nothing to read
+    Modify,      // Read-modify-write: from the old parity, the old data and the new
+    Reconstruct, // Reconstruct-write: from the new data and what is not written
 }
 
 /// `rmw_level` in sysfs: when to use read-modify-write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RmwLevel {
-    /// 0: never. RAID-6 before 4.1, and where the processor has no `xor_syndrome`.
-    Reconstruct,
+    Reconstruct, // 0: never. RAID-6 before 4.1, and where the processor has no `xor_syndrome`.
     /// 1: if it reads less.
     #[default]
     Fewer,
-    /// 2: if it does not read more.
-    Modify,
+    Modify, // 2: if it does not read more
 }
 
 /// The I/O of a write to a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritePlan {
-    /// Members to read first.
-    pub read: u64,
-    /// Members to write afterwards, parity included.
-    pub write: u64,
-    /// How parity is calculated.
-    pub method: ParityMethod,
+    pub read: u64,            // Members to read first
+    pub write: u64,           // Members to write afterwards, parity included
+    pub method: ParityMethod, // How parity is calculated
 }
 
 /// The state of a stripe's members.
 #[derive(Clone, Copy, Debug)]
 pub struct Stripe {
-    /// How many there are, 64 at most.
-    pub disks: u32,
-    /// The slots of parity.
-    pub parity: ParitySlots,
-    /// Missing members.
-    pub missing: u64,
-    /// Members being rebuilt that do not have this stripe yet: written, not read.
-    pub rebuilding: u64,
-    /// Pages that are in the cache.
-    pub cached: u64,
-    /// Whether parity is not valid, because a resync has not reached it.
-    pub dirty: bool,
-    /// When to use read-modify-write.
-    pub rmw_level: RmwLevel,
+    pub disks: u32,          // How many there are, 64 at most
+    pub parity: ParitySlots, // The slots of parity
+    pub missing: u64,        // Missing members
+    pub rebuilding: u64,     // Members being rebuilt that do not have this stripe yet: written, not read
+    pub cached: u64,         // Pages that are in the cache
+    pub dirty: bool,         // Whether parity is not valid, because a resync has not reached it
+    pub rmw_level: RmwLevel, // When to use read-modify-write
 }
 
 impl Stripe {
@@ -130,18 +115,14 @@ struct StripeWrite<'a> {
     stripe: &'a Stripe,
     whole: u64,
     part: u64,
-    /// Pages in the cache.
-    have: u64,
-    /// Pages that were read.
-    read: u64,
+    have: u64, // Pages in the cache
+    read: u64, // Pages that were read
 }
 
 /// What one method for new parity still needs.
 struct MethodCost {
-    /// The pages that are missing.
-    missing: u64,
-    /// How many of them must be read.
-    cost: u32,
+    missing: u64, // The pages that are missing
+    cost: u32,    // How many of them must be read
 }
 
 impl StripeWrite<'_> {

@@ -35,46 +35,32 @@ const NAP: Time = 500_000_000;
 /// The reads and then the writes of one piece.
 #[derive(Clone, Debug, Default)]
 pub struct SyncPiece {
-    /// Its first sector: of the array, or in a recovery of RAID-10 of each member.
-    pub start: u64,
+    pub start: u64, // Its first sector: of the array, or in a recovery of RAID-10 of each member
     pub sectors: u64,
-    /// The member sectors that are read.
-    pub reads: Vec<MemberSector>,
-    /// The member sectors that are then written.
-    pub writes: Vec<MemberSector>,
+    pub reads: Vec<MemberSector>,  // The member sectors that are read
+    pub writes: Vec<MemberSector>, // The member sectors that are then written
 }
 
 #[derive(Debug)]
 pub struct RunningSync {
     action: SyncAction,
     pub task: u32,
-    /// Minimum and maximum in KiB/s for each member.
-    speed_limits: (u64, u64),
-    /// The next sector, and the end.
-    position: u64,
+    speed_limits: (u64, u64), // Minimum and maximum in KiB/s for each member
+    position: u64,            // The next sector, and the end
     end: u64,
-    /// Sectors in flight (`recovery_active`).
-    active: u64,
+    active: u64, // Sectors in flight (`recovery_active`)
     pieces: Vec<SyncPiece>,
     free: Vec<u32>,
-    /// Pieces that have been read and must be written.
-    ready: VecDeque<u32>,
-    /// A piece with its barrier raised, while other bios are still pending.
-    raised_piece: Option<SyncPiece>,
+    ready: VecDeque<u32>,            // Pieces that have been read and must be written
+    raised_piece: Option<SyncPiece>, // A piece with its barrier raised, while other bios are still pending
     checked_position: u64,
-    /// Times, and the sectors done at each.
-    marks: VecDeque<(Time, u64)>,
-    /// Whether the speed must be checked before another piece begins.
-    pace_due: bool,
-    /// Whether no piece begins until all are done.
-    draining: bool,
+    marks: VecDeque<(Time, u64)>, // Times, and the sectors done at each
+    pace_due: bool,               // Whether the speed must be checked before another piece begins
+    draining: bool,               // Whether no piece begins until all are done
     nap: Time,
-    /// Whether it has slept a tick for the tasks that wait at the barrier.
-    yielded: bool,
-    /// Whether it sleeps because of the barrier.
-    at_barrier: bool,
-    /// Sectors of other I/O on each member at the last check.
-    others: Vec<i64>,
+    yielded: bool,    // Whether it has slept a tick for the tasks that wait at the barrier
+    at_barrier: bool, // Whether it sleeps because of the barrier
+    others: Vec<i64>, // Sectors of other I/O on each member at the last check
 }
 
 impl RunningSync {

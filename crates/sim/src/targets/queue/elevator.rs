@@ -23,26 +23,19 @@ const CFQ_QUANTUM: u32 = 4;
 #[derive(Debug)]
 pub struct Elevator {
     kind: Scheduler,
-    /// By sector, reads and writes separately, for merging and for sorted dispatch.
-    sorted: [SortedRequests; 2],
-    /// deadline: in order of arrival.
-    arrival: [ArrivalQueue; 2],
-    /// Requests for first-come dispatch, and per process for CFQ.
-    fifo: VecDeque<u32>,
+    sorted: [SortedRequests; 2], // By sector, reads and writes separately, for merging and for sorted dispatch
+    arrival: [ArrivalQueue; 2],  // deadline: in order of arrival
+    fifo: VecDeque<u32>,         // Requests for first-come dispatch, and per process for CFQ
     /// deadline: the direction, the position and the length of the current batch, and how often writes waited.
     direction: usize,
     position: u64,
-    /// How many requests of that direction lie before the position.
-    cursor: usize,
-    /// The index where the last bio was searched.
-    hint: usize,
+    cursor: usize, // How many requests of that direction lie before the position
+    hint: usize,   // The index where the last bio was searched
     batch: u32,
     starved: u32,
-    /// CFQ: the processes that have requests, in turn.
-    turns: VecDeque<(u32, VecDeque<u32>)>,
+    turns: VecDeque<(u32, VecDeque<u32>)>, // CFQ: the processes that have requests, in turn
     served: u32,
-    /// Requests that wait.
-    waiting: u32,
+    waiting: u32, // Requests that wait
 }
 
 impl Elevator {
@@ -234,8 +227,7 @@ impl Elevator {
 struct ArrivalQueue {
     /// Requests and their deadlines; `NONE` is a removed request. The first one has not been removed.
     queue: VecDeque<(u32, Time)>,
-    /// The first request's ticket.
-    first: u32,
+    first: u32, // The first request's ticket
 }
 
 impl ArrivalQueue {

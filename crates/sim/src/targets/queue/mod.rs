@@ -24,12 +24,9 @@ pub use stats::DiskStats;
 /// Whether a bio was accepted by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueAdmission {
-    /// It was merged into a waiting request.
-    Merged,
-    /// It is a new request, which the task's plug holds.
-    Request(u32),
-    /// No tag, or the throttle is full: the task sleeps in this queue.
-    Full,
+    Merged,       // It was merged into a waiting request
+    Request(u32), // It is a new request, which the task's plug holds
+    Full,         // No tag, or the throttle is full: the task sleeps in this queue
 }
 
 #[derive(Debug)]
@@ -37,10 +34,8 @@ pub struct DiskQueue {
     id: u16,
     sectors: u64,
     rotational: bool,
-    /// Where the partition begins, in bytes of the disk.
-    start: u64,
-    /// The largest request, in sectors.
-    max_sectors: u32,
+    start: u64,       // Where the partition begins, in bytes of the disk
+    max_sectors: u32, // The largest request, in sectors
     depth: u32,
     nr_requests: u32,
     multi_queue: bool,
@@ -53,11 +48,9 @@ pub struct DiskQueue {
     /// kernels have one pool, the first.
     tags: [u32; 2],
     in_disk: u32,
-    /// Flushes that wait for the disk to be empty, and whether one is running.
-    flushes: VecDeque<u32>,
+    flushes: VecDeque<u32>, // Flushes that wait for the disk to be empty, and whether one is running
     flushing: bool,
-    /// Tags that became free since tasks were last woken.
-    freed: u32,
+    freed: u32, // Tags that became free since tasks were last woken
     tag_waiters: WaitList,
     throttle_waiters: WaitList,
     stats: DiskStats,

@@ -7,24 +7,15 @@ use crate::events::Time;
 /// A request in a disk's queue or in the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The operation.
-    pub op: Op,
-    /// Whether it counts against the writeback throttle.
-    pub throttled: bool,
-    /// In sectors of the disk.
-    pub sector: u64,
-    /// How much.
-    pub sectors: u32,
-    /// The first of its bios.
-    pub first: u32,
-    /// The last of its bios.
-    pub last: u32,
-    /// The task that made it: CFQ is fair among tasks.
-    pub task: u32,
-    /// When it got its tag; /proc/diskstats counts from then.
-    pub start: Time,
-    /// When it was sent to the disk.
-    pub dispatched: Time,
+    pub op: Op,           // The operation
+    pub throttled: bool,  // Whether it counts against the writeback throttle
+    pub sector: u64,      // In sectors of the disk
+    pub sectors: u32,     // How much
+    pub first: u32,       // The first of its bios
+    pub last: u32,        // The last of its bios
+    pub task: u32,        // The task that made it: CFQ is fair among tasks
+    pub start: Time,      // When it got its tag; /proc/diskstats counts from then
+    pub dispatched: Time, // When it was sent to the disk
 }
 
 impl Request {

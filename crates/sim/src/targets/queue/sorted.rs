@@ -7,11 +7,9 @@
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct SortedRequest {
-    /// Where it begins.
-    pub sector: u64,
+    pub sector: u64, // Where it begins
     pub number: u32,
-    /// Its ticket in the order of arrival.
-    pub ticket: u32,
+    pub ticket: u32, // Its ticket in the order of arrival
 }
 
 /// Behind the last request.
@@ -22,8 +20,7 @@ const BLOCK: usize = 32;
 /// Requests by sector.
 #[derive(Debug)]
 pub struct SortedRequests {
-    /// The requests, then `END` up to the searched length, a power of two, and one more block.
-    slots: Vec<SortedRequest>,
+    slots: Vec<SortedRequest>, // The requests, then `END` up to the searched length, a power of two, and one more block
     len: usize,
     searched: usize,
 }

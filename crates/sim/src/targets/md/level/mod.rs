@@ -47,12 +47,9 @@ pub trait Personality: Debug {
 
 /// The redundancy that replaces lost members.
 pub enum Redundancy<'a> {
-    /// Nothing.
-    None,
-    /// Copies on other members.
-    Copies(&'a dyn Mirror),
-    /// Parity, with the stripe cache that calculates it.
-    Parity(&'a mut StripeCache),
+    None,                        // Nothing
+    Copies(&'a dyn Mirror),      // Copies on other members
+    Parity(&'a mut StripeCache), // Parity, with the stripe cache that calculates it
 }
 
 /// How a sync makes copies equal.
@@ -69,15 +66,11 @@ pub trait Mirror {
 
 /// The parameters of a level.
 pub struct LevelConfig<'a> {
-    /// The array.
-    pub md: &'a Md,
+    pub md: &'a Md, // The array
     pub level: Level,
-    /// The members, by slot.
-    pub children: &'a [Option<Child>],
-    /// The smallest member's sectors.
-    pub smallest: u64,
-    /// The kernel generation.
-    pub kernel: Kernel,
+    pub children: &'a [Option<Child>], // The members, by slot
+    pub smallest: u64,                 // The smallest member's sectors
+    pub kernel: Kernel,                // The kernel generation
 }
 
 impl LevelConfig<'_> {

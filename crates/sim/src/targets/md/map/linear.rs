@@ -8,8 +8,7 @@ use super::{MapError, MemberSector};
 /// The map of a linear array.
 #[derive(Clone, Debug)]
 pub struct LinearMap {
-    /// Where each member ends in the array.
-    ends: Box<[u64]>,
+    ends: Box<[u64]>, // Where each member ends in the array
 }
 
 impl LinearMap {

@@ -21,10 +21,8 @@ const PAGE_SECTORS: u64 = 8;
 /// A sector of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberSector {
-    /// The member.
-    pub slot: u32,
-    /// The sector from the beginning of the member's data.
-    pub sector: u64,
+    pub slot: u32,   // The member
+    pub sector: u64, // The sector from the beginning of the member's data
 }
 
 /// Why a layout is impossible.
@@ -33,10 +31,8 @@ pub enum MapError {
     /// Too few members for the level.
     #[error("too few members: {disks}, expected at least {needed}")]
     TooFewMembers {
-        /// The number that the level needs.
-        needed: u32,
-        /// The number of members.
-        disks: u32,
+        needed: u32, // The number that the level needs
+        disks: u32,  // The number of members
     },
     /// Fewer than two copies.
     #[error("RAID-10 needs at least two copies, and near and far copies of at least one each")]
@@ -44,34 +40,28 @@ pub enum MapError {
     /// More copies than members.
     #[error("{copies} copies on {disks} members: expected at most one copy for each member")]
     TooManyCopies {
-        /// Near copies times far copies.
-        copies: u32,
-        /// The number of members.
-        disks: u32,
+        copies: u32, // Near copies times far copies
+        disks: u32,  // The number of members
     },
     /// The layout would put two copies on one member, or two chunks on one member sector.
     #[error("copies would overlap in this layout on {disks} members")]
     Overlap {
-        /// The number of members.
-        disks: u32,
+        disks: u32, // The number of members
     },
     /// A chunk that is not a multiple of the page size.
     #[error("a chunk of {sectors} sectors: expected a multiple of 4 KiB")]
     ChunkNotPages {
-        /// The chunk in sectors.
-        sectors: u64,
+        sectors: u64, // The chunk in sectors
     },
     /// A chunk that is not a power of two; only RAID-0 allows that.
     #[error("a chunk of {sectors} sectors: expected a power of two")]
     ChunkNotPowerOfTwo {
-        /// The chunk in sectors.
-        sectors: u64,
+        sectors: u64, // The chunk in sectors
     },
     /// A member that is smaller than a chunk of each copy.
     #[error("a member of {sectors} sectors: smaller than a chunk")]
     MemberTooSmall {
-        /// The member.
-        sectors: u64,
+        sectors: u64, // The member
     },
     /// The sizes do not fit into 64 bits.
     #[error("the array is larger than 2^64 sectors")]

@@ -16,20 +16,16 @@ pub enum ZoneLayout {
     /// 1, and before 3.14: by the number of the chunk in the array.
     #[default]
     Original,
-    /// 2, and from 3.14 to 5.3: by the number of the chunk in the zone.
-    Alternate,
+    Alternate, // 2, and from 3.14 to 5.3: by the number of the chunk in the zone
 }
 
 /// A range in which the same members are striped.
 #[derive(Clone, Debug)]
 struct StripZone {
-    /// The array sectors of the zone: first, and behind the last.
-    start: u64,
+    start: u64, // The array sectors of the zone: first, and behind the last
     end: u64,
-    /// Where the zone begins on its members.
-    member_start: u64,
-    /// Its members.
-    slots: Box<[u32]>,
+    member_start: u64, // Where the zone begins on its members
+    slots: Box<[u32]>, // Its members
 }
 
 /// The map of a RAID-0.

@@ -15,10 +15,8 @@ pub enum FarSets {
     /// All members: the only kind that mdadm creates.
     #[default]
     Whole,
-    /// Sets of (members / far copies) members: the kernel's first, mistaken kind of sets.
-    Divided,
-    /// Sets of near × far copies.
-    Copies,
+    Divided, // Sets of (members / far copies) members: the kernel's first, mistaken kind of sets
+    Copies,  // Sets of near × far copies
 }
 
 /// A slot for each far copy and member.
@@ -30,19 +28,14 @@ pub struct Raid10Map {
     disks: u64,
     near: u32,
     far: u32,
-    /// Rows from one row of data to the next: the far copies between them, with `offset`.
-    rows: u64,
-    /// From a copy to its next far copy, in sectors.
-    stride: u64,
+    rows: u64,   // Rows from one row of data to the next: the far copies between them, with `offset`
+    stride: u64, // From a copy to its next far copy, in sectors
     shift: u32,
     capacity: u64,
-    /// Sectors used of each member.
-    used: u64,
+    used: u64, // Sectors used of each member
     offset: bool,
-    /// The slots of the other far copies, by the slot of the first far copy: `far` × `disks`.
-    shifted: SlotTable,
-    /// The inverse of `shifted`.
-    unshifted: SlotTable,
+    shifted: SlotTable, // The slots of the other far copies, by the slot of the first far copy: `far` × `disks`
+    unshifted: SlotTable, // The inverse of `shifted`
 }
 
 impl Raid10Map {

@@ -9,28 +9,21 @@ use super::{MapError, MemberSector, chunk_shift};
 /// Where parity lies; RAID-4 always has it on the last member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ParityAlgorithm {
-    /// Parity moves down from the last member; data begins at member 0 and skips parity (`la`).
-    LeftAsymmetric,
-    /// Parity moves up from member 0; data begins at member 0 and skips parity (`ra`).
-    RightAsymmetric,
+    LeftAsymmetric,  // Parity moves down from the last member; data begins at member 0 and skips parity (`la`)
+    RightAsymmetric, // Parity moves up from member 0; data begins at member 0 and skips parity (`ra`)
     /// Parity moves down from the last member; data begins behind it: mdadm's default (`ls`).
     #[default]
     LeftSymmetric,
-    /// Parity moves up from member 0; data begins behind it (`rs`).
-    RightSymmetric,
-    /// Parity stays on the first member, or the first two.
-    ParityFirst,
-    /// Parity stays on the last member, or the last two.
-    ParityLast,
+    RightSymmetric, // Parity moves up from member 0; data begins behind it (`rs`)
+    ParityFirst,    // Parity stays on the first member, or the first two
+    ParityLast,     // Parity stays on the last member, or the last two
 }
 
 /// The slots of a stripe's parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParitySlots {
-    /// The exclusive or of the data.
-    pub p: u32,
-    /// RAID-6's second parity.
-    pub q: Option<u32>,
+    pub p: u32,         // The exclusive or of the data
+    pub q: Option<u32>, // RAID-6's second parity
 }
 
 /// The map of a RAID-4, 5 or 6.
@@ -40,8 +33,7 @@ pub struct Raid456Map {
     data: u64,
     shift: u32,
     algorithm: ParityAlgorithm,
-    /// Sectors used of each member.
-    used: u64,
+    used: u64, // Sectors used of each member
     capacity: u64,
 }
 

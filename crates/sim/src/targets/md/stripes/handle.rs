@@ -7,23 +7,17 @@ use crate::engine::WaitList;
 /// A row's next I/O on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIo {
-    /// A read or a write.
-    pub op: Op,
-    /// The members, as a mask.
-    pub slots: u64,
-    /// The sector on each member.
-    pub sector: u64,
+    pub op: Op,      // A read or a write
+    pub slots: u64,  // The members, as a mask
+    pub sector: u64, // The sector on each member
 }
 
 /// The result of handling a row.
 #[derive(Debug)]
 pub struct HandledRow {
-    /// Its next I/O, if it needs any.
-    pub issue: Option<MemberIo>,
-    /// Bios that are done.
-    pub done: Vec<u32>,
-    /// Tasks that can continue.
-    pub woken: WaitList,
+    pub issue: Option<MemberIo>, // Its next I/O, if it needs any
+    pub done: Vec<u32>,          // Bios that are done
+    pub woken: WaitList,         // Tasks that can continue
 }
 
 impl StripeCache {

@@ -27,12 +27,9 @@ pub const ROW_SECTORS: u64 = 8;
 /// A row's I/O on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowIo {
-    /// No I/O is in flight.
-    Idle,
-    /// These members' pages are being read.
-    Reading(u64),
-    /// Members are being written; afterwards the cache has these pages.
-    Writing(u64),
+    Idle,         // No I/O is in flight
+    Reading(u64), // These members' pages are being read
+    Writing(u64), // Members are being written; afterwards the cache has these pages
 }
 
 /// The state of a row in a resync.
@@ -47,74 +44,55 @@ enum RowSync {
 #[derive(Clone, Debug)]
 struct StripeHead {
     row: u64,
-    /// Whether its pages belong to `row`, so that the hash table finds it.
-    hashed: bool,
-    /// Whether it is in use; otherwise it is in the list of inactive entries.
-    active: bool,
-    /// The next entry with the same hash.
-    chain: u32,
-    /// Neighbours in the list of inactive entries.
-    older: u32,
+    hashed: bool, // Whether its pages belong to `row`, so that the hash table finds it
+    active: bool, // Whether it is in use; otherwise it is in the list of inactive entries
+    chain: u32,   // The next entry with the same hash
+    older: u32,   // Neighbours in the list of inactive entries
     newer: u32,
-    /// Members whose page is up to date.
-    cached: u64,
-    /// The number of plugs that hold it back.
-    held: u32,
-    /// Whether it is queued for the thread.
-    queued: bool,
+    cached: u64,  // Members whose page is up to date
+    held: u32,    // The number of plugs that hold it back
+    queued: bool, // Whether it is queued for the thread
     io: RowIo,
     syncing: RowSync,
-    /// Bios that read, and the members' pages that they need.
-    reads: Vec<u32>,
+    reads: Vec<u32>, // Bios that read, and the members' pages that they need
     wanted: u64,
     /// Bios that wait to be written, the pages that they overwrite completely, and those that they overwrite partly.
     writes: Vec<u32>,
     whole: u64,
     part: u64,
-    /// Bios that are being written.
-    writing: Vec<u32>,
+    writing: Vec<u32>, // Bios that are being written
 }
 
 /// The result of [`StripeCache::attach`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachResult {
-    /// It is attached to all its rows.
-    All,
-    /// It is attached to all its rows, and all of them are already done.
-    Done,
-    /// The task must wait and come back with the bio.
-    Wait,
+    All,  // It is attached to all its rows
+    Done, // It is attached to all its rows, and all of them are already done
+    Wait, // The task must wait and come back with the bio
 }
 
 /// The stripe cache of one array.
 #[derive(Debug)]
 pub struct StripeCache {
-    /// The array's map.
-    pub map: Raid456Map,
+    pub map: Raid456Map, // The array's map
     rmw_level: RmwLevel,
-    /// Rows of a chunk.
-    rows: u64,
+    rows: u64, // Rows of a chunk
     missing: u64,
     rebuilding: u64,
-    /// Rows below this one have been rebuilt.
-    pub recovered: u64,
-    /// From this row on parity is not valid, because a resync has not reached it.
-    pub dirty_from: u64,
+    pub recovered: u64,  // Rows below this one have been rebuilt
+    pub dirty_from: u64, // From this row on parity is not valid, because a resync has not reached it
     entries: Vec<StripeHead>,
     buckets: Vec<u32>,
     oldest: u32,
     newest: u32,
     active: u32,
-    /// A task found no free entry: no task gets one until a quarter is free (`R5_INACTIVE_BLOCKED`).
-    starved: bool,
+    starved: bool, // A task found no free entry: no task gets one until a quarter is free (`R5_INACTIVE_BLOCKED`)
     queue: VecDeque<u32>,
     /// Tasks that wait for an entry; tasks that wait until another write of the same sectors has begun.
     waiting: WaitList,
     overlapping: WaitList,
-    /// Bios that are attached only up to a row.
-    partial: Vec<(u32, u64)>,
-    /// Rows that a resync has finished since it last looked.
-    pub synced_rows: u64,
+    partial: Vec<(u32, u64)>, // Bios that are attached only up to a row
+    pub synced_rows: u64,     // Rows that a resync has finished since it last looked
 }
 
 impl StripeCache {
