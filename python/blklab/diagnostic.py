@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Severity = Literal["critical", "warning", "note"]
-
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "note")  # The worst first
 
 

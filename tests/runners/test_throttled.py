@@ -85,7 +85,7 @@ def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> 
         # Without a ramp the disks alone would reach 1025 and 205: more than measured, and than their limits.
         "settings": {"kernel": "6.1", "runtime": "4s", "ramp_time": "1s"},
     }
-    return sim.outcome(cells.expand(ExperimentSource(Path("exp.toml"), raw)).cells[0].document)
+    return sim.outcome(cells.plan(ExperimentSource(Path("exp.toml"), raw)).cells[0].document)
 
 
 @pytest.mark.parametrize("cell", MEASURED, ids=lambda c: f"{c.stack} {c.rotational} {c.jobs}")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
 from blklab.spec import capacity, host_cell, kernels, load, sim_cell, stock_models
-from blklab.spec.cells import expand, plan
+from blklab.spec.cells import plan
 from blklab.spec.overrides import parse_set
 from blklab.spec.target_option import placed
 from tests.spec.conftest import SMALL, Expand
@@ -26,7 +26,7 @@ GOLDEN = Path(__file__).parent / "golden" / "unbalanced-21.json"
 def test_every_example_expands(path: Path) -> None:
     source = load.read(path)
     form = sim_cell.FORM if "stacks" in source.raw else host_cell.FORM
-    result = expand(placed(source, ("/srv",) if form.on_targets else ()), form=form)
+    result = plan(placed(source, ("/srv",) if form.on_targets else ()), form=form)
     assert result.title
     assert [cell.number for cell in result.cells] == list(range(1, len(result.cells) + 1))
     json.dumps(result.as_dict(), allow_nan=False)

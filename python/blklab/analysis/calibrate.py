@@ -147,7 +147,7 @@ class _Bench:
             "workloads": {run.name: dict(run.workload)},
             "settings": {**self.settings, "max_ios": ENOUGH_IOS, "runtime": ENOUGH_TIME},
         }
-        return cells.expand(load.ExperimentSource(self.where, raw)).cells[0].document
+        return cells.plan(load.ExperimentSource(self.where, raw)).cells[0].document
 
 
 def _fit(

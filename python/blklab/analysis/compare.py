@@ -18,7 +18,6 @@ from blklab.store.query import StoredRun
 
 REPEAT: Final = "repeat"  # The label that numbers the runs of a cell
 Key = tuple[str, ...]
-
 Merged = Sequence[Sequence[RunSample]]  # The cells that a row merges on one side
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 PIPED_WIDTH: Final = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
 

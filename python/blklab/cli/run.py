@@ -148,12 +148,11 @@ def run(
         return
     if experiment is None:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
-    from blklab.spec import load
-    from blklab.spec.cells import expand
+    from blklab.spec import cells, load
     from blklab.spec.target_option import placed
 
     kind = RUNNERS[runner]
-    plan = expand(
+    plan = cells.plan(
         placed(load.read(experiment), targets), changes=changes(settings), seed=seed, only=only, form=kind.cells()
     )
     if explain and not kind.explain:

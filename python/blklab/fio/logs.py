@@ -19,7 +19,6 @@ from blklab.errors import BlklabError
 from blklab.fio.output import FioJobResult
 
 _LINE: Final = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
-
 LATE: Final = 1.5  # Intervals since the previous line from which it is a gap without I/O, and not a late line
 RAGGED: Final = 0.1  # In intervals: a shorter remainder at the end is part of the last interval
 MOST_SLICES: Final = 1_000_000

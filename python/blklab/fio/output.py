@@ -20,10 +20,8 @@ from blklab.outcome import DeviceResult, DirectionResult, MeasuredResult, device
 from blklab.text import printable
 
 WAYS: Final = ("read", "write")
-
 MOST_TRIES: Final = 100  # Positions in a text at which a document can begin
 MOST_NOTES: Final = 1000
-
 START_S: Final = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
 _OBJECT: Final = re.compile(r'\{\s{0,99}"')
 _HEAD: Final = re.compile(r'\{\s{0,99}"fio version')

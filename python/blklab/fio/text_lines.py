@@ -13,7 +13,6 @@ WIDTH: Final = 79  # Characters: a line of this length may have been wrapped in 
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
 _ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
 _QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
-
 JOINED: Final = 300  # Characters: a longer line with a job's results has lost its line ends
 
 _BREAKS: Final = re.compile(

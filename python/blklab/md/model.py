@@ -88,10 +88,6 @@ class DiskHealth:
         """Whether the disk reported its health."""
         return self.passed is not None or None not in (self.critical_warning, self.media_errors)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class PhysicalDisk:
@@ -116,7 +112,7 @@ class PhysicalDisk:
             "timeout_seconds": self.timeout,
             "zoned": self.zoned or None,
             "unseen": self.failure or None,
-            "smart": self.health.as_dict(),
+            "smart": asdict(self.health),
         }
 
 
@@ -284,12 +280,9 @@ class Array:
     @property
     def title(self) -> str:
         """Its name, and in brackets that of the superblocks if it differs (mdadm: `host:name`)."""
-        known = {self.name, self.name.removeprefix("md")}
-        return (
-            self.name
-            if not self.live or self.label.rpartition(":")[2] in {"", *known}
-            else f"{self.name} ({self.label})"
-        )
+        known = {"", self.name, self.name.removeprefix("md")}
+        label = self.label if self.live and self.label.rpartition(":")[2] not in known else ""
+        return f"{self.name} ({label})" if label else self.name
 
     @property
     def redundant(self) -> bool:

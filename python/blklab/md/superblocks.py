@@ -149,7 +149,7 @@ def _version_1(member: examined.Member, superblock: examined.Superblock1) -> Sup
         offset=member["offset"],
         uuid=superblock["uuid"],
         name=superblock["name"],
-        level=_level(superblock["level"]),
+        level=LEVELS.get(superblock["level"], f"level {superblock['level']}"),
         layout=superblock["layout"],
         chunk=superblock["chunk"] * SECTOR,
         raid_disks=disks,
@@ -186,7 +186,7 @@ def _version_0(member: examined.Member, superblock: examined.Superblock0) -> Sup
         offset=member["offset"],
         uuid=superblock["uuid"],
         name=f"md{superblock['md_minor']}",
-        level=_level(superblock["level"]),
+        level=LEVELS.get(superblock["level"], f"level {superblock['level']}"),
         layout=superblock["layout"],
         chunk=superblock["chunk"],
         raid_disks=superblock["raid_disks"],
@@ -210,10 +210,6 @@ def _version_0(member: examined.Member, superblock: examined.Superblock0) -> Sup
         checksum_holds=_holds(member),
         problems=tuple(member["problems"]),
     )
-
-
-def _level(number: int) -> str:
-    return LEVELS.get(number, f"level {number}")
 
 
 def _holds(member: examined.Member) -> bool:

@@ -23,7 +23,6 @@ from blklab.spec.sweep import SweepPoint
 
 MOST: Final = 100_000  # Cells of one experiment
 PAIR: Final = ("stack", "workload")
-
 OWN: Final = (*PAIR, "repeat")  # Axes that every experiment has
 
 
@@ -94,30 +93,19 @@ class ExperimentPlan:
 
 
 def plan(
-    path: Path,
+    experiment: Path | load.ExperimentSource,
     *,
     changes: Sequence[Override] = (),
     seed: int | None = None,
     only: Mapping[str, str] | None = None,
     form: CellForm = sim_cell.FORM,
 ) -> ExperimentPlan:
-    """Expands an experiment file into checked cells in the form that a runner takes.
+    """Expands an experiment, a file or one that was read, into checked cells in the form that a runner takes.
 
     `changes` are made before the matrix is expanded, and replace its keys. `only` maps labels to
     shell patterns. Raises UsageError.
     """
-    return expand(load.read(path), changes=changes, seed=seed, only=only, form=form)
-
-
-def expand(
-    source: load.ExperimentSource,
-    *,
-    changes: Sequence[Override] = (),
-    seed: int | None = None,
-    only: Mapping[str, str] | None = None,
-    form: CellForm = sim_cell.FORM,
-) -> ExperimentPlan:
-    """Expands an experiment that was read, or made up, as `plan` does."""
+    source = load.read(experiment) if isinstance(experiment, Path) else experiment
     extra = [*changes] if seed is None else [*changes, Override("seed", seed, "--seed")]
     try:
         cells = list(_cells(source, extra, form))

@@ -2,10 +2,21 @@
 
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from blklab.documents.cell import Model
-from blklab.spec.fields import EXACT, NUMBER, SECTOR, Count, ExperimentTable, Nanoseconds, PerSecond, Rate, Size
+from blklab.spec.fields import (
+    EXACT,
+    NUMBER,
+    SECTOR,
+    Count,
+    ExperimentTable,
+    Nanoseconds,
+    PerSecond,
+    Rate,
+    Sectors,
+    Size,
+)
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -25,12 +36,12 @@ class DeviceQueue(ExperimentTable):
 class DiskTable(DeviceQueue):
     """What every device has."""
 
-    size: Size | None = None  # What the stack uses of it; by default all of it
-    start: Size = 0  # Where the used part begins on the disk
+    size: Sectors | None = None  # What the stack uses of it; by default all of it
+    start: Sectors = 0  # Where the used part begins on the disk
     count: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
     """Number of equal devices: `x` stands for `x1`, `x2` …, and as a member for all of them."""
 
-    capacity: Annotated[Size, Field(gt=0)] | None = None  # The whole disk
+    capacity: Annotated[Sectors, Field(gt=0)] | None = None  # The whole disk
     write_back: bool | None = None  # Whether it reports a volatile write cache
     max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     """The largest request that it accepts."""
@@ -39,13 +50,6 @@ class DiskTable(DeviceQueue):
     physical_block_size: Literal[512, 4096] = 512
     discard: bool = True  # What the lab's virtual disk reports
     source: str = ""  # Source of the figures
-
-    @field_validator("size", "start", "capacity")
-    @classmethod
-    def _whole_sectors(cls, value: int | None) -> int | None:
-        if value is not None and value % SECTOR:
-            raise ValueError(f"found {value} B, expected a multiple of the sector size, 512 B")
-        return value
 
 
 Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]  # Bytes that flash reads or programs at a time
@@ -83,7 +87,7 @@ class Hdd(DiskTable):
     """A rotating disk."""
 
     kind: Literal["hdd"]
-    capacity: Annotated[Size, Field(gt=0)]
+    capacity: Annotated[Sectors, Field(gt=0)]
     rpm: Count
     outer_track_bytes: Annotated[int, Field(ge=SECTOR, le=EXACT), NUMBER]
     inner_track_bytes: Annotated[int, Field(ge=SECTOR, le=EXACT), NUMBER]

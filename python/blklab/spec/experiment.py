@@ -107,9 +107,7 @@ class Settings(ExperimentTable):
 
 
 def _scale(value: Any) -> Any:
-    if isinstance(value, str) and value != AUTO:
-        return float(value)
-    return value
+    return float(value) if isinstance(value, str) and value != AUTO else value
 
 
 class Lab(ExperimentTable):

@@ -122,6 +122,16 @@ Milliseconds = Annotated[  # ns, typed as a duration or a number of milliseconds
 Words = Annotated[str, BeforeValidator(words), _schema("""Text, as fio reads it.""")]  # Text; a number will do
 
 
+def whole_sectors(value: Any) -> Any:
+    """Refuses bytes that are not a multiple of the sector size; text and None are not checked."""
+    if isinstance(value, int) and value % SECTOR:
+        raise ValueError(f"found {value} B, expected a multiple of the sector size, {SECTOR} B")
+    return value
+
+
+Sectors = Annotated[Size, AfterValidator(whole_sectors)]  # Bytes of whole sectors
+
+
 def no_truth(value: Any) -> Any:
     """Refuses true and false, which Python accepts as 1 and 0."""
     if isinstance(value, bool):

@@ -4,6 +4,7 @@ Jobs have fio's own defaults. Options that blklab sets itself are named in a not
 cell can have are errors.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -51,19 +52,21 @@ def read(path: Path) -> tuple[list[tuple[str, Tables]], list[str]]:
         if wall or not groups:
             groups.append((name, {}))
         _, jobs = groups[-1]
-        unique, number = name, 2
-        while unique in jobs:
-            unique, number = f"{name}-{number}", number + 1
-        jobs[unique] = job
+        jobs[unique(name, jobs)] = job
     if not groups:
         raise UsageError(f"{path}: found no job, only [global]")
     return groups, notes
 
 
+def unique(name: str, taken: Mapping[str, Any]) -> str:
+    """Returns the name, with a number behind it if it is taken."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(label for label in itertools.chain([name], numbered) if label not in taken)
+
+
 def _notes(path: Path, jobs: Sequence[Mapping[str, str]]) -> list[str]:
     own = fio_options.HARMLESS - fio_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
-    ignored = [option for option in dict.fromkeys(key for job in jobs for key in job)
-               if option in own]  # fmt: skip
+    ignored = [option for option in dict.fromkeys(key for job in jobs for key in job) if option in own]
     notes = []
     if ignored:
         where = " (jobs use the stack's device or file)" * bool({"filename", "directory"} & set(ignored))

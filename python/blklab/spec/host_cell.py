@@ -11,7 +11,7 @@ from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.documents import FioCellDocument
 from blklab.spec.experiment import Experiment
 from blklab.spec.target import PLACES, Target
-from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay
+from blklab.spec.workload import RAMP, Command, Job, Replay
 
 INTERVAL: Final = 10**9  # ns between two points of a series, the default of `series`
 
@@ -32,21 +32,10 @@ def document(
     settings, place = experiment.settings, experiment.targets[target]
     if settings.max_ios is not None:
         raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
-    table, path = experiment.workloads[workload], f"workloads.{workload}"
-    tables: dict[str, tuple[str, Job]] = {}
-    command = None
-    match table:
-        case Job():
-            tables = {workload: (path, table)}
-        case Jobs():
-            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
-        case Command():
-            command = _command(table, place, path)
-        case Replay():
-            raise problems.fail(
-                f"{path}.replay",
-                "traces are replayed by --on sim only: for fio, write a job with `blklab trace fio`, and use job_file",
-            )
+    path, table, tables = sim_cell.job_tables(experiment, workload)
+    if isinstance(table, Replay):
+        raise sim_cell.no_replay(path)
+    command = _command(table, place, path) if isinstance(table, Command) else None
     runtime, ramp = settings.runtime, settings.ramp_time
     if tables:
         runtime, ramp = sim_cell.times(list(tables.values()), runtime, ramp)
@@ -71,8 +60,6 @@ def document(
 
 
 FORM: Final = CellForm("host", document, on_targets=True)
-
-
 READING: Final = frozenset({"read", "randread"})  # Values of `rw` that do not write
 
 
@@ -126,21 +113,12 @@ def _place(source: load.ExperimentSource, name: str, target: Target) -> dict[str
 
 def _host(experiment: Experiment) -> dict[str, Any]:
     host = experiment.host
-    steady = host.steadiness
-    return {
-        "drop_caches": host.drop_caches,
-        "precondition": host.precondition,
-        **({"wait_ns": host.wait} if host.wait else {}),
-        "steady": None
-        if steady is None
-        else {
-            "round_ns": steady.round,
-            "rounds": steady.rounds,
-            "range": steady.range,
-            "slope": steady.slope,
-            "limit_ns": steady.limit,
-        },
-    }
+    steady = None
+    if wanted := host.steadiness:
+        shares = {"range": wanted.range, "slope": wanted.slope}
+        steady = {"round_ns": wanted.round, "rounds": wanted.rounds, **shares, "limit_ns": wanted.limit}
+    wait = {"wait_ns": host.wait} if host.wait else {}
+    return {"drop_caches": host.drop_caches, "precondition": host.precondition, **wait, "steady": steady}
 
 
 def _command(table: Command, place: Target, path: str) -> dict[str, Any]:

@@ -70,10 +70,9 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
 def _check(job: Job, path: str) -> None:
     """Raises SpecProblems for what only real fio can do."""
     if not job.direct:
+        how = "set direct to 1, or use --on host or --on lab"
         raise problems.fail(
-            f"{path}.direct",
-            "found false, which is fio's default: the page cache is not simulated: set direct to"
-            " 1, or use --on host or --on lab",
+            f"{path}.direct", f"found false, which is fio's default: the page cache is not simulated: {how}"
         )
     for option, value in job.options.items():
         if option not in HARMLESS and value not in {"0", 0, "none"}:

@@ -21,7 +21,7 @@ from blklab.spec.device import DiskTable
 from blklab.spec.documents import FailureDocument, VirtualDiskDocument
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.target import Target
-from blklab.spec.workload import Command, Job, Jobs, Replay
+from blklab.spec.workload import Command, Job, Replay
 from blklab.units import format_duration
 
 FILE_SHARE: Final = 0.9  # Share of a filesystem's device that a file in it may take: the filesystem needs the rest
@@ -35,22 +35,15 @@ def document(
 ) -> Made:
     """Returns a cell's document without the seed, and the bytes that jobs may use."""
     built = stack_resolution.build(experiment, stack)
-    settings, table = experiment.settings, experiment.workloads[workload]
+    settings = experiment.settings
     if settings.max_ios is not None:
         raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
-    path = f"workloads.{workload}"
+    path, table, tables = sim_cell.job_tables(experiment, workload)
     match table:
-        case Job():
-            tables = {workload: (path, table)}
-        case Jobs():
-            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
         case Command():
             raise problems.fail(f"{path}.command", "commands do not run in the lab: use --on host")
         case Replay():
-            raise problems.fail(
-                f"{path}.replay",
-                "traces are replayed by --on sim only: for fio, write a job with `blklab trace fio`, and use job_file",
-            )
+            raise sim_cell.no_replay(path)
     runtime, ramp = sim_cell.times(list(tables.values()), settings.runtime, settings.ramp_time)
     _check_failures(built.failures, runtime, ramp)
     filesystem = settings.filesystem_type

@@ -48,17 +48,9 @@ def read(path: Path) -> ExperimentSource:
         groups, about = fio_job.read(source.resolve_path(file))
         notes += about
         for first, jobs in groups:
-            label = name if len(groups) == 1 else _unique(f"{name}/{first}", tables)
+            label = name if len(groups) == 1 else fio_job.unique(f"{name}/{first}", tables)
             tables[label] = {"jobs": jobs}
     return ExperimentSource(path, {**raw, "workloads": tables}, notes)
-
-
-def _unique(label: str, taken: Mapping[str, Any]) -> str:
-    number = 2
-    unique = label
-    while unique in taken:
-        unique, number = f"{label}-{number}", number + 1
-    return unique
 
 
 def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
@@ -133,12 +125,3 @@ def calibrated(path: Path) -> dict[str, Any]:
         ]
         raise problems.usage_error(str(path), short) from error
     return table
-
-
-def load(path: Path) -> Experiment:
-    """Reads and checks an experiment file, as it is written. Raises UsageError."""
-    source = read(path)
-    try:
-        return checked(source, source.raw)
-    except SpecProblems as problem:
-        raise problems.usage_error(str(path), problem.found) from None

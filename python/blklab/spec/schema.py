@@ -17,7 +17,6 @@ def document() -> dict[str, Any]:
     found by `blklab run --dry-run`.
     """
     schema = Experiment.model_json_schema(by_alias=False)
-    schema = _without_discriminators(schema)
     definitions = schema["$defs"]
     known: dict[str, Any] = {}
     for model in KINDS.values():
@@ -37,7 +36,7 @@ def document() -> dict[str, Any]:
     names = ["StockDevice", "CalibratedDevice", *(model.__name__ for model in KINDS.values())]
     devices = schema["properties"]["devices"]
     devices["additionalProperties"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
-    return {"$schema": ADDRESS, "title": "blklab experiment", **_without_titles(schema)}
+    return {"$schema": ADDRESS, "title": "blklab experiment", **_cleaned(schema)}
 
 
 def text() -> str:
@@ -45,25 +44,18 @@ def text() -> str:
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _without_discriminators(value: Any) -> Any:
-    """Removes OpenAPI's `discriminator`, which JSON Schema does not have."""
-    match value:
-        case dict():
-            return {key: _without_discriminators(inner) for key, inner in value.items() if key != "discriminator"}
-        case list():
-            return [_without_discriminators(inner) for inner in value]
-    return value
+def _cleaned(value: Any, *, properties: bool = False) -> Any:
+    """Removes OpenAPI's `discriminator`, which JSON Schema lacks, and the titles that pydantic makes from names.
 
-
-def _without_titles(value: Any, *, properties: bool = False) -> Any:
-    """Removes the titles that pydantic makes from names; a property may also be named `title`."""
+    A property may also be named `title`.
+    """
     match value:
         case dict():
             return {
-                key: _without_titles(inner, properties=key in {"properties", "$defs"})
+                key: _cleaned(inner, properties=key in {"properties", "$defs"})
                 for key, inner in value.items()
-                if properties or key != "title"
+                if properties or key not in {"title", "discriminator"}
             }
         case list():
-            return [_without_titles(inner) for inner in value]
+            return [_cleaned(inner) for inner in value]
     return value

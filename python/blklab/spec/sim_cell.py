@@ -9,7 +9,7 @@ from blklab.spec import jobs, load, problems, replays, stack_resolution
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.documents import LoadRampDocument
 from blklab.spec.experiment import Experiment
-from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay
+from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay, Workload
 from blklab.units import format_size
 
 RAMP_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -26,16 +26,10 @@ def document(
     if built.real is not None:
         raise problems.fail(built.real, "is not simulated: use --on lab, which has a real kernel")
     settings = experiment.settings
-    table = experiment.workloads[workload]
-    path = f"workloads.{workload}"
-    tables: dict[str, tuple[str, Job]] = {}
+    path, table, tables = job_tables(experiment, workload)
     replay, source_of = None, None
     runtime, ramp = settings.runtime, settings.ramp_time
     match table:
-        case Job():
-            tables = {workload: (path, table)}
-        case Jobs():
-            tables = {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
         case Replay():
             replay, source_of = _replay(source, table, path, stack, built.capacity)
             runtime = table.runtime or runtime
@@ -65,6 +59,23 @@ def document(
 
 
 FORM: Final = CellForm("sim", document, settings_are_keys=True)
+
+
+def job_tables(experiment: Experiment, workload: str) -> tuple[str, Workload, dict[str, tuple[str, Job]]]:
+    """Returns a workload's path and table, and its jobs by name with their paths; none if it is no job of fio."""
+    path, table = f"workloads.{workload}", experiment.workloads[workload]
+    match table:
+        case Job():
+            return path, table, {workload: (path, table)}
+        case Jobs():
+            return path, table, {name: (f"{path}.jobs.{name}", job) for name, job in table.jobs.items()}
+    return path, table, {}
+
+
+def no_replay(path: str) -> problems.SpecProblems:
+    """Returns the error for a trace on a runner with real fio."""
+    how = "for fio, write a job with `blklab trace fio`, and use job_file"
+    return problems.fail(f"{path}.replay", f"traces are replayed by --on sim only: {how}")
 
 
 def load_ramp(tables: Mapping[str, tuple[str, Job]]) -> dict[str, LoadRampDocument]:

@@ -293,16 +293,10 @@ def parts(stack: "Stack") -> list[str]:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, dict):
-        if "device" in value:
-            return "<bare>"
-        kind = value.get("kind")
-        if kind is None:
-            return "<md>"
-        return f"<{kind}>"
-    if isinstance(value, Bare):
+    if isinstance(value, Bare) or (isinstance(value, dict) and "device" in value):
         return "<bare>"
-    return f"<{getattr(value, 'kind', 'md')}>"
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return "<md>" if kind is None else f"<{kind}>"
 
 
 def _known(value: Any) -> Any:

@@ -53,7 +53,8 @@ class _StackResolver:
             path = f"stacks.{name}.device"
             device = self._expanded(table.device, path)
             if len(device) > 1 or device[0] not in self.disks:
-                raise problems.fail(path, f"{table.device!r} is not one device; {self._known()}")
+                allowed = problems.listing(list(self.disks))
+                raise problems.fail(path, f"{table.device!r} is not one device; allowed: {allowed}")
             return self.disk(device[0], name, path)
         if isinstance(table, Md):
             return self.array(name, table, (*above, name))
@@ -111,13 +112,8 @@ class _StackResolver:
         for member in members:
             node, size = self._member(member, name, above)
             sizes.append(size)
-            slots.append(
-                {
-                    "node": cast(cell.Node | None, node),
-                    "write_mostly": member in mostly,
-                    "rebuilding": member in rebuilding,
-                }
-            )
+            node = cast(cell.Node | None, node)
+            slots.append({"node": node, "write_mostly": member in mostly, "rebuilding": member in rebuilding})
         present = [slot["node"] is not None and not slot["rebuilding"] for slot in slots]
         if not capacity.can_run(md.level, present, copies):
             away = len(present) - sum(present)
@@ -169,9 +165,6 @@ class _StackResolver:
             return [name]
         known = [*self.disks, *self.experiment.stacks]
         raise problems.fail(path, f"there is no device or stack {name!r}; {problems.near(name, known)}")
-
-    def _known(self) -> str:
-        return f"allowed: {problems.listing(list(self.disks))}"
 
     def _subset(self, names: list[str], members: list[str], path: str) -> set[str]:
         wanted = {member_name for name in names for member_name in self._expanded(name, path)}

@@ -10,7 +10,6 @@ from blklab.spec import problems
 from blklab.spec.files import read_toml
 
 DIRECTORY: Final = Path(__file__).parent / "devices"
-
 TABLE: Final = "device"  # The table of a calibrated file
 
 

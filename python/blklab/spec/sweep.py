@@ -11,7 +11,6 @@ from blklab.spec.fields import shown
 
 MODES: Final = ("one", "all")  # One setting at a time away from the baseline, or every combination
 MODE: Final = "mode"
-
 AS_IS: Final = "as is"  # The label of a setting that is not changed: the baseline
 
 QUEUE: Final = (  # Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth
@@ -80,11 +79,7 @@ Sweep = Annotated[
 
 def text(value: Any) -> str:
     """Returns a value as text, for a file of the kernel and as a label."""
-    match value:
-        case bool():
-            return "1" if value else "0"
-        case _:
-            return str(value)
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from blklab.spec.fields import NUMBER, SECTOR, ExperimentTable, Seconds, Share, Size, shown
+from blklab.spec.fields import NUMBER, ExperimentTable, Seconds, Sectors, Share, Size, shown
 from blklab.spec.stack import KeyedError
 
 PLACES: Final = ("directory", "filesystem", "device")
@@ -32,15 +32,8 @@ class Target(ExperimentTable):
     directory: Path | None = None  # blklab measures in a file, in a new directory below this one
     filesystem: Path | None = None  # The same, and a filesystem must be mounted there
     device: Path | None = None  # A raw device, without a filesystem
-    size: Annotated[Size, Field(gt=0)] | None = None  # Bytes of the file; percentages of the stack refer to it
+    size: Annotated[Sectors, Field(gt=0)] | None = None  # Bytes of the file; percentages of the stack refer to it
     cache: Size = 0  # Bytes of caches that blklab cannot see, such as a RAID controller's
-
-    @field_validator("size")
-    @classmethod
-    def _whole_sectors(cls, value: int | None) -> int | None:
-        if value is not None and value % SECTOR:
-            raise ValueError(f"found {value} B, expected a multiple of the sector size, 512 B")
-        return value
 
     @model_validator(mode="after")
     def _one_place(self) -> "Target":

@@ -1,5 +1,6 @@
 """A workload table: fio's options, several jobs, a fio job file, a trace to replay, a command."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -8,6 +9,7 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -16,17 +18,17 @@ from pydantic import (
 from blklab.spec import fio_options
 from blklab.spec.fields import (
     NUMBER,
-    SECTOR,
     Count,
     ExperimentTable,
     Microseconds,
     Number,
     Seconds,
+    Sectors,
     Share,
-    Size,
     Words,
     quantity,
     shown,
+    whole_sectors,
 )
 from blklab.spec.stack import KeyedError
 
@@ -71,13 +73,22 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
+CHECKS: Final[dict[str, Callable[[str], object]]] = {  # Raise ValueError for an option's value that fio would refuse
+    "bs": lambda text: fio_options.block_sizes(text, None),
+    "bssplit": lambda text: fio_options.block_sizes(None, text),
+    "random_distribution": fio_options.distribution,
+    "rate": lambda text: text == RAMP or fio_options.rate(text, "rate", sizes=True),
+    "rate_iops": lambda text: fio_options.rate(text, "rate_iops", sizes=False),
+}
+
+
 class Job(ExperimentTable):
     """A group of equal jobs, with fio's options and defaults (fio(1))."""
 
     rw: str = "read"
     bs: Words | None = None
     bssplit: Words | None = None
-    blockalign: Size | None = None
+    blockalign: Sectors | None = None
     iodepth: Count = 1
     iodepth_batch: Number = 1
     iodepth_batch_complete: Count = 1
@@ -88,8 +99,8 @@ class Job(ExperimentTable):
     random_distribution: Words = "random"
     size: Portion | None = None
     io_size: Portion | None = None
-    offset: Portion = 0
-    offset_increment: Size = 0
+    offset: Annotated[Portion, AfterValidator(whole_sectors)] = 0
+    offset_increment: Sectors = 0
     runtime: Seconds | None = None
     time_based: bool = False
     ramp_time: Seconds | None = None
@@ -114,43 +125,11 @@ class Job(ExperimentTable):
             raise ValueError(f"found {shown(value)}, expected one of {allowed}")
         return value
 
-    @field_validator("bs")
+    @field_validator(*CHECKS)
     @classmethod
-    def _sizes(cls, value: str | None) -> str | None:
-        fio_options.block_sizes(value, None)
-        return value
-
-    @field_validator("bssplit")
-    @classmethod
-    def _split(cls, value: str | None) -> str | None:
-        fio_options.block_sizes(None, value)
-        return value
-
-    @field_validator("random_distribution")
-    @classmethod
-    def _distribution(cls, value: str) -> str:
-        fio_options.distribution(value)
-        return value
-
-    @field_validator("rate")
-    @classmethod
-    def _rate(cls, value: str | None) -> str | None:
-        if value not in {None, RAMP}:
-            fio_options.rate(value or "", "rate", sizes=True)
-        return value
-
-    @field_validator("rate_iops")
-    @classmethod
-    def _rate_iops(cls, value: str | None) -> str | None:
+    def _is_for_fio(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None:
-            fio_options.rate(value, "rate_iops", sizes=False)
-        return value
-
-    @field_validator("offset", "offset_increment", "blockalign")
-    @classmethod
-    def _whole_sectors(cls, value: int | str | None) -> int | str | None:
-        if isinstance(value, int) and value % SECTOR:
-            raise ValueError(f"found {value} B, expected a multiple of the sector size, 512 B")
+            CHECKS[str(info.field_name)](value)
         return value
 
     @model_validator(mode="after")

@@ -42,7 +42,6 @@ class Database:
     engine: sa.Engine
     name: str  # Its name in messages, without a password
     series: Path
-
     only_read: bool = False  # Whether it is a file that this user cannot write
 
     @contextmanager

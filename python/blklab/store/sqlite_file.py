@@ -15,7 +15,6 @@ from blklab.errors import StoreError, UsageError
 
 PATIENCE_MS: Final = 60_000  # ms that one process waits while another writes
 WAL: Final = "pragma journal_mode = wal"
-
 READ: Final = "select count(*) from sqlite_master"  # Fails if a file cannot be read
 ROOM: Final = 1 << 20
 """Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks

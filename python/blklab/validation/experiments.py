@@ -51,7 +51,7 @@ def fio_cell(reference: Reference, target: str, test: str, devices: Mapping[str,
             "runtime": reference.common.get("runtime", 3600),
         },
     }
-    return cells.expand(load.ExperimentSource(reference.path / "targets.toml", raw)).cells[0]
+    return cells.plan(load.ExperimentSource(reference.path / "targets.toml", raw)).cells[0]
 
 
 _KEYS: Final = ("bs", "numjobs", "iodepth", "size")
@@ -83,7 +83,7 @@ def randomio_cell(run: RandomioRun) -> Cell:
     workloads = source.raw["workloads"]
     table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}
     raw = {**source.raw, "workloads": {"randomio": table}}
-    return cells.expand(load.ExperimentSource(path, raw)).cells[0]
+    return cells.plan(load.ExperimentSource(path, raw)).cells[0]
 
 
 def stock_devices() -> dict[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """smartctl's JSON: of real disks, by the manual, and garbled."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -107,5 +108,5 @@ def test_garbled_documents(name: str, data: st.DataObject) -> None:
 
     output = json.dumps(garble(json.loads(read(name))))
     health, _ = parse_health(output)
-    json.dumps(health.as_dict(), allow_nan=False)
+    json.dumps(dataclasses.asdict(health), allow_nan=False)
     parse_health(output[: data.draw(st.integers(0, len(output)))])

@@ -4,7 +4,7 @@ from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, scrubbing, smart
-from blklab.md.audit.rule import AuditedHost, Rule
+from blklab.md.audit.rule import Rule
 from blklab.md.model import Inventory
 
 __all__ = ["RULES", "findings"]
@@ -53,8 +53,8 @@ RULES: Final[tuple[Rule, ...]] = (  # In the order in which findings of one seve
 
 def find_problems(inventory: Inventory) -> list[Diagnostic]:
     """Returns what all rules find, the worst first. Reads and changes nothing."""
-    audited_host = AuditedHost(inventory.software)
-    diagnostics = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, audited_host)]
+    software = inventory.software
+    diagnostics = [finding for rule in RULES for array in inventory.arrays for finding in rule(array, software)]
     diagnostics += host.check_host(inventory)
     diagnostics += smart.check_disks(inventory)
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, array_finding, quote_command
-from blklab.md.model import PARITIES, Array, ArrayPart, Geometry
+from blklab.md.audit.rule import array_finding, quote_command
+from blklab.md.model import PARITIES, Array, ArrayPart, Geometry, Software
 from blklab.md.superblocks import SECTOR
 from blklab.units import format_size
 
@@ -12,7 +12,7 @@ PAGE = 4096  # Bytes of the smallest write of a filesystem
 STRIPED = {"raid0", "raid10", *PARITIES}
 
 
-def check_data_offset(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_data_offset(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The array's data begin inside a physical block of the disk, not at its start."""
     for member in array.members:
         if member.data_offset is None or (member.start is None and array.live):
@@ -31,7 +31,7 @@ def check_data_offset(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             yield array_finding(array, "note" if harmless else "warning", "alignment", message, member=member.name)
 
 
-def check_partitions(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A partition of the array begins inside a chunk or a stripe, not at its start."""
     width = array.chunk * array.data_disks
     for part in array.parts:
@@ -53,36 +53,32 @@ def check_partitions(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             )
 
 
-def check_filesystems(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Reports filesystems that do not know the array's stripes, or assume other ones."""
     if array.level not in STRIPED or array.chunk <= 0 or array.data_disks < 1:
         return
+    width = array.chunk * array.data_disks
     for part in array.parts:
         geometry = part.geometry
-        width = array.chunk * array.data_disks
-        if geometry is None or geometry.block <= 0 or (geometry.unit, geometry.width) == (array.chunk, width):
+        if geometry is None or geometry.block <= 0 or array.chunk % geometry.block:
             continue
-        if array.chunk % geometry.block:
-            continue
-        yield _wrong_stripe(array, part, geometry, width)
+        if (geometry.unit, geometry.width) != (array.chunk, width):
+            yield _wrong_stripe(array, part, geometry, width)
 
 
 def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
-    """The filesystem does not know the chunk and stripe of the array, or assumes other sizes."""
     assumed = (
         f"assumes a chunk of {format_size(geometry.unit)} and a stripe of {format_size(geometry.width)}"
         if geometry.unit or geometry.width
         else "does not know the chunk and the stripe of the array"
     )
     mkfs = mkfs_command(geometry, array.chunk, array.data_disks)
-    blocks = array.chunk // geometry.block
+    commands, correction = [], ""
     if geometry.kind == "ext4":
-        commands = [
-            quote_command("tune2fs", "-E", f"stride={blocks},stripe_width={blocks * array.data_disks}", part.path)
-        ]
-        correction = ""
+        blocks = array.chunk // geometry.block
+        extended = f"stride={blocks},stripe_width={blocks * array.data_disks}"
+        commands = [quote_command("tune2fs", "-E", extended, part.path)]
     else:
-        commands = []
         correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
     where = f" on {part.mounts[0]}" if part.mounts else ""
     message = (

@@ -12,15 +12,15 @@ from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.host import adding_fails
-from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
-from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
+from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.model import PARITIES, Array, ArrayMember, Software, merge_ranges
 from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
 MAX_RANGES_SHOWN = 8  # Ranges that a message names; the JSON has all
 
 
-def check_entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+def check_entries(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list has entries: this member's data in these ranges are lost or stale."""
     for member in array.members:
         if not member.ranges:
@@ -34,13 +34,13 @@ def check_entries(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
             "bbl-entries",
             f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}:"
             f" {places}; {_effect(array, member)}",
-            *_remedy(array, member, host),
+            *_remedy(array, member, software),
             member=member.name,
         )
         yield replace(diagnostic, ranges=details)
 
 
-def check_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A RAID-1 has bad blocks: do not run `repair` on it, because that corrupts data."""
     bad = [member.name for member in array.members if member.ranges]
     if array.level != "raid1" or not bad:
@@ -57,7 +57,7 @@ def check_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     )
 
 
-def check_lost_ranges(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Too many members have bad blocks in the same place: the data there are lost."""
     lost_ranges = find_lost_ranges(array)
     if lost_ranges:
@@ -74,7 +74,7 @@ def check_lost_ranges(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         yield replace(diagnostic, ranges=details)
 
 
-def check_copied_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_copied_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Several members list the same bad blocks: most likely, a recovery copied the list."""
     holders: dict[SectorRange, list[str]] = defaultdict(list)
     for member in array.distinct:
@@ -92,7 +92,7 @@ def check_copied_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnosti
         yield array_finding(array, "critical", "bbl-copied", message)
 
 
-def check_full_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list is full: md fails the member at the next write error."""
     for member in array.members:
         bad = member.bad_blocks
@@ -110,7 +110,7 @@ def check_full_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             yield array_finding(array, "critical", "bbl-full", message, member=member.name)
 
 
-def check_empty_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list has entries of 0 sectors: its area was never written."""
     for member in array.members:
         bad = member.bad_blocks
@@ -122,7 +122,7 @@ def check_empty_entries(array: Array, _host: AuditedHost) -> Iterator[Diagnostic
             yield array_finding(array, "warning", "bbl-zeros", message, member=member.name)
 
 
-def check_kernel_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_kernel_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The kernel's bad-block list differs from the one on the disk."""
     for member in array.members:
         bad = member.bad_blocks
@@ -138,7 +138,7 @@ def check_kernel_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
             yield array_finding(array, "warning", "bbl-disagree", message, member=member.name)
 
 
-def check_write_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_write_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A write to a member failed, and md reported it to no one."""
     for member in array.members:
         states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
@@ -151,7 +151,7 @@ def check_write_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
             yield array_finding(array, "critical", "write-error", message, disk, member=member.name)
 
 
-def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Members have empty bad-block lists: the next write error will be hidden in one."""
     if not array.redundant:
         return
@@ -170,7 +170,7 @@ def check_empty_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         )
 
 
-def check_no_lists(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """No member has a bad-block list: write errors cannot be hidden."""
     if array.members and all(member.superblock and member.bad_blocks is None for member in array.members):
         yield array_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
@@ -267,7 +267,7 @@ def _is_current(array: Array, member: ArrayMember) -> bool:
     return superblock is not None and superblock.recovery is None and superblock.events >= newest - 1
 
 
-def _remedy(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
+def _remedy(array: Array, member: ArrayMember, software: Software | None) -> list[str]:
     """Returns commands that rewrite a member's bad ranges, then those that rebuild the member."""
     examine = quote_command("mdadm", "--examine-badblocks", member.path)
     others = [other for other in array.active if other is not member and "in_sync" in other.states]
@@ -281,7 +281,7 @@ def _remedy(array: Array, member: ArrayMember, host: AuditedHost) -> list[str]:
         f"{examine}   # must show no entries",
     ]
     # A disk that cannot be added again must stay in the array.
-    if not any(other.ranges or other.unseen for other in others) and not adding_fails(array, host):
+    if not any(other.ranges or other.unseen for other in others) and not adding_fails(array, software):
         commands.append("# Only if entries remain, rebuild the whole member: hours with one copy or parity fewer.")
         commands += rebuild_commands(array, member)
     return commands
@@ -350,21 +350,12 @@ def _file_locations(array: Array, mapped: tuple[SectorRange, ...] | None) -> dic
             if last and _is_contiguous(last, content.path, content.what, offset):
                 last["bytes"] += size
             else:
-                files.append(
-                    {
-                        "device": content.device,
-                        "path": content.path,
-                        "offset_bytes": offset,
-                        "bytes": size,
-                        "what": content.what or None,
-                    }
-                )
+                where = {"device": content.device, "path": content.path, "offset_bytes": offset}
+                files.append({**where, "bytes": size, "what": content.what or None})
     unnamed = [{"device": device, "what": what, "bytes": size} for (device, what), size in others.items()]
     return {"array_ranges": summary, "files": files, "others": unnamed}
 
 
 def _is_contiguous(last: dict[str, Any], path: str, what: str, offset: int | None) -> bool:
-    if (last["path"], last["what"]) != (path, what or None):
-        return False
-    begin = last["offset_bytes"]
-    return (None if begin is None else begin + last["bytes"]) == offset
+    end = None if last["offset_bytes"] is None else last["offset_bytes"] + last["bytes"]
+    return (last["path"], last["what"], end) == (path, what or None, offset)

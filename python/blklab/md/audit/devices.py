@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
-from blklab.md.model import Array, ArrayMember
+from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.model import Array, ArrayMember, Software
 
 PREFERS_FLASH_SINCE = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""
@@ -18,7 +18,7 @@ UNEQUAL_FACTOR = 3  # Ratio of latencies that is larger than the difference betw
 MIN_LATENCY_MS = 0.2  # Shorter latencies do not matter
 
 
-def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """The array has rotating disks and flash: the slow members decide its speed."""
     active = [member for member in array.active if member.rotational is not None]
     slow = [member for member in active if member.rotational]
@@ -27,7 +27,7 @@ def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         return
     names = list_names([member.name for member in slow])
     flash = list_names([member.name for member in fast])
-    kernel = host.software.kernel if host.software else None
+    kernel = software.kernel if software else None
     mostly = all("write_mostly" in member.states for member in slow)
     if array.level == "raid10" and (kernel is None or kernel >= PREFERS_FLASH_SINCE):
         effect = (
@@ -49,7 +49,7 @@ def check_mixed_kinds(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
     yield array_finding(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", message)
 
 
-def check_unequal_latency(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """One member has taken at least three times as long for an I/O as another of its kind.
 
     Only I/O that all members get can be compared: writes, and reads of levels that do not choose a copy. Mean sizes
@@ -105,7 +105,7 @@ def _mean(member: ArrayMember, direction: str) -> tuple[float, float, int] | Non
     return ticks / ios, sectors / ios, ios
 
 
-def check_write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_write_mostly(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Members are marked write-mostly: md reads from them only if no other member is left."""
     names = [
         member.name
@@ -124,7 +124,7 @@ def check_write_mostly(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
         )
 
 
-def check_layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A RAID-10 of flash has the layout far or offset, which helps only rotating disks."""
     far, offset = array.layout >> 8 & 0xFF, array.layout >> 16 & 1
     active = array.active
@@ -137,7 +137,7 @@ def check_layout(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         yield array_finding(array, "note", "layout", message)
 
 
-def check_read_errors(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_read_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Md corrected read errors of a member."""
     for member in array.members:
         if member.errors:

@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
+from blklab.md.audit.rule import array_finding, list_names, quote_command
 from blklab.md.model import Array, Inventory, Software
 
 ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
 """With these, `--add` to an array with feature 8 fails (observed on Linux 6.12 with mdadm 4.2)."""
 
 
-def check_add(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+def check_add(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """With this kernel and mdadm, no disk can be added to the array."""
-    software = host.software
-    if adding_fails(array, host) and software and software.kernel and software.mdadm:
+    if adding_fails(array, software) and software and software.kernel and software.mdadm:
         kernel, mdadm = software.kernel, software.mdadm
         message = (
             f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array fails (Invalid "
@@ -22,10 +21,9 @@ def check_add(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         yield array_finding(array, "critical", "add-fails", message)
 
 
-def adding_fails(array: Array, host: AuditedHost) -> bool:
+def adding_fails(array: Array, software: Software | None) -> bool:
     """Whether `--add` to this array fails."""
-    active = any(member.bad_blocks and member.bad_blocks.active for member in array.members)
-    return active and has_add_bug(host.software)
+    return has_add_bug(software) and any(member.bad_blocks and member.bad_blocks.active for member in array.members)
 
 
 def has_add_bug(software: Software | None) -> bool:

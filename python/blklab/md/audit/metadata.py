@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
-from blklab.md.model import Array
+from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.model import Array, Software
 
 FIRMWARE_MOUNTS = ("/boot/efi", "/efi")  # Mount points of filesystems that firmware reads
 
 
-def check_checksum(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_checksum(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The checksum of a superblock is wrong: the kernel will not accept this member."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
@@ -24,7 +24,7 @@ def check_checksum(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             )
 
 
-def check_superblock(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A superblock has other wrong values."""
     for member in array.members:
         for problem in member.superblock.problems if member.superblock else ():
@@ -39,7 +39,7 @@ def check_superblock(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
                 )
 
 
-def check_old_superblocks(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A member has a second superblock, or metadata of other software, from an earlier use."""
     for member in array.members:
         for old in member.leftovers:
@@ -56,7 +56,7 @@ def check_old_superblocks(array: Array, _host: AuditedHost) -> Iterator[Diagnost
             )
 
 
-def check_foreign_metadata(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Reports metadata of other software.
 
     `two-superblocks`: A member has a second superblock, or metadata of firmware, from earlier use.
@@ -82,7 +82,7 @@ def check_foreign_metadata(array: Array, _host: AuditedHost) -> Iterator[Diagnos
         )
 
 
-def check_shapes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The members' superblocks disagree on the shape of the array."""
     facts = {
         (member.superblock.level, member.superblock.layout, member.superblock.chunk, member.superblock.raid_disks)
@@ -98,7 +98,7 @@ def check_shapes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         yield array_finding(array, "warning", "unlike", message)
 
 
-def check_metadata_version(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_metadata_version(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Reports metadata formats that matter for booting.
 
     `firmware-metadata`: Firmware cannot read this filesystem, because metadata precede the data.

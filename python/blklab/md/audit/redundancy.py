@@ -4,14 +4,14 @@ import shlex
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, array_finding, list_names, quote_command
-from blklab.md.model import PARITIES, Array, ArrayMember
+from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.model import PARITIES, Array, ArrayMember, Software
 from blklab.units import format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
 
 
-def check_degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_degraded(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Members are missing; critical if no rebuild runs, or if the next failure loses data."""
     if not array.degraded:
         return
@@ -33,11 +33,11 @@ def check_degraded(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
         "degraded",
         f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
         + (f"; the next failure {loses} data" if last else ""),
-        *([] if rebuilding or spares else [_add_command(array)]),
+        *([] if rebuilding or spares else [quote_command("mdadm", array.path, "--add", "/dev/NEW-DISK")]),
     )
 
 
-def check_unfinished_repair(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_unfinished_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A repair by blklab was interrupted, and a member may be out of the array."""
     if array.repairing:
         message, *remedy = array.repair_stopped or ["if it is not running now, continue it"]
@@ -50,7 +50,7 @@ def check_unfinished_repair(array: Array, _host: AuditedHost) -> Iterator[Diagno
         )
 
 
-def check_suspended_writes(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
         node = f"/sys/block/{array.name}/md"
@@ -70,7 +70,7 @@ def is_spare(member: ArrayMember) -> bool:
     return bool(member.superblock and member.superblock.role == "spare")
 
 
-def check_faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Md has failed a member and does not use it any more."""
     for member in array.members:
         role = member.superblock.role if member.superblock else ""
@@ -85,7 +85,7 @@ def check_faulty(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
             )
 
 
-def check_event_counts(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_event_counts(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A member's event count is behind: it lacks recent writes."""
     counted = {
         other.name: other.superblock.events
@@ -107,7 +107,7 @@ def check_event_counts(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]
             )
 
 
-def check_duplicate_slots(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Several members have the same slot in their superblocks."""
     slots: dict[int, list[str]] = {}
     for member in array.members:
@@ -123,7 +123,7 @@ def check_duplicate_slots(array: Array, _host: AuditedHost) -> Iterator[Diagnost
             yield array_finding(array, "warning", "same-slot", message)
 
 
-def check_missing_images(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_missing_images(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Images of some members were not given."""
     if array.absent:
         slots = list_names([str(slot) for slot in array.absent])
@@ -132,7 +132,7 @@ def check_missing_images(array: Array, _host: AuditedHost) -> Iterator[Diagnosti
         )
 
 
-def check_sync_action(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A resync, recovery, reshape, check or repair is running."""
     sync = array.sync
     if sync is None:
@@ -148,7 +148,7 @@ def check_sync_action(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     yield array_finding(array, "warning" if risky else "note", "under-way", f"{action} {progress}")
 
 
-def check_unfinished_sync(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Reports images of arrays whose resync or rebuild was not finished.
 
     `not-clean`: The array was not stopped cleanly, or a resync did not finish.
@@ -170,14 +170,14 @@ def check_unfinished_sync(array: Array, _host: AuditedHost) -> Iterator[Diagnost
             yield array_finding(array, "warning", "half-rebuilt", message, member=member.name)
 
 
-def check_inactive(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The array is assembled and does not run."""
     if array.live and array.state == "inactive" and not array.external:
         message = "is assembled and does not run: too few members are present, or some did not appear in time at boot"
         yield array_finding(array, "critical", "inactive", message, quote_command("mdadm", "--detail", array.path))
 
 
-def check_bitmap(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A redundant array larger than 100 GiB has no write-intent bitmap."""
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
     large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
@@ -198,10 +198,6 @@ def _failures_tolerated(array: Array) -> int | None:
     if array.level == "raid10":
         return max(1, (array.layout & 0xFF) * (array.layout >> 8 & 0xFF) - 1)
     return PARITIES.get(array.level)
-
-
-def _add_command(array: Array) -> str:
-    return quote_command("mdadm", array.path, "--add", "/dev/NEW-DISK")
 
 
 def _re_add_command(array: Array, member: ArrayMember) -> list[str]:

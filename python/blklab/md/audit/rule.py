@@ -2,20 +2,11 @@
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.model import Array, Software
 
-
-@dataclass(frozen=True)
-class AuditedHost:
-    """The host of an array, for rules."""
-
-    software: Software | None  # None if the arrays are read from images
-
-
-Rule = Callable[[Array, AuditedHost], Iterator[Diagnostic]]
+Rule = Callable[[Array, Software | None], Iterator[Diagnostic]]  # The software is None for arrays read from images
 
 
 def quote_command(*words: str) -> str:

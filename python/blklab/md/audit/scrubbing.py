@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import AuditedHost, array_finding, quote_command
-from blklab.md.model import Array
+from blklab.md.audit.rule import array_finding, quote_command
+from blklab.md.model import Array, Software
 
 
-def check_mismatches(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
+def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The last check counted sectors whose copies or parity differ."""
     if not array.mismatches:
         return
@@ -26,12 +26,12 @@ def check_mismatches(array: Array, _host: AuditedHost) -> Iterator[Diagnostic]:
     yield array_finding(array, "warning", "mismatches", count + meaning, *commands)
 
 
-def check_schedule(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
+def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """No regular check is configured, and none ran since the array was assembled."""
-    if not (array.live and array.redundant) or array.external or host.software is None:
+    if not (array.live and array.redundant) or array.external or software is None or software.checked_by:
         return
-    checked = host.software.checked_by
-    if not checked and array.last_action != "check" and not _is_checking(array):
+    checking = array.sync is not None and array.sync.action == "check"
+    if array.last_action != "check" and not checking:
         message = (
             "no regular check was found: no checkarray or raid-check in cron, no mdcheck_start.timer, and no check "
             f"since the array was assembled (last_sync_action is {array.last_action or 'unknown'}); without checks, "
@@ -40,7 +40,3 @@ def check_schedule(array: Array, host: AuditedHost) -> Iterator[Diagnostic]:
         yield array_finding(
             array, "warning", "never-checked", message, quote_command("mdadm", "--action=check", array.path)
         )
-
-
-def _is_checking(array: Array) -> bool:
-    return array.sync is not None and array.sync.action == "check"

@@ -35,8 +35,8 @@ def find_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]
             " mount it (`-o ro` is enough)"
         )
     debugfs = _Debugfs(program, path)
-    used = debugfs.used(blocks)
-    owners = debugfs.owners([number for number in blocks if used.get(number, True)])
+    unused = debugfs.unused(blocks)
+    owners = debugfs.owners([number for number in blocks if number not in unused])
     inodes = sorted(set(owners.values()) - set(RESERVED))
     names = debugfs.names(inodes)
     logical_blocks = {inode: debugfs.logical_blocks(inode, blocks) for inode in inodes}
@@ -44,7 +44,7 @@ def find_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]
     for number in blocks:
         inode = owners.get(number)
         name, offset, what = "", None, ""
-        if not used.get(number, True):
+        if number in unused:
             what = "free space"
         elif inode is None:
             what = "the filesystem's own metadata"
@@ -83,13 +83,9 @@ class _Debugfs:
             raise BlklabError(f"debugfs: {lines[0] if lines else 'cannot open the filesystem'}")
         return output.decode(errors="surrogateescape")
 
-    def used(self, blocks: Sequence[int]) -> dict[int, bool]:
-        counts = {}
-        for first, count in _runs(blocks):
-            output = self._run(f"testb {first} {count}")
-            for number, state in re.findall(r"^Block (\d+) (marked in use|not in use)$", output, re.M):
-                counts[int(number)] = state == "marked in use"
-        return counts
+    def unused(self, blocks: Sequence[int]) -> set[int]:
+        outputs = [self._run(f"testb {first} {count}") for first, count in _runs(blocks)]
+        return {int(number) for output in outputs for number in re.findall(r"^Block (\d+) not in use$", output, re.M)}
 
     def owners(self, blocks: Sequence[int]) -> dict[int, int]:
         output = self._run(f"icheck {' '.join(map(str, blocks))}") if blocks else ""

@@ -15,7 +15,6 @@ from blklab.md.exporter.inventory_cache import NOT_READ, InventoryCache
 from blklab.md.model import Inventory
 
 Log = Callable[[str], None]
-
 MAX_NEW_LINES: Final = 20  # Lines that one scrape may add to the log
 
 

@@ -7,7 +7,7 @@ readings does not wrap.
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.system import diskstats
@@ -15,16 +15,6 @@ from blklab.system.diskstats import MS, DeviceActivity, DeviceCounters
 from blklab.system.roots import Roots
 
 READ_INTERVAL_S: Final = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
-
-
-class ActivitySource(Protocol):
-    """A source of I/O counters."""
-
-    def read(self) -> list[str]:
-        """Reads the counters now, and returns problems."""
-
-    def of(self, name: str) -> DeviceActivity | None:
-        """Returns the counters of a device by the kernel's name; None if unknown."""
 
 
 class ActivityCounter:
@@ -98,6 +88,9 @@ class ActivitySinceBoot:
             flushes=activity.flushes,
             flush_ns=None if activity.flush_ticks is None else activity.flush_ticks * MS,
         )  # fmt: skip
+
+
+ActivitySource = ActivityCounter | ActivitySinceBoot
 
 
 def _diskstats_name(name: str) -> str:

@@ -61,20 +61,12 @@ METRICS: Final = {
     "array_mismatch_sectors": MetricSpec("Sectors that differed in the last check.", ARRAY),
     "array_sync_action": MetricSpec("1 for the running sync action.", (*ARRAY, "action")),
     "array_sync_done_ratio": MetricSpec("Finished part of the sync action, 0 to 1.", ARRAY),
-    "array_sync_speed_bytes_per_second": MetricSpec(
-        "Speed of the sync action on each member.", ARRAY
-    ),
-    "array_sync_left_seconds": MetricSpec(
-        "Remaining time of the sync action at its present speed.", ARRAY
-    ),
-    "member_info": MetricSpec(
-        "Slot and kind of the member; always 1.", (*MEMBER, "slot", "kind")
-    ),
+    "array_sync_speed_bytes_per_second": MetricSpec("Speed of the sync action on each member.", ARRAY),
+    "array_sync_left_seconds": MetricSpec("Remaining time of the sync action at its present speed.", ARRAY),
+    "member_info": MetricSpec("Slot and kind of the member; always 1.", (*MEMBER, "slot", "kind")),
     "member_size_bytes": MetricSpec("Size of the device.", MEMBER),
     "member_state": MetricSpec("1 for each present state of the member.", (*MEMBER, "state")),
-    "member_bad_blocks_configured": MetricSpec(
-        "1 if the member has a bad-block list, empty or not.", MEMBER
-    ),
+    "member_bad_blocks_configured": MetricSpec("1 if the member has a bad-block list, empty or not.", MEMBER),
     "member_bad_blocks_entries": MetricSpec("Entries of the bad-block list.", MEMBER),
     "member_bad_blocks_sectors": MetricSpec("Sectors of 512 bytes in the bad-block list.", MEMBER),
     "member_bad_blocks_unacknowledged": MetricSpec(
@@ -83,16 +75,10 @@ METRICS: Final = {
     "member_bad_blocks_cut": MetricSpec(
         "1 if sysfs shows only one full page of the bad-block list, which is nearly full.", MEMBER
     ),
-    "member_read_errors_total": MetricSpec(
-        "Read errors that md corrected since the array was assembled.", MEMBER
-    ),
+    "member_read_errors_total": MetricSpec("Read errors that md corrected since the array was assembled.", MEMBER),
     "member_events": MetricSpec("Event count of the superblock.", MEMBER),
-    "member_events_behind": MetricSpec(
-        "Difference to the highest event count of the array.", MEMBER
-    ),
-    "member_superblock_checksum_ok": MetricSpec(
-        "1 if the checksum of the superblock is right.", MEMBER
-    ),
+    "member_events_behind": MetricSpec("Difference to the highest event count of the array.", MEMBER),
+    "member_superblock_checksum_ok": MetricSpec("1 if the checksum of the superblock is right.", MEMBER),
     "member_reads_completed_total": MetricSpec("Reads that the device completed.", MEMBER),
     "member_writes_completed_total": MetricSpec("Writes that the device completed.", MEMBER),
     "member_read_bytes_total": MetricSpec("Bytes read from the device.", MEMBER),
@@ -100,19 +86,16 @@ METRICS: Final = {
     "member_read_time_seconds_total": MetricSpec("Sum of the latencies of all reads.", MEMBER),
     "member_write_time_seconds_total": MetricSpec("Sum of the latencies of all writes.", MEMBER),
     "member_io_time_seconds_total": MetricSpec("Time with at least one I/O in flight.", MEMBER),
-    "member_io_time_weighted_seconds_total": MetricSpec(
-        "Time multiplied by the number of I/Os in flight.", MEMBER
-    ),
+    "member_io_time_weighted_seconds_total": MetricSpec("Time multiplied by the number of I/Os in flight.", MEMBER),
     "findings": MetricSpec(
-        "Findings of `blklab md audit`; array is empty for findings about the host.",
-        (*ARRAY, "severity", "rule"),
+        "Findings of `blklab md audit`; array is empty for findings about the host.", (*ARRAY, "severity", "rule")
     ),
     "unseen": MetricSpec("Items that could not be read: see the log, or `blklab md audit`."),
     "superblocks_read_timestamp_seconds": MetricSpec("Time at which superblocks were last read."),
     "scrape_duration_seconds": MetricSpec("Duration of this scrape."),
     "up": MetricSpec("1 if all metrics were collected, 0 if an error occurred: see the log."),
     "exporter_info": MetricSpec("Version of blklab; always 1.", ("version",)),
-}  # fmt: skip
+}
 """All metrics, by name without prefix, in the order in which they are exported."""
 
 Sample = tuple[str, tuple[str, ...], float | None]

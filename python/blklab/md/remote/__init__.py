@@ -14,7 +14,6 @@ from blklab.md.remote.probe_output import MAX_OUTPUT_BYTES, parse_output
 from blklab.md.remote.recorded_probe import read_recorded_inventory
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
-
 PROBE: Final = Path(__file__).with_name("probe.sh")  # The script that runs on the host
 
 

@@ -12,7 +12,6 @@ from blklab.errors import BlklabError
 from blklab.md.superblocks import SECTOR
 
 HEADER: Final = b"blklab-probe 1"
-
 MAX_OUTPUT_BYTES: Final = 64 << 20  # A member usually needs a few KiB, and at most 1 MiB
 MAX_DISK_BYTES: Final = 256 << 20  # Limit for the content of all disks, repeated lines included
 MAX_FILE_BYTES: Final = 8 << 20  # Limit for the content of all files; a member has two bad-block lists of up to 4 KiB

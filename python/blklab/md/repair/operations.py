@@ -1,11 +1,10 @@
 """The operations by which a repair reads and changes its array; tests replace them."""
 
-# ruff: noqa: D102  # ArrayOps says what each operation of MachineOps does
+# ruff: noqa: D102  # the functions that they call say what they do
 
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import inventory, journal_directory
@@ -18,58 +17,6 @@ from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.system.roots import Roots, text
-
-
-class ArrayOps(Protocol):
-    """The operations of a repair."""
-
-    def find_node(self, task: RepairTask) -> Path:
-        """Returns the array's directory in sysfs, `/sys/block/md0`. Raises BlklabError."""
-
-    def array_path(self, task: RepairTask) -> str:
-        """Returns the array's path."""
-
-    def read_state(self, task: RepairTask) -> ArrayState:
-        """Returns the present state of the array and of the task's disks."""
-
-    def check_preconditions(self, task: RepairTask) -> Iterator[Diagnostic]:
-        """Yields why the array must not be changed now."""
-
-    def find_members_with_lists(self, task: RepairTask) -> list[str]:
-        """Returns the members that have a bad-block list, or cannot be read."""
-
-    def read_spare(self, device: str, path: str, task: RepairTask) -> RemovedSpare:
-        """Returns a spare with everything that identifies its disk later."""
-
-    def find_member_uuid(self, path: str, task: RepairTask) -> str | None:
-        """Returns the UUID of the member of the array at a path."""
-
-    def find_busy_neighbour(self, task: RepairTask) -> str:
-        """Returns another array on the same disks that md syncs or checks."""
-
-    def read_software(self) -> Software:
-        """Returns the host's kernel and mdadm."""
-
-    def run_mdadm(self, *words: str) -> mdadm.CommandOutput:
-        """Runs mdadm until it ends."""
-
-    def mark_all_dirty(self, task: RepairTask) -> bool:
-        """Makes md rebuild all of a member that is re-added; returns whether that succeeded."""
-
-    def read_journal(self, task: RepairTask) -> RepairTask:
-        """Returns the task in the journal. Raises BlklabError."""
-
-    def write_journal(self, task: RepairTask) -> None:
-        """Writes the task to the journal and to the disk. Raises BlklabError."""
-
-    def remove_journal(self, task: RepairTask) -> None:
-        """Removes the journal."""
-
-    def clock(self) -> float:
-        """Returns monotonic seconds."""
-
-    def sleep(self, seconds: float) -> None:
-        """Waits."""
 
 
 class MachineOps:

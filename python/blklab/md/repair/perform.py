@@ -13,7 +13,7 @@ from blklab.md.model import PARITIES
 from blklab.md.repair import journal, mdadm, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
 from blklab.md.repair.next_step import STOPPED_STATES, decide_next_step
-from blklab.md.repair.operations import ArrayOps
+from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.signal_deferral import SignalDeferral
 from blklab.md.repair.task import RepairTask
 from blklab.system.roots import text
@@ -44,7 +44,7 @@ class Repair:
     """The repair of one array."""
 
     def __init__(
-        self, task: RepairTask, ops: ArrayOps, report_step: ReportStep, progress: Callable[[RebuildProgress], object]
+        self, task: RepairTask, ops: MachineOps, report_step: ReportStep, progress: Callable[[RebuildProgress], object]
     ) -> None:
         self.task = task
         self._ops = ops

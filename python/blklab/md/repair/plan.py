@@ -9,7 +9,6 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
 from blklab.md import inventory, journal_directory
 from blklab.md.audit import host
-from blklab.md.audit.rule import AuditedHost
 from blklab.md.host_software import read_software
 from blklab.md.members import parse_number
 from blklab.md.model import PARITIES, Array, ArrayMember, Software
@@ -117,7 +116,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
         with_entries,
         steps,
         tuple(_warnings(array, host_software, roots)) if steps else (),
-        host.adding_fails(array, AuditedHost(host_software)),
+        host.adding_fails(array, host_software),
         _rebuild_seconds(array, roots),
     )
 

@@ -21,8 +21,6 @@ from blklab.system.roots import Roots, text
 
 MAX_EVENTS_BEHIND: Final = 1  # Allowed difference between event counts: superblocks are read one after the other
 EVENT_READS: Final = 3  # How often event counts are read, because they change while the array is written to
-
-
 Reason = tuple[str, ...]  # A code, a message, and remedies
 
 

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class RemoveSpare:
-    """Removes a spare, so that md does not rebuild onto it while a member is out."""
-
+class _DiskStep:
     device: str
     path: str
+
+
+class RemoveSpare(_DiskStep):
+    """Removes a spare, so that md does not rebuild onto it while a member is out."""
 
 
 @dataclass(frozen=True)
@@ -16,28 +18,18 @@ class AddBitmap:
     """Adds a bitmap, without which md rebuilds all of a member that comes back."""
 
 
-@dataclass(frozen=True)
-class FailMember:
+class FailMember(_DiskStep):
     """Fails a member."""
 
-    device: str
-    path: str
 
-
-@dataclass(frozen=True)
-class RemoveMember:
+class RemoveMember(_DiskStep):
     """Removes a failed member."""
 
-    device: str
-    path: str
-
 
 @dataclass(frozen=True)
-class ReAddMember:
+class ReAddMember(_DiskStep):
     """Re-adds a member, with or without its list."""
 
-    device: str
-    path: str
     without_list: bool
 
 
@@ -55,12 +47,8 @@ class StopCheck:
     path: str
 
 
-@dataclass(frozen=True)
-class AddSpare:
+class AddSpare(_DiskStep):
     """Adds a removed spare again."""
-
-    device: str
-    path: str
 
 
 @dataclass(frozen=True)
@@ -81,19 +69,7 @@ class Stop:
     remedy: tuple[str, ...] = ()  # Commands for the user, in order; lines that begin with # explain them
 
 
-Step = (
-    RemoveSpare
-    | AddBitmap
-    | FailMember
-    | RemoveMember
-    | ReAddMember
-    | WaitForSync
-    | StopCheck
-    | AddSpare
-    | RemoveBitmap
-    | Done
-    | Stop
-)
+Step = _DiskStep | AddBitmap | WaitForSync | StopCheck | RemoveBitmap | Done | Stop
 
 
 def mdadm_arguments(step: Step, array: str) -> list[str]:

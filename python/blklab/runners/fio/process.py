@@ -17,7 +17,6 @@ from blklab.text import printable
 
 PATIENCE: Final = 300.0  # Seconds that fio may take beyond its expected time: it syncs buffered writes at its end
 POLL: Final = 0.25
-
 MOST_SAID: Final = 1 << 20  # Bytes that are kept of fio's messages
 LINK: Final = "target"
 

@@ -16,7 +16,6 @@ from blklab.text import printable
 
 PROTOCOL = 1  # Protocol version of this code; the image is built for it
 T = TypeVar("T")
-
 _POLL = 0.2  # Seconds between checks for Ctrl-C during a wait
 
 

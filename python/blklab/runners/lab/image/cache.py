@@ -18,7 +18,6 @@ from blklab.units import format_size
 
 ROOM: Final = 1 << 30  # Bytes that must be free to make an image: 0.6 GiB, and the lists
 _UNFINISHED: Final = ".unfinished-"
-
 _OURS: Final = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)  # Valid keys of images and their parts
 
 

@@ -15,7 +15,6 @@ MOST: Final = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots
 SERIAL: Final = 20  # Most characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)
 RESULTS: Final = "blklab-results"  # The serial number of the disk for results
 RESULTS_BYTES: Final = 4 << 30
-
 LEAST_FREE: Final = 256 << 20  # Bytes that must be free for the guest's disks; sparse files take only what is written
 
 

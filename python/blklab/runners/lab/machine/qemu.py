@@ -13,7 +13,6 @@ from blklab.runners.lab.machine.disks import VirtualDisk
 
 PROGRAM: Final = "qemu-system-x86_64"
 INSTALL: Final = "install it: apt-get install qemu-system-x86"
-
 OLDEST: Final = (5, 2)  # Oldest supported QEMU: Debian 11's
 PORT: Final = "org.blklab.agent"  # The name of the agent's serial port
 COMMAND_LINE: Final = "rdinit=/init console=ttyS0 panic=-1 quiet loglevel=4 no_timer_check"

@@ -8,7 +8,6 @@ from blklab.runners.lab.stacks.guest import GuestStack
 MOUNT: Final = "/mnt"
 
 BLOCK: Final = 4096
-
 LOST: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
 
 
