@@ -1,6 +1,7 @@
 """Compare two or more sets of runs, cell by cell."""
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from itertools import chain
 from statistics import geometric_mean
 from typing import Final
@@ -9,7 +10,7 @@ from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, Com
 from blklab.analysis.comparison_notes import comparison_notes
 from blklab.analysis.decision import MARGIN, Rule, decide, intervals
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
-from blklab.analysis.samples import Points, remembered, run_samples
+from blklab.analysis.samples import Points, run_samples
 from blklab.analysis.side_names import labels_of_sides
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
@@ -92,7 +93,8 @@ def compare(
     labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
-    cells = [_PairedCell(usable, (labels, within), key, remembered(points)) for key in keys]
+    series = cache(points)  # several metrics read the same series
+    cells = [_PairedCell(usable, (labels, within), key, series) for key in keys]
     asked: dict[str, dict[int, list[str]]] = {}
     for name in names:
         for at, cell in enumerate(cells):

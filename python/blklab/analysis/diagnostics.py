@@ -121,11 +121,10 @@ def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
     if steady and not steady.get("reached"):
         rounds = steady.get("rounds") or []
         last = ", ".join(f"{iops:,.0f}" for iops in rounds[-5:])
-        yield _doubt(
-            "not-steady",
-            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); the result was recorded anyway",
-            run,
+        message = (
+            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); the result was recorded anyway"
         )
+        yield _doubt("not-steady", message, run)
     for warning in outcome.get("warnings") or []:
         if not str(warning).startswith("no steady state"):
             yield _doubt("warning", str(warning).rstrip("."), run)
@@ -141,41 +140,29 @@ def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnosti
     if change is not None:
         third = len(values) // 3
         first, last = sum(values[:third]) / third, sum(values[-third:]) / third
-        yield _doubt(
-            "drift",
-            f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})",
-            run,
-            weight=abs(change),
-        )
+        message = f"{first:,.0f} IOPS in the first third and {last:,.0f} in the last ({_percent(change)})"
+        yield _doubt("drift", message, run, weight=abs(change))
     elif levels := anomalies.levels(values, counts):
-        yield _doubt(
-            "two-levels",
-            f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and"
-            f" otherwise about {levels.high:,.0f}: the mean describes neither",
-            run,
-            weight=levels.high / max(1.0, levels.low),
+        message = (
+            f"{levels.share_low * 100:.0f} % of the time about {levels.low:,.0f} IOPS and otherwise about "
+            f"{levels.high:,.0f}: the mean describes neither"
         )
+        yield _doubt("two-levels", message, run, weight=levels.high / max(1.0, levels.low))
     if stalls := anomalies.stalls(values, counts):
         worst = stalls[0]
         second = mine[worst.at].time_ns / 1e9
         more = f"; {len(stalls)} such intervals" if len(stalls) > 1 else ""
-        yield _doubt(
-            "outliers",
-            f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is {worst.median:,.0f}{more}",
-            run,
-            weight=abs(worst.value / worst.median - 1) if worst.median else 0.0,
-        )
+        message = f"{worst.value:,.0f} IOPS {second:.4g} s after the start; the median is {worst.median:,.0f}{more}"
+        yield _doubt("outliers", message, run, weight=abs(worst.value / worst.median - 1) if worst.median else 0.0)
 
 
 def _limits(run: StoredRun) -> Iterator[Diagnostic]:
     if (cores := cores_per_job(run)) is not None and cores >= PROCESSOR:
-        yield _doubt(
-            "processor",
-            f"each job uses its CPU for {min(1.0, cores) * 100:.0f} % of the time: this"
-            " measures the CPU, not the device",
-            run,
-            weight=cores,
+        message = (
+            f"each job uses its CPU for {min(1.0, cores) * 100:.0f} % of the time: this measures the CPU, not the "
+            "device"
         )
+        yield _doubt("processor", message, run, weight=cores)
     cpu = measured(run.outcome or {}).get("cpu") or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
@@ -250,12 +237,11 @@ def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic
         values = [METRICS["iops"].of(run.outcome or {}) or 0.0 for run in members]
         for odd in anomalies.misfits(values):
             run = members[odd.at]
-            yield _doubt(
-                "odd-one-out",
-                f"{names.of(run)}: {odd.value:,.0f} IOPS; the median of its {len(members)}"
-                f" repeats is {odd.median:,.0f}.",
-                run,
+            message = (
+                f"{names.of(run)}: {odd.value:,.0f} IOPS; the median of its {len(members)} repeats is "
+                f"{odd.median:,.0f}."
             )
+            yield _doubt("odd-one-out", message, run)
 
 
 def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
@@ -274,12 +260,11 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
             ]
         change = anomalies.course([ratio for *_, ratio in sorted(ratios)])
         if change is not None:
-            yield _doubt(
-                "drift-of-the-campaign",
-                f"Campaign {campaign}: IOPS of later runs differ by {_percent(change)}"
-                " from earlier repeats of the same cells: something else changed.",
-                *own,
+            message = (
+                f"Campaign {campaign}: IOPS of later runs differ by {_percent(change)} from earlier repeats of the "
+                "same cells: something else changed."
             )
+            yield _doubt("drift-of-the-campaign", message, *own)
 
 
 def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnostic]:
@@ -305,13 +290,12 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
             labels, difference = max(off, key=lambda item: abs(item[1].change))
             of = f", {' '.join(labels.values())}," if labels else ""
             assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
-            yield _doubt(
-                "prediction",
+            message = (
                 f"Of {pairs} cells that were predicted and measured, {len(off)} differ by more than {OFF * 100:.0f} % "
                 f"and the interval; the largest difference{of} is {_percent(difference.change)} "
-                f"({_percent(difference.low)} to {_percent(difference.high)}).",
-                *(run for run in runs if run.campaign == sim),
+                f"({_percent(difference.low)} to {_percent(difference.high)})."
             )
+            yield _doubt("prediction", message, *(run for run in runs if run.campaign == sim))
 
 
 def _percent(share: float) -> str:

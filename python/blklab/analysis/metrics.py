@@ -6,6 +6,7 @@ Latencies are in ns, rates per second, bandwidths in bytes per second. A missing
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 from blklab.errors import UsageError
@@ -32,32 +33,22 @@ def direction_result(outcome: Outcome, direction: str) -> DirectionResult:
     return (outcome.get("read") if direction == "read" else outcome.get("write")) or {}
 
 
-def _rate(direction: str, key: str) -> Callable[[Outcome], float | None]:
-    def of(outcome: Outcome) -> float | None:
-        figures: Mapping[str, Any] = direction_result(outcome, direction)
-        # A run without reads has no read IOPS, not 0.
-        value = figures.get(key) if figures.get("total_ios") else None
-        return None if value is None else float(value)
-
-    return of
+def _rate(direction: str, key: str, outcome: Outcome) -> float | None:
+    figures: Mapping[str, Any] = direction_result(outcome, direction)
+    # A run without reads has no read IOPS, not 0.
+    value = figures.get(key) if figures.get("total_ios") else None
+    return None if value is None else float(value)
 
 
-def _sum(key: str) -> Callable[[Outcome], float | None]:
-    def of(outcome: Outcome) -> float | None:
-        rates = [_rate(direction, key)(outcome) for direction in WAYS]
-        there = [value for value in rates if value is not None]
-        return sum(there) if there else None
-
-    return of
+def _sum(key: str, outcome: Outcome) -> float | None:
+    rates = [_rate(direction, key, outcome) for direction in WAYS]
+    there = [value for value in rates if value is not None]
+    return sum(there) if there else None
 
 
-def _latency(direction: str, key: str) -> Callable[[Outcome], float | None]:
-    def of(outcome: Outcome) -> float | None:
-        latency = cast(Mapping[str, float | None], latency_result(outcome, direction))
-        value = latency.get(key)
-        return None if value is None else float(value)
-
-    return of
+def _latency(direction: str, key: str, outcome: Outcome) -> float | None:
+    value = cast(Mapping[str, float | None], latency_result(outcome, direction)).get(key)
+    return None if value is None else float(value)
 
 
 def _sync_rate(outcome: Outcome) -> float | None:
@@ -65,13 +56,10 @@ def _sync_rate(outcome: Outcome) -> float | None:
     return sync.get("iops") if sync.get("total_ios") else None
 
 
-def _command(key: str) -> Callable[[Outcome], float | None]:
-    def of(outcome: Outcome) -> float | None:
-        command = measured(outcome).get("command")
-        runs: Sequence[Mapping[str, Any]] = command["runs"] if command else []
-        return sum(run[key] for run in runs) / len(runs) if runs else None
-
-    return of
+def _command(key: str, outcome: Outcome) -> float | None:
+    command = measured(outcome).get("command")
+    runs: Sequence[Mapping[str, Any]] = command["runs"] if command else []
+    return sum(run[key] for run in runs) / len(runs) if runs else None
 
 
 LATENCIES: Final = {
@@ -89,14 +77,16 @@ comparison have, reads rather than writes: see `with_direction`."""
 BIN: Final = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)
 
 _ALL: Final = [
-    Metric("iops", "I/Os a second", "rate", True, _sum("iops")),
-    Metric("bw", "bandwidth", "bandwidth", True, _sum("bw_bytes")),
+    Metric("iops", "I/Os a second", "rate", True, partial(_sum, "iops")),
+    Metric("bw", "bandwidth", "bandwidth", True, partial(_sum, "bw_bytes")),
     *(
         metric
         for direction in WAYS
         for metric in (
-            Metric(f"{direction}.iops", f"{direction}s a second", "rate", True, _rate(direction, "iops")),
-            Metric(f"{direction}.bw", f"{direction} bandwidth", "bandwidth", True, _rate(direction, "bw_bytes")),
+            Metric(f"{direction}.iops", f"{direction}s a second", "rate", True, partial(_rate, direction, "iops")),
+            Metric(
+                f"{direction}.bw", f"{direction} bandwidth", "bandwidth", True, partial(_rate, direction, "bw_bytes")
+            ),
         )
     ),
     *(
@@ -105,7 +95,7 @@ _ALL: Final = [
             f"{what} of {'fsync' if direction == 'sync' else direction}s",
             "time",
             False,
-            _latency(direction, key),
+            partial(_latency, direction, key),
             BIN if key.startswith("p") else 0.002,
         )
         for direction in (*WAYS, "sync")
@@ -119,9 +109,9 @@ _ALL: Final = [
         True,
         lambda outcome: outcome["load_ramp"]["best_iops"] if "load_ramp" in outcome else None,
     ),
-    Metric("wall", "wall-clock time of the command", "time", False, _command("wall_ns")),
-    Metric("user", "user CPU time of the command", "time", False, _command("user_ns")),
-    Metric("system", "system CPU time of the command", "time", False, _command("system_ns")),
+    Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
+    Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
+    Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),
 ]
 
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}  # All metrics by name

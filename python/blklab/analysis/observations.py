@@ -121,9 +121,8 @@ def _check(path: Path, name: str, options: Mapping[str, str]) -> None:
     if {"rwmixread", "rwmixwrite"} <= options.keys():
         shares = [_whole(path, name, f"rwmix{direction}", options) for direction in ("read", "write")]
         if sum(shares) != 100:
-            raise UsageError(
-                f"{path}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
-            )
+            message = f"{path}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
+            raise UsageError(message)
 
 
 def _whole(path: Path, name: str, key: str, options: Mapping[str, str]) -> int:

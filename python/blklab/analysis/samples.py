@@ -16,18 +16,6 @@ Points = Callable[[int], Sequence[SeriesPoint]]
 Measured = tuple[StoredRun, RunSample]
 
 
-def remembered(points: Points) -> Points:
-    """Returns the same function with a cache: several metrics read the same series."""
-    kept: dict[int, Sequence[SeriesPoint]] = {}
-
-    def read(run: int) -> Sequence[SeriesPoint]:
-        if run not in kept:
-            kept[run] = points(run)
-        return kept[run]
-
-    return read
-
-
 def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
     """Returns runs with the label `as is` where a sweep set the value that the host already had."""
     swept = {label for run in runs for label, value in run.labels.items() if value == AS_IS}

@@ -86,9 +86,8 @@ def compare(
     from blklab.store.campaigns import Store
 
     if (sure or allow_missing) and not conditions:
-        raise UsageError(
-            f"{'--sure' if sure else '--allow-missing'} needs a condition: --fail-if 'iops < 0.95*baseline'"
-        )
+        message = f"{'--sure' if sure else '--allow-missing'} needs a condition: --fail-if 'iops < 0.95*baseline'"
+        raise UsageError(message)
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept = Store(store, reading=True)
     selections = [query.selected(kept, words) for words in campaigns]

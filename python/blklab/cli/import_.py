@@ -138,9 +138,8 @@ def import_(
         _show(kept, numbers, as_json)
     if imported.failed:
         runs = sum(len(batch.plan.cells) for batch in imported.batches)
-        raise BlklabError(
-            f"{len(imported.failed)} of the inputs could not be imported (see above); {runs} runs were imported"
-        )
+        message = f"{len(imported.failed)} of the inputs could not be imported (see above); {runs} runs were imported"
+        raise BlklabError(message)
 
 
 def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:

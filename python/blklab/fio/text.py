@@ -8,7 +8,7 @@ table. Since 3.0 `KiB` is 1024 bytes and `kB` 1000; before, `KB` and `K` are 102
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -153,23 +153,9 @@ class _TextReader:
 
     def read(self, line: TextLine) -> None:
         """Takes a line. Raises BlklabError for a truncated line."""
-        takes: Mapping[str, Callable[[TextLine], None]] = {
-            "header": self._read_header,
-            "version": self._read_version,
-            "starting": self._read_starting,
-            "job": self._read_job,
-            "way": self._read_way,
-            "latency": self._read_latency,
-            "percentiles": self._read_percentiles,
-            "row": self._read_row,
-            "cpu": self._read_cpu,
-            "issued": self._read_issued,
-            "status": self._read_status,
-            "disk": self._read_disk,
-            "said": self._read_note,
-        }
-        if line.kind in takes:
-            takes[line.kind](line)
+        take: Callable[[TextLine], None] | None = getattr(self, f"_read_{line.kind}", None)
+        if take is not None:
+            take(line)
 
     def _wrong(self, line: TextLine, expected: str) -> BlklabError:
         return BlklabError(f"line {line.number}: found {printable(line.text[:60])!r}, expected {expected}")
@@ -294,7 +280,7 @@ class _TextReader:
         if len(self._disks) < MOST_JOBS:
             self._disks.append(disk)
 
-    def _read_note(self, line: TextLine) -> None:
+    def _read_said(self, line: TextLine) -> None:
         if len(self._notes) < output.MOST_NOTES:
             self._notes.append(printable(line.text))
 
@@ -447,8 +433,7 @@ def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHead
     same = [header for header in headers if header.group == group]
     named = [header for header in same if header.name == name]
     ending = [header for header in same if header.name.endswith(name)]
-    match_found = named or ending
-    return match_found[0] if match_found else None
+    return next(iter(named or ending), None)
 
 
 # Numbers as fio's num2str (lib/num2str.c) prints them. All functions raise BlklabError.

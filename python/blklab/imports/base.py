@@ -152,12 +152,4 @@ def of_points(points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Ma
     timed = [(part[0], part[2]) for part in parts if part[2] is not None and part[0]]
     weight = sum(count for count, _ in timed)
     mean = math.fsum(count * value for count, value in timed) / weight if weight else None
-    latencies = {"mean": mean, **known} if mean is not None else None
-    seconds = runtime_ns / 1e9
-    return {
-        "total_ios": ios,
-        "io_bytes": size,
-        "iops": ios / seconds,
-        "bw_bytes": size / seconds,
-        "clat_ns": times(ios, latencies),
-    }
+    return direction_result(ios, size, runtime_ns, {"mean": mean, **known} if mean is not None else None)

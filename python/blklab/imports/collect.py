@@ -190,8 +190,7 @@ def _companions(documents: Sequence[ImportFile], logs: Sequence[ImportFile]) -> 
     those that no other JSON names, if it is the only one without names there.
     """
     companions: dict[Path, list[ImportFile]] = {}
-    named = {file.path: {Path(name).name for name in _LOG_NAME.findall(file.text)}
-             for file in documents}  # fmt: skip
+    named = {file.path: {Path(name).name for name in _LOG_NAME.findall(file.text)} for file in documents}
     for log in logs:
         match = fio_log.NAME.fullmatch(log.path.name)
         same = [path for path in named if path.parent == log.path.parent]

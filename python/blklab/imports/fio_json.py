@@ -47,9 +47,8 @@ def _runs(file: ImportFile, given: ImportSource, documents: Sequence[FioDocument
     outcomes = [output.outcomes(document) for document in documents]
     logs = given.logs.get(file.path, ())
     if logs and sum(map(len, outcomes)) > 1:
-        raise BlklabError(
-            f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run with one group"
-        )
+        message = f"{sum(map(len, outcomes))} groups ran one after another: interval logs need a run with one group"
+        raise BlklabError(message)
     points = fio_log.with_totals(logs, output.jobs(documents[0])) if logs else []
     return [
         ImportedRun(

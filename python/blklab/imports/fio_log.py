@@ -261,9 +261,8 @@ def _ios(file: ImportFile) -> list[_Io]:
             continue
         fields = [part.strip() for part in line.split(",", 5)[:4]]
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
-            raise BlklabError(
-                f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
-            )
+            message = f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
+            raise BlklabError(message)
         time, value, direction, size = map(int, fields)
         if direction < 2:
             ios.append(_Io(time, value, direction, size))

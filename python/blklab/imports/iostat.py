@@ -31,8 +31,7 @@ def read(given: ImportSource) -> ImportResult:
     """Returns one run for each file."""
     runs, notes = [], []
     for file in given.files:
-        text = parse_reports(file)
-        run, problems = _run(file, text, given)
+        run, problems = _run(file, parse_reports(file), given)
         runs.append(run)
         notes += problems
     return ImportResult(runs, notes)

@@ -18,21 +18,16 @@ def matches(file: ImportFile) -> bool:
 
 def read(given: ImportSource) -> ImportResult:
     """Returns fio's runs of each directory."""
-    runs = []
-    for file in given.files:
-        tables = reference.read_reference(file.path)
-        runs += [_fio(tables, run) for run in tables.runs]
-    return ImportResult(runs)
+    references = [reference.read_reference(file.path) for file in given.files]
+    return ImportResult([_fio(tables, run) for tables in references for run in tables.runs])
 
 
 def read_randomio(given: ImportSource) -> ImportResult:
     """Returns randomio's runs of each directory."""
-    runs = []
-    for file in given.files:
-        tables = reference.read_reference(file.path)
-        where = str(file.path / reference.RANDOMIO)
-        runs += [_randomio(where, run) for run in tables.randomio]
-    return ImportResult(runs)
+    references = [reference.read_reference(file.path) for file in given.files]
+    return ImportResult(
+        [_randomio(str(tables.path / reference.RANDOMIO), run) for tables in references for run in tables.randomio]
+    )
 
 
 def _fio(tables: Reference, run: FioRun) -> ImportedRun:

@@ -41,8 +41,7 @@ def matches(file: ImportFile) -> bool:
 
 def read(given: ImportSource) -> ImportResult:
     """Returns a run for each line of each table."""
-    runs = [run for file in given.files for run in _tables(file)]
-    return ImportResult(runs)
+    return ImportResult([run for file in given.files for run in _tables(file)])
 
 
 def _tables(file: ImportFile) -> Iterator[ImportedRun]:
@@ -73,8 +72,7 @@ def _tables(file: ImportFile) -> Iterator[ImportedRun]:
         in_table = True
         reads, writes, rest = _figures(file, at, line, row)
         own = {**header, **_first(row[1] or "", leading), **_named(rest)[0]}
-        run = _run(file, at, reads, writes, seconds, own)
-        yield replace(run, section=f"{file.where}:{table}")
+        yield replace(_run(file, at, reads, writes, seconds, own), section=f"{file.where}:{table}")
     if not in_table:
         raise BlklabError(f"{file.where}: no line of a randomio table: expected iops | iops …")
 
@@ -137,7 +135,6 @@ def _run(
         size = parse_size(header["bs"]) if "bs" in header else 0
     except ValueError:
         size = 0
-    labels = {key: value for key, value in header.items() if key not in _ASKED}
     options: dict[str, str] = {key: header[key] for key in _ASKED if key in header and key != "workload"}
     done = "randrw" if reads[0] and writes[0] else "randread" if reads[0] else "randwrite"
     options.setdefault("rw", done)
@@ -148,7 +145,7 @@ def _run(
         name,
         options,
         outcome(name, seconds * 10**9, directions),
-        labels={key: value for key, value in labels.items() if key != "repeat"},
+        labels={key: value for key, value in header.items() if key not in (*_ASKED, "repeat")},
     )
 
 

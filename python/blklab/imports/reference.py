@@ -108,9 +108,7 @@ def _check_target(where: str, target: Mapping[str, Any]) -> None:
             raise UsageError(f"{where}: device: expected a name")
         return
     members = target["members"]
-    if not isinstance(members, list) or not members:
-        raise UsageError(f"{where}: members: expected a list of names")
-    if not all(isinstance(member, str) for member in members):
+    if not isinstance(members, list) or not members or not all(isinstance(member, str) for member in members):
         raise UsageError(f"{where}: members: expected a list of names")
     if "level" not in target:
         raise UsageError(f"{where}: expected level with members")
@@ -154,9 +152,8 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
     for where, row in _rows(path, ("target", "test", "read_iops", "write_iops")):
         for kind, known in (("target", targets), ("test", tests)):
             if row[kind] not in known:
-                raise UsageError(
-                    f"{where}: {kind}: found {row[kind]!r}, which is not in {TARGETS}; it has {', '.join(known)}"
-                )
+                message = f"{where}: {kind}: found {row[kind]!r}, which is not in {TARGETS}; it has {', '.join(known)}"
+                raise UsageError(message)
         read_iops, write_iops = (_number(where, row, f"{direction}_iops") for direction in ("read", "write"))
         if read_iops + write_iops <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")

@@ -55,8 +55,7 @@ class RunNaming:
 
 def name_pattern(pattern: str) -> "re.Pattern[str]":
     """Returns the expression of a pattern such as `{stack}_{workload}`. Raises UsageError."""
-    parts = [f"(?P<{part}>.+?)" if at % 2 else re.escape(part)
-             for at, part in enumerate(_FIELD.split(pattern))]  # fmt: skip
+    parts = [f"(?P<{part}>.+?)" if at % 2 else re.escape(part) for at, part in enumerate(_FIELD.split(pattern))]
     try:
         expression = re.compile("".join(parts), re.S)
     except re.error:  # a label twice, or one that is no name

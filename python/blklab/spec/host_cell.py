@@ -169,9 +169,8 @@ def _region(job: Job, place: Target, path: str) -> dict[str, str]:
         elif place.device is not None:
             words[key] = str(value)
         elif whole is None:
-            raise problems.fail(
-                f"{path}.{key}", f"found {value}, but the target has no size: give it one, or write bytes"
-            )
+            message = f"found {value}, but the target has no size: give it one, or write bytes"
+            raise problems.fail(f"{path}.{key}", message)
         else:
             words[key] = str(int(whole * share) // align * align)
     if "size" not in words and place.device is None:

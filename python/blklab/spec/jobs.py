@@ -24,9 +24,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     if job.size is None:
         size = (capacity - offset - spread) // align * align
         if size <= 0:
-            raise problems.fail(
-                f"{path}.offset", f"leaves no space on stack {stack!r}, whose capacity is {units.format_size(capacity)}"
-            )
+            message = f"leaves no space on stack {stack!r}, whose capacity is {units.format_size(capacity)}"
+            raise problems.fail(f"{path}.offset", message)
     else:
         size = _part(job.size, capacity, align)
     if offset + spread + size > capacity:
@@ -36,9 +35,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
             f"on stack {stack!r}, whose capacity is {units.format_size(capacity)}",
         )
     if size < max(used):
-        raise problems.fail(
-            f"{path}.size", f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}"
-        )
+        message = f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}"
+        raise problems.fail(f"{path}.size", message)
     share = _read_share(job, reads=reads, writes=writes)
     return {
         "name": name,
@@ -71,9 +69,8 @@ def _check(job: Job, path: str) -> None:
     """Raises SpecProblems for what only real fio can do."""
     if not job.direct:
         how = "set direct to 1, or use --on host or --on lab"
-        raise problems.fail(
-            f"{path}.direct", f"found false, which is fio's default: the page cache is not simulated: {how}"
-        )
+        message = f"found false, which is fio's default: the page cache is not simulated: {how}"
+        raise problems.fail(f"{path}.direct", message)
     for option, value in job.options.items():
         if option not in HARMLESS and value not in {"0", 0, "none"}:
             raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")

@@ -117,10 +117,8 @@ class _StackResolver:
         present = [slot["node"] is not None and not slot["rebuilding"] for slot in slots]
         if not capacity.can_run(md.level, present, copies):
             away = len(present) - sum(present)
-            raise problems.fail(
-                f"{path}.members",
-                f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding",
-            )
+            message = f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding"
+            raise problems.fail(f"{path}.members", message)
         self._failures(name, md, members)
         total = capacity.array(md.level, sizes, md.chunk, copies)
         if total <= 0:
@@ -275,10 +273,8 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     if wbt is None:
         wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
     elif wbt and version < kernels.WBT:
-        raise problems.fail(
-            f"{path}.wbt_lat_usec",
-            f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or later",
-        )
+        message = f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or later"
+        raise problems.fail(f"{path}.wbt_lat_usec", message)
     back = disk.write_back if disk.write_back is not None else kind != "nvme"
     if disk.write_cache is not None:
         back = disk.write_cache == "write back"

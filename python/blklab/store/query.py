@@ -1,8 +1,11 @@
 """Reads the store: campaigns, runs, and the syntax that selects them.
 
-3                  the campaign of that number unbalanced         the newest campaign of the experiment of that name (or
-file) unbalanced@host    the newest on that runner unbalanced@srv1    the newest that the host srv1 measured
-unbalanced@host~1  the one before it …:stack=raid1,workload=rand*   of it, only the cells with these labels
+3                  the campaign of that number
+unbalanced         the newest campaign of the experiment of that name (or file)
+unbalanced@host    the newest on that runner
+unbalanced@srv1    the newest that the host srv1 measured
+unbalanced@host~1  the one before it
+…:stack=raid1,workload=rand*   of it, only the cells with these labels
 """
 
 import re

@@ -128,9 +128,8 @@ def read(roots: Roots) -> dict[str, DeviceCounters | None]:
     try:
         return parse(path.read_text(errors="replace"), str(path))
     except OSError as error:
-        raise EnvironmentLacks(
-            f"{path}: {error.strerror}", "mount /proc; in a container, use a /proc that shows devices"
-        ) from None
+        message = f"{path}: {error.strerror}"
+        raise EnvironmentLacks(message, "mount /proc; in a container, use a /proc that shows devices") from None
 
 
 def of(counters: Mapping[str, DeviceCounters | None], name: str) -> DeviceCounters:

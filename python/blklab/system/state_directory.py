@@ -18,10 +18,8 @@ def prepare(roots: Roots) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except OSError as error:
-        raise EnvironmentLacks(
-            f"{path}: {error.strerror}: blklab cannot record the changes that it must undo",
-            "set BLKLAB_STATE to a writable directory",
-        ) from None
+        message = f"{path}: {error.strerror}: blklab cannot record the changes that it must undo"
+        raise EnvironmentLacks(message, "set BLKLAB_STATE to a writable directory") from None
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path}: not a directory; set BLKLAB_STATE to a directory")
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:

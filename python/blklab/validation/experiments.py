@@ -27,9 +27,8 @@ def fio_cell(reference: Reference, target: str, test: str, devices: Mapping[str,
     names = [described["device"]] if "device" in described else list(described["members"])
     for name in names:
         if name not in devices:
-            raise UsageError(
-                f"{reference.path}: targets.{target}: found device {name!r}; known are {', '.join(devices)}"
-            )
+            message = f"{reference.path}: targets.{target}: found device {name!r}; known are {', '.join(devices)}"
+            raise UsageError(message)
     unique = member_names(names)
     tables = {device: {**devices[name], "size": PARTITION} for device, name in zip(unique, names, strict=True)}
     stack: dict[str, Any] = {"device": unique[0]}

@@ -128,10 +128,8 @@ def audit(
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in strays):
         first, *others = inventory.unseen
         also = f" (and {len(others)} more)" if others else ""
-        raise EnvironmentLacks(
-            f"cannot read any array: {first}{also}",
-            "name readable images" if paths else "run it as root, outside of a container",
-        )
+        message = f"cannot read any array: {first}{also}"
+        raise EnvironmentLacks(message, "name readable images" if paths else "run it as root, outside of a container")
     if smart:
         from blklab.md.smart.disks import add_health
 

@@ -77,9 +77,8 @@ def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator
         kind = array.metadata.removeprefix("external:")
         kind = {"imsm": "Intel IMSM", "ddf": "DDF"}.get(kind, "")
         owner = f" ({kind})" if kind else ""
-        yield array_finding(
-            array, "note", "external", f"has metadata of firmware{owner}: blklab does not read them, so it reports less"
-        )
+        message = f"has metadata of firmware{owner}: blklab does not read them, so it reports less"
+        yield array_finding(array, "note", "external", message)
 
 
 def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -127,9 +127,8 @@ def check_missing_images(array: Array, _software: Software | None) -> Iterator[D
     """Images of some members were not given."""
     if array.absent:
         slots = list_names([str(slot) for slot in array.absent])
-        yield array_finding(
-            array, "note", "not-given", f"you gave no image of slot {slots}: this audit is about the other members only"
-        )
+        message = f"you gave no image of slot {slots}: this audit is about the other members only"
+        yield array_finding(array, "note", "not-given", message)
 
 
 def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

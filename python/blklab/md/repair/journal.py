@@ -43,9 +43,8 @@ def write_journal(task: RepairTask, roots: Roots) -> None:
         replace(path, json.dumps(task.as_dict()).encode("ascii"), mode=0o600)
         state_directory.sync(directory)
     except OSError as error:
-        raise BlklabError(
-            f"{path}: cannot write the journal: {error.strerror}; without it, blklab changes nothing"
-        ) from None
+        message = f"{path}: cannot write the journal: {error.strerror}; without it, blklab changes nothing"
+        raise BlklabError(message) from None
 
 
 def read_journal(path: Path) -> RepairTask:

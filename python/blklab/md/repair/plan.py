@@ -82,9 +82,8 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     array = find_array(name, roots)
     if array.repairing:
         path = journal_directory.journal_path(array.uuid, roots)
-        raise BlklabError(
-            f"{array.path}: an earlier repair is not finished ({path}): continue it with blklab md fix --resume"
-        )
+        message = f"{array.path}: an earlier repair is not finished ({path}): continue it with blklab md fix --resume"
+        raise BlklabError(message)
     host_software = read_software(roots)
     slots = tuple(
         MemberSlot(

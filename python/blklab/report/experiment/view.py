@@ -7,7 +7,7 @@ Cells of several series with the same labels are shown side by side.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 from blklab import units
@@ -15,7 +15,7 @@ from blklab.analysis import compare
 from blklab.analysis.compare import REPEAT
 from blklab.analysis.decision import Rule, intervals
 from blklab.analysis.metrics import LATENCIES, METRICS, directions, with_direction
-from blklab.analysis.samples import Points, merged_unchanged, remembered, run_samples
+from blklab.analysis.samples import Points, merged_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.side_names import PLACES, distinguish
 from blklab.analysis.variation import RunSample, mean
@@ -182,7 +182,7 @@ class ExperimentView:
 
     def __init__(self, selections: Sequence[Selection], points: Points) -> None:
         """Takes the campaigns in order. Raises UsageError if a campaign has no run that is done."""
-        self.points: Points = remembered(points)
+        self.points: Points = cache(points)
         names = _names(selections)
         for selection in selections:
             if not any(run.outcome for run in selection.runs):

@@ -184,10 +184,8 @@ def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
         path = roots.dev / name / "device"
         os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))
     except OSError as error:
-        raise EnvironmentLacks(
-            f"{roots.dev}: cannot make a device node for {device.path}: {error.strerror}",
-            "run it as root, with CAP_MKNOD",
-        ) from None
+        message = f"{roots.dev}: cannot make a device node for {device.path}: {error.strerror}"
+        raise EnvironmentLacks(message, "run it as root, with CAP_MKNOD") from None
     return path
 
 

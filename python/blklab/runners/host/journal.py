@@ -140,9 +140,8 @@ class HostJournal:
                 raise OSError(28, "No space left on device")
             os.fsync(self._file)
         except OSError as error:
-            raise BlklabError(
-                f"{self.path}: {error.strerror}: cannot write the journal, so nothing is changed"
-            ) from None
+            message = f"{self.path}: {error.strerror}: cannot write the journal, so nothing is changed"
+            raise BlklabError(message) from None
 
 
 def read(path: Path) -> LeftoverJournal:
@@ -164,9 +163,8 @@ def read(path: Path) -> LeftoverJournal:
     try:
         _fill(left, [json.loads(line) for line in whole])
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        raise BlklabError(
-            f"{path}: damaged, expected a journal of blklab; read it, restore what it lists, and remove it"
-        ) from None
+        message = f"{path}: damaged, expected a journal of blklab; read it, restore what it lists, and remove it"
+        raise BlklabError(message) from None
     if torn and len(torn) > 1 << 20:
         raise BlklabError(f"{path}: a last line of {len(torn)} bytes, expected a journal of blklab")
     return left
@@ -268,9 +266,8 @@ def _open_lock(path: Path) -> int:
             os.close(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644))
         return os.open(path, flags)
     except OSError as error:
-        raise EnvironmentLacks(
-            f"{path}: {error.strerror}: blklab cannot lock this host", "remove the file, or ask its owner"
-        ) from None
+        message = f"{path}: {error.strerror}: blklab cannot lock this host"
+        raise EnvironmentLacks(message, "remove the file, or ask its owner") from None
 
 
 def release(descriptor: int) -> None:

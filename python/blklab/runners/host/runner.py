@@ -100,9 +100,8 @@ class HostRunner(Runner):
         except (EnvironmentLacks, UsageError):
             raise
         except BlklabError:
-            raise BlklabError(
-                f"another blklab is measuring on this host: wait until it ends ({lock_path('host', self._roots)})"
-            ) from None
+            message = f"another blklab is measuring on this host: wait until it ends ({lock_path('host', self._roots)})"
+            raise BlklabError(message) from None
         try:
             yield
         finally:

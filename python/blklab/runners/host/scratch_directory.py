@@ -127,10 +127,8 @@ def _check_room(real: Path, parent: int, needed: int) -> None:
     total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
     if total and needed > free - KEEP * total:
         room = max(0, int(free - KEEP * total))
-        raise EnvironmentLacks(
-            f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), expected {needed}",
-            "choose a smaller size, or another directory",
-        )
+        message = f"{real}: found space for {room} bytes ({free} free, 5 % of {total} stay free), expected {needed}"
+        raise EnvironmentLacks(message, "choose a smaller size, or another directory")
 
 
 def _warnings(real: Path, mount: Mount | None) -> Iterator[str]:

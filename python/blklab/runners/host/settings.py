@@ -232,9 +232,8 @@ def _check_no_leftovers(plan: Mapping[BlockDevice | None, Sequence[str]], journa
                         conflicts[_where(entry.device)] = path
     if conflicts:
         name = min(conflicts)
-        raise BlklabError(
-            f"{name}: an earlier run left its settings changed ({conflicts[name]}); run `blklab restore` first"
-        )
+        message = f"{name}: an earlier run left its settings changed ({conflicts[name]}); run `blklab restore` first"
+        raise BlklabError(message)
 
 
 def _where(device: BlockDevice | None) -> str:
@@ -318,9 +317,8 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Sett
         if key == "scheduler":
             names = (text(path) or "").replace("[", "").replace("]", "").split()
             allowed = f", expected one of {', '.join(names)}"
-        raise UsageError(
-            f"settings: {where}: {key}: the kernel refused {value!r} ({error.strerror}){allowed}"
-        ) from None
+        message = f"settings: {where}: {key}: the kernel refused {value!r} ({error.strerror}){allowed}"
+        raise UsageError(message) from None
     after = current(path, key)
     if not _same(key, value, after):
         raise BlklabError(

@@ -89,9 +89,8 @@ def _of_blkid(node: Path) -> list[str]:
 
 def _unanswered(program: str, node: Path, output: ProgramOutput) -> BlklabError:
     why = (output.err or output.out).strip().splitlines()[:1] or ["no message"]
-    return BlklabError(
-        f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on the device"
-    )
+    message = f"{program} {node}: exit status {output.status} ({why[0]}): blklab cannot tell what is on the device"
+    return BlklabError(message)
 
 
 def lsblk() -> Any:

@@ -76,9 +76,8 @@ class LabRunner(Runner):
         if self._kernel is None:
             return plan
         if "kernel" in plan.varied:
-            raise UsageError(
-                "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"
-            )
+            message = "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"
+            raise UsageError(message)
         key = UserKernel(self._kernel, lambda _note: None).key
         cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)

@@ -111,10 +111,8 @@ def prune(agent: Path = AGENT) -> int:
 
 def _check_machine() -> None:
     if platform.machine() != "x86_64":
-        raise EnvironmentLacks(
-            f"this machine's architecture is {printable(platform.machine())}",
-            "the guest is made for amd64: use an amd64 machine",
-        )
+        message = f"this machine's architecture is {printable(platform.machine())}"
+        raise EnvironmentLacks(message, "the guest is made for amd64: use an amd64 machine")
 
 
 def _silent(_: str) -> None:

@@ -86,10 +86,8 @@ class ImageCache:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             if self.root.stat().st_uid != os.geteuid():
-                raise EnvironmentLacks(
-                    f"{printable(str(self.root))} belongs to another user",
-                    "run this as that user (the lab needs no root), or set XDG_CACHE_HOME",
-                )
+                message = f"{printable(str(self.root))} belongs to another user"
+                raise EnvironmentLacks(message, "run this as that user (the lab needs no root), or set XDG_CACHE_HOME")
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             with os.fdopen(os.open(self.root / "lock", flags, 0o600), "rb+") as lock:
                 try:
@@ -104,9 +102,8 @@ class ImageCache:
             where = printable(str(error.filename or self.root))
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise self._full() from None  # the file has no name in it
-            raise EnvironmentLacks(
-                f"{where}: {error.strerror or error}", "set XDG_CACHE_HOME to a directory where images can be kept"
-            ) from None
+            message = f"{where}: {error.strerror or error}"
+            raise EnvironmentLacks(message, "set XDG_CACHE_HOME to a directory where images can be kept") from None
 
     def recall(self, name: str) -> str | None:
         """Returns the key last kept under a name, if it still exists."""

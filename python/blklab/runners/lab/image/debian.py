@@ -124,10 +124,8 @@ class DebianArchive:
         if self.kernels():
             self._stamp.touch()
         elif problem is not None:
-            raise EnvironmentLacks(
-                f"cannot download the lists of Debian's packages: {problem}",
-                "check that `apt-get update` works on this machine",
-            )
+            message = f"cannot download the lists of Debian's packages: {problem}"
+            raise EnvironmentLacks(message, "check that `apt-get update` works on this machine")
 
     def kernels(self) -> dict[str, str]:
         """Returns name and version of the kernels for virtual machines in our lists.
@@ -214,6 +212,5 @@ def fetch(
         debs = choose()
         return debs, debian.download(debs, into)
     except DebianProgramFailed as error:
-        raise EnvironmentLacks(
-            f"cannot download packages: {error}", "check that `apt-get update` works on this machine"
-        ) from None
+        message = f"cannot download packages: {error}"
+        raise EnvironmentLacks(message, "check that `apt-get update` works on this machine") from None

@@ -131,7 +131,6 @@ def modules_of(modules: Path) -> Path:
         raise BlklabError(f"{where}: {error.strerror}") from None
     if len(directories) != 1:
         names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
-        raise BlklabError(
-            f"{where}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"
-        )
+        message = f"{where}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"
+        raise BlklabError(message)
     return directories.pop()

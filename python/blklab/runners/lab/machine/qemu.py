@@ -26,9 +26,8 @@ FIRST_SLOT: Final = 5  # First free PCI slot; those before belong to the board
 def find() -> tuple[str, str]:
     """Returns QEMU's path and version. Raises EnvironmentLacks without one that is new enough."""
     if platform.machine() not in {"x86_64", "AMD64"}:
-        raise EnvironmentLacks(
-            f"the lab needs an x86-64 machine, found {platform.machine()}", "use --on sim, or --on host"
-        )
+        message = f"the lab needs an x86-64 machine, found {platform.machine()}"
+        raise EnvironmentLacks(message, "use --on sim, or --on host")
     path = shutil.which(PROGRAM)
     if path is None:
         raise EnvironmentLacks(f"{PROGRAM} is not installed", INSTALL)
