@@ -147,7 +147,7 @@ def _sync(md: Path) -> SyncPass | None:
 
 
 def _parts(node: Path, mounted: list[Mount], roots: Roots, reader: Probe) -> Iterator[tuple[ArrayPart, str]]:
-    """Yields the array and its partitions with mount points and geometry, and a reason if" " unread."""
+    """Yields the array and its partitions with mount points and geometry, and a reason if unread."""
     chunked = bool(parse_number(text(node / "md/chunk_size")))
     for at in [node, *partitions(node)]:
         device = of_node(at, roots)

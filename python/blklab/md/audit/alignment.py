@@ -67,6 +67,7 @@ def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diag
 
 
 def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
+    """The filesystem does not know the chunk and stripe of the array, or assumes other sizes."""
     assumed = (
         f"assumes a chunk of {format_size(geometry.unit)} and a stripe of {format_size(geometry.width)}"
         if geometry.unit or geometry.width
