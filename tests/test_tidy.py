@@ -26,6 +26,7 @@ RUST_FUNCTION = re.compile(r"( *)(?:pub(?:\(.*?\))? )?(?:const |async |unsafe )*
 CRATES = {
     "agent": set[str](),
     "stats": set[str](),
+    "cache": {"stats"},
     "trace": {"stats"},
     "sim": {"stats"},
     "mdmeta": set[str](),

@@ -1,0 +1,16 @@
+//! The policies of Linux block caches.
+//!
+//! A policy decides what is cached; it moves no data. It knows no devices and no events: times come as parameters (ns),
+//! and the caller says when its background work is done. The rules are those of the kernel's documentation and sources,
+//! named where they are used; the code is our own.
+
+#![allow(missing_docs, reason = "the comment behind a field or variant says what it is")]
+
+mod entry;
+mod policy;
+mod registry;
+mod smq;
+
+pub use policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
+pub use registry::{POLICIES, PolicySpec, find_policy};
+pub use smq::{SMQ_KERNELS, Smq, SmqKernel, region_shift};

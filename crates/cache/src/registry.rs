@@ -1,0 +1,30 @@
+//! The registry of the policies of dm-cache.
+
+use crate::policy::{Geometry, Policy};
+use crate::smq::{Smq, SmqKernel};
+
+/// A policy that maps blocks.
+pub struct PolicySpec {
+    pub name: &'static str,                                // its name, as in the kernel
+    pub about: &'static str,                               // one line about it
+    pub build: fn(Geometry, SmqKernel) -> Box<dyn Policy>, // makes an empty cache
+}
+
+/// All of them.
+pub static POLICIES: &[PolicySpec] = &[
+    PolicySpec {
+        name: "smq",
+        about: "dm-cache's policy since Linux 4.6",
+        build: |geometry, kernel| Box::new(Smq::new(geometry, kernel)),
+    },
+    PolicySpec {
+        name: "cleaner",
+        about: "dm-cache's policy that only writes dirty blocks back",
+        build: |geometry, kernel| Box::new(Smq::new_cleaner(geometry, kernel)),
+    },
+];
+
+/// The policy with this name.
+pub fn find_policy(name: &str) -> Option<&'static PolicySpec> {
+    POLICIES.iter().find(|policy| policy.name == name)
+}
