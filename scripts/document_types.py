@@ -2,8 +2,7 @@
 
 import builtins
 import json
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "crates/documents/schema.json"
 TARGET = ROOT / "python/blklab/documents"
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
+WIDTH = 120
 
 Schema = dict[str, Any]
 
@@ -54,11 +54,16 @@ class Module:
         """Returns the class of an object."""
         base = schema["$ref"].rpartition("/")[2] if "$ref" in schema else "TypedDict"
         required = schema.get("required", [] if total else schema["properties"])
-        lines = [f"class {name}({base}{'' if total else ', total=False'}):"]
-        for key, of in schema["properties"].items():
-            output = self.of(of)
-            lines.append(f"    {key}: {output if key in required else f'NotRequired[{output}]'}")
-        return "\n".join(lines) + "\n"
+        types = {key: self.of(of) for key, of in schema["properties"].items()}
+        types = {key: of if key in required else f"NotRequired[{of}]" for key, of in types.items()}
+        if base != "TypedDict":  # only a class can extend another one
+            return "\n".join([f"class {name}({base}):", *(f"    {key}: {of}" for key, of in types.items())]) + "\n\n"
+        words = [f'"{key}": {quoted(of)}' for key, of in types.items()]
+        line = f'{name} = TypedDict("{name}", {{{", ".join(words)}}}{"" if total else ", total=False"})\n'
+        if len(line) <= WIDTH:
+            return line
+        fields = filled(words)
+        return f'{name} = TypedDict("{name}", {{\n{fields}\n}}{"" if total else ", total=False"})\n'
 
     def of(self, schema: Any) -> str:
         """Returns the type of a schema."""
@@ -89,14 +94,14 @@ class Module:
         """Returns the module."""
         # mypy takes the name of a builtin, such as Warning, for the builtin until it is defined.
         ordered = sorted(
-            self.classes.items(), key=lambda named: ("(TypedDict" not in named[1], not hasattr(builtins, named[0]))
+            self.classes.items(), key=lambda named: ("class " in named[1], not hasattr(builtins, named[0]))
         )
         aliases = [f"{name} = {output}\n" for name, output in self.aliases.items()]
-        body = "\n\n".join([*(text for _, text in ordered), "\n".join(aliases)])
+        body = "".join([*(text for _, text in ordered), *aliases])
         used = [name for name in ("Literal", "NotRequired", "TypedDict") if name in body]
         head = f'"""The document `{name}` as Rust has it. `make types` writes this file."""'
         imports = f"from __future__ import annotations\n\nfrom typing import {', '.join(used)}"
-        return f"{head}\n\n{imports}\n\n\n{body}"
+        return f"{head}\n\n{imports}\n\n{body}"
 
 
 def either(kinds: Any) -> str:
@@ -109,17 +114,25 @@ def either(kinds: Any) -> str:
     return " | ".join([f"Literal[{', '.join(literals)}]", *rest] if literals else rest)
 
 
-def formatted(text: str) -> str:
-    """Returns Python as ruff lays it out."""
-    command = ["ruff", "format", "-q", "--stdin-filename", str(TARGET / "x.py"), "-"]
-    ruff = Path(sys.executable).with_name("ruff")
-    return subprocess.run([str(ruff), *command[1:]], input=text, text=True, capture_output=True, check=True).stdout
+def filled(words: list[str]) -> str:
+    """Returns the fields of an object in lines."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > WIDTH - 6:
+            lines.append("")
+        lines[-1] += f"{word}, "
+    return "\n".join(f"    {line.rstrip()}" for line in lines)
+
+
+def quoted(kind: str) -> str:
+    """Returns a type as text if it names a type that comes later."""
+    return json.dumps(kind) if re.search(r"\b[A-Z]", re.sub(r"Literal|NotRequired|None|\".*?\"", "", kind)) else kind
 
 
 def modules() -> dict[str, str]:
     """Returns the text of every module by its name."""
     schemas = json.loads(SCHEMAS.read_text())
-    return {name: formatted(Module(schema).text(name)) for name, schema in schemas.items()}
+    return {name: Module(schema).text(name) for name, schema in schemas.items()}
 
 
 if __name__ == "__main__":

@@ -4,216 +4,73 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-
-class Delay(TypedDict):
-    name: str
-    origin: Node
-    read_ns: int
-    write_ns: int
-
-
-class Device(TypedDict):
-    bytes: int
-    model: Model
-    name: str
-    queue: QueueSettings
-    start: NotRequired[int]
-
-
-class RandomDistribution(TypedDict):
-    kind: Literal["random"]
-
-
-class ZipfDistribution(TypedDict):
-    kind: Literal["zipf"]
-    theta: float
-
-
-class ParetoDistribution(TypedDict):
-    h: float
-    kind: Literal["pareto"]
-
-
-class NormalDistribution(TypedDict):
-    deviation: float
-    kind: Literal["normal"]
-
-
-class ZonedDistribution(TypedDict):
-    kind: Literal["zoned"]
-    zones: list[tuple[float, float]]
-
-
-class Filesystem(TypedDict):
-    commit_ns: int
-
-
-class Host(TypedDict):
-    md_ns: NotRequired[int]
-    reap_ns: NotRequired[int]
-    submit_ns: NotRequired[int]
-    wake_ns: NotRequired[int]
-
-
-class Job(TypedDict):
-    align: int
-    batch_complete_min: int
-    batch_submit: int
-    distribution: NotRequired[Distribution]
-    fsync: NotRequired[int]
-    fsync_share: NotRequired[float]
-    io_bytes: int
-    iodepth: int
-    iodepth_low: NotRequired[int]
-    name: str
-    numjobs: int
-    offset: int
-    offset_increment: NotRequired[int]
-    random: bool
-    rate_iops: NotRequired[float]
-    read_share: float
-    read_sizes: list[tuple[int, float]]
-    size: int
-    thinktime_blocks: NotRequired[int]
-    thinktime_ns: NotRequired[int]
-    write_sizes: list[tuple[int, float]]
-
-
-class Md(TypedDict):
-    bitmap: NotRequired[bool]
-    bitmap_chunk: NotRequired[int]
-    chunk: NotRequired[int]
-    far: NotRequired[int]
-    level: Level
-    members: list[Member]
-    name: str
-    near: NotRequired[int]
-    offset: NotRequired[bool]
-    stripe_cache: NotRequired[int]
-    sync: NotRequired[SyncAction]
-    sync_speed_max: NotRequired[int]
-    sync_speed_min: NotRequired[int]
-
-
-class Member(TypedDict):
-    node: NotRequired[Node | None]
-    rebuilding: NotRequired[bool]
-    write_mostly: NotRequired[bool]
-
-
-class SsdModel(TypedDict):
-    buffer_bytes: int
-    kind: Literal["ssd"]
-    page_bytes: int
-    page_read_ns: int
-    program_bytes: int
-    program_ns: int
-    read_bandwidth: int
-    read_command_ns: int
-    read_latency_ns: int
-    suspend_ns: int
-    units: int
-    write_bandwidth: int
-    write_command_ns: int
-    write_latency_ns: int
-
-
-class NvmeModel(TypedDict):
-    buffer_bytes: int
-    kind: Literal["nvme"]
-    page_bytes: int
-    page_read_ns: int
-    program_bytes: int
-    program_ns: int
-    read_bandwidth: int
-    read_command_ns: int
-    read_latency_ns: int
-    suspend_ns: int
-    units: int
-    write_bandwidth: int
-    write_command_ns: int
-    write_latency_ns: int
-
-
-class HddModel(TypedDict):
-    bandwidth: int
-    cache_bytes: int
-    capacity: int
-    command_ns: int
-    controller_ns: NotRequired[int]
-    destage_ns: int
-    flush_ns: int
-    heads: int
-    inner_track_bytes: int
-    kind: Literal["hdd"]
-    order: NotRequired[CommandOrder]
-    outer_track_bytes: int
-    read_ahead_bytes: int
-    read_streams: int
-    rpm: int
-    seek_average_ns: int
-    seek_full_ns: int
-    seek_track_ns: int
-    write_cache: bool
-    write_cache_requests: int
-
-
-class ThrottledModel(TypedDict):
-    bps_read: NotRequired[float]
-    bps_total: NotRequired[float]
-    bps_write: NotRequired[float]
-    iops_read: NotRequired[float]
-    iops_total: NotRequired[float]
-    iops_write: NotRequired[float]
-    kind: Literal["throttled"]
-    latency_ns: NotRequired[int]
-
-
-class Node(TypedDict, total=False):
-    device: int
-    md: Md
-    delay: Delay
-
-
-class QueueSettings(TypedDict):
-    max_bytes: int
-    nr_requests: int
-    queue_depth: int
-    rotational: bool
-    scheduler: Scheduler
-    wbt_lat_ns: int
-    write_back: bool
-
-
-class Replay(TypedDict):
-    iodepth: int
-    speed: NotRequired[float]
-    timed: bool
-
-
-class Cell(TypedDict):
-    devices: list[Device]
-    filesystem: NotRequired[Filesystem | None]
-    host: NotRequired[Host]
-    jobs: NotRequired[list[Job]]
-    kernel: str
-    max_ios: NotRequired[int | None]
-    ramp_ns: NotRequired[int]
-    replay: NotRequired[Replay | None]
-    runtime_ns: NotRequired[int | None]
-    seed: int
-    series_ns: NotRequired[int]
-    stack: Node
-
-
+Delay = TypedDict("Delay", {"name": str, "origin": "Node", "read_ns": int, "write_ns": int})
+Device = TypedDict("Device", {
+    "bytes": int, "model": "Model", "name": str, "queue": "QueueSettings", "start": NotRequired[int],
+})
+RandomDistribution = TypedDict("RandomDistribution", {"kind": Literal["random"]})
+ZipfDistribution = TypedDict("ZipfDistribution", {"kind": Literal["zipf"], "theta": float})
+ParetoDistribution = TypedDict("ParetoDistribution", {"h": float, "kind": Literal["pareto"]})
+NormalDistribution = TypedDict("NormalDistribution", {"deviation": float, "kind": Literal["normal"]})
+ZonedDistribution = TypedDict("ZonedDistribution", {"kind": Literal["zoned"], "zones": list[tuple[float, float]]})
+Filesystem = TypedDict("Filesystem", {"commit_ns": int})
+Host = TypedDict("Host", {
+    "md_ns": NotRequired[int], "reap_ns": NotRequired[int], "submit_ns": NotRequired[int], "wake_ns": NotRequired[int],
+})
+Job = TypedDict("Job", {
+    "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",
+    "fsync": NotRequired[int], "fsync_share": NotRequired[float], "io_bytes": int, "iodepth": int,
+    "iodepth_low": NotRequired[int], "name": str, "numjobs": int, "offset": int, "offset_increment": NotRequired[int],
+    "random": bool, "rate_iops": NotRequired[float], "read_share": float, "read_sizes": list[tuple[int, float]],
+    "size": int, "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int],
+    "write_sizes": list[tuple[int, float]],
+})
+Md = TypedDict("Md", {
+    "bitmap": NotRequired[bool], "bitmap_chunk": NotRequired[int], "chunk": NotRequired[int], "far": NotRequired[int],
+    "level": "Level", "members": "list[Member]", "name": str, "near": NotRequired[int], "offset": NotRequired[bool],
+    "stripe_cache": NotRequired[int], "sync": "NotRequired[SyncAction]", "sync_speed_max": NotRequired[int],
+    "sync_speed_min": NotRequired[int],
+})
+Member = TypedDict("Member", {
+    "node": "NotRequired[Node | None]", "rebuilding": NotRequired[bool], "write_mostly": NotRequired[bool],
+})
+SsdModel = TypedDict("SsdModel", {
+    "buffer_bytes": int, "kind": Literal["ssd"], "page_bytes": int, "page_read_ns": int, "program_bytes": int,
+    "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int, "suspend_ns": int,
+    "units": int, "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
+})
+NvmeModel = TypedDict("NvmeModel", {
+    "buffer_bytes": int, "kind": Literal["nvme"], "page_bytes": int, "page_read_ns": int, "program_bytes": int,
+    "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int, "suspend_ns": int,
+    "units": int, "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
+})
+HddModel = TypedDict("HddModel", {
+    "bandwidth": int, "cache_bytes": int, "capacity": int, "command_ns": int, "controller_ns": NotRequired[int],
+    "destage_ns": int, "flush_ns": int, "heads": int, "inner_track_bytes": int, "kind": Literal["hdd"],
+    "order": "NotRequired[CommandOrder]", "outer_track_bytes": int, "read_ahead_bytes": int, "read_streams": int,
+    "rpm": int, "seek_average_ns": int, "seek_full_ns": int, "seek_track_ns": int, "write_cache": bool,
+    "write_cache_requests": int,
+})
+ThrottledModel = TypedDict("ThrottledModel", {
+    "bps_read": NotRequired[float], "bps_total": NotRequired[float], "bps_write": NotRequired[float],
+    "iops_read": NotRequired[float], "iops_total": NotRequired[float], "iops_write": NotRequired[float],
+    "kind": Literal["throttled"], "latency_ns": NotRequired[int],
+})
+Node = TypedDict("Node", {"device": int, "md": "Md", "delay": "Delay"}, total=False)
+QueueSettings = TypedDict("QueueSettings", {
+    "max_bytes": int, "nr_requests": int, "queue_depth": int, "rotational": bool, "scheduler": "Scheduler",
+    "wbt_lat_ns": int, "write_back": bool,
+})
+Replay = TypedDict("Replay", {"iodepth": int, "speed": NotRequired[float], "timed": bool})
+Cell = TypedDict("Cell", {
+    "devices": "list[Device]", "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]",
+    "jobs": "NotRequired[list[Job]]", "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int],
+    "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
+    "series_ns": NotRequired[int], "stack": "Node",
+})
 CommandOrder = Literal["rotation", "seek", "arrival"]
-
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
-
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
-
 Model = SsdModel | NvmeModel | HddModel | ThrottledModel
-
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
-
 SyncAction = Literal["idle", "resync", "recover", "check"]
