@@ -44,7 +44,7 @@ def choose_superblock(reading: SuperblockReading, uuid: str) -> tuple[Superblock
 
 
 def _swapped(superblock: Superblock) -> str:
-    """Returns the UUID as sysfs prints it: for 0.90, mdadm prints its words in another byte" " order."""
+    """Returns the UUID as sysfs prints it: for 0.90, mdadm prints its words in another byte order."""
     if superblock.version != "0.90":
         return superblock.uuid
     words = [bytes.fromhex(word)[::-1].hex() for word in superblock.uuid.split(":")]

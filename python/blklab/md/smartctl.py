@@ -22,7 +22,7 @@ def read_disk(path: str, kind: str = "") -> tuple[str, str]:
 
 
 def scan_controllers() -> tuple[str, str]:
-    """Returns smartctl's list of devices, also behind controllers, as JSON, or why there is" " none."""
+    """Returns smartctl's list of devices, also behind controllers, as JSON, or why there is none."""
     return _run("--json", "--scan-open")
 
 

@@ -109,21 +109,9 @@ class Store:
         return number
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
-        return _inserted(
-            connection,
-            campaigns,
-            {
-                "name": plan.name,
-                "title": plan.title,
-                "runner": plan.runner,
-                "digest": plan.digest,
-                "path": str(plan.path),
-                "experiment": _plain(plan.raw),
-                "version": __version__,
-                "created": _now(),
-                "host": host,
-            },
-        )
+        values = {name: getattr(plan, name) for name in ("name", "title", "runner", "digest")}
+        values |= {"path": str(plan.path), "experiment": _plain(plan.raw), "version": __version__}
+        return _inserted(connection, campaigns, values | {"created": _now(), "host": host})
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -131,15 +119,9 @@ class Store:
         """Claims a planned run for this process; False if another has it, or has removed it."""
 
         def work(connection: sa.Connection, again: bool) -> bool:
-            taken = connection.execute(
-                _update(
-                    run,
-                    state="running",
-                    owner=self._me,
-                    started=_now(),
-                    environment=_environment(connection, environment),
-                ).where(runs.c.state == "planned")
-            )
+            at = _environment(connection, environment)
+            claimed = _update(run, state="running", owner=self._me, started=_now(), environment=at)
+            taken = connection.execute(claimed.where(runs.c.state == "planned"))
             return taken.rowcount == 1 or (again and _is(connection, run, "running", self._me))
 
         return self.database.insisting(work)
@@ -177,10 +159,9 @@ class Store:
         self.database.insisting(work)
 
     def _ended(self, connection: sa.Connection, run: int, state: str, **values: Any) -> None:
-        done = connection.execute(
-            _update(run, owner=None, state=state, **values).where(runs.c.state == "running", runs.c.owner == self._me)
-        )
-        if done.rowcount != 1:
+        ended = _update(run, owner=None, state=state, **values)
+        mine = ended.where(runs.c.state == "running", runs.c.owner == self._me)
+        if connection.execute(mine).rowcount != 1:
             raise BlklabError(f"store {self.database.name}: run {run} belongs to another process")
 
     def _held(self, *, some: bool) -> AbstractContextManager[None]:
@@ -188,13 +169,12 @@ class Store:
         return series_directory.writing(self.database.series) if some else nullcontext()
 
     def _written(self, run: int, finished: FinishedRun) -> dict[str, Any]:
-        name = None
-        if finished.points:
-            name = f"run-{run}.parquet"
+        name = f"run-{run}.parquet" if finished.points else None
+        if name:
+            path = self.database.series / name
             try:
-                series.write(self.database.series / name, finished.points)
+                series.write(path, finished.points)
             except OSError as error:
-                path = self.database.series / name
                 raise StoreError(f"{path}: cannot be written: {error.strerror}") from None
         return {
             "finished": _now(),
@@ -234,9 +214,8 @@ class Store:
         column = runs.c.campaign if whole else runs.c.id
         with self.database.writing() as connection:
             where = column.in_(numbers)
-            rows = connection.execute(
-                sa.select(runs.c.id, runs.c.campaign, runs.c.state).where(where).with_for_update()
-            ).all()
+            query = sa.select(runs.c.id, runs.c.campaign, runs.c.state).where(where)
+            rows = connection.execute(query.with_for_update()).all()
             wanted = {row.id for row in rows}
             pending = {row.campaign for row in rows if whole or row.state == "planned"}
             for row in self._under_way(connection):

@@ -137,12 +137,9 @@ def _by_url(text: str, *, reading: bool) -> Database:
         if not url.database or url.database == ":memory:":
             raise UsageError("sqlite:// without a file keeps nothing: give a file name")
         return _file(Path(url.database), reading=reading)
-    if kind != "postgresql":
-        raise UsageError(
-            f"unsupported URL '{url.render_as_string(hide_password=True)}': expected"
-            " postgresql://USER@HOST/DATABASE or a file name"
-        )
     name = url.render_as_string(hide_password=True)
+    if kind != "postgresql":
+        raise UsageError(f"unsupported URL '{name}': expected postgresql://USER@HOST/DATABASE or a file name")
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     try:

@@ -93,30 +93,18 @@ class StoredRun:
 
 def all_campaigns(store: Store) -> list[CampaignRow]:
     """Returns every campaign, the oldest first."""
+    names = ("name", "title", "runner", "path", "version", "created", "experiment", "host")
+    query = sa.select(campaigns.c.id.label("number"), *(campaigns.c[name] for name in names)).order_by(campaigns.c.id)
     with store.database.reading() as connection:
         kind = (runs.c.campaign, runs.c.state, runs.c.owner)
         counted = connection.execute(sa.select(*kind, sa.func.count()).group_by(*kind)).all()
-        rows = connection.execute(sa.select(campaigns).order_by(campaigns.c.id)).all()
+        rows = connection.execute(query).mappings().all()
     states: dict[int, dict[str, int]] = {}
     for campaign, state, by, count in counted:
         of_campaign = states.setdefault(campaign, dict.fromkeys(STATES, 0))
         name = _state(state, by)
         of_campaign[name] = of_campaign.get(name, 0) + count
-    return [
-        CampaignRow(
-            row.id,
-            row.name,
-            row.title,
-            row.runner,
-            row.path,
-            row.version,
-            row.created,
-            states.get(row.id, dict.fromkeys(STATES, 0)),
-            row.experiment,
-            row.host,
-        )
-        for row in rows
-    ]
+    return [CampaignRow(**row, states=states.get(row["number"], dict.fromkeys(STATES, 0))) for row in rows]
 
 
 def runs_of(store: Store, campaign: int) -> list[StoredRun]:
@@ -133,39 +121,22 @@ def run(store: Store, number: int) -> StoredRun:
 
 
 def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
+    names = ("id", "campaign", "number", "labels", "cell", "state", "owner", "started", "finished", "seconds")
+    columns = [runs.c[name] for name in (*names, "outcome", "message")]
     query = (
-        sa.select(
-            *(column for column in runs.c if column is not runs.c.raw),
-            campaigns.c.name,
-            campaigns.c.runner,
-            environments.c.document,
-        )
+        sa.select(*columns, campaigns.c.name, campaigns.c.runner, environments.c.document.label("environment"))
         .join(campaigns, campaigns.c.id == runs.c.campaign)
         .outerjoin(environments, environments.c.id == runs.c.environment)
         .where(where)
         .order_by(runs.c.campaign, runs.c.number)
     )
     with store.database.reading() as connection:
-        rows = connection.execute(query).all()
-    return [
-        StoredRun(
-            row.id,
-            row.campaign,
-            row.name,
-            row.runner,
-            row.number,
-            row.labels,
-            row.cell,
-            _state(row.state, row.owner),
-            row.started,
-            row.finished,
-            row.seconds,
-            _upgraded(row.outcome),
-            row.message,
-            row.document or {},
-        )
-        for row in rows
-    ]
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    for row in rows:
+        row["state"] = _state(row["state"], row.pop("owner"))
+        row["outcome"] = _upgraded(row["outcome"])
+        row["environment"] = row["environment"] or {}
+    return [StoredRun(**row) for row in rows]
 
 
 def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:

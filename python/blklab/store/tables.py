@@ -2,26 +2,15 @@
 
 from typing import Final
 
-from sqlalchemy import (
-    JSON,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
+from sqlalchemy import JSON, Column, ForeignKey, Integer, String
 
 KNOWN: Final = ("0001", "0002", "0003")  # The migrations, oldest first
 REVISION: Final = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
 STATES: Final = ("planned", "running", "done", "failed")  # The states of a run, in order
-metadata: Final = MetaData()
+metadata: Final = sa.MetaData()
 
-campaigns: Final = Table(
+campaigns: Final = sa.Table(
     "campaigns",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -39,7 +28,7 @@ campaigns: Final = Table(
     sqlite_autoincrement=True,  # a number is never given twice
 )
 
-environments: Final = Table(
+environments: Final = sa.Table(
     "environments",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -47,7 +36,7 @@ environments: Final = Table(
     Column("document", JSON, nullable=False),
 )
 
-runs: Final = Table(
+runs: Final = sa.Table(
     "runs",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -62,19 +51,19 @@ runs: Final = Table(
     Column("environment", ForeignKey("environments.id")),
     Column("started", String),
     Column("finished", String),
-    Column("seconds", Float),
+    Column("seconds", sa.Float),
     Column("outcome", JSON(none_as_null=True)),
     # What the program said that measured it, zlib.
-    Column("raw", LargeBinary),
+    Column("raw", sa.LargeBinary),
     # The name of its Parquet file in the store's directory of series.
     Column("series", String),
     Column("message", String),
-    UniqueConstraint("campaign", "key"),
-    Index("runs_of_a_campaign", "campaign", "number"),
+    sa.UniqueConstraint("campaign", "key"),
+    sa.Index("runs_of_a_campaign", "campaign", "number"),
     sqlite_autoincrement=True,
 )
 
-meta: Final = Table(
+meta: Final = sa.Table(
     "meta",
     metadata,
     # What tells this store from all others: a UUID, in the only row.

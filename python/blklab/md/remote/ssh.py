@@ -63,7 +63,7 @@ def _ssh_command(program: str, name: str, sudo: bool, timeout: float) -> list[st
 
 
 def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Event) -> bytearray:
-    """Returns the probe's output. Raises BlklabError with the last line that ssh or the host" " wrote."""
+    """Returns the probe's output. Raises BlklabError with the last line that ssh or the host wrote."""
     data, stderr, deadline = bytearray(), b"", time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,

@@ -258,7 +258,7 @@ class Repair:
         )
 
     def _re_add_variants(self, path: str, words: list[str], *, can_re_add: bool) -> Iterator[list[str]]:
-        """Yields mdadm's arguments that may bring a member back, those with the least work" " first."""
+        """Yields mdadm's arguments that may bring a member back, those with the least work first."""
         array = self.task.array
         plain = [array, "--re-add", path]
         if can_re_add:

@@ -26,16 +26,8 @@ from blklab.system.layers import SysfsLayer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
 
 NAMES: Final = (  # Names that --force accepts
-    "array-syncing",
-    "array-degraded",
-    "device-busy",
-    CODE,
-    "page-cache",
-    "small-data",
-    "powersave",
-    "smr-cliff",
-    "iostats-off",
-    "low-memory",
+    *("array-syncing", "array-degraded", "device-busy", CODE, "page-cache", "small-data"),
+    *("powersave", "smr-cliff", "iostats-off", "low-memory"),
 )
 
 BUSY: Final = frozenset({"device-busy", CODE})  # Conditions that end by themselves: `wait` in [host] waits for that

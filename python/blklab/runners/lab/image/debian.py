@@ -28,16 +28,9 @@ _DAY: Final = 86_400.0  # Seconds after which lists are downloaded again before 
 _URI: Final = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 """A line of `apt-get --print-uris`: address, file name, bytes, hash."""
 
-
 HOOKS: Final = (  # Hooks in the machine's apt configuration that must not run for our lists
-    "APT::Update::Pre-Invoke",
-    "APT::Update::Post-Invoke",
-    "APT::Update::Post-Invoke-Success",
-    "APT::Update::Post-Invoke-Stats",
-    "AptCli::Hooks",
-    "DPkg::Pre-Invoke",
-    "DPkg::Post-Invoke",
-    "DPkg::Pre-Install-Pkgs",
+    *(f"APT::Update::{name}" for name in ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success", "Post-Invoke-Stats")),
+    *("AptCli::Hooks", "DPkg::Pre-Invoke", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs"),
 )
 
 
