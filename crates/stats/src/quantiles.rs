@@ -16,6 +16,8 @@ pub const RELATIVE_ERROR: f64 = 0.004;
 
 #[derive(Debug, Clone)]
 enum QuantilesStore {
+    /// Values that all fit 32 bits, such as times below 4 s: half the memory.
+    Small(Vec<u32>),
     Exact(Vec<u64>),
     Binned(LogLinear<7>),
 }
@@ -81,7 +83,7 @@ impl Default for Quantiles {
 impl Quantiles {
     /// An empty set of values.
     pub fn new() -> Self {
-        Self { store: QuantilesStore::Exact(Vec::new()), count: 0, sum: 0, squares: 0, min: u64::MAX, max: 0 }
+        Self { store: QuantilesStore::Small(Vec::new()), count: 0, sum: 0, squares: 0, min: u64::MAX, max: 0 }
     }
 
     /// Records one value.
@@ -94,8 +96,11 @@ impl Quantiles {
         self.max = self.max.max(value);
         match &mut self.store {
             QuantilesStore::Binned(bins) => bins.record(value),
+            QuantilesStore::Small(values) if values.len() < EXACT_VALUES && value <= u32::MAX.into() => {
+                values.push(value as u32);
+            }
             QuantilesStore::Exact(values) if values.len() < EXACT_VALUES => values.push(value),
-            QuantilesStore::Exact(_) => self.store_n(value, 1),
+            _ => self.store_n(value, 1),
         }
     }
 
@@ -114,41 +119,53 @@ impl Quantiles {
 
     #[cold]
     fn store_n(&mut self, value: u64, n: u64) {
-        if let QuantilesStore::Exact(values) = &mut self.store {
-            if n <= (EXACT_VALUES - values.len()) as u64 {
-                values.extend(std::iter::repeat_n(value, n as usize));
-                return;
+        if let QuantilesStore::Small(values) = &self.store
+            && value > u32::MAX.into()
+        {
+            self.store = QuantilesStore::Exact(values.iter().map(|&value| value.into()).collect());
+        }
+        let fits = |stored: usize| n <= (EXACT_VALUES - stored) as u64;
+        match &mut self.store {
+            QuantilesStore::Small(values) if fits(values.len()) => {
+                return values.extend(std::iter::repeat_n(value as u32, n as usize));
             }
-            self.spill();
+            QuantilesStore::Exact(values) if fits(values.len()) => {
+                return values.extend(std::iter::repeat_n(value, n as usize));
+            }
+            _ => self.spill(),
         }
         if let QuantilesStore::Binned(bins) = &mut self.store {
             bins.record_n(value, n);
         }
     }
 
+    /// The values in the order of recording, until the histogram takes over.
+    fn values(&self) -> Option<Vec<u64>> {
+        match &self.store {
+            QuantilesStore::Small(values) => Some(values.iter().map(|&value| value.into()).collect()),
+            QuantilesStore::Exact(values) => Some(values.clone()),
+            QuantilesStore::Binned(_) => None,
+        }
+    }
+
     /// Replaces the list of values by a histogram.
     fn spill(&mut self) {
-        if let QuantilesStore::Exact(values) = &self.store {
+        if let Some(values) = self.values() {
             let mut bins = LogLinear::default();
-            for &value in values {
-                bins.record(value);
-            }
+            values.into_iter().for_each(|value| bins.record(value));
             self.store = QuantilesStore::Binned(bins);
         }
     }
 
     /// Calls `see(value, count)` in ascending order of value; a bucket's value is its middle.
     fn for_each(&self, mut see: impl FnMut(u64, u64)) {
-        match &self.store {
-            QuantilesStore::Exact(values) => {
-                let mut values = values.clone();
-                values.sort_unstable();
-                values.iter().for_each(|&value| see(value, 1));
-            }
-            QuantilesStore::Binned(bins) => {
-                for (middle, count) in bins.iter() {
-                    see(middle.clamp(self.min, self.max), count);
-                }
+        if let Some(mut values) = self.values() {
+            values.sort_unstable();
+            values.into_iter().for_each(|value| see(value, 1));
+        }
+        if let QuantilesStore::Binned(bins) = &self.store {
+            for (middle, count) in bins.iter() {
+                see(middle.clamp(self.min, self.max), count);
             }
         }
     }
@@ -270,7 +287,7 @@ impl Quantiles {
 
     /// Whether quantiles are still exact.
     pub fn is_exact(&self) -> bool {
-        matches!(self.store, QuantilesStore::Exact(_))
+        !matches!(self.store, QuantilesStore::Binned(_))
     }
 
     /// The figures; see [`QuantilesSummary`].
@@ -307,6 +324,7 @@ impl Merge for Quantiles {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         match &other.store {
+            QuantilesStore::Small(values) => values.iter().for_each(|&value| self.store_n(value.into(), 1)),
             QuantilesStore::Exact(values) => values.iter().for_each(|&value| self.store_n(value, 1)),
             QuantilesStore::Binned(theirs) => {
                 self.spill();

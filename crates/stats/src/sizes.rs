@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 /// The largest number of distinct sizes that are not multiples of 512 bytes up to 1 MiB.
 pub const MOST_OTHER_SIZES: usize = 4096;
 const DENSE_LIMIT: u32 = 1 << 20;
-const DENSE_SLOTS: usize = (DENSE_LIMIT / 512) as usize + 1;
 
 /// Histogram of I/O sizes in bytes.
 #[derive(Debug, Clone)]
@@ -94,15 +93,7 @@ impl Default for SizeHistogram {
 impl SizeHistogram {
     /// An empty histogram.
     pub fn new() -> Self {
-        Self {
-            dense: vec![0; DENSE_SLOTS],
-            other: BTreeMap::new(),
-            count: 0,
-            total: 0,
-            min: u32::MAX,
-            max: 0,
-            folded: 0,
-        }
+        Self { dense: Vec::new(), other: BTreeMap::new(), count: 0, total: 0, min: u32::MAX, max: 0, folded: 0 }
     }
 
     /// Records one I/O of `bytes`.
@@ -113,10 +104,20 @@ impl SizeHistogram {
         self.min = self.min.min(bytes);
         self.max = self.max.max(bytes);
         if bytes.is_multiple_of(512) && bytes <= DENSE_LIMIT {
-            self.dense[(bytes / 512) as usize] += 1;
+            *self.dense_count(bytes / 512) += 1;
         } else {
             self.record_other(bytes, 1);
         }
+    }
+
+    /// The count of a size of so many sectors. There are counts up to the largest such size: most devices have small I/Os.
+    #[inline]
+    fn dense_count(&mut self, sectors: u32) -> &mut u64 {
+        let at = sectors as usize;
+        if at >= self.dense.len() {
+            self.dense.resize(at + 1, 0);
+        }
+        &mut self.dense[at]
     }
 
     fn record_other(&mut self, bytes: u32, count: u64) {
@@ -128,7 +129,7 @@ impl SizeHistogram {
             self.folded = self.folded.saturating_add(count);
             let bin = u64::from(bytes).saturating_add(2048) / 4096 * 4096;
             if bin <= DENSE_LIMIT.into() {
-                self.dense[(bin / 512) as usize] += count;
+                *self.dense_count((bin / 512) as u32) += count;
             } else {
                 // At most 4096 more keys.
                 let mib = (u64::from(bytes) + (1 << 19)) >> 20 << 20;
@@ -211,6 +212,9 @@ impl Merge for SizeHistogram {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.folded += other.folded;
+        if self.dense.len() < other.dense.len() {
+            self.dense.resize(other.dense.len(), 0);
+        }
         for (mine, theirs) in self.dense.iter_mut().zip(&other.dense) {
             *mine += theirs;
         }

@@ -33,6 +33,7 @@ struct StreamSet {
 /// Recognises sequential streams; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct Streams {
+    /// Empty until the first I/O.
     sets: Vec<StreamSet>,
     /// Number of this I/O; wraps, and only differences are used.
     tick: u32,
@@ -100,7 +101,7 @@ impl Streams {
     /// No streams yet.
     pub fn new() -> Self {
         Self {
-            sets: vec![StreamSet::default(); SETS],
+            sets: Vec::new(),
             tick: 0,
             previous: None,
             ios: 0,
@@ -120,6 +121,9 @@ impl Streams {
     pub fn record(&mut self, sector: u64, sectors: u64) {
         if sectors == 0 {
             return;
+        }
+        if self.sets.is_empty() {
+            self.sets = vec![StreamSet::default(); SETS];
         }
         let end = sector.saturating_add(sectors);
         self.ios += 1;
@@ -202,7 +206,7 @@ impl Streams {
 
     /// Ends every run, as at the end of a trace.
     pub fn finish(&mut self) {
-        for set in std::mem::replace(&mut self.sets, vec![StreamSet::default(); SETS]) {
+        for set in std::mem::take(&mut self.sets) {
             for slot in (0..WAYS).filter(|&slot| set.ios[slot] > 0) {
                 self.end_run(set.ios[slot], set.bytes[slot]);
             }

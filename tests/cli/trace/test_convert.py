@@ -45,3 +45,10 @@ def test_the_suffixes_are_the_cores() -> None:
     lists = re.findall(r"suffixes: &\[(.*?)\]", core)
     known = {suffix for result in lists for suffix in re.findall(r'"(.*?)"', result)}
     assert {"." + suffix.rpartition(".")[2] for suffix in known} == set(SUFFIXES)
+
+
+def test_a_file_of_a_per_cpu_set_names_the_set(run: Run, tmp_path: Path) -> None:
+    assert run("trace", "convert", TRACE, "-o", tmp_path / "host.1.blktrace.0").status == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "host.1.blktrace.0" in names and all(name.startswith("host.1.blktrace.") for name in names)
+    assert not any(name.count("blktrace") > 1 for name in names)

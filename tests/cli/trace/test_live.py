@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from blklab.errors import BlklabError
 from blklab.trace.record import checks, live
 from blklab.trace.record.checks import RecordedDevice
 from tests.conftest import Run
-from tests.trace.generated import COMPLETED, QUEUED, READ, C, Q, Record, process
+from tests.trace.generated import COMPLETED, QUEUED, READ, C, Q, Record, process, write_trace
 
 FAKE = """#!{python}
 import signal, sys, time
@@ -90,3 +91,15 @@ def test_an_existing_recording_is_not_replaced(run: Run, tmp_path: Path, monkeyp
     outcome = run("trace", "live", "/dev/sdx", "-o", tmp_path / "kept")
     assert (outcome.status, outcome.err.count("\n")) == (2, 1)
     assert "exists; choose another name" in outcome.err
+
+
+def test_a_recording_that_cannot_be_divided_is_kept(tmp_path: Path) -> None:
+    dump = write_trace(tmp_path / "x", [Record(0, Q, READ | QUEUED, 8, 4096)]).with_name("x.blktrace.0")
+    devices = [RecordedDevice(f"/dev/{name}", name, number) for name, number in (("sda", "8:0"), ("sdb", "8:16"))]
+    (tmp_path / "out" / "sda.blktrace.0").mkdir(parents=True)
+    with pytest.raises(BlklabError, match=f"the recording is in {dump}"):
+        live._divide(dump, tmp_path / "out", devices)
+    (tmp_path / "out" / "sda.blktrace.0").rmdir()
+    live._divide(dump, tmp_path / "out", devices)
+    assert not dump.exists()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"sda.blktrace.0"}

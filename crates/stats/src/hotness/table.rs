@@ -45,14 +45,12 @@ pub(crate) struct BlockTable {
 impl BlockTable {
     /// A table that holds `blocks` without growing.
     pub fn with_room(blocks: usize) -> Self {
-        let slots = (blocks.max(512) * 8 / 5 + 1).next_power_of_two();
-        Self::sized(slots.ilog2())
+        Self::sized(slots_for(blocks).ilog2())
     }
 
     /// Empties it and sizes it for `blocks`.
     pub fn clear(&mut self, blocks: usize) {
-        let fresh = (blocks.max(512) * 8 / 5 + 1).next_power_of_two();
-        if fresh == self.slots.len() {
+        if slots_for(blocks) == self.slots.len() {
             self.slots.fill(BlockCount::default());
             self.used = 0;
         } else {
@@ -150,4 +148,9 @@ impl BlockTable {
     pub fn iter(&self) -> impl Iterator<Item = &BlockCount> {
         self.slots.iter().filter(|slot| slot.key != 0)
     }
+}
+
+/// Slots for `blocks`: at least eight, because many tables stay empty.
+fn slots_for(blocks: usize) -> usize {
+    (blocks.max(4) * 8 / 5 + 1).next_power_of_two()
 }

@@ -101,8 +101,13 @@ impl BlktraceExporter {
     }
 }
 
-fn per_cpu(base: &Path, cpu: u16) -> PathBuf {
-    let mut name = base.as_os_str().to_owned();
+/// The file of a CPU; the user gave the base of the set, or one of its files.
+fn per_cpu(path: &Path, cpu: u16) -> PathBuf {
+    let is_number = |text: &std::ffi::OsStr| text.to_str().is_some_and(|text| text.parse::<u16>().is_ok());
+    let set = path.extension().filter(|number| is_number(number)).map(|_| path.with_extension(""));
+    let base =
+        set.filter(|set| set.extension().is_some_and(|kind| kind == "blktrace")).map(|set| set.with_extension(""));
+    let mut name = base.as_deref().unwrap_or(path).as_os_str().to_owned();
     name.push(format!(".blktrace.{cpu}"));
     name.into()
 }

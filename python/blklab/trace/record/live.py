@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,9 @@ BUFFERS: Final = ("-b", "128", "-n", "8")
 
 
 POLL: Final = 0.05
+
+NOTHING: Final = "nothing to write"
+"""How crates/trace begins the message about a device without I/O."""
 
 ENDING: Final = 5.0
 """Seconds for the events that are still in the pipe."""
@@ -69,12 +72,15 @@ def _node(number: str, roots: Roots) -> str | None:
 
 
 @contextmanager
-def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots) -> Iterator[Iterator[LiveLook]]:
+def watched(
+    devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots, tell: Callable[[str], None]
+) -> Iterator[Iterator[LiveLook]]:
     """Records devices during the block, and gives a look at them in each interval.
 
-    Ctrl-C, SIGTERM and SIGHUP end the looks. Raises UsageError, EnvironmentLacks or BlklabError.
+    `tell` is called with notes, such as that debugfs was mounted. Ctrl-C, SIGTERM and SIGHUP end the looks. Raises
+    UsageError, EnvironmentLacks or BlklabError.
     """
-    debugfs, command = _command(devices, options, roots)
+    debugfs, command = _command(devices, options, roots, tell)
     counters = [Path(debugfs) / "block" / device.name / "dropped" for device in devices]
     reading, writing = os.pipe()
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
@@ -103,12 +109,14 @@ def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Root
         _divide(dump, options.name, devices)
 
 
-def _command(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots) -> tuple[str, list[str]]:
+def _command(
+    devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots, tell: Callable[[str], None]
+) -> tuple[str, list[str]]:
     """Returns the mount point of debugfs, and blktrace's command."""
     if options.name is not None:
         check_writable(options.name.absolute().parent)
         check_apart(devices, options.name.absolute().parent.resolve(), roots)
-    blktrace, debugfs = prepare_blktrace(devices, roots, lambda _note: None)
+    blktrace, debugfs = prepare_blktrace(devices, roots, tell)
     chosen = [word for device in devices for word in ("-d", device.path)]
     return debugfs, [blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *chosen]
 
@@ -158,6 +166,9 @@ def _divide(dump: Path, name: Path, devices: Sequence[RecordedDevice]) -> None:
     for device in devices:
         target = name if len(devices) == 1 else name / device.name
         chosen = _core.Filter(devices=[device.number])
-        with suppress(BlklabError):  # without I/O
+        try:
             _core.convert([str(dump)], str(target), chosen, to="blktrace", overwrite=True)
+        except (OSError, BlklabError) as error:
+            if NOTHING not in str(error):
+                raise BlklabError(f"{error}; the recording is in {dump}: blklab trace stat {dump}") from error
     dump.unlink()
