@@ -10,6 +10,7 @@ import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.fio import target_preparation
+from blklab.runners.fio.target_preparation import FioTarget
 from blklab.runners.host import scratch_directory as module
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.runners.host.restore import restore
@@ -102,7 +103,7 @@ def test_a_directory_put_in_its_place_is_not_written_to(journal: HostJournal, pl
         made.path.rename(place / "away")
         made.path.mkdir()
         (made.path / "data").symlink_to(victim)
-        target_preparation.fill("fio", made.place("data"), 1 << 20, tmp_path, seed=1)
+        target_preparation.fill(FioTarget("fio", made.place("data"), 1 << 20, tmp_path, seed=1))
         assert victim.read_bytes() == b"precious" * 512
         assert (place / "away" / "data").stat().st_size == 1 << 20
         with pytest.raises(BlklabError, match="has replaced"):

@@ -11,7 +11,7 @@ import pytest
 import blklab
 from blklab.errors import EnvironmentLacks
 from blklab.runners.lab.agent import Agent
-from blklab.runners.lab.image import GuestImage, PackagedKernel, image
+from blklab.runners.lab.image import GuestImage, image
 from blklab.runners.lab.image.cache import directory
 from blklab.runners.lab.machine import qemu
 
@@ -62,7 +62,7 @@ def guest_image() -> GuestImage:
     """The image of real guests, out of the user's cache, or made once for all tests."""
     try:
         qemu.find()
-        return image(PackagedKernel(KERNEL), note=lambda _: None)
+        return image(KERNEL, note=lambda _: None)
     except EnvironmentLacks as error:
         pytest.skip(f"no guest can be had: {error}")
 

@@ -23,9 +23,9 @@ def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild
     Exit status: 0 the image exists; 2 no such kernel; 3 packages cannot be downloaded.
     """
     from blklab.runners.lab.image.build import image
-    from blklab.runners.lab.image.kernels import PackagedKernel, own_kernel
+    from blklab.runners.lab.image.kernels import own_kernel
 
-    made = image(own_kernel(kernel, modules) or PackagedKernel(generation), note=note, rebuild=rebuild)
+    made = image(own_kernel(kernel, modules) or generation, note=note, rebuild=rebuild)
     document = {
         "kernel": made.version,
         "digest": made.digest,

@@ -10,6 +10,7 @@ from blklab.outcome import MeasuredResult
 from blklab.runners.fio import command, jobfile, process, steady_state, target_preparation
 from blklab.runners.fio.process import Progress, silent
 from blklab.runners.fio.program import find_fio
+from blklab.runners.fio.target_preparation import FioTarget
 from blklab.spec.documents import CommandDocument, FioCellDocument
 from blklab.spec.host_cell import job_writes, writes
 from blklab.store.series import SeriesPoint
@@ -59,15 +60,15 @@ def _jobs(
     elif size is None:
         raise UsageError(f"{path}: the cell has no size: expected file_bytes")
     filled = size is not None and not target_preparation.is_laid_out(path, size)
+    target = FioTarget(fio, path, size, directory, int(cell["seed"]), progress)
     if filled:
-        target_preparation.fill(fio, path, size, directory, seed=int(cell["seed"]), progress=progress)
-    kind = str(host.get("precondition", "none"))
-    target_preparation.precondition(fio, kind, path, size, directory, cell=cell, filled=filled, progress=progress)
+        target_preparation.fill(target)
+    target_preparation.precondition(target, str(host.get("precondition", "none")), cell, filled=filled)
     resumed = None
     if wanted := host.get("steady"):
 
         def one_round(_before: int) -> float:
-            ran = _run(fio, cell, path, directory, progress, "steady", int(wanted["round_ns"]))
+            ran = _run(target, cell, "steady", int(wanted["round_ns"]))
             outcome = output.outcome(output.parse_document(ran.output))
             return float(outcome["read"]["iops"] + outcome["write"]["iops"])
 
@@ -80,7 +81,7 @@ def _jobs(
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
     log_ms = max(1, interval_ns // 10**6)
     ready()
-    ran = _run(fio, cell, path, directory, progress, "measure", None, log_ms)
+    ran = _run(target, cell, "measure", None, log_ms)
     measured = figures(ran, interval_ns, log_ms)
     measured.outcome["steady"] = resumed
     measured.outcome["warnings"] = [*warnings, *measured.outcome["warnings"]]
@@ -101,24 +102,16 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
 
 
 def _run(
-    fio: str,
-    cell: FioCellDocument,
-    path: Path,
-    directory: Path,
-    progress: Progress,
-    phase: str,
-    runtime_ns: int | None = None,
-    log_ms: int | None = None,
+    target: FioTarget, cell: FioCellDocument, phase: str, runtime_ns: int | None = None, log_ms: int | None = None
 ) -> process.FioExit:
-    text = jobfile.render(cell, path, runtime_ns=runtime_ns, log_ms=log_ms)
     return process.run(
-        fio,
-        text,
-        directory,
-        target=path,
+        target.fio,
+        jobfile.render(cell, target.path, runtime_ns=runtime_ns, log_ms=log_ms),
+        target.directory,
+        target=target.path,
         seconds=jobfile.seconds(cell, runtime_ns),
         readonly=not any(job_writes(job["options"]) for job in cell["jobs"]),
-        progress=progress,
+        progress=target.progress,
         phase=phase,
     )
 

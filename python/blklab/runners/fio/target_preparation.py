@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -41,27 +42,30 @@ def is_laid_out(path: Path, size: int) -> bool:
     return status.st_size >= size and status.st_blocks * 512 >= status.st_size
 
 
-def fill(fio: str, target: Path, size: int | None, directory: Path, *, seed: int, progress: Progress = silent) -> None:
-    """Writes a file or a device once from start to end with data that do not compress.
+@dataclass(frozen=True)
+class FioTarget:
+    """A file or a device, and how fio runs on it."""
 
-    `size` is the file's future size, rounded up to whole blocks; None is a complete device. Raises BlklabError.
+    fio: str
+    path: Path
+    size: int | None  # The file's future size; None is a complete device
+    directory: Path  # For private files
+    seed: int
+    progress: Progress = silent
+
+
+def fill(target: FioTarget) -> None:
+    """Writes a target once from start to end with data that do not compress; a file up to whole blocks.
+
+    Raises BlklabError.
     """
     options = {"rw": "write", "bs": str(BLOCK), "iodepth": str(DEPTH)}
-    if size is not None:
-        options["size"] = str(math.ceil(size / BLOCK) * BLOCK)
-    _write(fio, "fill", options, target, directory, seed, progress)
+    if target.size is not None:
+        options["size"] = str(math.ceil(target.size / BLOCK) * BLOCK)
+    _write(target, "fill", options)
 
 
-def scatter(
-    fio: str,
-    target: Path,
-    size: int | None,
-    directory: Path,
-    *,
-    like: Mapping[str, str],
-    seed: int,
-    progress: Progress = silent,
-) -> None:
+def scatter(target: FioTarget, like: Mapping[str, str]) -> None:
     """Writes twice a target's size at random, in a job's block sizes (its options `like`).
 
     After a fill, this leaves a flash device without free blocks in any order, as long use does:
@@ -69,16 +73,13 @@ def scatter(
     """
     options = {"rw": "randwrite", "norandommap": "1", "iodepth": "32", "loops": "2"}
     options |= {key: like[key] for key in SIZES if key in like}
-    if size is not None:
-        options["size"] = str(size)
-    _write(fio, "random", options, target, directory, seed, progress)
+    if target.size is not None:
+        options["size"] = str(target.size)
+    _write(target, "random", options)
 
 
-def _write(
-    fio: str, name: str, options: dict[str, str], target: Path, directory: Path, seed: int, progress: Progress
-) -> None:
-    is_device = target.is_block_device()
-    direct = is_device or direct_works(target.parent)
+def _write(target: FioTarget, name: str, options: dict[str, str]) -> None:
+    direct = target.path.is_block_device() or direct_works(target.path.parent)
     options |= {
         "ioengine": "libaio",
         "direct": str(int(direct)),
@@ -88,8 +89,8 @@ def _write(
         "end_fsync": "1",
     }
     job: FioJobDocument = {"name": name, "options": options}
-    text = jobfile.render(bare_cell(seed, job), target)
-    ran = process.run(fio, text, directory, target=target, progress=progress, phase=name)
+    text = jobfile.render(bare_cell(target.seed, job), target.path)
+    ran = process.run(target.fio, text, target.directory, target=target.path, progress=target.progress, phase=name)
     output.outcome(output.parse_document(ran.output))  # an I/O that failed is an error
 
 
@@ -125,25 +126,12 @@ def _interruptibly(call: Callable[[], object]) -> None:
         thread.join(0.1)
 
 
-def precondition(
-    fio: str,
-    kind: str,
-    target: Path,
-    size: int | None,
-    directory: Path,
-    *,
-    cell: FioCellDocument,
-    filled: bool,
-    progress: Progress = silent,
-) -> None:
+def precondition(target: FioTarget, kind: str, cell: FioCellDocument, *, filled: bool) -> None:
     """Brings a target into the state `none`, `fill` or `random`; `filled`: it was just filled. Raises BlklabError."""
     if kind not in {"none", "fill", "random"}:
         raise BlklabError(f"precondition {kind!r}: expected none, fill or random")
-    seed = int(cell["seed"])
     if kind != "none" and not filled:
-        fill(fio, target, size, directory, seed=seed, progress=progress)
+        fill(target)
     if kind == "random":
         jobs = [job["options"] for job in cell["jobs"]]
-        writing = [other for other in jobs if job_writes(other)]
-        like = (writing or jobs)[0]
-        scatter(fio, target, size, directory, like=like, seed=seed, progress=progress)
+        scatter(target, next((options for options in jobs if job_writes(options)), jobs[0]))

@@ -19,7 +19,7 @@ from blklab.runners.lab import cell as lab_cell
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage, image
 from blklab.runners.lab.image.cache import held
-from blklab.runners.lab.image.kernels import PackagedKernel, UserKernelOption, own_kernel
+from blklab.runners.lab.image.kernels import UserKernelOption, own_kernel
 from blklab.runners.lab.image.parts import UserKernel
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
@@ -177,8 +177,7 @@ class LabRunner(Runner):
 
     def _image(self, kernel: str) -> GuestImage:
         if kernel not in self._images:
-            wanted = self._kernel or PackagedKernel(kernel)
-            self._images[kernel] = image(wanted, note=self._note)
+            self._images[kernel] = image(self._kernel or kernel, note=self._note)
             # `lab prune` leaves it alone from now on.
             self._held.enter_context(held(self._images[kernel].initrd.parent))
         return self._images[kernel]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image import PackagedKernel, UserKernelOption, image, prune
+from blklab.runners.lab.image import UserKernelOption, image, prune
 from tests.runners.lab.image.test_kernels import bzimage
 
 
@@ -18,7 +18,7 @@ def silent(_: str) -> None:
 
 def test_without_an_agent_the_remedy_is_said(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentLacks, match="agent is not built; run scripts/setup"):
-        image(PackagedKernel("6.1"), note=silent, agent=tmp_path / "none")
+        image("6.1", note=silent, agent=tmp_path / "none")
 
 
 def test_modules_of_another_kernel_are_refused(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.Mo
     agent = tmp_path / "agent"
     agent.write_bytes(b"agent")
     try:
-        made = image(PackagedKernel("6"), note=silent, agent=agent)
+        made = image("6", note=silent, agent=agent)
     except EnvironmentLacks as error:
         pytest.skip(str(error))
     assert re.fullmatch(r"\d+\.\d+\.\d+.*-cloud-amd64", made.version)
@@ -51,7 +51,7 @@ def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.Mo
         ).stdout.decode()
     assert {"usr/bin/fio", "usr/sbin/lvcreate", "usr/sbin/modprobe"} <= set(listed.split())
     output: list[str] = []
-    assert image(PackagedKernel("6"), note=output.append, agent=agent) == made
+    assert image("6", note=output.append, agent=agent) == made
     assert not output
     prune(agent)
     assert made.initrd.is_file()

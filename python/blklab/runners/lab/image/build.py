@@ -9,21 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image import cpio
+from blklab.runners.lab.image import cpio, parts
 from blklab.runners.lab.image.cache import ImageCache, directory
 from blklab.runners.lab.image.debian import DebianArchive, Note
-from blklab.runners.lab.image.kernels import OfferedKernel, PackagedKernel, UserKernelOption, in_order
-from blklab.runners.lab.image.parts import (
-    DIGITS,
-    PROGRAMS,
-    UserKernel,
-    about,
-    describe,
-    kernel_name,
-    make_kernel,
-    make_own,
-    make_programs,
-)
+from blklab.runners.lab.image.kernels import OfferedKernel, UserKernelOption, in_order
+from blklab.runners.lab.image.parts import UserKernel, about, describe, kernel_name
 from blklab.text import printable
 
 AGENT: Final = Path(__file__).parents[3] / "_agent"  # The guest's /init, which scripts/setup builds
@@ -42,14 +32,13 @@ class GuestImage:
     digest: str  # SHA-256 of the kernel and of the initramfs, joined
 
 
-def image(
-    kernel: PackagedKernel | UserKernelOption, *, note: Note, rebuild: bool = False, agent: Path = AGENT
-) -> GuestImage:
+def image(kernel: str | UserKernelOption, *, note: Note, rebuild: bool = False, agent: Path = AGENT) -> GuestImage:
     """Returns the image with a kernel, and builds the parts of it that are not cached.
 
-    `6.1` keeps the version of its first use, and the programs keep theirs, until `rebuild`.
-    `note` gets a line for each slow step. Raises UsageError if there is no such kernel,
-    EnvironmentLacks if packages cannot be downloaded, BlklabError if the user's kernel is unusable.
+    A kernel of Debian is `6.1` for the newest of that series, `6.1.0-49`, or a full name. `6.1` keeps the version of
+    its first use, and the programs keep theirs, until `rebuild`. `note` gets a line for each slow step. Raises
+    UsageError if there is no such kernel, EnvironmentLacks if packages cannot be downloaded, BlklabError if the
+    user's kernel is unusable.
     """
     _check_machine()
     if not agent.is_file():
@@ -58,7 +47,7 @@ def image(
     cache = ImageCache(directory())
     source = UserKernel(kernel, note) if isinstance(kernel, UserKernelOption) else kernel
     if not rebuild:
-        first = cache.recall(PROGRAMS)
+        first = cache.recall(parts.PROGRAMS)
         second = source.key if isinstance(source, UserKernel) else cache.recall(kernel_name(source))
         if first is not None and second is not None:
             cached = cache.find(_key(first, second, init))
@@ -70,10 +59,10 @@ def image(
         if rebuild:
             debian.refresh(anyway=True)
         if isinstance(source, UserKernel):
-            part = make_own(cache, source)
+            part = source.make(cache)
         else:
-            part = make_kernel(cache, debian, note, source, rebuild=rebuild)
-        base = make_programs(cache, debian, note, rebuild=rebuild)
+            part = parts.make_kernel(cache, debian, note, source, rebuild=rebuild)
+        base = parts.make_programs(cache, debian, note, rebuild=rebuild)
         key = _key(base.name, part.name, init)
         return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))
 
@@ -100,8 +89,8 @@ def prune(agent: Path = AGENT) -> int:
     if not cache.root.is_dir():
         return 0
     with cache.locked(_silent):
-        first = cache.recall(PROGRAMS)
-        kernels = cache.recalled(kernel_name(PackagedKernel("")))
+        first = cache.recall(parts.PROGRAMS)
+        kernels = cache.recalled(kernel_name(""))
         used = {_APT, *kernels, *([first] if first is not None else [])}
         if first is not None and agent.is_file():
             init = agent.read_bytes()
@@ -122,7 +111,7 @@ def _silent(_: str) -> None:
 def _key(base: str, kernel: str, init: bytes) -> str:
     total = hashlib.sha256(f"{_REVISION}\n{base}\n{kernel}\n".encode())
     total.update(init)
-    return f"image-{total.hexdigest()[:DIGITS]}"
+    return f"image-{total.hexdigest()[: parts.DIGITS]}"
 
 
 def _assemble(base: Path, part: Path, init: bytes, into: Path) -> None:
@@ -137,9 +126,7 @@ def _assemble(base: Path, part: Path, init: bytes, into: Path) -> None:
     describe(into, version, {**about(base)[1], **packages})
     total = hashlib.sha256()
     for name in ("vmlinuz", "initrd"):
-        with (into / name).open("rb") as source:
-            while block := source.read(1 << 20):
-                total.update(block)
+        total.update((into / name).read_bytes())
     (into / "digest").write_text(total.hexdigest() + "\n")
 
 

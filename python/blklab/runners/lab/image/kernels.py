@@ -16,13 +16,6 @@ _HEAD: Final = 0x8000  # Bytes of a bzImage that contain its header and its vers
 
 
 @dataclass(frozen=True)
-class PackagedKernel:
-    """A kernel of Debian: `6.1` for the newest of that series, `6.1.0-49`, or a full name."""
-
-    wanted: str
-
-
-@dataclass(frozen=True)
 class UserKernelOption:
     """A user's kernel, with its modules unless all are built in.
 

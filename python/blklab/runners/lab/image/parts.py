@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +13,16 @@ from blklab.runners.lab.image import modules, programs
 from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, fetch
-from blklab.runners.lab.image.kernels import PackagedKernel, UserKernelOption, choose, in_order, modules_of, version_of
+from blklab.runners.lab.image.kernels import UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 
 DIGITS: Final = 16  # Digits of a digest in the name of a directory
 PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
 
 
-def kernel_name(kernel: PackagedKernel) -> str:
+def kernel_name(kernel: str) -> str:
     """Returns the name under which the part of a packaged kernel is kept."""
-    return f"kernel-{modules.RECIPE[:DIGITS]}-{kernel.wanted}"
+    return f"kernel-{modules.RECIPE[:DIGITS]}-{kernel}"
 
 
 def describe(into: Path, version: str, packages: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
     return made
 
 
-def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: PackagedKernel, *, rebuild: bool) -> Path:
+def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: str, *, rebuild: bool) -> Path:
     """Returns the part with a packaged kernel: vmlinuz, modules.cpio. Needs the cache's lock."""
     name = kernel_name(kernel)
     if not rebuild and (key := cache.recall(name)) is not None:
@@ -76,7 +76,7 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: Pa
             "found no kernel in Debian's packages",
             "check that `apt-get update` works, and that its sources include a Debian release",
         )
-    version = choose(kernel.wanted, offers).name
+    version = choose(kernel, offers).name
     with cache.scratch() as scratch:
         debs, (deb,) = fetch(debian, lambda: debian.alone(f"linux-image-{version}"), scratch)
         key = f"kernel-{_digest([modules.RECIPE, _sha256(deb)])}"
@@ -132,8 +132,12 @@ class UserKernel:
             parts.append(modules.digest(self._modules, self._chosen))
         self.key = f"kernel-{_digest([*parts, self.version])}"
 
-    def fill(self, into: Path, scratch: Path) -> None:
-        """Makes the part, as `make_kernel` does."""
+    def make(self, cache: ImageCache) -> Path:
+        """Returns the part, as `make_kernel` does. Needs the cache's lock."""
+        with cache.scratch() as scratch:
+            return cache.make(self.key, lambda into: self._fill(into, scratch))
+
+    def _fill(self, into: Path, scratch: Path) -> None:
         shutil.copyfile(self._vmlinuz, into / "vmlinuz")
         stream = into / "modules.cpio"
         if self._modules is None:
@@ -141,13 +145,6 @@ class UserKernel:
         else:
             modules.archive(self._modules, self.version, self._chosen, stream, scratch / "some")
         describe(into, self.version, {})
-
-
-def make_own(cache: ImageCache, own: UserKernel) -> Path:
-    """Returns the part with a user's kernel, as `make_kernel` does. Needs the cache's lock."""
-    with cache.scratch() as scratch:
-        fill: Callable[[Path], None] = lambda into: own.fill(into, scratch)  # noqa: E731
-        return cache.make(own.key, fill)
 
 
 def _check(version: str, lacking: Sequence[str]) -> None:
