@@ -149,11 +149,11 @@ impl BlockTable {
         let (tag, mask) = (Self::tag(block), self.slots.len() - 1);
         let mut slot = self.home(tag);
         loop {
-            let found = self.slots[slot];
-            if found == EMPTY_SLOT {
+            let content = self.slots[slot];
+            if content == EMPTY_SLOT {
                 return None;
             }
-            if (found >> 32) as u32 == tag && entries[found as u32 as usize].block == block {
+            if (content >> 32) as u32 == tag && entries[content as u32 as usize].block == block {
                 return Some(slot);
             }
             slot = (slot + 1) & mask;

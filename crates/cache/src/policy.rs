@@ -81,7 +81,7 @@ pub trait Policy {
     fn residency(&self) -> CacheBlock;
     /// Dirty blocks; those being written back count until they are clean.
     fn dirty_blocks(&self) -> CacheBlock;
-    /// Time passes: called for one bio at a time, and once a second.
+    /// Time passes: called for each bio in turn, and once a second.
     fn tick(&mut self, now_ns: u64);
     /// Whether migrations may be queued; true at the beginning.
     fn allow_migrations(&mut self, allow: bool);

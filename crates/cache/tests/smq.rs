@@ -402,11 +402,11 @@ fn compare(kernel: SmqKernel, cache_blocks: u32, steps: &[Step]) {
                     Step::Write(_, fast) => access(block, true, fast),
                     _ => access(block, false, false),
                 };
-                let found = match smq.lookup(bio) {
+                let cached = match smq.lookup(bio) {
                     Lookup::Hit(block) => Some(u64::from(block)),
                     Lookup::Miss { .. } => None,
                 };
-                assert_eq!(found, model.lookup(bio, false).0);
+                assert_eq!(cached, model.lookup(bio, false).0);
             }
             Step::Overwrite(block) => {
                 let work = smq.lookup_with_work(access(block, true, true)).1;
