@@ -81,7 +81,7 @@ pub trait Policy {
     fn residency(&self) -> CacheBlock;
     /// Dirty blocks; those being written back count until they are clean.
     fn dirty_blocks(&self) -> CacheBlock;
-    /// Time passes: called for each bio in turn, and once a second.
+    /// Time passes: called when the bio that carries the tick ends, and once a second.
     fn tick(&mut self, now_ns: u64);
     /// Whether migrations may be queued; true at the beginning.
     fn allow_migrations(&mut self, allow: bool);
