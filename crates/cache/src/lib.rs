@@ -6,11 +6,15 @@
 
 #![allow(missing_docs, reason = "the comment behind a field or variant says what it is")]
 
+pub mod bcache;
 mod entry;
 mod policy;
 mod registry;
+mod replay;
 mod smq;
 
+pub use bcache::{Bcache, BcacheMode, BcacheSettings, Streams};
 pub use policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
 pub use registry::{POLICIES, PolicySpec, find_policy};
+pub use replay::{Counts, Op, Replay, Request};
 pub use smq::{SMQ_KERNELS, Smq, SmqKernel, region_shift};
