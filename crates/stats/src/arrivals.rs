@@ -19,10 +19,8 @@ const SECOND: usize = 3;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct WindowScale {
-    /// Number of the open window.
-    index: u64,
-    /// Arrivals in the closed windows of the scale below that lie in the open window.
-    open: u64,
+    index: u64, // Number of the open window
+    open: u64,  // Arrivals in the closed windows of the scale below that lie in the open window
     windows: u64,
     sum: u64,
     squares: u128,
@@ -35,10 +33,8 @@ pub struct Arrivals {
     gaps: Quantiles,
     count: u64,
     backwards: u64,
-    /// First and latest arrival.
-    span: Option<(u64, u64)>,
-    /// When the open 1 ms window ends.
-    window_end: u64,
+    span: Option<(u64, u64)>, // First and latest arrival
+    window_end: u64,          // When the open 1 ms window ends
     scales: [WindowScale; 5],
 }
 

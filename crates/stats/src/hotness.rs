@@ -46,23 +46,16 @@ const LEAST_FLOOR: u32 = 32;
 #[derive(Debug, Clone)]
 pub struct Hotness {
     capacity: usize,
-    /// Accesses to single blocks.
-    blocks: BlockTable,
-    /// Accesses to whole ranges, by their numbers.
-    ranges: BlockTable,
-    /// The sample has one of 2^level blocks.
-    level: u32,
-    /// Distinct blocks in the sample.
-    sampled: usize,
-    /// Blocks and ranges held.
-    held: usize,
+    blocks: BlockTable, // Accesses to single blocks
+    ranges: BlockTable, // Accesses to whole ranges, by their numbers
+    level: u32,         // The sample has one of 2^level blocks
+    sampled: usize,     // Distinct blocks in the sample
+    held: usize,        // Blocks and ranges held
     floor: u32,
-    /// The held blocks of ranges, as bits.
-    held_blocks: BlockTable,
+    held_blocks: BlockTable, // The held blocks of ranges, as bits
     /// Bits by the hashes of ranges that are held or have held blocks, so that the others cost no look-up.
     filter: Filter,
-    /// Accesses outside the sample until one is drawn.
-    skip: u64,
+    skip: u64, // Accesses outside the sample until one is drawn
     draws: u64,
     reads: u64,
     writes: u64,

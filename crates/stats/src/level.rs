@@ -11,8 +11,7 @@ const SINGLE_LEVELS: u64 = 64;
 /// Time-weighted level: starts at 0 at the first change.
 #[derive(Debug, Clone, Default)]
 pub struct Level {
-    /// ns spent at each level; grows to the highest level seen.
-    spent: Vec<u64>,
+    spent: Vec<u64>, // ns spent at each level; grows to the highest level seen
     level: u64,
     since: Option<u64>,
     max: u64,

@@ -13,8 +13,7 @@ use crate::Merge;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLinear<const BITS: u32> {
     counts: Vec<u64>,
-    /// Bucket of the first count.
-    first: usize,
+    first: usize, // Bucket of the first count
 }
 
 impl<const BITS: u32> LogLinear<BITS> {

@@ -6,12 +6,9 @@ use serde::Serialize;
 /// Items with an equal number of accesses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PopularityClass {
-    /// Accesses to each.
-    pub count: u64,
-    /// The number of items; a fraction if estimated from a sample.
-    pub blocks: f64,
-    /// Accesses to all of them together; `count * blocks` unless estimated otherwise.
-    pub accesses: f64,
+    pub count: u64,    // Accesses to each
+    pub blocks: f64,   // The number of items; a fraction if estimated from a sample
+    pub accesses: f64, // Accesses to all of them together; `count * blocks` unless estimated otherwise
 }
 
 /// Popularity: classes of strictly falling count.

@@ -16,8 +16,7 @@ pub const RELATIVE_ERROR: f64 = 0.004;
 
 #[derive(Debug, Clone)]
 enum QuantilesStore {
-    /// Values that all fit 32 bits, such as times below 4 s: half the memory.
-    Small(Vec<u32>),
+    Small(Vec<u32>), // Values that all fit 32 bits, such as times below 4 s: half the memory
     Exact(Vec<u64>),
     Binned(LogLinear<7>),
 }
@@ -28,8 +27,7 @@ pub struct Quantiles {
     store: QuantilesStore,
     count: u64,
     sum: u128,
-    /// Sum of squares modulo 2^128, values above [`LONGEST`] cut to it.
-    squares: u128,
+    squares: u128, // Sum of squares modulo 2^128, values above [`LONGEST`] cut to it
     min: u64,
     max: u64,
 }

@@ -61,12 +61,9 @@ pub fn sample(range: u64, hash: u64, level: u32) -> u64 {
 /// Pairs of neighbours of 2^step blocks.
 #[derive(Clone, Copy)]
 struct Halves {
-    /// The bits of the first pair.
-    pair: u64,
-    /// The first bit of every pair.
-    pairs: u64,
-    /// The bits of every pair's lower half.
-    lower: u64,
+    pair: u64,  // The bits of the first pair
+    pairs: u64, // The first bit of every pair
+    lower: u64, // The bits of every pair's lower half
 }
 
 const HALVES: [Halves; RANGE_SHIFT as usize] = {

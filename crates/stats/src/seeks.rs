@@ -8,8 +8,7 @@ use serde::Serialize;
 pub struct Seeks {
     end: Option<u64>,
     zero: u64,
-    /// Distances of 2^i ..= 2^(i+1) - 1 at index i.
-    forward: [u64; 64],
+    forward: [u64; 64], // Distances of 2^i ..= 2^(i+1) - 1 at index i
     backward: [u64; 64],
     distance: Quantiles,
 }

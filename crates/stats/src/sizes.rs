@@ -16,8 +16,7 @@ const DENSE_LIMIT: u32 = 1 << 20;
 /// Histogram of I/O sizes in bytes.
 #[derive(Debug, Clone)]
 pub struct SizeHistogram {
-    /// Count of size `512 * index`.
-    dense: Vec<u64>,
+    dense: Vec<u64>, // Count of size `512 * index`
     other: BTreeMap<u32, u64>,
     count: u64,
     total: u64,

@@ -24,30 +24,24 @@ const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize;
 struct StreamSet {
     next: [u64; WAYS],
     bytes: [u64; WAYS],
-    /// I/Os of the run; 0 marks a free slot.
-    ios: [u32; WAYS],
-    /// Number of the I/O that continued it last.
-    last: [u32; WAYS],
+    ios: [u32; WAYS],  // I/Os of the run; 0 marks a free slot
+    last: [u32; WAYS], // Number of the I/O that continued it last
 }
 
 /// Recognises sequential streams; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct Streams {
-    /// Empty until the first I/O.
-    sets: Vec<StreamSet>,
-    /// Number of this I/O; wraps, and only differences are used.
-    tick: u32,
+    sets: Vec<StreamSet>, // Empty until the first I/O
+    tick: u32,            // Number of this I/O; wraps, and only differences are used
     previous: Option<(u64, u64)>,
     ios: u64,
     sequential: u64,
     strict: u64,
     backward: u64,
-    /// Runs of a single I/O, counted outside of `run_ios` because random I/O consists of them.
-    singles: u64,
+    singles: u64, // Runs of a single I/O, counted outside of `run_ios` because random I/O consists of them
     run_ios: Quantiles,
     run_bytes: Quantiles,
-    /// Live streams at each of the latest counts.
-    looks: Vec<u32>,
+    looks: Vec<u32>, // Live streams at each of the latest counts
     peak: u32,
 }
 

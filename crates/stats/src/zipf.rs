@@ -167,8 +167,7 @@ const HEAD: usize = 512;
 /// Sums of r^-s and of r^-s ln r over the ranks 1..=n.
 struct PowerSums {
     s: f64,
-    /// Sums up to each rank of the head.
-    head: Vec<(f64, f64)>,
+    head: Vec<(f64, f64)>, // Sums up to each rank of the head
 }
 
 impl PowerSums {

@@ -22,10 +22,8 @@ pub fn is_tar(head: &[u8]) -> bool {
 
 /// A regular file of an archive.
 pub struct ArchivedFile {
-    /// Its name without directories.
-    pub name: String,
-    /// Its bytes.
-    pub part: FilePart,
+    pub name: String,   // Its name without directories
+    pub part: FilePart, // Its bytes
 }
 
 /// A part of a file, which is read without moving the position of others.

@@ -8,44 +8,34 @@ pub enum TraceError {
     /// The operating system refused.
     #[error("{path}: {}", plain(.source))]
     Io {
-        /// File, directory or `standard input`.
-        path: String,
-        /// The system's own error.
-        source: io::Error,
+        path: String,      // File, directory or `standard input`
+        source: io::Error, // The system's own error
     },
     /// It is empty.
     #[error("{path}: empty: expected a block trace")]
     Empty {
-        /// The file, or the set's name.
-        path: String,
+        path: String, // The file, or the set's name
     },
     /// No reader recognises it.
     #[error(
         "{path}: {content}: expected one of these formats; choose one with --format, or name the columns of a table with --columns: {known}"
     )]
     UnknownFormat {
-        /// The file.
-        path: String,
-        /// A description of its content.
-        content: String,
-        /// The registered formats' names.
-        known: String,
+        path: String,    // The file
+        content: String, // A description of its content
+        known: String,   // The registered formats' names
     },
     /// A trace name matches no file.
     #[error("{path}: does not exist: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
     NotFound {
-        /// The name as given.
-        path: String,
+        path: String, // The name as given
     },
     /// It does not follow its format.
     #[error("{path}: {place}: {problem}")]
     Malformed {
-        /// The file.
-        path: String,
-        /// `offset 123` or `line 45`.
-        place: String,
-        /// What was found, what was expected.
-        problem: String,
+        path: String,    // The file
+        place: String,   // `offset 123` or `line 45`
+        problem: String, // What was found, what was expected
     },
     /// The filters select nothing.
     #[error("{0}")]

@@ -83,38 +83,23 @@ impl fmt::Display for DeviceId {
 /// One event. 64 bytes: a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Event {
-    /// Nanoseconds since the trace began.
-    pub time: u64,
-    /// First sector.
-    pub sector: u64,
-    /// Remap: the source's sector. Split: where the second part starts. Unplug: how many requests.
-    pub arg_sector: u64,
-    /// Length in bytes.
-    pub bytes: u32,
-    /// The device it happened on.
-    pub device: DeviceId,
-    /// Sequence number within its CPU's stream.
-    pub sequence: u32,
-    /// Process (thread) id that was running; for completions, the process that was interrupted.
-    pub pid: u32,
-    /// Remap: the source's device.
-    pub arg_device: DeviceId,
+    pub time: u64,            // Nanoseconds since the trace began
+    pub sector: u64,          // First sector
+    pub arg_sector: u64, // Remap: the source's sector. Split: where the second part starts. Unplug: how many requests.
+    pub bytes: u32,      // Length in bytes
+    pub device: DeviceId, // The device it happened on
+    pub sequence: u32,   // Sequence number within its CPU's stream
+    pub pid: u32,        // Process (thread) id that was running; for completions, the process that was interrupted
+    pub arg_device: DeviceId, // Remap: the source's device
     /// Remap: the target's device, the whole disk where `device` is a traced partition; else 0.
     pub target_device: DeviceId,
-    /// Where this event's extra bytes start in [`EventBatch::pdu`].
-    pub pdu_start: u32,
-    /// Length of the extra bytes that were kept (passthrough commands, messages); else 0.
-    pub pdu_len: u16,
-    /// Processor.
-    pub cpu: u16,
-    /// Category bits.
-    pub rwbs: Rwbs,
-    /// Kernel's error as recorded: an errno, negated, cut to 16 bits (-5 is 65531).
-    pub error: u16,
-    /// Which input of the set it came from: index into [`crate::source::TraceInfo::inputs`].
-    pub input: u16,
-    /// What happened.
-    pub action: Action,
+    pub pdu_start: u32, // Where this event's extra bytes start in [`EventBatch::pdu`]
+    pub pdu_len: u16,   // Length of the extra bytes that were kept (passthrough commands, messages); else 0
+    pub cpu: u16,       // Processor
+    pub rwbs: Rwbs,     // Category bits
+    pub error: u16,     // Kernel's error as recorded: an errno, negated, cut to 16 bits (-5 is 65531)
+    pub input: u16,     // Which input of the set it came from: index into [`crate::source::TraceInfo::inputs`]
+    pub action: Action, // What happened
 }
 
 impl Event {
@@ -154,23 +139,17 @@ pub fn op_of(rwbs: Rwbs, bytes: u32) -> Op {
 /// A process's name that appeared while reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessName {
-    /// The first event of the batch at which the name is known.
-    pub before: usize,
-    /// Process id.
-    pub pid: u32,
-    /// The task's name as recorded (not trusted: any bytes).
-    pub name: Vec<u8>,
+    pub before: usize, // The first event of the batch at which the name is known
+    pub pid: u32,      // Process id
+    pub name: Vec<u8>, // The task's name as recorded (not trusted: any bytes)
 }
 
 /// Some events in time order, with their extra bytes and new process names.
 #[derive(Clone, Debug, Default)]
 pub struct EventBatch {
-    /// The events.
-    pub events: Vec<Event>,
-    /// Extra bytes of passthrough commands and messages.
-    pub pdu: Vec<u8>,
-    /// New names, in order of `before`.
-    pub names: Vec<ProcessName>,
+    pub events: Vec<Event>,      // The events
+    pub pdu: Vec<u8>,            // Extra bytes of passthrough commands and messages
+    pub names: Vec<ProcessName>, // New names, in order of `before`
 }
 
 impl EventBatch {

@@ -14,14 +14,10 @@ const PER_CPU: &str = ".blktrace.";
 /// The files of one trace name.
 #[derive(PartialEq)]
 pub struct FileSet {
-    /// blkparse's name for it; empty for a single file.
-    pub name: String,
-    /// The name for messages.
-    pub display_name: String,
-    /// In the order of their CPUs.
-    pub files: Vec<PathBuf>,
-    /// Whether these are per-CPU files, of which some can be empty.
-    pub is_set: bool,
+    pub name: String,         // blkparse's name for it; empty for a single file
+    pub display_name: String, // The name for messages
+    pub files: Vec<PathBuf>,  // In the order of their CPUs
+    pub is_set: bool,         // Whether these are per-CPU files, of which some can be empty
 }
 
 /// The traces that a path given by the user stands for.

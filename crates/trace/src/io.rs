@@ -8,41 +8,25 @@ pub const NEVER: u64 = u64::MAX;
 /// One bio. Times are ns since the trace began, or [`NEVER`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Io {
-    /// The device that it was queued on.
-    pub device: DeviceId,
+    pub device: DeviceId, // The device that it was queued on
     /// The source of its remap (a logical volume, a partition, the array above a member); the null device if it was
     /// not remapped.
     pub source: DeviceId,
-    /// First sector.
-    pub sector: u64,
-    /// Length in bytes.
-    pub bytes: u32,
-    /// Category bits of the first event seen of it.
-    pub rwbs: Rwbs,
-    /// Process that queued it.
-    pub pid: u32,
-    /// Index of that process's name in the caller's list; 0 is unknown.
-    pub process: u32,
-    /// The CPU that queued it.
-    pub cpu: u16,
-    /// The kernel's error of its completion, as recorded (0: none).
-    pub error: u16,
-    /// How often its request was requeued after dispatch.
-    pub requeues: u16,
-    /// Bios in flight when it was queued, without itself.
-    pub depth: u32,
-    /// Queued (Q).
-    pub t_queue: u64,
-    /// Got its own request (G).
-    pub t_get: u64,
-    /// Merged into another bio's request (M, F).
-    pub t_merge: u64,
-    /// Its request entered the scheduler (I).
-    pub t_insert: u64,
-    /// Its request was last dispatched to the driver (D).
-    pub t_dispatch: u64,
-    /// All of it was complete (C).
-    pub t_complete: u64,
+    pub sector: u64,     // First sector
+    pub bytes: u32,      // Length in bytes
+    pub rwbs: Rwbs,      // Category bits of the first event seen of it
+    pub pid: u32,        // Process that queued it
+    pub process: u32,    // Index of that process's name in the caller's list; 0 is unknown
+    pub cpu: u16,        // The CPU that queued it
+    pub error: u16,      // The kernel's error of its completion, as recorded (0: none)
+    pub requeues: u16,   // How often its request was requeued after dispatch
+    pub depth: u32,      // Bios in flight when it was queued, without itself
+    pub t_queue: u64,    // Queued (Q)
+    pub t_get: u64,      // Got its own request (G)
+    pub t_merge: u64,    // Merged into another bio's request (M, F)
+    pub t_insert: u64,   // Its request entered the scheduler (I)
+    pub t_dispatch: u64, // Its request was last dispatched to the driver (D)
+    pub t_complete: u64, // All of it was complete (C)
 }
 
 impl Io {

@@ -25,8 +25,7 @@ pub struct LiveWindow {
     events: Vec<Event>,
     names: HashMap<u32, Vec<u8>>,
     newest: u64,
-    /// The end of the last window.
-    end: Option<u64>,
+    end: Option<u64>, // The end of the last window
 }
 
 impl LiveWindow {
@@ -89,8 +88,7 @@ impl LiveWindow {
 
 /// The events of one window, with times from its beginning.
 pub struct WindowEvents {
-    /// The window's length, ns.
-    pub length: u64,
+    pub length: u64, // The window's length, ns
     events: Vec<Event>,
     names: Vec<ProcessName>,
     next: usize,

@@ -40,12 +40,9 @@ struct NamedInput {
 /// A file's metadata that [`TraceInfo`] does not hold.
 #[derive(Debug, Default, PartialEq)]
 pub struct ParquetOrigin {
-    /// Name of the format that was converted.
-    pub format: Option<String>,
-    /// The capabilities of that trace; `None` in files of blklab 0.1.0.
-    pub capabilities: Option<Capabilities>,
-    /// The input of each device's events.
-    pub input_of: InputByDevice,
+    pub format: Option<String>,             // Name of the format that was converted
+    pub capabilities: Option<Capabilities>, // The capabilities of that trace; `None` in files of blklab 0.1.0
+    pub input_of: InputByDevice,            // The input of each device's events
 }
 
 /// Makes a file's metadata about the trace.

@@ -8,20 +8,15 @@ use std::io::Read;
 
 /// One file, opened and decompressed.
 pub struct OpenFile {
-    /// Path for messages, without a compression suffix; `standard input` for `-`.
-    pub path: String,
-    /// The file's first bytes, at most 64 KiB; `reader` returns them again.
-    pub head: Vec<u8>,
-    /// All bytes, from the first.
-    pub reader: Box<dyn Read + Send>,
+    pub path: String,  // Path for messages, without a compression suffix; `standard input` for `-`
+    pub head: Vec<u8>, // The file's first bytes, at most 64 KiB; `reader` returns them again
+    pub reader: Box<dyn Read + Send>, // All bytes, from the first
 }
 
 /// A trace's name and its files, opened.
 pub struct OpenInput {
-    /// As in [`Input::name`]: the name of a per-CPU set, empty for a single file.
-    pub name: String,
-    /// The files, in the order of their CPUs.
-    pub files: Vec<OpenFile>,
+    pub name: String,         // As in [`Input::name`]: the name of a per-CPU set, empty for a single file
+    pub files: Vec<OpenFile>, // The files, in the order of their CPUs
 }
 
 impl OpenInput {

@@ -42,12 +42,9 @@ impl Drop for TestDirectory {
 /// A trace read to its end.
 #[derive(Debug, Default)]
 pub struct ReadTrace {
-    /// The events, `pdu_start` and `input` set to 0.
-    pub events: Vec<Event>,
-    /// Each event's extra bytes.
-    pub pdus: Vec<Vec<u8>>,
-    /// As blkparse prints them.
-    pub text: String,
+    pub events: Vec<Event>, // The events, `pdu_start` and `input` set to 0
+    pub pdus: Vec<Vec<u8>>, // Each event's extra bytes
+    pub text: String,       // As blkparse prints them
     pub info: TraceInfo,
 }
 

@@ -3,8 +3,7 @@
 /// One block; 16 bytes, four to a cache line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BlockCount {
-    /// Block + 1; 0 marks a free slot.
-    key: u64,
+    key: u64, // Block + 1; 0 marks a free slot
     pub reads: u32,
     pub writes: u32,
 }

@@ -12,12 +12,9 @@ use std::io::{self, Write};
 /// How events are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrintStyle {
-    /// As blkparse does, with its summary at the end.
-    Blkparse,
-    /// As blkparse does, without the summary.
-    Quiet,
-    /// One JSON object a line.
-    Json,
+    Blkparse, // As blkparse does, with its summary at the end
+    Quiet,    // As blkparse does, without the summary
+    Json,     // One JSON object a line
 }
 
 /// Prints a source to its end. The outer error is a failure to read, the inner one a failure to write.

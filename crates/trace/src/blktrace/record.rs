@@ -45,10 +45,8 @@ pub const CGROUP_BIT: u32 = 0x100;
 /// Byte order of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteOrder {
-    /// Least significant byte first (x86, ARM).
-    Little,
-    /// Most significant byte first (s390x, old POWER).
-    Big,
+    Little, // Least significant byte first (x86, ARM)
+    Big,    // Most significant byte first (s390x, old POWER)
 }
 
 impl ByteOrder {
@@ -68,28 +66,17 @@ impl ByteOrder {
 /// The fixed part, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Magic and version.
-    pub magic: u32,
-    /// Sequence number within the CPU.
-    pub sequence: u32,
-    /// Nanoseconds, on the recording machine's monotonic clock.
-    pub time: u64,
-    /// First sector.
-    pub sector: u64,
-    /// Length in bytes.
-    pub bytes: u32,
-    /// Category bits above, code below.
-    pub action: u32,
-    /// Process id.
-    pub pid: u32,
-    /// `major << 20 | minor`.
-    pub device: u32,
-    /// Processor.
-    pub cpu: u32,
-    /// Error of a completion.
-    pub error: u16,
-    /// Bytes that follow the record.
-    pub pdu_len: u16,
+    pub magic: u32,    // Magic and version
+    pub sequence: u32, // Sequence number within the CPU
+    pub time: u64,     // Nanoseconds, on the recording machine's monotonic clock
+    pub sector: u64,   // First sector
+    pub bytes: u32,    // Length in bytes
+    pub action: u32,   // Category bits above, code below
+    pub pid: u32,      // Process id
+    pub device: u32,   // `major << 20 | minor`
+    pub cpu: u32,      // Processor
+    pub error: u16,    // Error of a completion
+    pub pdu_len: u16,  // Bytes that follow the record
 }
 
 impl Record {

@@ -33,8 +33,7 @@ impl StreamCursor {
 /// A set of blktrace streams as one source.
 pub struct BlktraceSet {
     cursors: Vec<StreamCursor>,
-    /// Indices into `cursors`, the next to be read first.
-    order: Vec<usize>,
+    order: Vec<usize>, // Indices into `cursors`, the next to be read first
     time_zero: Option<u64>,
     /// Whether a single stream holds the events of several CPUs, as `blkparse -d` writes it and standard input gives
     /// it.

@@ -12,12 +12,9 @@ const BUFFER: usize = 128 << 10;
 /// Some decoded events of one stream, in file order.
 #[derive(Default)]
 pub struct EventBlock {
-    /// The events; `time` is that of the recording machine.
-    pub events: Vec<Event>,
-    /// Payloads kept, pointed to by the events.
-    pub pdu: Vec<u8>,
-    /// Process names in notes among them: (pid, name).
-    pub names: Vec<(u32, Vec<u8>)>,
+    pub events: Vec<Event>,         // The events; `time` is that of the recording machine
+    pub pdu: Vec<u8>,               // Payloads kept, pointed to by the events
+    pub names: Vec<(u32, Vec<u8>)>, // Process names in notes among them: (pid, name)
 }
 
 impl EventBlock {
@@ -31,33 +28,25 @@ impl EventBlock {
 /// How a stream ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StreamEnding {
-    /// A clean end of file.
-    Clean,
+    Clean, // A clean end of file
     /// The file ends within a record.
     Cut {
-        /// Where the record began.
-        offset: u64,
-        /// Bytes of it in the file.
-        left: usize,
+        offset: u64, // Where the record began
+        left: usize, // Bytes of it in the file
     },
     /// Something that is not a record.
     Damaged {
-        /// Its offset.
-        offset: u64,
-        /// The bytes in place of the magic.
-        magic: u32,
+        offset: u64, // Its offset
+        magic: u32,  // The bytes in place of the magic
     },
 }
 
 /// Bytes among the records that are no records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedBytes {
-    /// Offset of the first.
-    pub offset: u64,
-    /// How many.
-    pub bytes: u64,
-    /// In how many places.
-    pub places: u64,
+    pub offset: u64, // Offset of the first
+    pub bytes: u64,  // How many
+    pub places: u64, // In how many places
 }
 
 /// The previous record, for comparison with the next one.
@@ -115,8 +104,7 @@ impl PreviousRecord {
 
 /// A reader of blktrace records.
 pub struct RecordStream {
-    /// Shown in messages.
-    pub path: String,
+    pub path: String, // Shown in messages
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
@@ -125,20 +113,13 @@ pub struct RecordStream {
     at_eof: bool,
     order: Option<ByteOrder>,
     previous: PreviousRecord,
-    /// How the stream ended, once it has.
-    pub ending: Option<StreamEnding>,
-    /// Bytes skipped because they are no records.
-    pub skipped: SkippedBytes,
-    /// (record time, unix ns) of the first time stamp note.
-    pub timestamp: Option<(u64, u64)>,
-    /// Events earlier than their predecessors.
-    pub out_of_order: u64,
-    /// Events more than a day later than their predecessors.
-    pub leaps: u64,
-    /// Missing sequence numbers between neighbours of one device and CPU.
-    pub sequence_gaps: u64,
-    /// Cgroup-tagged messages, which are not kept.
-    pub messages: u64,
+    pub ending: Option<StreamEnding>,  // How the stream ended, once it has
+    pub skipped: SkippedBytes,         // Bytes skipped because they are no records
+    pub timestamp: Option<(u64, u64)>, // (record time, unix ns) of the first time stamp note
+    pub out_of_order: u64,             // Events earlier than their predecessors
+    pub leaps: u64,                    // Events more than a day later than their predecessors
+    pub sequence_gaps: u64,            // Missing sequence numbers between neighbours of one device and CPU
+    pub messages: u64,                 // Cgroup-tagged messages, which are not kept
 }
 
 impl RecordStream {

@@ -9,20 +9,13 @@ use std::sync::Arc;
 /// One arrival: a Q event with its process and source resolved.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuedIo {
-    /// Nanoseconds since the trace began.
-    pub time: u64,
-    /// First sector.
-    pub sector: u64,
-    /// Length in bytes.
-    pub bytes: u32,
-    /// Index of the process's name.
-    pub process: u32,
-    /// The device that it was remapped from; the null device if it was not remapped.
-    pub source: DeviceId,
-    /// Category bits.
-    pub rwbs: Rwbs,
-    /// Processor.
-    pub cpu: u16,
+    pub time: u64,        // Nanoseconds since the trace began
+    pub sector: u64,      // First sector
+    pub bytes: u32,       // Length in bytes
+    pub process: u32,     // Index of the process's name
+    pub source: DeviceId, // The device that it was remapped from; the null device if it was not remapped
+    pub rwbs: Rwbs,       // Category bits
+    pub cpu: u16,         // Processor
 }
 
 impl QueuedIo {
@@ -48,14 +41,10 @@ impl QueuedIo {
 /// Rows of one device: arrivals in order of time, ended I/Os in order of their end.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
-    /// Index of the device.
-    pub device: usize,
-    /// The events with which its I/Os begin.
-    pub start: StartAction,
-    /// Arrivals.
-    pub queued: Vec<QueuedIo>,
-    /// Ended I/Os.
-    pub ended: Vec<Io>,
+    pub device: usize,         // Index of the device
+    pub start: StartAction,    // The events with which its I/Os begin
+    pub queued: Vec<QueuedIo>, // Arrivals
+    pub ended: Vec<Io>,        // Ended I/Os
 }
 
 impl Chunk {

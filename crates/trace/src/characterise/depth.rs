@@ -30,8 +30,7 @@ pub struct QueueDepth {
     level: Level,
     over_time: Timeline<DepthSlice>,
     now: u64,
-    /// The time of the last change.
-    changed: u64,
+    changed: u64, // The time of the last change
     since: u64,
     until: u64,
     begun: bool,

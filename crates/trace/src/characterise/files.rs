@@ -17,12 +17,9 @@ const OUTSIDE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Filesystem {
     mount: String,
-    /// Numbers and names of its device in traces.
-    devices: Vec<String>,
-    /// Paths of files, or what else sectors hold; whether it is a file.
-    owners: Vec<(String, bool)>,
-    /// First sector, first sector behind it, owner; sorted, without overlaps.
-    extents: Vec<(u64, u64, u32)>,
+    devices: Vec<String>,          // Numbers and names of its device in traces
+    owners: Vec<(String, bool)>,   // Paths of files, or what else sectors hold; whether it is a file
+    extents: Vec<(u64, u64, u32)>, // First sector, first sector behind it, owner; sorted, without overlaps
 }
 
 impl Filesystem {

@@ -41,27 +41,22 @@ struct DeviceState {
     device: DeviceId,
     input: u16,
     wanted: bool,
-    /// With which events its I/Os begin; `None` until enough events are in `held`.
-    start: Option<StartAction>,
+    start: Option<StartAction>, // With which events its I/Os begin; `None` until enough events are in `held`
     held: Vec<Event>,
     pairer: Pairer,
     summary: DeviceSummary,
     in_flight: QueueDepth,
     dispatched: QueueDepth,
     chunk: Chunk,
-    /// I/Os that are wanted for their latency, until they are queued in order of time.
-    late: Vec<QueuedIo>,
+    late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
 
 /// The first stage of characterisation.
 pub struct Intake {
     filter: Filter,
-    /// Whether the filter lets everything pass.
-    unfiltered: bool,
-    /// Whether only completed I/Os show if the filter wants them.
-    deferred: bool,
-    /// The trace's inputs and the devices named so far.
-    info: TraceInfo,
+    unfiltered: bool, // Whether the filter lets everything pass
+    deferred: bool,   // Whether only completed I/Os show if the filter wants them
+    info: TraceInfo,  // The trace's inputs and the devices named so far
     states: Vec<DeviceState>,
     index_by_device: HashMap<DeviceId, usize>,
     last_index: usize,
@@ -69,8 +64,7 @@ pub struct Intake {
     processes: ProcessTable,
     names: Vec<String>,
     name_index: HashMap<String, u32>,
-    /// Recent processes, by the low bits of their pid.
-    recent: Vec<KnownProcess>,
+    recent: Vec<KnownProcess>, // Recent processes, by the low bits of their pid
     /// Whether the input is one merged stream: then each device has its own summary, and sequence numbers can have
     /// gaps.
     merged: bool,

@@ -117,8 +117,7 @@ impl GroupLoad {
 /// Groups by number; look-ups are fast for small or repeated numbers.
 #[derive(Clone, Debug, Default)]
 struct GroupTable {
-    /// By the low bits of a number: the number that was looked up last, and its group.
-    recent: Vec<(u32, u32)>,
+    recent: Vec<(u32, u32)>, // By the low bits of a number: the number that was looked up last, and its group
     index: HashMap<u32, u32>,
     groups: Vec<(u32, GroupLoad)>,
 }
@@ -172,8 +171,7 @@ impl GroupTable {
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     counts: [OpCounts; 4],
-    /// First sector read or written, and one past the last.
-    span: Option<(u64, u64)>,
+    span: Option<(u64, u64)>, // First sector read or written, and one past the last
     sizes: [SizeHistogram; 3],
     cpus: GroupTable,
     processes: GroupTable,

@@ -40,10 +40,8 @@ impl Merge for Column {
 pub struct Offsets {
     columns: Timeline<Column>,
     rows: u64,
-    /// A row has 2 to this power sectors.
-    shift: u32,
-    /// The lowest and the highest row with an I/O; fewer than `rows` apart.
-    used: Option<(u64, u64)>,
+    shift: u32,               // A row has 2 to this power sectors
+    used: Option<(u64, u64)>, // The lowest and the highest row with an I/O; fewer than `rows` apart
 }
 
 /// The density of I/Os on a device, in the profile.

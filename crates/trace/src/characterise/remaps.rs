@@ -13,12 +13,9 @@ type RemapTarget = (DeviceId, u64, u32);
 /// Remaps not yet matched to a Q.
 #[derive(Default)]
 pub struct Remaps {
-    /// The latest remap and its source; nearly always the one that is needed.
-    latest: Option<(RemapTarget, DeviceId)>,
-    /// The sources of earlier remaps, the latest last.
-    waiting: HashMap<RemapTarget, Vec<DeviceId>>,
-    /// The earlier remaps in order; some can have been matched since.
-    order: VecDeque<RemapTarget>,
+    latest: Option<(RemapTarget, DeviceId)>, // The latest remap and its source; nearly always the one that is needed
+    waiting: HashMap<RemapTarget, Vec<DeviceId>>, // The sources of earlier remaps, the latest last
+    order: VecDeque<RemapTarget>,            // The earlier remaps in order; some can have been matched since
 }
 
 impl Remaps {

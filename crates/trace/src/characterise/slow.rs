@@ -17,11 +17,9 @@ const FEWEST: u64 = 100;
 struct LongTime {
     start: u64,
     end: u64,
-    /// A stall cannot have begun before this completion.
-    earliest: u64,
+    earliest: u64, // A stall cannot have begun before this completion
     io: Io,
-    /// Further I/Os in flight at `end`, by operation.
-    in_flight: [u64; 4],
+    in_flight: [u64; 4], // Further I/Os in flight at `end`, by operation
 }
 
 impl LongTime {
@@ -40,8 +38,7 @@ impl LongTime {
 struct Longest {
     kept: Vec<LongTime>,
     most: usize,
-    /// Only longer times are kept.
-    bar: u64,
+    bar: u64, // Only longer times are kept
 }
 
 impl Longest {
@@ -83,8 +80,7 @@ pub struct SlowIos {
     completed: u64,
     first: Option<Io>,
     last_complete: u64,
-    /// End of the latest kept time.
-    watched_until: u64,
+    watched_until: u64, // End of the latest kept time
 }
 
 impl SlowIos {

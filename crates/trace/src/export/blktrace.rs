@@ -14,10 +14,8 @@ use std::path::{Path, PathBuf};
 /// Which files to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlktraceLayout {
-    /// `NAME.blktrace.0`, `.1`, …: what `blktrace` writes and `blkparse NAME` reads.
-    PerCpu,
-    /// One file with every CPU's events in order of time.
-    Merged,
+    PerCpu, // `NAME.blktrace.0`, `.1`, …: what `blktrace` writes and `blkparse NAME` reads
+    Merged, // One file with every CPU's events in order of time
 }
 
 /// The largest number of CPUs with their own files: every CPU's file stays open.
@@ -50,12 +48,10 @@ struct BlktraceExporter {
     layout: BlktraceLayout,
     order: ByteOrder,
     files: BTreeMap<u16, OutputFile>,
-    /// New names that no event has followed yet.
-    names: Vec<(u32, Vec<u8>)>,
+    names: Vec<(u32, Vec<u8>)>, // New names that no event has followed yet
     started: bool,
     taken: u64,
-    /// Whether an existing set of the name can be replaced.
-    replace: bool,
+    replace: bool, // Whether an existing set of the name can be replaced
 }
 
 impl BlktraceExporter {

@@ -16,10 +16,8 @@ use std::path::Path;
 /// Version of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IologVersion {
-    /// Without times: replayed as fast as possible.
-    V2,
-    /// With times in microseconds (fio 3.33 and later).
-    V3,
+    V2, // Without times: replayed as fast as possible
+    V3, // With times in microseconds (fio 3.33 and later)
 }
 
 /// An exporter of queueing events to a fio iolog at `path`.
@@ -48,18 +46,14 @@ struct IologExporter {
     file: OutputFile,
     version: IologVersion,
     names: BTreeMap<u32, String>,
-    /// The selected device and its name.
-    last: (DeviceId, String),
+    last: (DeviceId, String), // The selected device and its name
     line: Vec<u8>,
-    /// Time of the last written line, µs. It begins at 1, because fio does not pause after a line at time 0.
-    time: u64,
+    time: u64, // Time of the last written line, µs. It begins at 1, because fio does not pause after a line at time 0.
     taken: u64,
     written: u64,
-    /// With which events I/Os begin; `None` until enough events are in `held`.
-    start: Option<StartAction>,
+    start: Option<StartAction>, // With which events I/Os begin; `None` until enough events are in `held`
     held: Vec<Event>,
-    /// Requests that the driver gave back: their next D begins no I/O.
-    requeued: HashSet<(u32, u64)>,
+    requeued: HashSet<(u32, u64)>, // Requests that the driver gave back: their next D begins no I/O
 }
 
 impl IologExporter {

@@ -24,14 +24,10 @@ use serde::Serialize;
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExportReport {
-    /// Files that now exist, in order; `standard output` for `-`.
-    pub files: Vec<String>,
-    /// Their bytes together.
-    pub bytes: u64,
-    /// Events or I/Os read.
-    pub taken: u64,
-    /// How many of them were written; the format cannot hold the others.
-    pub written: u64,
+    pub files: Vec<String>, // Files that now exist, in order; `standard output` for `-`
+    pub bytes: u64,         // Their bytes together
+    pub taken: u64,         // Events or I/Os read
+    pub written: u64,       // How many of them were written; the format cannot hold the others
 }
 
 /// A writer of one format. The files appear under their names only in [`Exporter::finish`]; an exporter that is

@@ -15,8 +15,7 @@ const BUFFER: usize = 256 << 10;
 pub struct OutputFile {
     shown: String,
     target: Destination,
-    /// Present until the file is committed or dropped.
-    sink: Option<BufWriter<Box<dyn Sink>>>,
+    sink: Option<BufWriter<Box<dyn Sink>>>, // Present until the file is committed or dropped
     bytes: u64,
 }
 

@@ -8,14 +8,10 @@ use std::path::Path;
 
 /// A format that a trace can be written in.
 pub struct ExportTarget {
-    /// Name for `--to`.
-    pub name: &'static str,
-    /// One line for `--help`.
-    pub about: &'static str,
-    /// File suffixes that select it.
-    pub suffixes: &'static [&'static str],
-    /// Whether the exporter itself applies the filter, because it sees I/Os and not events.
-    pub filters: bool,
+    pub name: &'static str,                // Name for `--to`
+    pub about: &'static str,               // One line for `--help`
+    pub suffixes: &'static [&'static str], // File suffixes that select it
+    pub filters: bool, // Whether the exporter itself applies the filter, because it sees I/Os and not events
     open: fn(&Path, &Filter, bool) -> Result<Box<dyn Exporter>>,
 }
 

@@ -23,8 +23,7 @@ pub const FORMAT: Format = Format {
 #[derive(Default)]
 struct IoLog {
     version: u8,
-    /// Version 2: the time after all waits, ns.
-    waited: u64,
+    waited: u64, // Version 2: the time after all waits, ns
 }
 
 fn version_of(line: &[u8]) -> Option<u8> {

@@ -10,17 +10,14 @@ const LONGEST: usize = 64 << 10;
 
 /// Lines of a file.
 pub struct Lines {
-    /// Shown in messages.
-    pub path: String,
+    pub path: String, // Shown in messages
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     at_eof: bool,
-    /// Number of the last returned line, from 1.
-    pub number: u64,
-    /// Bytes consumed.
-    pub bytes: u64,
+    pub number: u64, // Number of the last returned line, from 1
+    pub bytes: u64,  // Bytes consumed
 }
 
 impl Lines {

@@ -13,10 +13,8 @@ pub struct NamedDevices {
     numbers: HashMap<Box<[u8]>, DeviceId>,
     last: Vec<u8>,
     last_number: DeviceId,
-    /// (number, name) of each.
-    pub names: Vec<(u32, String)>,
-    /// Rows on devices beyond the largest number of devices.
-    pub unnumbered: u64,
+    pub names: Vec<(u32, String)>, // (number, name) of each
+    pub unnumbered: u64,           // Rows on devices beyond the largest number of devices
 }
 
 impl NamedDevices {
@@ -62,8 +60,7 @@ impl NamedDevices {
 pub struct NewProcessNames {
     seen: HashSet<u32>,
     last: Option<u32>,
-    /// (pid, name) of names to report, in order of appearance.
-    pub unreported: Vec<(u32, Vec<u8>)>,
+    pub unreported: Vec<(u32, Vec<u8>)>, // (pid, name) of names to report, in order of appearance
 }
 
 impl NewProcessNames {

@@ -266,8 +266,7 @@ struct ParquetSource {
     group: Option<RowGroup>,
     processes: NewProcessNames,
     last_time: u64,
-    /// Rows that are earlier than the previous row.
-    backwards: u64,
+    backwards: u64, // Rows that are earlier than the previous row
     info: TraceInfo,
 }
 

@@ -9,12 +9,9 @@ use std::io::{ErrorKind, Read};
 const BUFFER: usize = 256 << 10;
 
 pub enum DecodedRecord {
-    /// A request.
-    Row(RequestRow),
-    /// Another command: not a read, write, discard or flush.
-    Other,
-    /// Not a record of this format.
-    Nonsense,
+    Row(RequestRow), // A request
+    Other,           // Another command: not a read, write, discard or flush
+    Nonsense,        // Not a record of this format
 }
 
 /// Decodes one record; gets exactly the record's bytes and the device of the row.

@@ -19,30 +19,21 @@ pub const NO_RESPONSE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestRow {
-    /// When it was issued, ns on the trace's own clock.
-    pub time: u64,
-    /// Its response time, ns, or [`NO_RESPONSE`].
-    pub response: u64,
-    /// First sector.
-    pub sector: u64,
-    /// Length in bytes.
-    pub bytes: u32,
+    pub time: u64,     // When it was issued, ns on the trace's own clock
+    pub response: u64, // Its response time, ns, or [`NO_RESPONSE`]
+    pub sector: u64,   // First sector
+    pub bytes: u32,    // Length in bytes
     pub device: DeviceId,
-    /// Its process, 0 if not recorded.
-    pub pid: u32,
-    /// Its category bits: the operation.
-    pub rwbs: Rwbs,
+    pub pid: u32,   // Its process, 0 if not recorded
+    pub rwbs: Rwbs, // Its category bits: the operation
 }
 
 /// What readers collect in addition to rows.
 #[derive(Default)]
 pub struct ReadContext {
-    /// Named devices.
-    pub devices: NamedDevices,
-    /// Named processes.
-    pub processes: NewProcessNames,
-    /// Information about the trace.
-    pub info: TraceInfo,
+    pub devices: NamedDevices,      // Named devices
+    pub processes: NewProcessNames, // Named processes
+    pub info: TraceInfo,            // Information about the trace
 }
 
 /// One file's rows, in file order.
@@ -57,14 +48,11 @@ pub trait RowFeed: Send {
 struct RowCursor<F> {
     feed: F,
     input: u16,
-    /// Sorted rows that no later row can precede.
-    ready: Vec<RequestRow>,
+    ready: Vec<RequestRow>, // Sorted rows that no later row can precede
     next: usize,
-    /// Sorted rows that later rows can still precede.
-    held: Vec<RequestRow>,
+    held: Vec<RequestRow>, // Sorted rows that later rows can still precede
     ended: bool,
-    /// Time of the last ready row.
-    reached: u64,
+    reached: u64, // Time of the last ready row
 }
 
 impl<F: RowFeed> RowCursor<F> {
@@ -132,10 +120,8 @@ pub struct RowSource<F> {
     cursors: Vec<RowCursor<F>>,
     in_flight: BinaryHeap<Reverse<PendingCompletion>>,
     context: ReadContext,
-    /// Time on the trace's clock of its first event.
-    time_zero: Option<u64>,
-    /// The trace's clock at the start of 1970, if it is a wall clock.
-    epoch: Option<u64>,
+    time_zero: Option<u64>, // Time on the trace's clock of its first event
+    epoch: Option<u64>,     // The trace's clock at the start of 1970, if it is a wall clock
     rows: u64,
     events: u64,
     early_completions: u64,

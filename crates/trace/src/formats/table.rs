@@ -97,10 +97,8 @@ struct FoundColumn {
 struct TableRows {
     columns: [Option<FoundColumn>; ROLES.len()],
     separator: u8,
-    /// Words of the header: more of them in a row separated by spaces belong to the process's name.
-    width: usize,
-    /// Lines up to and including the header.
-    skipped: usize,
+    width: usize, // Words of the header: more of them in a row separated by spaces belong to the process's name
+    skipped: usize, // Lines up to and including the header
     pids: HashMap<Vec<u8>, u32>,
     path: String,
 }

@@ -12,10 +12,8 @@ const SHOWN: u64 = 3;
 const HEAD: usize = 64 << 10;
 
 pub enum ParsedLine {
-    /// A request.
-    Row(RequestRow),
-    /// A known line that is not a request.
-    Other,
+    Row(RequestRow), // A request
+    Other,           // A known line that is not a request
 }
 
 /// What was expected in an unreadable line.

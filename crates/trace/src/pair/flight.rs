@@ -10,32 +10,22 @@ const MAX_STEPS: usize = 64;
 
 #[derive(Clone, Copy)]
 pub struct InFlightBio {
-    /// The bio.
-    pub io: Io,
-    /// Sectors not yet complete.
-    pub left: u64,
-    /// The next younger bio with the same start sector.
-    next: u32,
-    /// The next older one.
-    prev: u32,
-    /// In the oldest bio of a start sector: the youngest.
-    tail: u32,
+    pub io: Io,    // The bio
+    pub left: u64, // Sectors not yet complete
+    next: u32,     // The next younger bio with the same start sector
+    prev: u32,     // The next older one
+    tail: u32,     // In the oldest bio of a start sector: the youngest
 }
 
 /// The state that an event requires of its bio.
 #[derive(Clone, Copy, PartialEq)]
 pub enum BioState {
-    /// Without a request yet.
-    NoRequest,
-    /// Not merged and not dispatched. A complete request can be merged after its bio got it.
-    NotMerged,
-    /// Not yet in the scheduler.
-    NotInserted,
-    /// Not yet dispatched.
-    NotDispatched,
+    NoRequest,     // Without a request yet
+    NotMerged,     // Not merged and not dispatched. A complete request can be merged after its bio got it.
+    NotInserted,   // Not yet in the scheduler
+    NotDispatched, // Not yet dispatched
     Dispatched,
-    /// Any state.
-    Any,
+    Any, // Any state
 }
 
 impl BioState {
@@ -57,8 +47,7 @@ impl BioState {
 pub struct BiosInFlight {
     slots: Vec<InFlightBio>,
     free: Vec<u32>,
-    /// Start sector → its oldest bio.
-    starts: StartTable,
+    starts: StartTable, // Start sector → its oldest bio
     /// (start sector, slot) of all bios; kept from the first event that hits the middle of a bio.
     by_range: Option<BTreeSet<(u64, u32)>>,
     longest: u64,

@@ -26,25 +26,19 @@ const MAX_STEPS: usize = 64;
 /// The origin of a bio, which its Q does not contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BioOrigin {
-    /// The device that it was remapped from.
-    pub source: DeviceId,
-    /// Index of its process's name.
-    pub process: u32,
+    pub source: DeviceId, // The device that it was remapped from
+    pub process: u32,     // Index of its process's name
 }
 
 /// Follows the I/Os of one device.
 #[derive(Default)]
 pub struct Pairer {
     bios: BiosInFlight,
-    /// Queued bios without data (flushes), oldest first.
-    empty: VecDeque<Io>,
-    /// Dispatched without a bio and without data, or passthrough; oldest first.
-    commands: VecDeque<Io>,
+    empty: VecDeque<Io>,    // Queued bios without data (flushes), oldest first
+    commands: VecDeque<Io>, // Dispatched without a bio and without data, or passthrough; oldest first
     saw_dispatch: bool,
-    /// Completions without a Q or D in the trace.
-    pub unmatched_completions: u64,
-    /// Bios given up because too many were in flight.
-    pub given_up: u64,
+    pub unmatched_completions: u64, // Completions without a Q or D in the trace
+    pub given_up: u64,              // Bios given up because too many were in flight
 }
 
 impl Pairer {

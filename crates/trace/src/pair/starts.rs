@@ -15,8 +15,7 @@ const FREE: StartCell = StartCell { sector: 0, slot: NONE };
 pub struct StartTable {
     cells: Vec<StartCell>,
     used: usize,
-    /// 64 minus the bits of an index.
-    shift: u32,
+    shift: u32, // 64 minus the bits of an index
 }
 
 impl Default for StartTable {

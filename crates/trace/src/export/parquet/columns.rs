@@ -151,13 +151,11 @@ impl Column for OptionalBytesColumn {
 /// Process names by process id; written through a dictionary.
 #[derive(Default)]
 pub struct ProcessNameColumn {
-    /// Each distinct name.
-    texts: Vec<ByteArray>,
+    texts: Vec<ByteArray>, // Each distinct name
     numbers: HashMap<String, u32>,
     by_pid: HashMap<u32, u32>,
     last: Option<(u32, u32)>,
-    /// For each row, the name's number plus one, or 0 without a name.
-    rows: Vec<u32>,
+    rows: Vec<u32>, // For each row, the name's number plus one, or 0 without a name
 }
 
 /// The largest number of processes with names, and of distinct names.

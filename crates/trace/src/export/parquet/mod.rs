@@ -30,8 +30,7 @@ pub const GROUP: usize = 1 << 20;
 struct ParquetFile {
     shown: String,
     writer: SerializedFileWriter<OutputFile>,
-    /// The inputs of all events, also of those without a row.
-    input_of: InputByDevice,
+    input_of: InputByDevice, // The inputs of all events, also of those without a row
 }
 
 impl ParquetFile {

@@ -65,8 +65,7 @@ struct BlkparseSource {
     info: TraceInfo,
     processes: NewProcessNames,
     commands: VecDeque<(DeviceId, u32, Vec<u8>)>,
-    /// A message that can continue: empty lines belong to it.
-    message: Option<(Event, Vec<u8>)>,
+    message: Option<(Event, Vec<u8>)>, // A message that can continue: empty lines belong to it
     pdu: Vec<u8>,
     events: u64,
     other_lines: u64,

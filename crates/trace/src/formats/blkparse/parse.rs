@@ -8,10 +8,8 @@ use crate::process::UNNAMED;
 /// What a line contains in addition to its event.
 #[derive(Default)]
 pub struct LineDetails<'a> {
-    /// The process's name, when the line has one.
-    pub name: Option<&'a [u8]>,
-    /// A message's text.
-    pub text: Option<&'a [u8]>,
+    pub name: Option<&'a [u8]>, // The process's name, when the line has one
+    pub text: Option<&'a [u8]>, // A message's text
 }
 
 /// Parses a line; `pdu` gets a passthrough command's bytes. `None` if it is not an event.
