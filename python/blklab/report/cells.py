@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from blklab.runners.kind import CellDescriptions
     from blklab.spec.cells import Cell, ExperimentPlan
 
-NAMED: Final = ("stack", "workload")
-"""Columns before those of the runner."""
+NAMED: Final = ("stack", "workload")  # Columns before those of the runner
 
 
 def print_cells(console: "Console", plan: "ExperimentPlan") -> None:

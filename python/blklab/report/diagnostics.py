@@ -13,16 +13,14 @@ if TYPE_CHECKING:
 
 STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
-MOST_FILES: Final = 20
-"""File extents that are shown under a diagnostic."""
+MOST_FILES: Final = 20  # File extents that are shown under a diagnostic
 
-TITLES: Final = {
+TITLES: Final = {  # Titles of codes whose own words are not clear
     "cpus": "CPUs",
     "impossible-rate": "A cache, or no such disk",
     "page-cache": "The page cache answered",
     "small-data": "Data set too small",
 }
-"""Titles of codes whose own words are not clear."""
 
 
 def print_diagnostics(

@@ -11,8 +11,7 @@ BOX_WIDTH: Final = 116
 BOX_HEIGHT: Final = 46
 GAP: Final = 22
 LAYER: Final = 96
-MOST: Final = 8
-"""Maximum number of devices in a layer; if there are more, there is no drawing."""
+MOST: Final = 8  # Maximum number of devices in a layer; if there are more, there is no drawing
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class DiagramBox:
     y: float
     label: str
     more: str
-    kind: str
-    """`focus`, `traced`, or `unseen` for a source that was not traced itself."""
+    kind: str  # `focus`, `traced`, or `unseen` for a source that was not traced itself
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,8 @@ from blklab.output import write
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
 
-WIDTH: Final = {True: 900, False: 560}
-"""Pixels of a wide chart and of a narrow one, before scaling."""
-
-SCALE: Final = 2.0
-"""PNG pixels for each pixel of the chart."""
-
+WIDTH: Final = {True: 900, False: 560}  # Pixels of a wide chart and of a narrow one, before scaling
+SCALE: Final = 2.0  # PNG pixels for each pixel of the chart
 FONT: Final = "Liberation Sans, DejaVu Sans, Arial, sans-serif"
 
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> None:
     """Prints each host, and a table of all.
 
-    With several hosts, those without a finding of severity `threshold`, an index of SEVERITIES, or
-    worse get one line.
+    With several hosts, those without a finding of severity `threshold`, an index of SEVERITIES, or worse get one line.
     """
     from rich.rule import Rule
     from rich.text import Text

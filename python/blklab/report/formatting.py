@@ -7,11 +7,8 @@ from typing import Final, NamedTuple
 from blklab import units
 from blklab.documents.profile import ZipfFit
 
-NONE: Final = "–"
-"""Text for a missing figure."""
-
-BLOCKS: Final = "▁▂▃▄▅▆▇█"
-"""Characters of a sparkline, from low to high."""
+NONE: Final = "–"  # Text for a missing figure
+BLOCKS: Final = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
 
 
 class Sentence(NamedTuple):

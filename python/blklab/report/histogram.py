@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NARROWEST: Final = 10
-WIDEST: Final = 60
-"""Characters of the longest bar."""
-
+WIDEST: Final = 60  # Characters of the longest bar
 COLOURS: Final = {"reads": "blue", "writes": "yellow", "discards": "magenta", "flushes": "green"}
 
 
@@ -34,9 +32,7 @@ class Histogram:
     """Bins in ascending order without the empty ones, and the unit of their counts."""
 
     title: str
-    unit: str
-    """The unit of the counts: `I/Os`, or `ns` for time."""
-
+    unit: str  # The unit of the counts: `I/Os`, or `ns` for time
     bins: list[Bin]
     note: str = ""
 
@@ -101,8 +97,7 @@ def depth(device: DeviceView) -> list[Histogram]:
     return histograms
 
 
-SINGLE: Final = 16
-"""Depths up to this have one bin each; larger ones have bins between powers of two."""
+SINGLE: Final = 16  # Depths up to this have one bin each; larger ones have bins between powers of two
 
 
 def _grouped(levels: list[LevelTime]) -> list[Bin]:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from blklab.spec.cells import Cell, ExperimentPlan
 
-WIDTH: Final = 30
-"""Number of values in the sparkline."""
+WIDTH: Final = 30  # Number of values in the sparkline
 
 
 def expected(cells: "Sequence[Cell]") -> float:
@@ -31,9 +30,7 @@ class LiveCampaign:
     """The display of a campaign; `update` is the runner's `progress`."""
 
     cells: "Sequence[Cell]"
-    varied: "Sequence[str]" = ()
-    """The labels of a cell that are shown."""
-
+    varied: "Sequence[str]" = ()  # The labels of a cell that are shown
     clock: Callable[[], float] = time.monotonic
     done: int = 0
     began: float = field(init=False)

@@ -14,9 +14,7 @@ from blklab.trace.record.live import LiveLook
 if TYPE_CHECKING:
     from rich.console import Console
 
-COURSE: Final = 40
-"""Looks in the sparklines."""
-
+COURSE: Final = 40  # Looks in the sparklines
 PROCESSES: Final = 5
 SLOWEST: Final = 5
 

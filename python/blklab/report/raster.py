@@ -5,8 +5,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-Colour = tuple[int, int, int, int]
-"""Red, green, blue and opacity, 0..=255."""
+Colour = tuple[int, int, int, int]  # Red, green, blue and opacity, 0..=255
 
 
 def png(rows: Sequence[bytes], palette: Sequence[Colour]) -> bytes:

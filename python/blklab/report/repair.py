@@ -105,8 +105,7 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
         "After each step, blklab reads the state of the array again and decides only by it.",
         f"While a member is out, the array tolerates {failures}. mdadm --monitor sends a mail for"
         " each member that blklab fails.",
-        "A member that comes back needs only the data that were written meanwhile, usually a matter"
-        " of seconds."
+        "A member that comes back needs only the data that were written meanwhile, usually a matter of seconds."
         + (
             f" A full rebuild of a member would take at least {format_duration(rebuild_seconds * 1e9)}."
             if rebuild_seconds

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from blklab.runners.result import RunResult
     from blklab.spec.cells import Cell, ExperimentPlan
 
-SPARE: Final = ("in queues", "p99", "share")
-"""Columns that a narrow terminal hides, the first one first."""
+SPARE: Final = ("in queues", "p99", "share")  # Columns that a narrow terminal hides, the first one first
 
 
 def print_results(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
@@ -60,9 +59,8 @@ def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> Tex
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.get("command") for result in results)
     note = (
-        f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}."
-        " share: each disk's share of the I/Os. in queues: mean number of requests in"
-        " each disk and its queue."
+        f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}. share: each disk's share of"
+        " the I/Os. in queues: mean number of requests in each disk and its queue."
     )
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 

@@ -11,12 +11,11 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-HEAD = (
+HEAD = (  # The header that randomio 1.6 prints
     "  total |  read:         latency (ms)       |  write:        latency (ms)",
     "   iops |   iops   min    avg    max   sdev |   iops   min    avg    max   sdev",
     "--------+-----------------------------------+----------------------------------",
 )
-"""The header that randomio 1.6 prints."""
 
 
 def print_saturation(console: "Console", runs: Sequence[Measured]) -> None:
@@ -61,9 +60,8 @@ def sentence(curve: SaturationCurve) -> str:
     knee, full, less = curve.knee, curve.saturated, curve.overloaded
     labels = " ".join(f"{key}={value}" for key, value in curve.labels.items())
     text = (
-        f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} I/Os in flight"
-        f" ({knee.iops:,.0f} IOPS, {formatting.duration(knee.latency_ns)}); saturated from"
-        f" {full.in_flight} ({full.iops:,.0f} IOPS,"
+        f"{f'{labels}: ' if labels else ''}the knee is at {knee.in_flight} I/Os in flight ({knee.iops:,.0f} IOPS,"
+        f" {formatting.duration(knee.latency_ns)}); saturated from {full.in_flight} ({full.iops:,.0f} IOPS,"
         f" {formatting.duration(full.latency_ns)})"
     )
     if less is not None:

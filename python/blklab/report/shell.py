@@ -18,8 +18,7 @@ from blklab.report.tables.base import TextTable
 
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
-SHORT: Final = 24
-"""Maximum rows of a folded table that is unfolded in print."""
+SHORT: Final = 24  # Maximum rows of a folded table that is unfolded in print
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,9 @@ class AxisChooser:
 
     title: str
     note: str
-    fields: Sequence[Mapping[str, Any]]
-    """`name`, `title`, `kind` (`label` or `figure`) and data for the page's script."""
-
-    filters: Sequence[Mapping[str, Any]]
-    """Labels for filters: `name`, `title`, `values`, `chosen`."""
-
-    start: Mapping[str, str]
-    """Fields by axis: `x`, `y`, `colour`."""
-
+    fields: Sequence[Mapping[str, Any]]  # `name`, `title`, `kind` (`label` or `figure`) and data for the page's script
+    filters: Sequence[Mapping[str, Any]]  # Labels for filters: `name`, `title`, `values`, `chosen`
+    start: Mapping[str, str]  # Fields by axis: `x`, `y`, `colour`
     rows: Sequence[Mapping[str, Any]]
 
 
@@ -83,14 +76,11 @@ class PageSection:
     """A section of the page."""
 
     anchor: str
-    short: str
-    """Its name in the navigation."""
+    short: str  # Its name in the navigation
     title: str
-    items: Sequence[Item]
-    """Charts; two narrow ones are side by side."""
+    items: Sequence[Item]  # Charts; two narrow ones are side by side
     intro: str = ""
-    folds: Sequence[Details] = ()
-    """Folded items at the end."""
+    folds: Sequence[Details] = ()  # Folded items at the end
 
     def __bool__(self) -> bool:
         """Whether the section has content."""

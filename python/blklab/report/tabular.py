@@ -35,9 +35,7 @@ def run_rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
 
 
 def as_csv(runs: "Sequence[StoredRun]") -> str:
-    """Returns runs as CSV (RFC 4180, with \\n as line end), in the units of
-    blklab.analysis.metrics.
-    """
+    """Returns runs as CSV (RFC 4180, with \\n as line end), in the units of blklab.analysis.metrics."""
     table = run_rows(runs)
     names = list(dict.fromkeys(name for row in table for name in row))
     buffer = io.StringIO()

@@ -13,18 +13,12 @@ from blklab.report.view import DeviceView, ProfileView
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-BAR_WIDTH: Final = 12
-"""Characters of a bar; half of it in narrow terminals."""
-
-GAP: Final = 2
-"""Spaces between columns."""
-
-NARROW: Final = 100
-"""Terminal width below which bars are halved."""
-
+BAR_WIDTH: Final = 12  # Characters of a bar; half of it in narrow terminals
+GAP: Final = 2  # Spaces between columns
+NARROW: Final = 100  # Terminal width below which bars are halved
 NOTHING: Final = TextTable("", [], [])
 
-DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (
+DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (  # The tables of a device, in order
     load.over_time,
     load.operations,
     life.stages,
@@ -42,7 +36,6 @@ DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (
     lambda device: load.groups(device, "sources") if device.is_fed else NOTHING,
     lambda device: load.groups(device, "cpus"),
 )
-"""The tables of a device, in order."""
 
 
 def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:

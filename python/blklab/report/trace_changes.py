@@ -177,11 +177,10 @@ def _of_direction(direction: str) -> list[TraceMetric]:
     ]
 
 
-METRICS: Final = (
+METRICS: Final = (  # The metrics in the order of the table
     TraceMetric(
         "iops", "IOPS", "rate", lambda side: side.iops, lambda s: float(s["reads"] + s["writes"] + s["others"])
     ),
     *_of_direction("read"),
     *_of_direction("write"),
 )
-"""The metrics in the order of the table."""

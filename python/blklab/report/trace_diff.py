@@ -31,8 +31,7 @@ NOTE: Final = (
 
 MOST_IN_HEADLINE: Final = 4
 
-LENGTHS: Final = 2.0
-"""Ratio of the lengths of two recordings from which a note says so."""
+LENGTHS: Final = 2.0  # Ratio of the lengths of two recordings from which a note says so
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,9 @@ from blklab.errors import BlklabError
 from blklab.text import printable
 from blklab.trace.profile import own_names
 
-OPS: Final = ("read", "write", "discard", "flush")
-"""Operations in the order in which they are shown."""
+OPS: Final = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
 
-STAGES: Final = {
+STAGES: Final = {  # Stages of an I/O in btt's letters, and their meaning
     "q2c": "queued to completed",
     "q2d": "queued to dispatched",
     "d2c": "dispatched to completed",
@@ -35,17 +34,11 @@ STAGES: Final = {
     "q2m": "queued to merged",
     "m2d": "merged to dispatched",
 }
-"""Stages of an I/O in btt's letters, and their meaning."""
-
-BLOCK: Final = 4096
-"""Block size of hotness and working set, bytes."""
-
-DIRECT: Final = "direct"
-"""The source in a profile for I/Os that were not remapped."""
+BLOCK: Final = 4096  # Block size of hotness and working set, bytes
+DIRECT: Final = "direct"  # The source in a profile for I/Os that were not remapped
 
 
-UNKNOWN: Final = "(unknown)"
-"""The process name in a profile if the trace does not name the process."""
+UNKNOWN: Final = "(unknown)"  # The process name in a profile if the trace does not name the process
 
 
 @dataclass(frozen=True)
@@ -58,8 +51,7 @@ class OriginGroup:
     read_ns: QuantilesSummary
     write_ns: QuantilesSummary
     errors: int
-    direct: bool = False
-    """Whether it is the source `direct`: not remapped from another device."""
+    direct: bool = False  # Whether it is the source `direct`: not remapped from another device
 
     @property
     def total(self) -> int:
@@ -74,8 +66,7 @@ class RemapEdge:
     upper: str
     lower: str
     ios: int
-    share: float
-    """Share of the lower device's I/Os, 0..=1."""
+    share: float  # Share of the lower device's I/Os, 0..=1
 
 
 class DeviceView:
@@ -288,9 +279,7 @@ class ProfileView:
         ]
 
     def layers(self) -> list[list[DeviceView]]:
-        """Returns the layers of the stack from top to bottom; devices of a layer do not feed each
-        other.
-        """
+        """Returns the layers of the stack from top to bottom; devices of a layer do not feed each other."""
         above: dict[str, set[str]] = {device.number: set() for device in self.devices}
         for feed in self.feeds():
             if feed.upper in above:

@@ -7,8 +7,7 @@ from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
-Rows = Sequence[tuple[str, Mapping[str, Any]]]
-"""Names of runs or cells with their outcomes."""
+Rows = Sequence[tuple[str, Mapping[str, Any]]]  # Names of runs or cells with their outcomes
 
 
 def caches(rows: Rows) -> TextTable | None:
@@ -24,9 +23,8 @@ def caches(rows: Rows) -> TextTable | None:
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
     note = (
-        "Since the load began. hits: share of all I/Os; bcache counts both directions"
-        " together, without I/Os that bypassed it. used: share of the cache's blocks or"
-        " buckets."
+        "Since the load began. hits: share of all I/Os; bcache counts both directions together, without I/Os that"
+        " bypassed it. used: share of the cache's blocks or buckets."
     )
     return TextTable("Caches", columns, cache_rows, note)
 

@@ -11,8 +11,7 @@ from blklab import _core
 from blklab.errors import UsageError
 from blklab.output import STDOUT, is_stream
 
-SUFFIXES: Final = (".parquet", ".iolog", ".bin")
-"""Suffixes that select a format (crates/trace/src/export/target.rs)."""
+SUFFIXES: Final = (".parquet", ".iolog", ".bin")  # Suffixes that select a format (crates/trace/src/export/target.rs)
 
 
 def convert(

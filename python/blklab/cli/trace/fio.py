@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from blklab.documents.profile import Profile
     from blklab.trace.fio import FioPlan, JobTarget, Loop, Verification
 
-MIN_RUNTIME: Final = 10**9
-"""ns; fio counts whole seconds."""
-MAX_RUNTIME: Final = 20 * 86_400 * 10**9
-"""ns; poll(2), which waits for fio, takes 31 bits of milliseconds."""
+MIN_RUNTIME: Final = 10**9  # ns; fio counts whole seconds
+MAX_RUNTIME: Final = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 bits of milliseconds
 
 
 @click.command()

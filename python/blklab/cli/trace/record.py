@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from blklab.trace.record import RecordingProgress, TraceRecording
 
-LONGEST: Final = (2**31 - 2) * 10**9
-"""ns; blktrace reads -w with atoi(3)."""
+LONGEST: Final = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
 
 
 @click.command()

@@ -56,8 +56,7 @@ def _parse_sector(text: str) -> int:
 
 TIME: Final = Quantity("time", _parse_time)
 
-COLUMNS: Final = "columns:"
-"""The beginning of a format that names columns, as crates/trace reads it."""
+COLUMNS: Final = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
 TRACE_OPTIONS: Final = (
     click.option(
@@ -68,7 +67,7 @@ TRACE_OPTIONS: Final = (
     ),
 )
 
-OPTIONS: Final = (
+OPTIONS: Final = (  # The filters, in the order of the help
     click.option("--device", "devices", multiple=True, metavar="DEV", help="Select this device: md127 or 9,127."),
     click.option(
         "--process",
@@ -106,7 +105,6 @@ OPTIONS: Final = (
         "--min-latency", type=DURATION, metavar="TIME", help="Select completed I/Os that took at least this time."
     ),
 )
-"""The filters, in the order of the help."""
 
 
 def trace_arguments(command: F) -> F:

@@ -8,12 +8,8 @@ from typing import Any, Final
 
 from blklab.report.tables.base import TextTable
 
-Spec = dict[str, Any]
-"""A Vega-Lite specification or a part of one."""
-
-OPS: Final = ["read", "write", "discard", "flush"]
-"""Operations in the order of their colours."""
-
+Spec = dict[str, Any]  # A Vega-Lite specification or a part of one
+OPS: Final = ["read", "write", "discard", "flush"]  # Operations in the order of their colours
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 """The version of the specification; nothing is loaded from this address."""
 
@@ -24,21 +20,14 @@ HEIGHT: Final = 210
 class Chart:
     """A chart and its table."""
 
-    name: str
-    """Unique on a page; the name of exported files."""
-
+    name: str  # Unique on a page; the name of exported files
     title: str
     spec: Spec
-    """The specification without width and config, which the renderer adds. Its text is
-    printable.
-    """
+    """The specification without width and config, which the renderer adds. Its text is printable."""
 
     table: TextTable
-    note: str = ""
-    """A line that explains the chart."""
-
-    wide: bool = False
-    """Whether it takes the whole width of the page."""
+    note: str = ""  # A line that explains the chart
+    wide: bool = False  # Whether it takes the whole width of the page
 
 
 def chart_spec(values: Sequence[Spec], **rest: Any) -> Spec:

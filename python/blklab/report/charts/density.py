@@ -13,12 +13,8 @@ from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import DeviceView
 
-OCTAVE: Final = 16
-"""Pixels for each doubling of the latency."""
-
-MOST_ROWS: Final = 32
-"""Maximum number of rows of a table."""
-
+OCTAVE: Final = 16  # Pixels for each doubling of the latency
+MOST_ROWS: Final = 32  # Maximum number of rows of a table
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 ZOOM: Final = " Ctrl and the mouse wheel zoom."
@@ -28,14 +24,9 @@ ZOOM: Final = " Ctrl and the mouse wheel zoom."
 class DensityPicture:
     """Cells in shades: a line for each value, the lowest first, and a column for each slice of time."""
 
-    lines: Sequence[bytes]
-    """Shades, 0 for none."""
-
-    most: int
-    """Number of shades."""
-
-    colour: str
-    """`#rrggbb`"""
+    lines: Sequence[bytes]  # Shades, 0 for none
+    most: int  # Number of shades
+    colour: str  # `#rrggbb`
 
     @property
     def url(self) -> str:

@@ -6,9 +6,7 @@ from blklab.report.charts.base import OPS, Chart, Spec, by_op, category, chart_s
 from blklab.report.tables import load
 from blklab.report.view import DeviceView
 
-MOST: Final = 14
-"""Maximum number of bars; the others are added up."""
-
+MOST: Final = 14  # Maximum number of bars; the others are added up
 TITLES: Final = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
 
 

@@ -31,9 +31,7 @@ OPS: Final = {"read": "@read", "write": "@write", "other": "@discard"}
 QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
 OTHERS: Final = "others"
 
-MOST_POINTS: Final = 128
-"""Maximum number of slices of lines that would hide each other."""
-
+MOST_POINTS: Final = 128  # Maximum number of slices of lines that would hide each other
 NOTHING: Final = TextTable("", [], [])
 
 FORMATS: Final[dict[str, tuple[Callable[[float], str], str | None]]] = {
@@ -53,8 +51,7 @@ class NamedSeries:
     name: str
     colour: str
     width_ns: int
-    amounts: Sequence[float]
-    """I/Os, bytes, or seconds with I/O in flight."""
+    amounts: Sequence[float]  # I/Os, bytes, or seconds with I/O in flight
 
     def amount(self, start_ns: int, width_ns: int) -> float:
         """Returns the amount in a slice whose width is a multiple of the own one."""
@@ -256,10 +253,9 @@ def working_set(device: DeviceView) -> list[Chart]:
     table = TextTable("Working set", figures("from", *titles.values()), cells)
     hotness = device.data["hotness"]
     note = (
-        f"Distinct blocks of {formatting.size(BLOCK)}:"
-        f" {formatting.size(hotness['unique_bytes'])} in all"
+        f"Distinct blocks of {formatting.size(BLOCK)}: {formatting.size(hotness['unique_bytes'])} in all"
         f" ({formatting.size(hotness['unique_read_blocks'] * BLOCK)} read,"
-        f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written). Pale:"
-        " since the trace began; dark: in each slice (standard error 3 %)."
+        f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written). Pale: since the trace began; dark: in"
+        " each slice (standard error 3 %)."
     )
     return [Chart("working-set", "Working set", spec, table, note, wide=True)]

@@ -9,17 +9,10 @@ from blklab.report.histogram import Bin, Histogram
 from blklab.report.tables.base import BAR, TextTable, figures
 from blklab.report.view import DeviceView
 
-FEW: Final = 8
-"""Number of bins below which bars are narrower, so that few bars do not fill the chart."""
-
-MOST_LABELS: Final = 28
-"""Maximum number of bins with their own bar."""
-
-NAMED: Final = 64 << 10
-"""The largest size, in bytes, with its own bar if there are more bins than that."""
-
-HALF: Final = 2 << 10
-"""Half the width of a bin in bytes."""
+FEW: Final = 8  # Number of bins below which bars are narrower, so that few bars do not fill the chart
+MOST_LABELS: Final = 28  # Maximum number of bins with their own bar
+NAMED: Final = 64 << 10  # The largest size, in bytes, with its own bar if there are more bins than that
+HALF: Final = 2 << 10  # Half the width of a bin in bytes
 
 
 def charts(device: DeviceView) -> list[Chart]:

@@ -69,17 +69,12 @@ colour-blind (https://jfly.uni-koeln.de/color/); yellow is darker on white, and 
 """
 
 
-SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))
-"""Colours for items without a colour, in order of use."""
-
-PROCESSES: Final = ("@s3", "@s4", "@s8", "@s6", "@s7")
-"""Colours of the largest processes in a report on a trace."""
-
+SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))  # Colours for items without a colour, in order of use
+PROCESSES: Final = ("@s3", "@s4", "@s8", "@s6", "@s7")  # Colours of the largest processes in a report on a trace
 MEMBERS: Final = tuple(f"@m{number}" for number in range(1, 7))
 """Colours of devices in a report on a trace, after Tol's muted scheme (https://personal.sron.nl/~pault/)."""
 
-REST: Final = "@soft"
-"""The colour of all others together."""
+REST: Final = "@soft"  # The colour of all others together
 
 
 def process_colours(device: "DeviceView") -> dict[str, str]:

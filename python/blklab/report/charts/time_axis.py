@@ -13,9 +13,7 @@ UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 1e9)
 
 HOVER: Final = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
 
-EXTENT: Final = 62
-"""Width of the vertical axis in pixels, the same in all charts."""
-
+EXTENT: Final = 62  # Width of the vertical axis in pixels, the same in all charts
 STALL_NOTE: Final = " Red: stalls, in which nothing completed although I/Os were in flight."
 
 
@@ -25,11 +23,8 @@ class TimeAxis:
 
     start_ns: int
     end_ns: int
-    last_ns: int = 0
-    """The last event."""
-
-    stalls: Sequence[tuple[int, int]] = ()
-    """Start and end of each stall, ns."""
+    last_ns: int = 0  # The last event
+    stalls: Sequence[tuple[int, int]] = ()  # Start and end of each stall, ns
 
     @staticmethod
     def of(device: DeviceView) -> "TimeAxis":

@@ -15,11 +15,8 @@ from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
-OPEN: Final = 6
-"""Number of charts that are not folded."""
-
-WIDE: Final = 20.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+OPEN: Final = 6  # Number of charts that are not folded
+WIDE: Final = 20.0  # Ratio of the largest to the smallest value from which an axis is logarithmic
 
 
 def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSection:
@@ -61,9 +58,8 @@ def _knees(view: ExperimentView) -> TextTable:
         for name, curve in every
     ]
     note = (
-        "I/Os in flight. Knee: bandwidth over latency is largest; below it the device"
-        " waits, above it mostly the jobs. Saturated: 95 % of the largest bandwidth. Less"
-        " from: bandwidth falls again."
+        "I/Os in flight. Knee: bandwidth over latency is largest; below it the device waits, above it mostly the jobs."
+        " Saturated: 95 % of the largest bandwidth. Less from: bandwidth falls again."
     )
     return TextTable("Saturation", columns, body, note)
 

@@ -82,8 +82,7 @@ def _round(value: float) -> float:
     return round(value, 1) if value < 1000 else round(value)
 
 
-FIRST: Final = {"filter": "datum.first"}
-"""Returns one row for each bar; the other direction is stacked on it."""
+FIRST: Final = {"filter": "datum.first"}  # Returns one row for each bar; the other direction is stacked on it
 
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:

@@ -13,11 +13,8 @@ from blklab.report.shell import PageSection
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
-NEGLIGIBLE: Final = 0.01
-"""Share of a run's I/Os below which a direction has no shares: they are stray I/Os."""
-
-MOST_DEVICES: Final = 7
-"""Maximum number of devices with their own colour; the others are merged."""
+NEGLIGIBLE: Final = 0.01  # Share of a run's I/Os below which a direction has no shares: they are stray I/Os
+MOST_DEVICES: Final = 7  # Maximum number of devices with their own colour; the others are merged
 
 
 def section(view: ExperimentView) -> PageSection:

@@ -14,14 +14,10 @@ from blklab.report.shell import Details, PageSection, PlainText
 from blklab.runners.registry import did
 from blklab.text import printable
 
-RAW: Final = 48 << 10
-"""Maximum characters of a run's raw output on the page."""
+RAW: Final = 48 << 10  # Maximum characters of a run's raw output on the page
+RAW_ALL: Final = 1 << 20  # Maximum characters of all raw output on the page
 
-RAW_ALL: Final = 1 << 20
-"""Maximum characters of all raw output on the page."""
-
-Raw = Callable[[int], str]
-"""A function that returns the raw output of a run."""
+Raw = Callable[[int], str]  # A function that returns the raw output of a run
 
 
 class ExperimentReport:

@@ -22,11 +22,8 @@ from blklab.report.experiment.view import (
 )
 from blklab.report.formatting import Sentence
 
-MOST: Final = 8
-"""Maximum number of sentences about the fastest cells."""
-
-MOST_NAMES: Final = 12
-"""Maximum number of values that a sentence ranks."""
+MOST: Final = 8  # Maximum number of sentences about the fastest cells
+MOST_NAMES: Final = 12  # Maximum number of values that a sentence ranks
 
 
 def sentences(view: ExperimentView) -> list[Sentence]:
@@ -236,11 +233,9 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
             ranked.append(expected_first is found_first)
     topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
     text = (
-        f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and"
-        f" measured: the median error of predictions is {formatting.share(off)}, the"
-        f" largest {change(error)} ({view.name(other)}:"
-        f" {_rate(metric, prediction.mean(metric) or 0)} predicted,"
-        f" {_rate(metric, other.mean(metric) or 0)} measured)"
+        f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured: the median error of"
+        f" predictions is {formatting.share(off)}, the largest {change(error)} ({view.name(other)}:"
+        f" {_rate(metric, prediction.mean(metric) or 0)} predicted, {_rate(metric, other.mean(metric) or 0)} measured)"
     )
     if ranked:
         text += f"; the fastest was predicted correctly in {sum(ranked)} of {len(ranked)} comparisons"

@@ -14,7 +14,7 @@ from blklab.report.tables.base import TableColumn, TextTable, only, text
 from blklab.runners.sim.descriptions import simulated_job
 from blklab.text import printable
 
-QUEUE: Final = (
+QUEUE: Final = (  # The queue settings that matter most; the store has the others
     "scheduler",
     "nr_requests",
     "read_ahead_kb",
@@ -23,10 +23,7 @@ QUEUE: Final = (
     "write_cache",
     "wbt_lat_usec",
 )
-"""The queue settings that matter most; the store has the others."""
-
-WIDTH: Final = 96
-"""Columns at which a command is wrapped."""
+WIDTH: Final = 96  # Columns at which a command is wrapped
 
 
 def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection:

@@ -34,11 +34,8 @@ WORKLOAD: Final[str] = "workload"
 NAMES: Final = frozenset({*PLACES, WORKLOAD, "kernel"})
 """Labels that are always names, although their values look like numbers: 4.19 is more than 4.2."""
 
-MOST_SIDES: Final = 6
-"""Maximum number of series."""
-
-AXIS: Final = 3
-"""Number of numeric values from which a label is an axis: two are a comparison."""
+MOST_SIDES: Final = 6  # Maximum number of series
+AXIS: Final = 3  # Number of numeric values from which a label is an axis: two are a comparison
 
 
 @dataclass(frozen=True)

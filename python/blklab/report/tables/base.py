@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-WIDE: Final = 7
-"""Number of columns from which a table takes the whole width."""
-
-LONG: Final = 40
-"""Characters of a cell from which it does."""
+WIDE: Final = 7  # Number of columns from which a table takes the whole width
+LONG: Final = 40  # Characters of a cell from which it does
 
 
 @dataclass(frozen=True)
@@ -16,11 +13,8 @@ class TableColumn:
     """A column: its heading and its format."""
 
     heading: str
-    numeric: bool = True
-    """Whether figures are aligned to the right."""
-
-    bar: bool = False
-    """Whether cells are shares 0..=1 as text, drawn as bars."""
+    numeric: bool = True  # Whether figures are aligned to the right
+    bar: bool = False  # Whether cells are shares 0..=1 as text, drawn as bars
 
 
 @dataclass(frozen=True)
@@ -30,14 +24,9 @@ class TextTable:
     title: str
     columns: Sequence[TableColumn]
     rows: Sequence[Sequence[str]]
-    note: str = ""
-    """A line below the table, such as the meaning of a figure."""
-
-    strong: frozenset[int] = field(default_factory=frozenset)
-    """Rows to emphasise: the device in focus, a total."""
-
-    spare: Sequence[str] = ()
-    """Columns that can be hidden if space is short, the first one first."""
+    note: str = ""  # A line below the table, such as the meaning of a figure
+    strong: frozenset[int] = field(default_factory=frozenset)  # Rows to emphasise: the device in focus, a total
+    spare: Sequence[str] = ()  # Columns that can be hidden if space is short, the first one first
 
     @property
     def wide(self) -> bool:

@@ -8,15 +8,9 @@ from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView
 
-MOST_GROUPS: Final = 10
-"""Maximum number of processes, sources and CPUs that are listed."""
-
-MOST_SIZES: Final = 5
-"""Number of sizes listed for each operation."""
-
-SPARKS: Final = 60
-"""Maximum number of characters of a sparkline."""
-
+MOST_GROUPS: Final = 10  # Maximum number of processes, sources and CPUs that are listed
+MOST_SIZES: Final = 5  # Number of sizes listed for each operation
+SPARKS: Final = 60  # Maximum number of characters of a sparkline
 KINDS: Final = {"sources": "Source", "processes": "Process", "cpus": "CPU"}
 
 

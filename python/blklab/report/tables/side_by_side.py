@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from blklab.report import formatting
 from blklab.report.tables.base import TableColumn, TextTable, text
 
-Heading = tuple[str, bool, int]
-"""Heading, whether it is a bar, and its number among equal ones."""
+Heading = tuple[str, bool, int]  # Heading, whether it is a bar, and its number among equal ones
 
 Key = tuple[str, ...]
 

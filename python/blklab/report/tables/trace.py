@@ -10,7 +10,7 @@ from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.view import OPS, DeviceView, ProfileView
 from blklab.text import printable
 
-LETTERS = {
+LETTERS = {  # blkparse's letters and their meaning (blkparse(1), ACTION IDENTIFIERS)
     "Q": "queued",
     "M": "merged at the back",
     "F": "merged at the front",
@@ -27,7 +27,6 @@ LETTERS = {
     "B": "bounced",
     "A": "remapped",
 }
-"""blkparse's letters and their meaning (blkparse(1), ACTION IDENTIFIERS)."""
 
 
 def facts(view: ProfileView) -> TextTable:
@@ -145,9 +144,8 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
         diagnostics.append(
             doubt(
                 "dropped-events",
-                f"the kernel dropped {formatting.plural(trace['dropped'], 'event')} while"
-                " recording: counts are too low"
-                " (record with larger or more buffers: blktrace -b, -n)",
+                f"the kernel dropped {formatting.plural(trace['dropped'], 'event')} while recording: counts are too"
+                " low (record with larger or more buffers: blktrace -b, -n)",
             )
         )
     if trace["sequence_gaps"]:
@@ -168,8 +166,7 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
-SERIOUS: Final = 0.01
-"""Share of I/Os without completion from which it is a doubt instead of a note."""
+SERIOUS: Final = 0.01  # Share of I/Os without completion from which it is a doubt instead of a note
 
 
 def doubt(code: str, message: str, subject: str = "") -> Diagnostic:

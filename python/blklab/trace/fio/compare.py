@@ -8,15 +8,10 @@ from blklab.documents.profile import DeviceProfile, LevelTime, SizeCount
 from blklab.trace.fio.plan import WAYS, FioPlan, streams_of
 from blklab.trace.fio.sizes import SECTOR
 
-TOLERANCE: Final = 2.0
-"""Percentage points by which the mix and the size distributions may differ, plus random error."""
-CHANCE_SHARE: Final = 2.576
-"""Standard errors of a share that chance exceeds once in a hundred times."""
-CHANCE_CURVE: Final = 1.63
-"""Kolmogorov-Smirnov: chance exceeds this / sqrt(n) once in a hundred times."""
-
-FEWEST_JUDGED: Final = 30
-"""Minimum I/Os of a distribution to judge it."""
+TOLERANCE: Final = 2.0  # Percentage points by which the mix and the size distributions may differ, plus random error
+CHANCE_SHARE: Final = 2.576  # Standard errors of a share that chance exceeds once in a hundred times
+CHANCE_CURVE: Final = 1.63  # Kolmogorov-Smirnov: chance exceeds this / sqrt(n) once in a hundred times
+FEWEST_JUDGED: Final = 30  # Minimum I/Os of a distribution to judge it
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,8 @@ from blklab.text import printable
 from blklab.trace.fio.plan import SEQUENTIAL, DirectionPlan, FioPlan, JobPlan
 from blklab.units import format_duration
 
-MOST_WEIGHT: Final = 1000
-"""fio's limit for `flow`."""
-WORST_ROUNDING: Final = 0.005
-"""Allowed error of the total rate from rounding to whole I/Os per second."""
+MOST_WEIGHT: Final = 1000  # fio's limit for `flow`
+WORST_ROUNDING: Final = 0.005  # Allowed error of the total rate from rounding to whole I/Os per second
 WORST_OF_MIXED: Final = 0.1
 """Allowed error of the rate of a direction with several sizes: paced by bytes, a short run has the wrong mix."""
 SEED: Final = 42

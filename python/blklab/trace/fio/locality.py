@@ -15,10 +15,8 @@ BLOCK: Final = 4096
 Kind = Literal["random", "zipf", "zoned"]
 
 MOST_ZONES: Final = 24
-COLD: Final = 3.0
-"""Blocks with fewer accesses on average are one zone, because their order is chance."""
-SKEW: Final = 0.05
-"""Share of the I/O by which the hottest fifth must exceed chance to count as skew."""
+COLD: Final = 3.0  # Blocks with fewer accesses on average are one zone, because their order is chance
+SKEW: Final = 0.05  # Share of the I/O by which the hottest fifth must exceed chance to count as skew
 
 
 @dataclass(frozen=True)

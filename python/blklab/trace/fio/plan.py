@@ -13,16 +13,13 @@ from blklab.units import format_size
 Way = Literal["read", "write", "trim"]
 Loop = Literal["closed", "open"]
 
-WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "trim"}
-"""fio's word for each operation."""
-
+WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "trim"}  # fio's word for each operation
 DEEPEST: Final = 1024
 UNKNOWN_DEPTH: Final = 32
 """I/Os in flight if the trace has no completions: enough for a rate, and moderate for a device."""
 OVERLAPS: Final = 10
 """I/Os that independent arrivals would have started during another one: if none did, each waits for the last one."""
-SEQUENTIAL: Final = 0.9
-"""Share of I/Os that continue a stream from which a direction counts as sequential."""
+SEQUENTIAL: Final = 0.9  # Share of I/Os that continue a stream from which a direction counts as sequential
 
 
 @dataclass(frozen=True)
@@ -274,9 +271,8 @@ def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, a
         for direction in directions:
             if direction.direction == word and abs(direction.mean_bytes - true) > 0.05 * true:
                 notes.append(
-                    f"fio takes whole percents of sizes: the mean {op} is"
-                    f" {format_size(direction.mean_bytes)} in the job and"
-                    f" {format_size(true)} in the trace"
+                    f"fio takes whole percents of sizes: the mean {op} is {format_size(direction.mean_bytes)} in the"
+                    f" job and {format_size(true)} in the trace"
                 )
     if any(direction.direction == "trim" for direction in directions):
         notes.append("on a block device, set ioengine=libaio for [trims]: falloc punches holes")

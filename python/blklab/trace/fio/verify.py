@@ -28,8 +28,7 @@ OLDEST: Final = (3, 25)
 
 FEWEST_IOS: Final = 5_000
 MOST_IOS: Final = 200_000
-LOG_LINE: Final = 80
-"""Maximum bytes of an iolog line."""
+LOG_LINE: Final = 80  # Maximum bytes of an iolog line
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,8 @@ def verify(
     notes: list[str] = []
     if plan.locality.size > most_bytes:
         notes.append(
-            f"the file has {format_size(most_bytes)} instead of"
-            f" {format_size(plan.locality.size)} (--size): sequential shares and hot"
-            " blocks can differ because of it"
+            f"the file has {format_size(most_bytes)} instead of {format_size(plan.locality.size)} (--size): sequential"
+            " shares and hot blocks can differ because of it"
         )
         plan = plan.within(most_bytes)
     largest = max(share.bytes for j in plan.jobs for direction in j.directions for share in direction.sizes)

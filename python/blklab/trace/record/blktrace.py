@@ -16,13 +16,10 @@ from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.trace.record.checks import RecordedDevice
 
 BLKTRACESTOP: Final = 0x1275
-BLKTRACETEARDOWN: Final = 0x1276
-"""ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h."""
-
+BLKTRACETEARDOWN: Final = 0x1276  # ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h
 POLL: Final = 0.1
 STARTING_POLL: Final = 0.01
-STOPPING: Final = 30.0
-"""Seconds that blktrace may take to write its buffers."""
+STOPPING: Final = 30.0  # Seconds that blktrace may take to write its buffers
 
 
 @dataclass(frozen=True)

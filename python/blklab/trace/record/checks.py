@@ -14,8 +14,7 @@ from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, 
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
 
-CAP_SYS_ADMIN: Final = 21
-"""Bit of the capability (include/uapi/linux/capability.h)."""
+CAP_SYS_ADMIN: Final = 21  # Bit of the capability (include/uapi/linux/capability.h)
 DEBUGFS: Final = "/sys/kernel/debug"
 
 
