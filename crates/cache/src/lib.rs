@@ -12,9 +12,11 @@ mod policy;
 mod registry;
 mod replay;
 mod smq;
+mod writecache;
 
 pub use bcache::{Bcache, BcacheMode, BcacheSettings, Streams};
 pub use policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
 pub use registry::{POLICIES, PolicySpec, find_policy};
 pub use replay::{Counts, Op, Replay, Request};
 pub use smq::{SMQ_KERNELS, Smq, SmqKernel, region_shift};
+pub use writecache::{BlockWrite, Writecache, WritecacheSettings};
