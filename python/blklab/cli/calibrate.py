@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, warn
-from blklab.text import printable
+from blklab.cli.common import emit, json_option, tell, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +72,7 @@ def calibrate(
     for path in inputs:
         runs += _runs(path, target)
     calibration = analysis.calibrate(
-        device, runs, kernel=kernel, filesystem=filesystem, size=size, where=inputs[0], tell=_tell
+        device, runs, kernel=kernel, filesystem=filesystem, size=size, where=inputs[0], tell=tell
     )
     if abs(calibration.worst.error) > analysis.BAD:
         worst = calibration.worst
@@ -128,12 +127,6 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
     if target not in singles:
         raise UsageError(f"{path}: --target: expected one of {', '.join(singles) or 'none'}")
     return experiments.observations(rows, target)
-
-
-def _tell(line: str) -> None:
-    from blklab.cli.common import notes
-
-    notes().print(printable(line))
 
 
 def _draw(console: "Console", result: "Calibration") -> None:

@@ -18,6 +18,8 @@ from blklab import units
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.runners.kind import RunnerOption
+
 F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH: Final = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
@@ -56,30 +58,25 @@ INPUT: Final = _Input(path_type=str)
 """Argument type: a file to read. The reader checks whether it exists: its message is better."""
 
 
-def json_option(command: F) -> F:
-    """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+"""Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
 
+store_option: Final = click.option(
+    "--store",
+    metavar="FILE|URL",
+    help="The store: an SQLite file or postgresql://…; default: $BLKLAB_STORE, otherwise"
+    " blklab/store.db in your data directory.",
+)
+"""Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
 
-def store_option(command: F) -> F:
-    """Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
-    return click.option(
-        "--store",
-        metavar="FILE|URL",
-        help="The store: an SQLite file or postgresql://…; default: $BLKLAB_STORE, otherwise"
-        " blklab/store.db in your data directory.",
-    )(command)
-
-
-def confidence_option(command: F) -> F:
-    """Decorator: add `--confidence`, for all intervals and verdicts of a command."""
-    return click.option(
-        "--confidence",
-        type=click.FloatRange(0.5, 0.999),
-        default=0.95,
-        show_default=True,
-        help="Confidence level of intervals and verdicts.",
-    )(command)
+confidence_option: Final = click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 0.999),
+    default=0.95,
+    show_default=True,
+    help="Confidence level of intervals and verdicts.",
+)
+"""Decorator: add `--confidence`, for all intervals and verdicts of a command."""
 
 
 def _share(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
@@ -91,16 +88,26 @@ def _share(_context: click.Context, _parameter: click.Parameter, text: str) -> f
     raise click.BadParameter(f"{text!r}: expected a share between 0 and 100 %, such as 5%")
 
 
-def margin_option(command: F) -> F:
-    """Decorator: add `--margin`, for verdicts of equality."""
-    return click.option(
-        "--margin",
-        callback=_share,
-        default="5%",
-        show_default=True,
-        metavar="SHARE",
-        help="Differences that are surely smaller are called the same.",
-    )(command)
+margin_option: Final = click.option(
+    "--margin",
+    callback=_share,
+    default="5%",
+    show_default=True,
+    metavar="SHARE",
+    help="Differences that are surely smaller are called the same.",
+)
+"""Decorator: add `--margin`, for verdicts of equality."""
+
+
+def taking(*options: "RunnerOption", where: str = "") -> Callable[[F], F]:
+    """Decorator: add options of a runner. `where` begins their help, such as "With --lab"."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = click.option(option.flag, **option.attributes(where))(command)
+        return command
+
+    return add
 
 
 PIECES: Final = 1 << 16  # Pieces of JSON that are written at once
@@ -132,6 +139,13 @@ def notes() -> "Console":
     return _console(stderr=True)
 
 
+def tell(line: str) -> None:
+    """Print a line on stderr."""
+    from blklab.text import printable
+
+    notes().print(printable(line))
+
+
 def warn(message: str) -> None:
     """Print one line `blklab: warning: …` on stderr."""
     from blklab.text import printable
@@ -155,13 +169,17 @@ def note(message: str) -> None:
             click.echo(f"blklab: {printable(message)}", err=True)
 
 
+def first(lines: Sequence[str]) -> str:
+    """Return the first line, and how many more there are."""
+    return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
+
+
 def fail_with(failed: Sequence[str]) -> None:
     """Raise BlklabError with the first failure, if there is one."""
     if failed:
         from blklab.errors import BlklabError
 
-        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        raise BlklabError(f"{failed[0]}{more}")
+        raise BlklabError(first(failed))
 
 
 LOG_INTERVAL = 60.0  # Seconds between lines about progress, where stderr is not a terminal

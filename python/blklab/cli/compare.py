@@ -4,11 +4,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import confidence_option, emit, json_option, margin_option, notes, store_option, warn_each
+from blklab.cli.common import (
+    confidence_option,
+    emit,
+    fail_with,
+    first,
+    json_option,
+    margin_option,
+    notes,
+    store_option,
+    warn_each,
+)
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from blklab.store.query import Selection
 
 
@@ -79,7 +87,7 @@ def compare(
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
-    from blklab.errors import BlklabError, UsageError
+    from blklab.errors import UsageError
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query
@@ -103,10 +111,6 @@ def compare(
         confidence=confidence,
         margin=margin,
     )
-
-    def draw(console: "Console") -> None:
-        report.print_comparison(console, comparison)
-
     judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
     failed = [line for judgement in judged for line in judgement.failed]
     unjudged = list(
@@ -114,24 +118,13 @@ def compare(
     )
     doubtful = [line for judgement in judged for line in judgement.doubtful]
     noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
-    document = {
-        **comparison.as_dict(),
-        "diagnostics": noted,
-        "failed": failed,
-        "unjudged": unjudged,
-        "doubtful": doubtful,
-    }
-    emit(document, as_json, draw)
+    document = comparison.as_dict() | {"diagnostics": noted, "failed": failed, "unjudged": unjudged}
+    emit(document | {"doubtful": doubtful}, as_json, lambda console: report.print_comparison(console, comparison))
     if doubtful and not sure:
-        notes().print(f"note: --fail-if: {_first(doubtful)}", soft_wrap=True)
-    if failed:  # a failure is known, even if other conditions could not be judged
-        raise BlklabError(_first(failed))
+        notes().print(f"note: --fail-if: {first(doubtful)}", soft_wrap=True)
+    fail_with(failed)  # even if other conditions could not be judged
     if unjudged:
-        raise UsageError(_first(unjudged))
-
-
-def _first(lines: list[str]) -> str:
-    return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
+        raise UsageError(first(unjudged))
 
 
 def _labels(campaigns: tuple[str, ...]) -> set[str]:

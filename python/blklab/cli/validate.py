@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, store_option
-from blklab.cli.lab.common import taking
+from blklab.cli.common import emit, json_option, store_option, taking, tell
 from blklab.cli.run import only_cells
 from blklab.runners.lab import ACCEL
 
@@ -130,7 +129,7 @@ def validate(
 
     published = reference.read_reference(directory)
     singles = reference.read_reference(calibration) if calibration is not None else published
-    validation = analysis.validate(published, singles, tell=_tell)
+    validation = analysis.validate(published, singles, tell=tell)
     verdicts = analysis.published_verdicts(validation.rows)
     if output is not None:
         from blklab.cli.lab import agreement
@@ -160,9 +159,3 @@ def _refuse(options: "Mapping[str, object]", reason: str) -> None:
     for name, value in options.items():
         if value:
             raise UsageError(f"{name}: {reason}")
-
-
-def _tell(line: str) -> None:
-    from blklab.cli.common import notes
-
-    notes().print(line)

@@ -9,7 +9,7 @@ also 2 of flushes. Before 2.6.25 partitions had only 4, without merges and times
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.outcome import DeviceCounts
@@ -75,17 +75,8 @@ class DeviceActivity:
 
     def counts(self) -> DeviceCounts:
         """Returns the figures for a device in a result."""
-        return {
-            "ios": list(self.ios),
-            "merges": list(self.merges),
-            "sectors": list(self.sectors),
-            "ticks_ns": list(self.ticks_ns),
-            "busy_ns": self.busy_ns,
-            "queue_ns": self.queue_ns,
-            "discards": self.discards,
-            "flushes": self.flushes,
-            "flush_ns": self.flush_ns,
-        }
+        figures = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return cast(DeviceCounts, figures)
 
 
 def _sum(first: Any, other: Any) -> Any:

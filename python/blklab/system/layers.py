@@ -48,6 +48,15 @@ def node_of(number: str, roots: Roots) -> Path | None:
         return None
 
 
+def block_device(path: Path, roots: Roots) -> str | None:
+    """Returns `major:minor` of a block device's name; None for anything else, and for what cannot be reached."""
+    try:
+        status = roots.status(path)
+    except OSError:
+        return None
+    return number_of(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
+
+
 def name_of(number: str, roots: Roots) -> str:
     """Returns the kernel's name of `major:minor`, or the number itself if it has none."""
     node = node_of(number, roots)
@@ -116,8 +125,7 @@ def kind_of(node: Path | None, name: str) -> str:
             if (node / kind).is_dir():
                 return kind
     # A loop device without a file has no `loop` directory.
-    named = re.match(r"(md|dm-|loop|bcache)[_\d]", name)
-    if named:
+    if named := re.match(r"(md|dm-|loop|bcache)[_\d]", name):
         return named[1].rstrip("-")
     # NVMe multipath's paths and heads have `device` too, virtio and SCSI disks as well.
     return "disk" if node is not None and (node / "device").exists() else "other"
@@ -164,8 +172,7 @@ def _resolved(path: Path) -> Path | None:
 
 def loop_file(node: Path) -> str | None:
     """Returns the path of a loop device's file; None for other devices and without a file."""
-    backing = text(node / "loop/backing_file")
-    return backing or None
+    return text(node / "loop/backing_file") or None
 
 
 def loop_file_devices(node: Path, roots: Roots) -> set[str]:
@@ -173,13 +180,10 @@ def loop_file_devices(node: Path, roots: Roots) -> set[str]:
     backing = loop_file(node)
     if backing is None:
         return set()
+    if number := block_device(Path(backing), roots):
+        return {number}
     try:
-        status = roots.status(Path(backing))
-        if stat.S_ISBLK(status.st_mode):
-            return {number_of(status.st_rdev)}
-    except OSError:
-        pass  # deleted, or in another namespace: its directory may still be there
-    try:
+        # It may be deleted, or in another namespace: its directory may still be there.
         return filesystem_devices(Path(backing).parent, roots)[0]
     except OSError:
         return set()
@@ -217,15 +221,8 @@ def mounted_devices(mount: Mount, roots: Roots) -> set[str]:
         devices.add(mount.number)
     # bcachefs joins its devices with colons.
     for part in mount.source.split(":") if mount.source.startswith("/dev/") else []:
-        source = Path(part)
-        try:
-            status = roots.status(source)
-            if stat.S_ISBLK(status.st_mode):
-                devices.add(number_of(status.st_rdev))
-                continue
-        except OSError:
-            pass
-        devices.update(_numbers_in([roots.sys / "class/block" / source.name]))
+        number = block_device(Path(part), roots)
+        devices |= {number} if number else _numbers_in([roots.sys / "class/block" / Path(part).name])
     for pool in entries(roots.sys / "fs/btrfs"):
         members = _numbers_in(entries(pool / "devices"))
         if members & devices:

@@ -2,20 +2,19 @@
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.system.identity import BlockDevice
 from blklab.system.layers import (
+    block_device,
     filesystem_devices,
     layers,
     loop_file,
     mounted_devices,
     name_of,
     node_of,
-    number_of,
     partitions,
 )
 from blklab.system.mounts import everywhere, unescaped
@@ -39,13 +38,8 @@ def uses(device: BlockDevice, roots: Roots) -> list[str]:
     found by `openers`; the kernel's own exclusive claims are not included.
     """
     related = _related(device, roots)
-    uses_found = [
-        *_mounted(device, related, roots),
-        *_swapping(device, related, roots),
-        *_held(related),
-        *_looped(related, roots),
-    ]
-    return list(dict.fromkeys(uses_found))
+    reasons = [*_mounted(device, related, roots), *_swapping(device, related, roots)]
+    return list(dict.fromkeys([*reasons, *_held(related), *_looped(related, roots)]))
 
 
 def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
@@ -62,20 +56,12 @@ def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
     waiting = [device.node]
     while waiting:
         backing = loop_file(waiting.pop())
-        number = _block_device(Path(backing), roots) if backing else None
+        number = block_device(Path(backing), roots) if backing else None
         node = node_of(number, roots) if number else None
         if number and node and number not in related:
             related[number] = node
             waiting.append(node)
     return related
-
-
-def _block_device(path: Path, roots: Roots) -> str | None:
-    try:
-        status = roots.status(path)
-    except OSError:
-        return None
-    return number_of(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
 
 
 def _reached(number: str, related: dict[str, Path], device: BlockDevice, roots: Roots) -> str | None:
@@ -116,7 +102,7 @@ def _swapping(device: BlockDevice, related: dict[str, Path], roots: Roots) -> It
         if not line.split():
             continue
         path = Path(unescaped(line.split()[0]))
-        number = _block_device(path, roots)
+        number = block_device(path, roots)
         if number is None and path.parent == Path("/dev"):
             number = text(roots.sys / "class/block" / path.name / "dev")
         if number and (name := _reached(number, related, device, roots)):
@@ -142,7 +128,7 @@ def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
         backing = loop_file(loop)
         if backing is None or loop.resolve() in related.values():
             continue
-        number = _block_device(Path(backing), roots)
+        number = block_device(Path(backing), roots)
         if number in related:
             yield f"{name_of(number, roots)} is the file of {loop.name}"
         elif mine and _inode(backing, roots) in mine:
@@ -189,5 +175,5 @@ def _opened(descriptor: Path, numbers: dict[str, str], roots: Roots) -> str | No
             return None
     except OSError:
         return None
-    number = _block_device(descriptor, roots)
+    number = block_device(descriptor, roots)
     return numbers.get(number) if number else None

@@ -35,15 +35,11 @@ def fio_cell(reference: Reference, target: str, test: str, devices: Mapping[str,
     if "members" in described:
         stack = {"level": described["level"], "members": unique}
         stack |= {key: described[key] for key in ("layout", "chunk") if key in described}
-    workload = {
-        "rw": reference.tests[test]["rw"],
-        **{key: value for key, value in reference.tests[test].items() if key != "rw"},
-        **{key: reference.common[key] for key in _KEYS if key in reference.common},
-    }
+    common = {key: reference.common[key] for key in _KEYS if key in reference.common}
     raw = {
         "devices": tables,
         "stacks": {STACK: stack},
-        "workloads": {test: workload},
+        "workloads": {test: {**reference.tests[test], **common}},
         "settings": {
             "kernel": described.get("kernel", SINGLE_KERNEL),
             "filesystem": "ext4",

@@ -144,7 +144,7 @@ def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], 
     Raises UsageError if a device of an array has no row for its calibration.
     """
     devices = experiments.stock_devices()
-    wanted = _members(reference)
+    wanted: set[str] = {member for run in reference.arrays() for member in reference.targets[run.target]["members"]}
     measured: dict[str, list[Observation]] = {}
     for name, target in singles.targets.items():
         kind = target.get("device")
@@ -190,11 +190,6 @@ def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> li
         *(experiments.fio_cell(reference, run.target, run.test, devices) for run in reference.arrays()),
         *(experiments.randomio_cell(run) for run in reference.randomio),
     ]
-
-
-def _members(reference: Reference) -> set[str]:
-    """Returns the devices of the rows' targets."""
-    return {member for run in reference.arrays() for member in reference.targets[run.target]["members"]}
 
 
 def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
@@ -249,13 +244,9 @@ def _randomio_row(run: RandomioRun, outcome: Outcome) -> PublishedRow:
         "read_lat_ms": run.read_ms,
         "write_lat_ms": run.write_ms,
     }
-    predicted = {
-        figure: value
-        for direction in ("read", "write")
-        for figure, value in (
-            (f"{direction}_iops", outcome[direction]["iops"]),
-            (f"{direction}_lat_ms", (outcome[direction]["clat_ns"]["mean"] or 0.0) / 1e6),
-        )
-    }
+    predicted = {}
+    for direction, figures in (("read", outcome["read"]), ("write", outcome["write"])):
+        predicted[f"{direction}_iops"] = figures["iops"]
+        predicted[f"{direction}_lat_ms"] = (figures["clat_ns"]["mean"] or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
     return PublishedRow(run.config, test, published, predicted, {}, outcome, "spindles")

@@ -74,9 +74,8 @@ def recorded_section(directory: Path) -> list[str]:
     """Return the lines of the accuracy report about recorded lab measurements, if there are any."""
     from blklab.validation import recordings
 
-    pairs = [
-        (recording, recordings.predicted(directory, recording)) for recording in recordings.read_recordings(directory)
-    ]
+    known = recordings.read_recordings(directory)
+    pairs = [(recording, recordings.predicted(directory, recording)) for recording in known]
     return _section(directory, pairs) if pairs else []
 
 

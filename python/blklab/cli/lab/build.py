@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from blklab.cli.common import emit, json_option, note
-from blklab.cli.lab.common import taking
+from blklab.cli.common import emit, json_option, note, taking
 from blklab.runners.lab import KERNEL
 
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, fail_with, json_option, note, store_option
-from blklab.cli.lab.common import taking
+from blklab.cli.common import emit, fail_with, json_option, note, store_option, taking
 from blklab.runners.lab import ACCEL
 
 if TYPE_CHECKING:

@@ -17,12 +17,7 @@ def kernels(*, as_json: bool) -> None:
     from blklab.runners.lab.image.build import offered
     from blklab.text import printable
 
-    kernels_offered = offered()
-    rows = [[printable(kernel.name), printable(kernel.version)] for kernel in kernels_offered]
-    emit(
-        [{"name": offered_kernel.name, "version": offered_kernel.version} for offered_kernel in kernels_offered],
-        as_json,
-        lambda console: draw_table(
-            console, TextTable("Kernels for guests", [text("kernel"), text("package version")], rows)
-        ),
-    )
+    documents = [vars(kernel) for kernel in offered()]
+    rows = [[printable(value) for value in document.values()] for document in documents]
+    table = TextTable("Kernels for guests", [text("kernel"), text("package version")], rows)
+    emit(documents, as_json, lambda console: draw_table(console, table))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import DURATION, emit, json_option, progress
+from blklab.cli.common import DURATION, emit, first, json_option, progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 
 @click.command()
@@ -126,9 +126,7 @@ def audit(
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
     strays = inventory.strays
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in strays):
-        first, *others = inventory.unseen
-        also = f" (and {len(others)} more)" if others else ""
-        message = f"cannot read any array: {first}{also}"
+        message = f"cannot read any array: {first(inventory.unseen)}"
         raise EnvironmentLacks(message, "name readable images" if paths else "run it as root, outside of a container")
     if smart:
         from blklab.md.smart.disks import add_health
@@ -141,11 +139,7 @@ def audit(
         with progress("Looking for files on bad blocks") as advance:
             inventory = add_contents(inventory, Roots(), advance=advance)
     findings = find_problems(inventory)
-
-    def draw(console: "Console") -> None:
-        report.show(console, inventory, findings)
-
-    emit(report.as_dict(inventory, findings), as_json, draw)
+    emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
 
@@ -163,11 +157,7 @@ def _audit_hosts(names: list[str], threshold: int, as_json: bool, *, timeout: fl
             for host in ssh.read_hosts(names, sudo=sudo, timeout=timeout):
                 hosts.append(host)
                 advance(len(hosts))
-
-    def draw(console: "Console") -> None:
-        report.show(console, hosts, threshold)
-
-    emit(report.as_dict(hosts), as_json, draw)
+    emit(report.as_dict(hosts), as_json, lambda console: report.show(console, hosts, threshold))
     if any(finding.rank <= threshold for host in hosts for finding in host.findings):
         raise Exit(1)
     if any(host.failure for host in hosts):

@@ -8,7 +8,7 @@ import click
 from blklab.cli.common import emit, json_option, store_option
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 
 @click.command("list")
@@ -22,8 +22,5 @@ def list_(*, store: str | None, as_json: bool) -> None:
 
     kept = Store(store, reading=True)
     rows = query.all_campaigns(kept)
-
-    def draw(console: "Console") -> None:
-        runs.print_campaigns(console, rows, kept.database.name)
-
-    emit([{**asdict(row), "states": dict(row.states)} for row in rows], as_json, draw)
+    documents = [{**asdict(row), "states": dict(row.states)} for row in rows]
+    emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, kept.database.name))

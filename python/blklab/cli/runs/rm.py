@@ -21,12 +21,10 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
     Store(store, reading=True)  # fails for a mistyped name, instead of creating a store
     kept = Store(store)
     chosen = [query.selected(kept, words) for words in campaigns]
-    runs = {run.id for selection in chosen for run in selection.runs}
+    runs = {run.id: run.campaign for selection in chosen for run in selection.runs}
     if not yes:
         click.confirm(f"Remove {plural(len(runs), 'run')} of {', '.join(campaigns)}?", abort=True)
-    whole = {selection_.campaign.number for selection_ in chosen if ":" not in selection_.words}
+    whole = {selection.campaign.number for selection in chosen if ":" not in selection.words}
     kept.remove(sorted(whole), whole=True)
-    kept.remove(
-        sorted({run.id for selection_ in chosen for run in selection_.runs if run.campaign not in whole}), whole=False
-    )
+    kept.remove(sorted(number for number, campaign in runs.items() if campaign not in whole), whole=False)
     note(f"{plural(len(runs), 'run')} removed")
