@@ -30,8 +30,8 @@ CRATES = {
     "trace": {"stats"},
     "sim": {"stats"},
     "mdmeta": set[str](),
-    "documents": {"trace", "sim", "mdmeta"},
-    "py": {"stats", "trace", "sim", "mdmeta"},
+    "documents": {"cache", "trace", "sim", "mdmeta"},
+    "py": {"stats", "cache", "trace", "sim", "mdmeta"},
 }
 """Which of our crates each may depend on."""
 

@@ -70,6 +70,26 @@ def simulate(
     `BlklabError` if it was stopped or the trace is damaged.
     """
 
+def cache_curves(
+    paths: Sequence[str],
+    *,
+    policies: Sequence[str],
+    blocks: Sequence[int],
+    sizes: Sequence[int] = (),
+    kernel: str = "6.1",
+    writeback: bool = False,
+    sample: float | None = None,
+    sample_blocks: int | None = None,
+    samples: int = 4,
+    format: str | None = None,
+    selection: str | Filter | None = None,
+) -> str:
+    """Computes hit ratios by cache size from the I/Os of one device; `CacheCurves` as JSON text.
+
+    Sizes are bytes; by default powers of two up to what the trace touches. LRU is exact without `sample` (a share of
+    the blocks) and `sample_blocks` (their largest number). The trace is read twice for smq and bcache.
+    """
+
 def trace_formats() -> list[tuple[str, str]]:
     """Returns the formats that can be read: (name, one line about it)."""
 

@@ -33,6 +33,11 @@ impl Entry {
     /// A free entry.
     pub const FREE: Self = Self { block: 0, previous: NONE, next: NONE, period: 0, level: 0, flags: 0 };
 
+    /// An entry of a block, in no list.
+    pub fn new(block: u64) -> Self {
+        Self { block, ..Self::FREE }
+    }
+
     /// Whether it has the flag.
     #[inline]
     pub fn has(&self, flag: Flag) -> bool {

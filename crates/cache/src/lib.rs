@@ -7,16 +7,22 @@
 #![allow(missing_docs, reason = "the comment behind a field or variant says what it is")]
 
 pub mod bcache;
+pub mod bounds;
+pub mod curve;
+mod dm_cache;
 mod entry;
 mod policy;
 mod registry;
 mod replay;
+mod sampler;
 mod smq;
 mod writecache;
 
 pub use bcache::{Bcache, BcacheMode, BcacheSettings, Streams};
+pub use dm_cache::{CacheMode, DmCache, Latencies, TickClock};
 pub use policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
 pub use registry::{POLICIES, PolicySpec, find_policy};
 pub use replay::{Counts, Op, Replay, Request};
+pub use sampler::Sampler;
 pub use smq::{SMQ_KERNELS, Smq, SmqKernel, region_shift};
 pub use writecache::{BlockWrite, Writecache, WritecacheSettings};

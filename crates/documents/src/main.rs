@@ -22,6 +22,7 @@ fn written_schema<T: JsonSchema>() -> Schema {
 /// The schemas of all documents by name, as JSON.
 fn schemas() -> String {
     let documents = BTreeMap::from([
+        ("cache_curves", written_schema::<blklab_cache::curve::CacheCurves>()),
         ("cell", read_schema::<blklab_sim::cell::Cell>()),
         ("outcome", written_schema::<blklab_sim::outcome::Outcome>()),
         ("profile", written_schema::<blklab_trace::characterise::profile::Profile>()),

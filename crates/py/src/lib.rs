@@ -1,5 +1,6 @@
 //! The Python extension module `blklab._core`: thin conversions, nothing else.
 
+mod cache;
 mod failures;
 mod live;
 mod mdmeta;
@@ -29,6 +30,9 @@ mod _core {
 
     #[pymodule_export]
     use super::mdmeta::examine_md;
+
+    #[pymodule_export]
+    use super::cache::cache_curves;
 
     #[pymodule_export]
     use super::live::LiveTrace;

@@ -8,7 +8,7 @@ use blklab_trace::event::{self, Action, DeviceId, Event, EventBatch, Rwbs};
 use blklab_trace::filter::Filter as TraceFilter;
 use blklab_trace::open;
 use blklab_trace::process::{ProcessTable, UNNAMED};
-use blklab_trace::source::Source;
+use blklab_trace::source::{Capabilities, Source};
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -91,17 +91,13 @@ impl DeviceReplay {
         }
     }
 
-    fn next_io(&mut self) -> Result<Option<ReplayIo>, TraceError> {
+    /// The next I/O that the filter wants, as the event that queued it: a read, write, discard or flush.
+    pub fn next_selected(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.next_event()? {
-            if event.action != Action::QUEUE || event.rwbs.has(Rwbs::PASSTHROUGH) {
+            let has_sectors = event.op() == event::Op::Flush || event.sectors() > 0;
+            if event.action != Action::QUEUE || event.rwbs.has(Rwbs::PASSTHROUGH) || !has_sectors {
                 continue;
             }
-            let op = match event.op() {
-                event::Op::Flush => Op::Flush,
-                event::Op::Read if event.sectors() > 0 => Op::Read,
-                event::Op::Write if event.sectors() > 0 => Op::Write,
-                _ => continue,
-            };
             let process = self.processes.name(event.pid).unwrap_or(UNNAMED);
             if !self.filter.wants_event(&event, process, self.source.info()) {
                 continue;
@@ -113,6 +109,24 @@ impl DeviceReplay {
                     event.device
                 )));
             }
+            return Ok(Some(event));
+        }
+        Ok(None)
+    }
+
+    /// What the trace contains.
+    pub fn capabilities(&self) -> Capabilities {
+        self.source.info().capabilities
+    }
+
+    fn next_io(&mut self) -> Result<Option<ReplayIo>, TraceError> {
+        while let Some(event) = self.next_selected()? {
+            let op = match event.op() {
+                event::Op::Flush => Op::Flush,
+                event::Op::Read => Op::Read,
+                event::Op::Write => Op::Write,
+                _ => continue,
+            };
             let bytes = if op == Op::Flush { 0 } else { event.bytes };
             return Ok(Some(ReplayIo { time_ns: event.time, op, sector: event.sector, bytes }));
         }

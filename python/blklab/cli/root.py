@@ -22,6 +22,7 @@ COMMANDS = {
     "md": CommandEntry("blklab.cli.md:md", "Audit, repair and monitor md arrays"),
     "restore": CommandEntry("blklab.cli.restore:restore", "Restore settings that a killed run has changed"),
     "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),
+    "cache": CommandEntry("blklab.cli.cache:cache", "Compute what an SSD cache would serve"),
     "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a device model to measurements of one device"),
     "validate": CommandEntry("blklab.cli.validate:validate", "Compare predictions with published and lab measurements"),
     "completion": CommandEntry("blklab.cli.completion:completion", "Print the completion script for your shell"),

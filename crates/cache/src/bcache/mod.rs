@@ -9,6 +9,7 @@ mod writeback;
 
 use crate::entry::Hashing;
 use crate::replay::{Counts, Op, Replay, Request};
+use crate::sampler::Sampler;
 pub use buckets::{Buckets, Place};
 pub use bypass::{Bypass, Congestion, Streams};
 use std::collections::{BTreeSet, HashMap};
@@ -75,6 +76,7 @@ pub struct Bcache {
     controller: Controller,
     cursor: u64, // writeback continues here
     last_io_ns: u64,
+    sampler: Sampler,
     counts: Counts,
 }
 
@@ -92,8 +94,14 @@ impl Bcache {
             dirty: BTreeSet::new(),
             cursor: 0,
             last_io_ns: 0,
+            sampler: Sampler::ALL,
             counts: Counts::default(),
         }
+    }
+
+    /// Caches only the regions that the sampler takes.
+    pub fn sampled(self, sampler: Sampler) -> Self {
+        Self { sampler, ..self }
     }
 
     /// Whether the I/O bypasses the cache, and why; counts it as part of its stream.
@@ -238,6 +246,12 @@ impl Bcache {
         }
     }
 
+    /// Replays an I/O whose stream has these sectors, which caches of several sizes count together.
+    pub fn request_in_stream(&mut self, request: &Request, sequential: u64) {
+        let bypass = self.check_request(request).or_else(|| self.check_stream(request, sequential)).is_some();
+        self.replay(request, bypass);
+    }
+
     fn replay(&mut self, request: &Request, bypass: bool) {
         if !self.dirty.is_empty() {
             self.write_back(request.time_ns);
@@ -248,7 +262,7 @@ impl Bcache {
         if bypass {
             self.counts.bypassed_sectors += u64::from(request.sectors);
         } else {
-            self.buckets.rescale(f64::from(request.sectors));
+            self.buckets.rescale(f64::from(request.sectors) * self.sampler.rate());
         }
         match request.op {
             Op::Read => self.read(request, pages, bypass),
@@ -259,7 +273,8 @@ impl Bcache {
 
     fn read(&mut self, request: &Request, pages: std::ops::Range<u64>, bypass: bool) {
         let (mut hit, mut seen) = (true, false);
-        for page in pages {
+        let sampler = self.sampler;
+        for page in pages.filter(|&page| sampler.takes(page)) {
             seen = true;
             if !self.read_page(page) {
                 hit = false;
@@ -278,7 +293,8 @@ impl Bcache {
     fn write(&mut self, request: &Request, pages: std::ops::Range<u64>, bypass: bool, sync: bool) {
         let dirty = !bypass && self.should_write_back(sync);
         let mut seen = false;
-        for page in pages {
+        let sampler = self.sampler;
+        for page in pages.filter(|&page| sampler.takes(page)) {
             seen = true;
             if bypass {
                 self.invalidate_page(page);

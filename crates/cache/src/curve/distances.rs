@@ -1,0 +1,234 @@
+//! LRU stack distances (Mattson et al., 1970), exactly or of a sample: one pass gives the hits of every cache size.
+
+use crate::entry::{BlockTable, Entry};
+use crate::sampler::Sampler;
+use std::collections::BinaryHeap;
+
+/// Positions that one count covers: eight words of 64 bits, a cache line.
+const GROUP: usize = 512;
+
+/// The order of last accesses: a bit for each access that is its block's last one, and a Fenwick tree of their numbers
+/// in groups of 512 (Olken, 1981, with bits instead of a search tree). 1.2 bits an access since the last compaction.
+#[derive(Debug, Default)]
+struct AccessOrder {
+    bits: Vec<u64>,
+    groups: Vec<u32>,
+    owners: Vec<u32>, // the entry whose last access is here
+    next: usize,
+    live: u32,
+}
+
+impl AccessOrder {
+    fn new(positions: usize) -> Self {
+        let groups = positions.div_ceil(GROUP);
+        let (bits, owners) = (vec![0; groups * GROUP / 64], vec![0; groups * GROUP]);
+        Self { bits, groups: vec![0; groups + 1], owners, next: 0, live: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.next == self.owners.len()
+    }
+
+    fn add_to_group(&mut self, position: usize, change: u32) {
+        let mut group = position / GROUP + 1;
+        while group < self.groups.len() {
+            self.groups[group] = self.groups[group].wrapping_add(change);
+            group += group & group.wrapping_neg();
+        }
+    }
+
+    /// Adds the newest access.
+    fn push(&mut self, entry: u32) -> u32 {
+        let position = self.next;
+        self.next += 1;
+        self.live += 1;
+        self.bits[position / 64] |= 1 << (position % 64);
+        self.owners[position] = entry;
+        self.add_to_group(position, 1);
+        position as u32
+    }
+
+    fn remove(&mut self, position: u32) {
+        let position = position as usize;
+        self.live -= 1;
+        self.bits[position / 64] &= !(1 << (position % 64));
+        self.add_to_group(position, 1u32.wrapping_neg());
+    }
+
+    /// How many blocks were accessed after this position.
+    fn newer_than(&self, position: u32) -> u32 {
+        let position = position as usize;
+        let (mut group, mut older) = (position / GROUP, 0u32);
+        let first_word = group * GROUP / 64;
+        while group > 0 {
+            older = older.wrapping_add(self.groups[group]);
+            group &= group - 1;
+        }
+        let words = &self.bits[first_word..=position / 64];
+        let (last, whole) = words.split_last().expect("a range with its end");
+        older += whole.iter().map(|word| word.count_ones()).sum::<u32>();
+        older += (last << (63 - position % 64)).count_ones();
+        self.live - older
+    }
+
+    /// The owners in order.
+    fn live_owners(&self) -> impl Iterator<Item = u32> {
+        let is_live = |position: &usize| self.bits[position / 64] >> (position % 64) & 1 == 1;
+        (0..self.next).filter(is_live).map(|position| self.owners[position])
+    }
+}
+
+/// Accesses by distance.
+#[derive(Clone, Debug, Default)]
+pub struct DistanceCounts {
+    bins: Vec<f64>,    // weights by bin: an access of a sample counts for those outside it
+    first: f64,        // first accesses to a block, with their weights
+    pub accesses: u64, // all accesses, those outside the sample included
+}
+
+impl DistanceCounts {
+    fn count(&mut self, bin: Option<usize>, weight: f64) {
+        let Some(bin) = bin else { return self.first += weight };
+        if bin >= self.bins.len() {
+            self.bins.resize((bin + 1).next_power_of_two(), 0.0);
+        }
+        self.bins[bin] += weight;
+    }
+}
+
+/// The bin of a distance in a sample whose rate falls: 2,048 bins for a power of two.
+fn logarithmic_bin(distance: u64) -> usize {
+    let shift = (64 - distance.leading_zeros()).saturating_sub(12);
+    ((u64::from(shift) << 11) + (distance >> shift)) as usize
+}
+
+/// Stack distances of a trace: of all blocks, or of a sample with a fixed rate or a fixed size (SHARDS, Waldspurger et
+/// al., FAST 2015).
+pub struct StackDistances {
+    sampler: Sampler,
+    most: usize,                     // blocks in the sample at most; above, the rate falls
+    by_hash: BinaryHeap<(u64, u32)>, // blocks by hash, the largest first, if there is a limit
+    entries: Vec<Entry>,             // `period` is the position of the last access
+    free: Vec<u32>,
+    table: BlockTable,
+    order: AccessOrder,
+    pub counts: [DistanceCounts; 2], // reads and writes
+}
+
+impl StackDistances {
+    /// Distances of the sampler's blocks; at most `most` blocks are kept.
+    pub fn new(sampler: Sampler, most: Option<usize>) -> Self {
+        Self {
+            sampler,
+            most: most.unwrap_or(usize::MAX),
+            by_hash: BinaryHeap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            table: BlockTable::new(1 << 12),
+            order: AccessOrder::new(1 << 16),
+            counts: [DistanceCounts::default(), DistanceCounts::default()],
+        }
+    }
+
+    /// Counts an access.
+    #[inline]
+    pub fn access(&mut self, block: u64, write: bool) {
+        self.counts[usize::from(write)].accesses += 1;
+        if self.sampler.takes(block) {
+            self.access_sampled(block, write);
+        }
+    }
+
+    fn access_sampled(&mut self, block: u64, write: bool) {
+        if self.order.is_full() {
+            self.compact();
+        }
+        let rate = self.sampler.rate();
+        let (index, distance) = match self.table.get(&self.entries, block) {
+            Some(index) => {
+                let position = self.entries[index as usize].period;
+                let newer = self.order.newer_than(position);
+                self.order.remove(position);
+                let scaled = self.most < usize::MAX;
+                (index, Some(if scaled { logarithmic_bin((f64::from(newer) / rate) as u64) } else { newer as usize }))
+            }
+            None => (self.add(block), None),
+        };
+        self.counts[usize::from(write)].count(distance, 1.0 / rate);
+        self.entries[index as usize].period = self.order.push(index);
+        if self.entries.len() - self.free.len() > self.most {
+            self.lower_rate();
+        }
+    }
+
+    fn add(&mut self, block: u64) -> u32 {
+        let entry = Entry::new(block);
+        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
+        if index as usize == self.entries.len() {
+            self.entries.push(entry);
+        } else {
+            self.entries[index as usize] = entry;
+        }
+        self.table.insert(&self.entries, index);
+        if self.most < usize::MAX {
+            self.by_hash.push((self.sampler.hash(block), index));
+        }
+        index
+    }
+
+    /// Drops the blocks with the largest hash.
+    fn lower_rate(&mut self) {
+        let Some(&(threshold, _)) = self.by_hash.peek() else { return };
+        self.sampler.lower(threshold);
+        while let Some(&(hash, index)) = self.by_hash.peek()
+            && hash >= threshold
+        {
+            self.by_hash.pop();
+            self.order.remove(self.entries[index as usize].period);
+            self.table.remove(&self.entries, self.entries[index as usize].block);
+            self.free.push(index);
+        }
+    }
+
+    fn compact(&mut self) {
+        let live: Vec<u32> = self.order.live_owners().collect();
+        self.order = AccessOrder::new((live.len() * 2).max(1 << 16));
+        for index in live {
+            self.entries[index as usize].period = self.order.push(index);
+        }
+    }
+
+    /// The share of reads, of writes or of both that a cache of this many blocks serves; without a number, those that
+    /// are not the first to their block. 0 without accesses.
+    ///
+    /// A sample has too many or too few accesses, mostly to the hottest blocks: the difference counts as hits at
+    /// distance 0 (SHARDS-adj).
+    pub fn hit_ratio(&self, directions: &[bool], blocks: Option<u64>) -> f64 {
+        let first_bin = match blocks {
+            None => usize::MAX,
+            Some(blocks) if self.most < usize::MAX => logarithmic_bin(blocks),
+            Some(blocks) => (blocks as f64 * self.rate()).round() as usize,
+        };
+        let counts = || directions.iter().map(|&write| &self.counts[usize::from(write)]);
+        let misses: f64 = counts().map(|c| c.first + c.bins.iter().skip(first_bin).sum::<f64>()).sum();
+        let accesses = counts().map(|counts| counts.accesses).sum::<u64>();
+        if accesses == 0 { 0.0 } else { (1.0 - misses / accesses as f64).clamp(0.0, 1.0) }
+    }
+
+    /// Different blocks, estimated from the sample.
+    pub fn distinct(&self) -> u64 {
+        ((self.entries.len() - self.free.len()) as f64 / self.sampler.rate()).round() as u64
+    }
+
+    /// The share of the blocks that is sampled now.
+    pub fn rate(&self) -> f64 {
+        self.sampler.rate()
+    }
+
+    /// Memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let counts: usize = self.counts.iter().map(|counts| counts.bins.len() * 8).sum();
+        let order = self.order.owners.len() * 4 + self.order.bits.len() * 8 + self.order.groups.len() * 4;
+        self.entries.len() * size_of::<Entry>() + self.table.memory_bytes() + order + counts
+    }
+}

@@ -1,0 +1,123 @@
+//! Hit ratios by cache size, from one or two passes over a trace.
+
+mod build;
+mod distances;
+mod opt;
+mod simulated;
+
+pub use build::{CurveSettings, FirstPass, SecondPass};
+pub use distances::StackDistances;
+pub use opt::OptSample;
+use serde::Serialize;
+pub use simulated::{SimulatedCache, SimulatedPolicy};
+
+/// One size of a curve. Ratios are shares of block accesses, or of reads with `bcache`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct CurvePoint {
+    pub cache_bytes: u64,            // the size of the cache
+    pub hit_ratio: f64,              // the share that the cache serves: the mean of the samples
+    pub read_hit_ratio: Option<f64>, // the same of reads; `null` without reads
+    /// The same of writes; `null` without writes, or if the policy does not count them.
+    pub write_hit_ratio: Option<f64>,
+    pub low: f64, // the 95 % confidence interval of `hit_ratio` over the samples, or the band of the assumed rates
+    pub high: f64, // the interval's other end
+    pub sampling_rate: f64, // the share of the blocks that was simulated
+    /// Bytes written to the cache for each byte of the trace; `null` if the policy does not decide it.
+    pub cache_writes: Option<f64>,
+}
+
+/// The curve of a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct PolicyCurve {
+    pub policy: String,          // `lru`, `opt`, `smq` or `bcache`
+    pub points: Vec<CurvePoint>, // ascending sizes
+    pub knee_bytes: Option<u64>, // the size after which more cache gains least; `null` if no size stands out
+    pub error: f64,              // the largest half-width of an interval; 0: exact
+    pub memory_bytes: u64,       // memory of the simulation
+}
+
+/// The curves of one block size.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct BlockCurves {
+    pub block_bytes: u64,     // the block size
+    pub accesses: u64,        // accesses after I/Os were split at block borders
+    pub footprint_bytes: u64, // the bytes of all blocks that were accessed
+    /// The share of accesses that are the first to their block: no cache that starts empty serves them.
+    pub first_touch_ratio: f64,
+    pub read_first_touch_ratio: Option<f64>, // the same of reads; `null` without reads
+    pub write_first_touch_ratio: Option<f64>, // the same of writes; `null` without writes
+    pub curves: Vec<PolicyCurve>,            // a curve for each policy
+}
+
+/// Everything about a trace.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize)]
+pub struct CacheCurves {
+    pub requests: u64,            // i/Os of the trace that read or write
+    pub reads: u64,               // reads of them
+    pub read_bytes: u64,          // bytes read
+    pub write_bytes: u64,         // bytes written
+    pub span_ns: Option<u64>,     // time from the first I/O to the last; `null` without times
+    pub assumed_rates: Vec<f64>,  // the rates that were assumed because the trace has no times, in I/Os a second
+    pub kernel: String,           // the version or commit whose smq was simulated
+    pub blocks: Vec<BlockCurves>, // curves by block size
+}
+
+/// What one sample found for a size.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Estimate {
+    pub ratios: [Option<f64>; 3],  // reads, writes, and both
+    pub cache_writes: Option<f64>, // bytes written to the cache for each byte of the trace
+}
+
+/// Two-sided 95 % quantiles of Student's distribution for 1 to 7 degrees of freedom.
+const STUDENT: [f64; 7] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
+
+/// The point of several samples of one size. With a `band`, the samples are not alike and bound the figure instead.
+pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], band: bool) -> CurvePoint {
+    let mean_of = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let ratio = |which: usize| mean_of(estimates.iter().filter_map(|estimate| estimate.ratios[which]).collect());
+    let mean = ratio(2).unwrap_or(0.0);
+    let all = || estimates.iter().filter_map(|estimate| estimate.ratios[2]);
+    let (least, most) = all().fold((mean, mean), |(low, high), value| (value.min(low), value.max(high)));
+    let half = match estimates.len() {
+        0 | 1 => 0.0,
+        count => {
+            let squares: f64 = all().map(|value| (value - mean).powi(2)).sum();
+            STUDENT[(count - 2).min(6)] * (squares / (count - 1) as f64 / count as f64).sqrt()
+        }
+    };
+    let (low, high) = if band { (least, most) } else { ((mean - half).max(0.0), (mean + half).min(1.0)) };
+    CurvePoint {
+        cache_bytes,
+        hit_ratio: mean,
+        read_hit_ratio: ratio(0),
+        write_hit_ratio: ratio(1),
+        low,
+        high,
+        sampling_rate,
+        cache_writes: mean_of(estimates.iter().filter_map(|estimate| estimate.cache_writes).collect()),
+    }
+}
+
+impl PolicyCurve {
+    /// A curve with its knee: the point that is furthest above the line from the first to the last one, with sizes on a
+    /// logarithmic scale (Satopää et al., "Finding a Kneedle in a haystack", 2011). Less than 5 points is no knee.
+    pub fn new(policy: &str, points: Vec<CurvePoint>, memory_bytes: usize) -> Self {
+        let error = points.iter().map(|point| (point.high - point.low) / 2.0).fold(0.0, f64::max);
+        let knee_bytes = find_knee(&points);
+        Self { policy: policy.to_owned(), points, knee_bytes, error, memory_bytes: memory_bytes as u64 }
+    }
+}
+
+fn find_knee(points: &[CurvePoint]) -> Option<u64> {
+    let (first, last) = (points.first()?, points.last()?);
+    let log = |point: &CurvePoint| (point.cache_bytes.max(1) as f64).log2();
+    let (width, height) = (log(last) - log(first), last.hit_ratio - first.hit_ratio);
+    let above = |point: &CurvePoint| point.hit_ratio - first.hit_ratio - height * (log(point) - log(first)) / width;
+    let knee = points.iter().max_by(|a, b| above(a).total_cmp(&above(b)))?;
+    (width > 0.0 && above(knee) >= 0.05).then_some(knee.cache_bytes)
+}

@@ -1,0 +1,121 @@
+//! smq and bcache at one size, as miniatures: a sample of regions in a cache that is as much smaller (Waldspurger et al.,
+//! "Cache modeling and optimization using miniature simulations", ATC 2017).
+//!
+//! smq counts misses by hotspot block, so that all blocks of a region must be in the sample or none. Ticks follow the
+//! times of all I/Os, as in the whole cache.
+
+use super::Estimate;
+use crate::bcache::{Bcache, BcacheMode, BcacheSettings, PAGE_SECTORS};
+use crate::dm_cache::{CacheMode, DmCache, Latencies};
+use crate::policy::Geometry;
+use crate::replay::{Counts, Op, Replay, Request};
+use crate::sampler::Sampler;
+use crate::smq::{Smq, SmqKernel, region_shift};
+
+/// Blocks that a miniature should have. From 4,096 on, the hotspot queue is no larger than in the whole; fewer blocks
+/// also see so few misses a second that smq judges them differently.
+const MINIATURE_BLOCKS: f64 = 32768.0;
+/// Buckets that a miniature of bcache should have, and sectors of a bucket (make-bcache: 512 KiB).
+const MINIATURE_BUCKETS: f64 = 4096.0;
+const BUCKET_SECTORS: u32 = 1024;
+/// Buckets below which the kernel refuses a cache device (`read_super_common`: 2^7).
+const LEAST_BUCKETS: u64 = 128;
+/// Pages of bcache's sampled regions, as a power of two: 1 MiB.
+const REGION_SHIFT: u32 = 8;
+
+/// Which policy is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimulatedPolicy {
+    Smq(SmqKernel, CacheMode), // dm-cache with smq
+    Bcache(BcacheMode),        // bcache, with its defaults, in this mode
+}
+
+enum Simulated {
+    Smq(Box<DmCache<Smq>>),
+    Bcache(Box<Bcache>),
+}
+
+/// A miniature.
+pub struct SimulatedCache {
+    cache: Simulated,
+    rate: f64,
+}
+
+impl SimulatedCache {
+    /// A cache of this size, with blocks of `geometry`, for a trace that touches `footprint` bytes. `None`: bcache refuses
+    /// the size.
+    pub fn new(policy: SimulatedPolicy, geometry: Geometry, bytes: u64, footprint: u64, salt: u64) -> Option<Self> {
+        let used = bytes.min(footprint) as f64;
+        match policy {
+            SimulatedPolicy::Smq(kernel, mode) => {
+                let blocks = used / (f64::from(geometry.block_sectors) * 512.0);
+                let rate = (MINIATURE_BLOCKS / blocks).min(1.0);
+                let sampler = Sampler::new(salt, rate, region_shift(geometry));
+                let smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
+                let cache = DmCache::new(smq, geometry, mode, Latencies::DISK).sampled(sampler);
+                Some(Self { cache: Simulated::Smq(Box::new(cache)), rate })
+            }
+            SimulatedPolicy::Bcache(mode) => {
+                let whole = bytes / (u64::from(BUCKET_SECTORS) * 512);
+                if whole < LEAST_BUCKETS {
+                    return None;
+                }
+                let rate = (MINIATURE_BUCKETS * f64::from(BUCKET_SECTORS) * 512.0 / used).min(1.0);
+                let buckets = (whole as f64 * rate).round() as u32;
+                let settings = BcacheSettings { buckets, mode, ..BcacheSettings::default() };
+                let cache = Bcache::new(settings).sampled(Sampler::new(salt, rate, REGION_SHIFT));
+                Some(Self { cache: Simulated::Bcache(Box::new(cache)), rate })
+            }
+        }
+    }
+
+    /// Replays an I/O; `sequential`: the sectors of its stream, as bcache counts them.
+    #[inline]
+    pub fn request(&mut self, request: &Request, sequential: u64) {
+        match &mut self.cache {
+            Simulated::Smq(cache) => cache.request(request),
+            Simulated::Bcache(cache) if request.op != Op::Flush => cache.request_in_stream(request, sequential),
+            Simulated::Bcache(_) => (),
+        }
+    }
+
+    /// The share of the blocks that it simulates.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.
+    pub fn estimate(&self, accesses: [u64; 2], sectors: u64, block_sectors: u32) -> Estimate {
+        let (counts, inserted) = match &self.cache {
+            Simulated::Smq(cache) => (cache.counts(), cache.counts().promotions * u64::from(block_sectors)),
+            Simulated::Bcache(cache) => (cache.counts(), cache.counts().promotions),
+        };
+        let Counts { reads, read_hits, writes, write_hits, .. } = counts;
+        let is_bcache = matches!(self.cache, Simulated::Bcache(_));
+        let ratio = |hits: u64, seen: u64, all: u64| match all {
+            0 => None,
+            _ if is_bcache || self.rate >= 1.0 => (seen > 0).then(|| hits as f64 / seen as f64),
+            // The sample's misses are what counts: see `StackDistances::hit_ratio`.
+            all => Some((1.0 - (seen - hits) as f64 / self.rate / all as f64).clamp(0.0, 1.0)),
+        };
+        let reads_ratio = ratio(read_hits, reads, accesses[0]);
+        let written = inserted as f64 / self.rate / sectors.max(1) as f64;
+        if is_bcache {
+            // bcache counts reads only.
+            return Estimate { ratios: [reads_ratio, None, reads_ratio], cache_writes: Some(written) };
+        }
+        let both = ratio(read_hits + write_hits, reads + writes, accesses[0] + accesses[1]);
+        let ratios = [reads_ratio, ratio(write_hits, writes, accesses[1]), both];
+        Estimate { ratios, cache_writes: Some(written) }
+    }
+
+    /// Memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        match &self.cache {
+            Simulated::Smq(cache) => cache.memory_bytes(),
+            Simulated::Bcache(cache) => cache.memory_bytes(),
+        }
+    }
+}
+
+const _: () = assert!(PAGE_SECTORS << REGION_SHIFT == 2048, "a sampled region is 1 MiB");

@@ -1,0 +1,152 @@
+//! Stack distances against a list, OPT against every choice, samples against the whole trace.
+
+use blklab_cache::bounds::{next_accesses, opt_hits};
+use blklab_cache::curve::{CacheCurves, CurveSettings, FirstPass, StackDistances};
+use blklab_cache::{Op, Request, Sampler};
+use blklab_stats::hash64;
+use proptest::prelude::*;
+
+fn lru_hits(trace: &[(u64, bool)], size: usize, write: bool) -> usize {
+    let (mut list, mut hits) = (Vec::new(), 0);
+    for &(block, is_write) in trace {
+        let position = list.iter().position(|&other| other == block);
+        hits += usize::from(is_write == write && position.is_some_and(|at| list.len() - at <= size));
+        position.map(|at| list.remove(at));
+        list.push(block);
+    }
+    hits
+}
+
+/// The most hits that any choice of victims, or of none, can have.
+fn best_hits(trace: &[u64], cached: &[u64], size: usize) -> usize {
+    let Some((&block, rest)) = trace.split_first() else { return 0 };
+    if cached.contains(&block) {
+        return 1 + best_hits(rest, cached, size);
+    }
+    let with = |kept: Vec<u64>| best_hits(rest, &[kept, vec![block]].concat(), size);
+    let without = best_hits(rest, cached, size);
+    if cached.len() < size {
+        return without.max(with(cached.to_vec()));
+    }
+    let victims = (0..cached.len()).map(|out| [&cached[..out], &cached[out + 1..]].concat());
+    victims.map(with).fold(without, usize::max)
+}
+
+proptest! {
+    #[test]
+    fn distances_are_those_of_a_list(trace in prop::collection::vec((0..60u64, any::<bool>()), 1..400), size in 0..70u64) {
+        let mut lru = StackDistances::new(Sampler::ALL, None);
+        trace.iter().for_each(|&(block, write)| lru.access(block, write));
+        for write in [false, true] {
+            let all = trace.iter().filter(|access| access.1 == write).count().max(1);
+            let expected = lru_hits(&trace, size as usize, write) as f64 / all as f64;
+            prop_assert!((lru.hit_ratio(&[write], Some(size)) - expected).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn no_choice_of_victims_beats_opt(trace in prop::collection::vec(0..5u64, 1..9), size in 1..4usize) {
+        let hits = opt_hits(&trace, None, &next_accesses(&trace), size as u64, true);
+        prop_assert_eq!(hits.iter().filter(|hit| **hit).count(), best_hits(&trace, &[], size));
+    }
+}
+
+/// A skewed block in 0..blocks: half of the accesses go to a thirty-second of them.
+fn skewed(index: u64, blocks: u64) -> u64 {
+    let (draw, place) = (hash64(index), hash64(index ^ 1 << 40));
+    let below = match draw % 4 {
+        0 | 1 => blocks / 32,
+        2 => blocks / 4,
+        _ => blocks,
+    };
+    hash64(place % below) % (1 << 40)
+}
+
+#[test]
+fn compaction_keeps_the_order_and_samples_are_close_to_the_whole() {
+    let samplers = [(Sampler::ALL, None), (Sampler::new(3, 0.05, 0), None), (Sampler::ALL, Some(8192))];
+    let [whole, fixed_rate, fixed_size] = samplers.map(|(sampler, most)| {
+        let mut lru = StackDistances::new(sampler, most);
+        (0..600_000).for_each(|index| lru.access(skewed(index, 100_000), false));
+        lru
+    });
+    assert!(whole.distinct() > 60_000, "{} blocks", whole.distinct());
+    for size in [3_125, 10_000, 25_000, 60_000] {
+        let exact = whole.hit_ratio(&[false], Some(size));
+        for sample in [&fixed_rate, &fixed_size] {
+            let error = (sample.hit_ratio(&[false], Some(size)) - exact).abs();
+            assert!(error < 0.03, "{size}: {error}");
+        }
+    }
+    assert!(fixed_size.rate() < 0.2 && fixed_size.memory_bytes() * 5 < whole.memory_bytes());
+    assert!((fixed_rate.distinct() as f64 / whole.distinct() as f64 - 1.0).abs() < 0.05);
+}
+
+fn settings(policies: &[&str]) -> CurveSettings {
+    CurveSettings {
+        policies: policies.iter().map(|policy| (*policy).to_owned()).collect(),
+        block_bytes: vec![65_536],
+        sizes: vec![],
+        kernel: "6.1".to_owned(),
+        writeback: false,
+        sample: None,
+        sample_blocks: None,
+        samples: 4,
+    }
+}
+
+fn curves(settings: CurveSettings, requests: &[Request], has_times: bool) -> CacheCurves {
+    let mut first = FirstPass::new(settings).unwrap();
+    requests.iter().for_each(|request| first.request(request));
+    assert!(first.needs_second_pass());
+    let mut second = first.finish(has_times);
+    requests.iter().for_each(|request| second.request(request));
+    second.finish()
+}
+
+fn requests(count: u64, blocks: u64, gap_ns: u64) -> Vec<Request> {
+    let sector = |index: u64| skewed(index, blocks) % (blocks * 4) * 128;
+    let at = |index: u64| Request { time_ns: index * gap_ns, op: Op::Read, sector: sector(index), sectors: 8, task: 1 };
+    (0..count).map(at).collect()
+}
+
+#[test]
+fn a_curve_rises_and_stays_below_opt_and_the_first_touches() {
+    let document = curves(settings(&["smq", "bcache", "lru", "opt"]), &requests(60_000, 4_000, 1_000_000), true);
+    let block = &document.blocks[0];
+    let of = |name: &str| block.curves.iter().find(|curve| curve.policy == name).unwrap();
+    let (lru, opt) = (of("lru"), of("opt"));
+    for (lru, opt) in lru.points.iter().zip(&opt.points) {
+        assert!(lru.hit_ratio <= opt.hit_ratio + 1e-9);
+        assert!(opt.hit_ratio <= 1.0 - block.first_touch_ratio + 1e-9);
+        assert_eq!((lru.low, lru.high), (lru.hit_ratio, lru.hit_ratio), "exact");
+    }
+    assert!(lru.points.windows(2).all(|pair| pair[0].hit_ratio <= pair[1].hit_ratio + 1e-9));
+    for (smq, opt) in of("smq").points.iter().zip(&opt.points) {
+        assert!(smq.hit_ratio <= opt.hit_ratio + 1e-9, "smq at {} bytes", smq.cache_bytes);
+    }
+    assert!(of("smq").points.last().unwrap().hit_ratio > 0.5);
+    assert!(of("bcache").points.iter().all(|point| point.cache_bytes >= 64 << 20));
+}
+
+#[test]
+fn without_times_smq_is_a_band() {
+    let document = curves(settings(&["smq"]), &requests(20_000, 4_000, 0), false);
+    assert_eq!((document.span_ns, document.assumed_rates.len()), (None, 2));
+    let points = &document.blocks[0].curves[0].points;
+    assert!(points.iter().any(|point| point.low < point.high));
+    assert!(points.iter().all(|point| point.low <= point.hit_ratio && point.hit_ratio <= point.high));
+}
+
+#[test]
+fn impossible_settings_are_one_line() {
+    for (change, message) in [
+        (CurveSettings { block_bytes: vec![48 << 10], ..settings(&["lru"]) }, "--block 48 KiB: expected a multiple"),
+        (CurveSettings { sizes: vec![1 << 15], ..settings(&["lru"]) }, "--sizes 32 KiB: less than one block"),
+        (CurveSettings { sizes: vec![1 << 25], ..settings(&["bcache"]) }, "--sizes 32768 KiB: bcache needs 64 MiB"),
+        (CurveSettings { kernel: "3.2".into(), ..settings(&["smq"]) }, "--kernel 3.2: expected a version"),
+    ] {
+        let error = FirstPass::new(change).err().unwrap();
+        assert!(error.starts_with(message) && !error.contains('\n'), "{error}");
+    }
+}

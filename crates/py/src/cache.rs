@@ -1,0 +1,73 @@
+//! Curves of caches for Python.
+
+use crate::failures::{BlklabError, UsageError, handle_signals, python_error};
+use crate::replay::{ReplayFailure, TraceSelection, open_replay, selected_filter};
+use blklab_cache::curve::{CurveSettings, FirstPass};
+use blklab_cache::{Op, Request};
+use blklab_trace::error::TraceError;
+use blklab_trace::event::{self, Event, Rwbs};
+use blklab_trace::filter::Filter;
+use blklab_trace::source::Capabilities;
+use pyo3::prelude::*;
+
+/// I/Os between two checks for signals.
+const SIGNALS_EVERY: u64 = 1 << 16;
+
+/// Computes hit ratios by cache size from a trace of one device; returns `CacheCurves` as JSON text.
+///
+/// Sizes are bytes; without `sizes` they are powers of two up to the footprint. LRU is exact unless `sample` (a share of
+/// the blocks) or `sample_blocks` (a number of blocks) is given. The trace is read twice for smq and bcache.
+#[pyfunction]
+#[pyo3(signature = (paths, *, policies, blocks, sizes=Vec::new(), kernel="6.1".to_owned(), writeback=false,
+    sample=None, sample_blocks=None, samples=4, format=None, selection=None))]
+#[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
+pub fn cache_curves(
+    py: Python<'_>, paths: Vec<String>, policies: Vec<String>, blocks: Vec<u64>, sizes: Vec<u64>, kernel: String,
+    writeback: bool, sample: Option<f64>, sample_blocks: Option<usize>, samples: u64, format: Option<String>,
+    selection: Option<TraceSelection>,
+) -> PyResult<String> {
+    let filter = selected_filter(selection.as_ref());
+    let settings =
+        CurveSettings { policies, block_bytes: blocks, sizes, kernel, writeback, sample, sample_blocks, samples };
+    py.detach(|| {
+        let mut first = FirstPass::new(settings).map_err(UsageError::new_err)?;
+        let capabilities = replay(&paths, format.as_deref(), filter.clone(), |request| first.request(request))?;
+        let again = first.needs_second_pass();
+        let mut second = first.finish(capabilities.clock_ns.is_some());
+        if again {
+            replay(&paths, format.as_deref(), filter, |request| second.request(request))?;
+        }
+        serde_json::to_string(&second.finish()).map_err(|e| BlklabError::new_err(e.to_string()))
+    })
+}
+
+/// Reads a trace, and calls `each` for its I/Os in the order of their times.
+fn replay(
+    paths: &[String], format: Option<&str>, filter: Filter, mut each: impl FnMut(&Request),
+) -> PyResult<Capabilities> {
+    let mut ios = open_replay(paths, format, filter, &ReplayFailure::default())?;
+    let (mut time_ns, mut count) = (0, 0u64);
+    let failure = |text: &str| Err(python_error(TraceError::NothingSelected(text.to_owned())));
+    while let Some(event) = ios.next_selected().map_err(python_error)? {
+        time_ns = event.time.max(time_ns);
+        let (op, sectors) = (operation(&event), event.sectors() as u32);
+        each(&Request { time_ns, op, sector: event.sector, sectors, task: event.pid });
+        count += 1;
+        if count.is_multiple_of(SIGNALS_EVERY) && handle_signals() {
+            return failure("interrupted");
+        }
+    }
+    if count == 0 {
+        return failure("trace: no I/O in the selection; a cache is simulated with I/Os that were queued (Q)");
+    }
+    Ok(ios.capabilities())
+}
+
+fn operation(event: &Event) -> Op {
+    match event.op() {
+        event::Op::Flush => Op::Flush,
+        event::Op::Read => Op::Read,
+        event::Op::Write => Op::Write { sync: event.rwbs.has(Rwbs::SYNC) },
+        event::Op::Discard => Op::Discard,
+    }
+}

@@ -1,0 +1,14 @@
+"""`blklab cache`: one module and one line in COMMANDS for each command."""
+
+import click
+
+from blklab.cli.lazy import CommandEntry, LazyGroup
+
+COMMANDS: dict[str, CommandEntry] = {
+    "curve": CommandEntry("blklab.cli.cache.curve:curve", "Compute hit ratios by cache size from a trace")
+}
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
+def cache() -> None:
+    """Examine SSD caches: dm-cache (lvmcache) and bcache."""

@@ -1,0 +1,148 @@
+"""`blklab cache curve`: hit ratios by cache size."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+import click
+
+from blklab import _core, units
+from blklab.cli.common import Quantity, emit, json_option, warn_each
+from blklab.cli.trace.selection import selection_options, trace_arguments
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.documents.cache_curves import CacheCurves
+
+POLICIES: Final = ("smq", "bcache", "lru", "opt")
+
+
+def _list_of(parse: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """Return a parser of a list with commas, ascending and without repetitions."""
+    return lambda text: sorted({parse(word.strip()) for word in text.split(",")})
+
+
+def _parse_share(text: str) -> float:
+    number, percent = text.removesuffix("%"), 100 if text.endswith("%") else 1
+    try:
+        share = float(number) / percent
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ValueError(f"{text!r}: expected a share of the blocks, such as 1% or 0.01")
+    return share
+
+
+SIZES: Final = Quantity("sizes", _list_of(units.parse_size))
+
+
+@click.command()
+@trace_arguments
+@selection_options
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICIES),
+    help="Compute this policy; can be repeated. Default: all.",
+)
+@click.option("--block", "blocks", type=SIZES, default="64k", show_default=True, help="Chunk sizes of dm-cache.")
+@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--kernel", default="6.1", show_default=True, help="Kernel whose smq is simulated: a version or commit.")
+@click.option(
+    "--mode",
+    type=click.Choice(["writethrough", "writeback"]),
+    default="writethrough",
+    show_default=True,
+    help="Cache mode of smq and bcache.",
+)
+@click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks.")
+@click.option("--sample-blocks", type=click.IntRange(64), metavar="N", help="Compute LRU from N blocks at most.")
+@click.option("--samples", type=click.IntRange(1, 8), default=4, show_default=True, help="Samples for an interval.")
+@click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@json_option
+def curve(
+    *,
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    policies: tuple[str, ...],
+    blocks: Sequence[int],
+    cache_sizes: Sequence[int] | None,
+    kernel: str,
+    mode: str,
+    sample: float | None,
+    sample_blocks: int | None,
+    samples: int,
+    output: str | None,
+    title: str | None,
+    as_json: bool,
+) -> None:
+    """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
+
+    \b
+    smq      dm-cache (lvmcache) as the kernel runs it; blocks are its chunks
+    bcache   bcache with its defaults; its hit ratio counts reads only
+    lru      replaces the least recently used block: what textbooks promise
+    opt      knows the future: no policy can be better
+
+    The cache starts empty. An I/O is counted once for each block that it touches, except by bcache. "First touch" is
+    the share of accesses that are the first to their block, which no cache serves. The knee is the size after which
+    more cache gains least. LRU is exact without --sample. smq and bcache are simulated in full for small caches, and
+    with several samples of the trace for large ones: the interval then has 95 % confidence.
+
+    The trace is read twice, so it must be a file. Of several devices, select one with --device: the volume that would
+    be cached.
+
+    \b
+    Examples:
+      blklab cache curve md127
+      blklab cache curve md127 --block 64k,256k --sizes 8GiB,16GiB,32GiB
+      blklab cache curve db/ --device dm-3 --policy smq --policy lru -o curve.html
+      blklab cache curve md127 --json | jq '.blocks[0].curves[] | {policy, knee_bytes}'
+
+    \b
+    Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
+    """
+    from blklab.errors import UsageError
+    from blklab.report import cache_curves
+
+    if "-" in paths and set(policies or POLICIES) & {"smq", "bcache"}:
+        raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
+    if output is not None:
+        from blklab import output as out
+
+        out.check(output)
+    text = _core.cache_curves(
+        paths,
+        policies=policies or POLICIES,
+        blocks=blocks,
+        sizes=cache_sizes or [],
+        kernel=kernel,
+        writeback=mode == "writeback",
+        sample=sample,
+        sample_blocks=sample_blocks,
+        samples=samples,
+        format=format_name,
+        selection=selection,
+    )
+    document = cast("CacheCurves", json.loads(text))
+    warn_each(cache_curves.doubts(document))
+    if output is not None:
+        from blklab.cli.trace.report import tell
+
+        command = shlex.join(["blklab", "cache", "curve", *sys.argv[3:]]) if sys.argv[1:3] == ["cache", "curve"] else ""
+        html = cache_curves.render(document, title=title or f"Cache for {paths[0]}", command=command).encode()
+        out.write(output, html)
+        to_stdout = output in out.STDOUT
+        tell([] if to_stdout else [output], len(html), as_json=as_json, to_stdout=to_stdout)
+        return
+
+    def draw(console: "Console") -> None:
+        cache_curves.print_curves(console, document)
+
+    emit(document, as_json, draw)

@@ -1,0 +1,183 @@
+"""Hit ratios by cache size, in the terminal and as a page."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from blklab.report import formatting, shell, terminal
+from blklab.report.charts import theme
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_label, tip
+from blklab.report.formatting import Sentence
+from blklab.report.shell import PageSection
+from blklab.report.tables.base import TextTable, figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, PolicyCurve
+
+COLOURS: Final[Mapping[str, str]] = dict(zip(("smq", "bcache", "lru", "opt"), theme.SERIES, strict=False))
+
+MOST_CHUNKS: Final = 1_000_000
+"""Chunks above which LVM takes larger ones (lvm2, lib/metadata/cache_manip.c)."""
+
+LARGEST_ERROR: Final = 0.02
+"""The half-width of an interval from which a doubt is shown."""
+
+
+def doubts(document: "CacheCurves") -> list[str]:
+    """Returns one line for each reason to read the figures with care."""
+    reasons = []
+    if document["assumed_rates"]:
+        rates = " and ".join(f"{rate:,.0f}" for rate in document["assumed_rates"])
+        reasons.append(
+            "the trace has no times, but smq promotes by misses a second: its figures are a band between"
+            f" {rates} I/Os a second, and bcache forgets no stream"
+        )
+    for block in document["blocks"]:
+        footprint, chunk = formatting.size(block["footprint_bytes"]), formatting.size(block["block_bytes"])
+        sizes = _sizes(block)
+        larger = [formatting.size(size) for size in sizes if size >= 2 * block["footprint_bytes"]]
+        reasons += [f"a cache of {size} is larger than the {footprint} that the trace touches" for size in larger[:1]]
+        if sizes and sizes[-1] > MOST_CHUNKS * block["block_bytes"]:
+            reasons.append(
+                f"{formatting.size(sizes[-1])} are more than 1,000,000 chunks of {chunk}: LVM takes larger chunks then,"
+                " so give --block"
+            )
+        reasons += [
+            f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: give more --samples,"
+            " or record for longer"
+            for curve in block["curves"]
+            if curve["error"] > LARGEST_ERROR and not document["assumed_rates"]
+        ]
+    return reasons
+
+
+def _sizes(block: "BlockCurves") -> list[int]:
+    return sorted({point["cache_bytes"] for curve in block["curves"] for point in curve["points"]})
+
+
+def facts(document: "CacheCurves") -> list[str]:
+    """Returns the amounts of the trace."""
+    span = document["span_ns"]
+    return [
+        formatting.plural(document["requests"], "I/O"),
+        "no times" if span is None else formatting.duration(span),
+        f"{formatting.size(document['read_bytes'])} read",
+        f"{formatting.size(document['write_bytes'])} written",
+        f"smq of Linux {document['kernel']}",
+    ]
+
+
+def sentences(document: "CacheCurves") -> list[Sentence]:
+    """Returns the floor and the knees of each block size."""
+    listed = []
+    for block in document["blocks"]:
+        size, footprint = formatting.size(block["block_bytes"]), formatting.size(block["footprint_bytes"])
+        ratios = {"reads": block["read_first_touch_ratio"], "writes": block["write_first_touch_ratio"]}
+        apart = [f"{formatting.share(ratio)} of {name}" for name, ratio in ratios.items() if ratio is not None]
+        floor = formatting.share(block["first_touch_ratio"])
+        text = (
+            f"{floor} of the accesses ({', '.join(apart)}) are the first to their block: no cache that starts empty"
+            f" serves them. The trace touches {footprint}."
+        )
+        knees = " ".join(_knee(curve) for curve in block["curves"] if curve["points"])
+        listed += [Sentence(f"First touch, {size}", text), Sentence(f"Size, {size}", knees)]
+    return listed
+
+
+def _knee(curve: "PolicyCurve") -> str:
+    last, knee = curve["points"][-1], curve["knee_bytes"]
+    reads = " of the reads" if curve["policy"] == "bcache" else ""
+    most = f"{formatting.size(last['cache_bytes'])} serves {_ratio(last)}{reads}"
+    at_knee = next((point for point in curve["points"] if point["cache_bytes"] == knee), last)
+    if at_knee is last:
+        return f"{curve['policy']}: no knee; {most}."
+    return f"{curve['policy']}: the knee is {formatting.size(knee)}, which serves {_ratio(at_knee)}{reads}; {most}."
+
+
+def _ratio(point: "CurvePoint") -> str:
+    """Returns a hit ratio with its interval."""
+    half = (point["high"] - point["low"]) * 50
+    return f"{point['hit_ratio'] * 100:.1f} %" + (f" ±{half:.1f}" if half >= 0.05 else "")
+
+
+def _directions(point: "CurvePoint") -> str:
+    both = (point["read_hit_ratio"], point["write_hit_ratio"])
+    return " / ".join(formatting.NONE if ratio is None else f"{ratio * 100:.1f}" for ratio in both)
+
+
+def tables(block: "BlockCurves") -> list[TextTable]:
+    """Returns the hit ratios by size, and those of reads and writes."""
+    curves = [curve for curve in block["curves"] if curve["points"]]
+    columns = figures("cache", *(curve["policy"] for curve in curves))
+    by_size = [{point["cache_bytes"]: point for point in curve["points"]} for curve in curves]
+
+    def rows(cell: "Callable[[CurvePoint], str]") -> list[list[str]]:
+        return [
+            [formatting.size(size), *(cell(of[size]) if size in of else formatting.NONE for of in by_size)]
+            for size in _sizes(block)
+        ]
+
+    title = f"Hit ratio by cache size, blocks of {formatting.size(block['block_bytes'])}"
+    return [TextTable(title, columns, rows(_ratio)), TextTable("Hits of reads / writes, %", columns, rows(_directions))]
+
+
+def chart(block: "BlockCurves") -> Chart | None:
+    """Returns hit ratios over the size, with intervals and the floor."""
+    rows = [
+        {**point, "policy": curve["policy"], "size": formatting.size(point["cache_bytes"]), "shown": _ratio(point)}
+        for curve in block["curves"]
+        for point in curve["points"]
+    ]
+    sizes, table = _sizes(block), tables(block)[0]
+    if len(sizes) < 2:
+        return None
+    names = [curve["policy"] for curve in block["curves"] if curve["points"]]
+    axis = {"values": log_ticks(sizes[0], sizes[-1], sizes=True), "labelExpr": size_label("datum.value")}
+    x = quantity("cache_bytes", "size of the cache", scale={"type": "log", "base": 2, "nice": False}, axis=axis)
+    share: Spec = {"scale": {"domain": [0, 1]}, "axis": {"format": ".0%"}}
+    scale = {"domain": names, "range": [COLOURS[name] for name in names]}
+    shared = {"x": x, "color": {"field": "policy", "type": "nominal", "scale": scale, "legend": {"title": None}}}
+    tooltip = [tip("policy", "policy"), tip("size", "cache"), tip("shown", "hit ratio")]
+    ratio = quantity("hit_ratio", "hit ratio", **share)
+    floor = {"y": {"datum": 1 - block["first_touch_ratio"], "type": "quantitative"}}
+    layers = [
+        layer("area", {**shared, "y": quantity("low", **share), "y2": {"field": "high"}}, fillOpacity=0.25),
+        layer("line", {**shared, "y": ratio, "tooltip": tooltip}, point={"size": 25}),
+        layer("rule", floor, color="@soft", strokeDash=[4, 3]),
+    ]
+    note = "The dashed line is the most that a cache can serve which starts empty. bcache counts reads only."
+    name = f"hit-ratio-{block['block_bytes'] // 1024}k"
+    return Chart(name, table.title, chart_spec(rows, layer=layers), table, note, wide=True)
+
+
+def print_curves(console: "Console", document: "CacheCurves") -> None:
+    """Prints sentences and tables."""
+    from rich.text import Text
+
+    console.print(Text(" · ".join(facts(document)), style="dim"))
+    console.print()
+    terminal.prose(console, sentences(document))
+    for block in document["blocks"]:
+        for table in tables(block):
+            terminal.draw_table(console, table)
+
+
+def render(document: "CacheCurves", *, title: str, command: str) -> str:
+    """Returns the page; `command` created it."""
+    sections = []
+    for block in document["blocks"]:
+        size, (ratios, directions) = formatting.size(block["block_bytes"]), tables(block)
+        items = [chart(block) or ratios, directions]
+        sections.append(PageSection(f"blocks-{block['block_bytes']}", size, f"Blocks of {size}", items))
+    return shell.render(
+        "cache_curves.html.j2",
+        sections,
+        title=title,
+        facts=facts(document),
+        sentences=sentences(document),
+        doubts=[Sentence("Note", f"{doubt[0].upper()}{doubt[1:]}.") for doubt in doubts(document)],
+        command=command,
+    )

@@ -1,0 +1,106 @@
+"""`blklab cache curve`, end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Returns a trace in a table: a hot region that is read again and again, and a scan that is written once."""
+    path = tmp_path / "volume.csv"
+    hot = [f"{at * 0.01:.2f},R,{at * 7 % 64 * 128 + 8 * (at % 16)},4096" for at in range(4000)]
+    scan = [f"{40 + at * 0.01:.2f},W,{1_024_000 + at * 128},65536" for at in range(1000)]
+    path.write_text("\n".join(["time,op,sector,size", *hot, *scan]) + "\n")
+    return path
+
+
+COLUMNS = ("--columns", "time=time,op=op,sector=sector,size=size")
+
+
+def test_a_curve_has_floor_hits_and_interval_of_each_policy(run: Run, trace: Path) -> None:
+    done = run(
+        "cache", "curve", trace, *COLUMNS, "--sizes", "1MiB,4MiB,64MiB", "--policy", "lru", "--policy", "opt", "--json"
+    )
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    (block,) = document["blocks"]
+    assert (document["requests"], document["reads"]) == (5000, 4000)
+    # 64 blocks are read, 1,000 are written once.
+    assert block["footprint_bytes"] == 1064 * 65536
+    assert block["read_first_touch_ratio"] == pytest.approx(64 / 4000)
+    assert block["write_first_touch_ratio"] == pytest.approx(1)
+    lru, opt = block["curves"]
+    assert [point["cache_bytes"] for point in lru["points"]] == [1 << 20, 1 << 22, 1 << 26]
+    # 7 is prime to 64: a block is read again after all others, so that LRU needs all 64, and OPT does not.
+    assert [point["read_hit_ratio"] for point in lru["points"]] == pytest.approx([0, 3936 / 4000, 3936 / 4000])
+    assert 0.15 < opt["points"][0]["read_hit_ratio"] < 0.25
+    assert lru["error"] == opt["error"] == 0
+
+
+def test_smq_and_bcache_are_simulated(run: Run, trace: Path) -> None:
+    done = run("cache", "curve", trace, *COLUMNS, "--sizes", "64MiB", "--json")
+    assert done.status == 0, done.err
+    curves = {curve["policy"]: curve["points"][0] for curve in json.loads(done.out)["blocks"][0]["curves"]}
+    assert list(curves) == ["smq", "bcache", "lru", "opt"]
+    assert 0.5 < curves["smq"]["read_hit_ratio"] < curves["opt"]["read_hit_ratio"]
+    # bcache caches the 4 KiB that were read: 64 blocks × the pages that were read before.
+    assert 0.2 < curves["bcache"]["hit_ratio"] <= 1
+    assert curves["bcache"]["write_hit_ratio"] is None
+
+
+def test_the_terminal_says_what_no_cache_serves(run: Run, trace: Path) -> None:
+    done = run("cache", "curve", trace, *COLUMNS, "--sizes", "1MiB,4MiB,1GiB", "--policy", "lru")
+    assert "21 % of the accesses (1.6 % of reads, 100 % of writes) are the first" in " ".join(done.out.split())
+    assert "Hit ratio by cache size, blocks of 64 KiB" in done.out
+    assert "a cache of 1 GiB is larger than the 66.5 MiB that the trace touches" in done.err
+
+
+def test_a_page_has_a_chart_for_each_block_size(run: Run, trace: Path, tmp_path: Path) -> None:
+    page = tmp_path / "curve.html"
+    done = run(
+        "cache", "curve", trace, *COLUMNS, "--block", "64k,256k", "--policy", "smq", "-o", page, "--title", "<b>"
+    )
+    assert done.status == 0, done.err
+    html = page.read_text()
+    assert '"hit-ratio-64k"' in html
+    assert '"hit-ratio-256k"' in html
+    assert "<title>&lt;b&gt;</title>" in html
+
+
+def test_a_trace_without_times_gives_a_band(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = ["fio version 2 iolog", "/dev/sda add", "/dev/sda open"]
+    lines += [f"/dev/sda read {at * 7 % 640 * 65536} 4096" for at in range(20_000)]
+    path.write_text("\n".join(lines) + "\n")
+    done = run("cache", "curve", path, "--policy", "smq", "--json")
+    assert "no times, but smq promotes by misses a second: its figures are a band between 100 and 10,000" in done.err
+    document = json.loads(done.out)
+    assert document["span_ns"] is None
+    assert any(point["low"] < point["high"] for point in document["blocks"][0]["curves"][0]["points"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--block", "48k"], "--block 48 KiB: expected a multiple of 32 KiB from 32 KiB to 1 GiB, as dm-cache does"),
+        (["--sizes", "32k"], "--sizes 32 KiB: less than one block of 64 KiB; give another size or --block"),
+        (["--sizes", "32MiB"], "--sizes 32768 KiB: bcache needs 64 MiB or more (128 buckets of 512 KiB)"),
+        (["--kernel", "3.2"], "--kernel 3.2: expected a version from 4.2 on, such as 6.1, or a commit"),
+        (["--sample", "200%"], "'200%': expected a share of the blocks, such as 1% or 0.01"),
+    ],
+)
+def test_impossible_options_are_one_line(run: Run, trace: Path, arguments: list[str], message: str) -> None:
+    done = run("cache", "curve", trace, *COLUMNS, *arguments)
+    assert done.status == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_pipe_cannot_be_read_twice(run: Run) -> None:
+    done = run("cache", "curve", "-")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "the trace is read twice for smq and bcache" in done.err
