@@ -13,6 +13,8 @@ use crate::smq::SmqKernel;
 
 /// Rates that bound smq's figures if the trace has no times, in I/Os a second: a disk's, and an SSD's.
 const ASSUMED_RATES: [f64; 2] = [100.0, 10_000.0];
+/// I/Os that a cache replays before the next cache does, so that it stays in the processor's cache.
+const TOGETHER: usize = 8192;
 /// Powers of two in a default curve, less one.
 const OCTAVES: u32 = 10;
 
@@ -186,7 +188,15 @@ impl FirstPass {
                 }
             }
         }
-        SecondPass { first: self, sizes, has_times, caches, streams: Streams::default(), number: 0 }
+        SecondPass {
+            first: self,
+            sizes,
+            has_times,
+            caches,
+            streams: Streams::default(),
+            waiting: Vec::new(),
+            number: 0,
+        }
     }
 
     fn simulated_policies(&self) -> Vec<(&'static str, SimulatedPolicy)> {
@@ -224,23 +234,35 @@ pub struct SecondPass {
     has_times: bool,
     caches: Vec<Miniature>,
     streams: Streams,
-    number: u64,
+    waiting: Vec<(Request, u64)>, // I/Os, and the sectors of their streams
+    number: u64,                  // I/Os that were replayed
 }
 
 impl SecondPass {
     /// Replays an I/O.
     pub fn request(&mut self, request: &Request) {
         let streams = self.first.settings.wants("bcache") && matches!(request.op, Op::Read | Op::Write { .. });
-        let assumed = |rate: f64| (self.number as f64 * 1e9 / rate) as u64;
-        let timed = |rate: Option<f64>| Request { time_ns: rate.map_or(request.time_ns, assumed), ..*request };
-        let sequential =
-            if streams { self.streams.add(request.time_ns, request.task, request.sector, request.sectors) } else { 0 };
-        self.caches.iter_mut().for_each(|m| m.cache.request(&timed(m.rate), sequential));
-        self.number += 1;
+        let Request { time_ns, sector, sectors, task, .. } = *request;
+        self.waiting.push((*request, if streams { self.streams.add(time_ns, task, sector, sectors) } else { 0 }));
+        if self.waiting.len() == TOGETHER {
+            self.replay_waiting();
+        }
+    }
+
+    fn replay_waiting(&mut self) {
+        for miniature in &mut self.caches {
+            for (&(request, sequential), number) in self.waiting.iter().zip(self.number..) {
+                let time_ns = miniature.rate.map_or(request.time_ns, |rate| (number as f64 * 1e9 / rate) as u64);
+                miniature.cache.request(&Request { time_ns, ..request }, sequential);
+            }
+        }
+        self.number += self.waiting.len() as u64;
+        self.waiting.clear();
     }
 
     /// All curves.
-    pub fn finish(self) -> CacheCurves {
+    pub fn finish(mut self) -> CacheCurves {
+        self.replay_waiting();
         let first = &self.first;
         CacheCurves {
             requests: first.requests,
