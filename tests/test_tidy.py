@@ -38,7 +38,9 @@ CRATES = {
 MOST_UNTYPED = 263
 """Of `dict[str, Any]` and `Mapping[str, Any]` in the package: fewer, as documents get types."""
 
-STARTS_PROCESSES = re.compile(r"child_process\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*")
+STARTS_PROCESSES = re.compile(
+    r"(child_process|dmsetup)\.py|(runners|md)/.*|trace/(record|fio)(/.*)?\.py|trace/(record|fio)/.*"
+)
 """Files below python/blklab that may import subprocess."""
 
 # Split, so that this file does not name them itself.

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from blklab import child_process
+from blklab.dmsetup import PATH
 from blklab.errors import EnvironmentLacks
 from blklab.md.model import Software
 from blklab.system.roots import Roots, entries, text
-
-PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
-"""Directories of system programs, which are often not in the PATH of other users than root."""
 
 CHECKERS: Final = (  # Files of cron, the word to look for in them, and the name of the check
     ("etc/cron.d/mdadm", "checkarray", "checkarray of /etc/cron.d/mdadm"),

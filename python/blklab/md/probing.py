@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from blklab.md import dmsetup, filesystem_geometry, host_software, journal_directory, smartctl, superblocks
+from blklab import dmsetup
+from blklab.md import filesystem_geometry, host_software, journal_directory, smartctl, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice

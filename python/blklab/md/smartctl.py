@@ -6,7 +6,7 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
-from blklab.md.host_software import PATH
+from blklab.dmsetup import PATH
 
 TIMEOUT_S: Final = 20.0  # Time to wait for a disk
 

@@ -59,7 +59,7 @@ class Exported:
             machine.roots, every, timeout=timeout, clock=self.clock, reader=reader or (lambda: self.reader)
         )
         source = activity(machine, self.clock) if activity else ActivityCounter(machine.roots, self.clock)
-        self.registry = make_registry(Collector(disks, source, self.log.append))
+        self.registry = make_registry(Collector(disks, source, self.log.append, machine.roots))
 
     def scrape(self) -> Series:
         """Every series and its value, by name without prefix, as a parser understands them."""

@@ -203,7 +203,8 @@ def test_every_metric_is_exported(machine: Arrays) -> None:
                    sync_speed="1")  # fmt: skip
     stats(machine, [f"8 {at} {name} " + "1 " * 11 for at, name in ((0, "sda"), (16, "sdb"))])
     result = {name for name, _ in Exported(machine).scrape()}
-    assert result == set(METRICS)
+    # tests/caches has a machine with caches.
+    assert result == {name for name in METRICS if not name.startswith("cache_")}
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", ""])

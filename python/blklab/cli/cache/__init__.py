@@ -5,10 +5,11 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS: dict[str, CommandEntry] = {
-    "curve": CommandEntry("blklab.cli.cache.curve:curve", "Compute hit ratios by cache size from a trace")
+    "curve": CommandEntry("blklab.cli.cache.curve:curve", "Compute hit ratios by cache size from a trace"),
+    "status": CommandEntry("blklab.cli.cache.status:status", "Show hit rates and problems of this host's caches"),
 }
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS, subcommand_metavar="COMMAND ...", options_metavar="")
 def cache() -> None:
-    """Examine SSD caches: dm-cache (lvmcache) and bcache."""
+    """Size and check block caches: dm-cache (lvmcache), bcache and dm-writecache."""

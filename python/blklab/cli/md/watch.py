@@ -84,7 +84,7 @@ def _write_textfile(path: str, inventories: "InventoryCache") -> None:
     from blklab.system.roots import Roots
 
     output.check(path)
-    collector = Collector(inventories, ActivitySinceBoot(Roots()), warn)
+    collector = Collector(inventories, ActivitySinceBoot(Roots()), warn, Roots())
     content = generate_latest(make_registry(collector))
     # node_exporter runs as another user.
     output.write(path, content, mode=0o644)
@@ -105,7 +105,7 @@ def _serve(listen: str, config: Path | None, inventories: "InventoryCache") -> N
         make_tls_context(config, settings.tls_server_config)
     _warn_about_access(address, settings)
     activity = ActivityCounter(Roots())
-    registry = make_registry(Collector(inventories, activity, warn))
+    registry = make_registry(Collector(inventories, activity, warn, Roots()))
     with MetricsServer(address, registry, config, warn) as server:
         scheme = "https" if settings.tls_server_config else "http"
         click.echo(f"blklab: listening on {scheme}://{server.address}/metrics", err=True)

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from blklab.dmsetup import PATH
 from blklab.errors import BlklabError
-from blklab.md.host_software import PATH
 from blklab.system.file_search import UNREACHED, FilesFound
 from blklab.system.spans import Span
 

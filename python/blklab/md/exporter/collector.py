@@ -8,11 +8,13 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from blklab import __version__
+from blklab.caches.status import read_caches
 from blklab.md.audit import find_problems
 from blklab.md.exporter import metrics
 from blklab.md.exporter.device_activity import ActivitySource
 from blklab.md.exporter.inventory_cache import NOT_READ, InventoryCache
 from blklab.md.model import Inventory
+from blklab.system.roots import Roots
 
 Log = Callable[[str], None]
 MAX_NEW_LINES: Final = 20  # Lines that one scrape may add to the log
@@ -21,8 +23,9 @@ MAX_NEW_LINES: Final = 20  # Lines that one scrape may add to the log
 class Collector:
     """The collector for the client library; parallel scrapes run one after the other."""
 
-    def __init__(self, inventories: InventoryCache, activity: ActivitySource, log: Log) -> None:
+    def __init__(self, inventories: InventoryCache, activity: ActivitySource, log: Log, roots: Roots) -> None:
         """`log` gets one line for each new problem."""
+        self._roots = roots
         self._inventories = inventories
         self._activity = activity
         self._log = log
@@ -65,6 +68,9 @@ class Collector:
             for member in array.members:
                 if activity := self._activity.of(member.name):
                     yield from metrics.activity_samples(array, member, activity)
+        # Only root sees dm-cache, so caches that cannot be read are no problem of this service.
+        for cache in read_caches(self._roots).caches:
+            yield from metrics.cache_samples(cache)
         yield from metrics.finding_samples(find_problems(inventory))
 
     def _log_new(self, problems: list[str]) -> None:

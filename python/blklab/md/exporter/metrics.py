@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from blklab.caches.model import BlockCache
 from blklab.diagnostic import Diagnostic
 from blklab.md.inventory import PASSES
 from blklab.md.model import Array, ArrayMember
@@ -35,6 +36,7 @@ ACTIONS: Final = ("idle", *sorted(PASSES))
 
 ARRAY: Final = ("array",)
 MEMBER: Final = ("array", "member")
+CACHE: Final = ("cache",)
 
 
 class MetricSpec(NamedTuple):
@@ -90,6 +92,19 @@ METRICS: Final = {
     "findings": MetricSpec(
         "Findings of `blklab md audit`; array is empty for findings about the host.", (*ARRAY, "severity", "rule")
     ),
+    "cache_info": MetricSpec("Kind, mode and policy of a block cache; always 1.", (*CACHE, "kind", "mode", "policy")),
+    "cache_size_bytes": MetricSpec("Size of the cache.", CACHE),
+    "cache_used_bytes": MetricSpec("Part of the cache that is in use.", CACHE),
+    "cache_dirty_bytes": MetricSpec("Data that exist only on the cache device.", CACHE),
+    "cache_broken": MetricSpec("1 if the kernel reports that the cache is broken.", CACHE),
+    "cache_read_hits_total": MetricSpec("Reads that the cache served.", CACHE),
+    "cache_read_misses_total": MetricSpec("Reads that the origin served.", CACHE),
+    "cache_write_hits_total": MetricSpec("Writes to cached blocks.", CACHE),
+    "cache_write_misses_total": MetricSpec("Writes to other blocks.", CACHE),
+    "cache_promotions_total": MetricSpec("Blocks copied to the cache.", CACHE),
+    "cache_demotions_total": MetricSpec("Blocks removed from the cache.", CACHE),
+    "cache_bypassed_bytes_total": MetricSpec("I/O that bypassed a bcache.", CACHE),
+    "cache_written_bytes_total": MetricSpec("Bytes written to the cache device of a bcache.", CACHE),
     "unseen": MetricSpec("Items that could not be read: see the log, or `blklab md audit`."),
     "superblocks_read_timestamp_seconds": MetricSpec("Time at which superblocks were last read."),
     "scrape_duration_seconds": MetricSpec("Duration of this scrape."),
@@ -145,6 +160,19 @@ def array_samples(array: Array) -> Iterator[Sample]:
         speed = None if sync.speed is None else sync.speed << 10
         yield "array_sync_speed_bytes_per_second", name, speed
         yield "array_sync_left_seconds", name, sync.left_seconds
+
+
+def cache_samples(cache: BlockCache) -> Iterator[Sample]:
+    """Yields the samples of a block cache."""
+    name = (cache.title,)
+    yield "cache_info", (*name, cache.kind, cache.mode, cache.policy), 1
+    yield "cache_size_bytes", name, cache.size
+    yield "cache_used_bytes", name, cache.used
+    yield "cache_dirty_bytes", name, cache.dirty
+    yield "cache_broken", name, bool(cache.faults)
+    for key, value in cache.counters.items():
+        if (counter := f"cache_{key}_total") in METRICS:
+            yield counter, name, value
 
 
 def member_samples(array: Array) -> Iterator[Sample]:

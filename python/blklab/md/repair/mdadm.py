@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from blklab.dmsetup import PATH
 from blklab.errors import EnvironmentLacks
-from blklab.md.host_software import PATH
 
 INSTALL: Final = "install it: apt-get install mdadm"
 

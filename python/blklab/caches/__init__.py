@@ -1,0 +1,1 @@
+"""Block caches of this machine: dm-cache, bcache and dm-writecache."""

@@ -1,0 +1,111 @@
+"""Caches of this host, in the terminal and as JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from blklab.caches.model import BlockCache, CacheInventory, hit_share
+from blklab.diagnostic import Diagnostic
+from blklab.report import diagnostics, formatting
+from blklab.report.tables.base import TextTable, figures, pruned, text
+from blklab.report.terminal import draw_table
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DAY: Final = 86_400
+
+FORMAT_VERSION: Final = 1
+
+
+def show(console: "Console", inventory: CacheInventory, findings: Sequence[Diagnostic]) -> None:
+    """Prints caches, their rates, and the findings."""
+    if not inventory.caches:
+        console.print("No block cache found.")
+    draw_table(console, state_table(inventory))
+    draw_table(console, rates_table(inventory))
+    diagnostics.print_diagnostics(console, findings, "Findings")
+    for line in inventory.unseen:
+        console.print(f"• {printable(line)}")
+
+
+def state_table(inventory: CacheInventory) -> TextTable:
+    """Returns the table of sizes."""
+    rows = [
+        [
+            printable(cache.title),
+            cache.kind,
+            printable(cache.mode) or formatting.NONE,
+            printable(cache.policy) or formatting.NONE,
+            formatting.size(cache.size),
+            formatting.share(cache.used / cache.size if cache.size and cache.used is not None else None),
+            formatting.size(cache.dirty),
+            formatting.size(cache.block),
+            {True: "yes", False: "no", None: formatting.NONE}[cache.redundant],
+        ]
+        for cache in inventory.caches
+    ]
+    columns = [text("cache"), text("kind"), text("mode"), text("policy"), *figures("size", "used", "dirty", "block")]
+    return TextTable("Caches", [*columns, text("redundant")], rows, spare=("block", "policy"))
+
+
+def rates_table(inventory: CacheInventory) -> TextTable:
+    """Returns hit rates since the devices were set up, and since the last call."""
+    rows = []
+    for cache in inventory.caches:
+        for since, rates in activity(cache, inventory).items():
+            rows.append(
+                [
+                    printable(cache.title),
+                    since if rates["seconds"] is None else f"{since} ({formatting.duration(1e9 * rates['seconds'])})",
+                    formatting.share(rates["read_hits"]),
+                    formatting.share(rates["write_hits"]),
+                    formatting.count(rates["promotions"]),
+                    formatting.count(rates["demotions"]),
+                    formatting.size(rates["bypassed_bytes"]),
+                    formatting.number(rates["drive_writes_a_day"]),
+                ]
+            )
+    names = ("read hits", "write hits", "promoted", "demoted", "bypassed", "drive writes/day")
+    note = "Shares of reads and of writes. drive writes/day: what was copied to the cache in a day, by its size."
+    return pruned(TextTable("Activity", [text("cache"), text("since"), *figures(*names)], rows, note))
+
+
+def activity(cache: BlockCache, inventory: CacheInventory) -> dict[str, dict[str, Any]]:
+    """Returns the rates of a cache since it was set up, and since the last call if there was one."""
+    earlier = inventory.earlier.get(cache.identity)
+    periods = {"set-up": _rates(cache, cache.counters, None)}
+    if earlier:
+        grown = {key: value - earlier.counters.get(key, 0) for key, value in cache.counters.items()}
+        periods["last call"] = _rates(cache, grown, earlier.seconds)
+    return periods
+
+
+def _rates(cache: BlockCache, counters: Mapping[str, int], seconds: float | None) -> dict[str, Any]:
+    promotions = counters.get("promotions")
+    copied = counters.get("written_bytes")
+    if promotions is not None and cache.block:
+        copied = promotions * cache.block
+    return {
+        "seconds": seconds,
+        "read_hits": hit_share(counters, "read"),
+        "write_hits": hit_share(counters, "write"),
+        "promotions": promotions,
+        "demotions": counters.get("demotions"),
+        "bypassed_bytes": counters.get("bypassed_bytes"),
+        "copied_bytes": copied,
+        "drive_writes_a_day": None
+        if copied is None or not cache.size or not seconds
+        else copied / cache.size * DAY / seconds,
+    }
+
+
+def as_dict(inventory: CacheInventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
+    """Returns the JSON document: docs/reference/formats.md, "cache status"."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "caches": [{**asdict(cache), "activity": activity(cache, inventory)} for cache in inventory.caches],
+        "findings": [diagnostics.as_dict(finding) for finding in findings],
+        "unseen": list(inventory.unseen),
+    }
