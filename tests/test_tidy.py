@@ -28,7 +28,7 @@ CRATES = {
     "stats": set[str](),
     "cache": {"stats"},
     "trace": {"stats"},
-    "sim": {"stats"},
+    "sim": {"cache", "stats"},
     "mdmeta": set[str](),
     "documents": {"cache", "trace", "sim", "mdmeta"},
     "py": {"stats", "cache", "trace", "sim", "mdmeta"},

@@ -16,8 +16,13 @@ const REPLAY: &str = "replay";
 
 /// Builds a cell's stack and tasks; `trace` is what it replays.
 pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulation, SimError> {
-    let context =
-        BuildContext { kernel: Kernel::parse(&cell.kernel)?, host: &cell.host, filesystem: cell.filesystem.is_some() };
+    let context = BuildContext {
+        kernel: Kernel::parse(&cell.kernel)?,
+        host: &cell.host,
+        filesystem: cell.filesystem.is_some(),
+        jobs: &cell.jobs,
+        release: &cell.kernel,
+    };
     let (targets, top) = targets::build(&cell.stack, &cell.devices, &context)?;
     let tasks = new_tasks(cell, trace, top.limits.sectors)?;
     let group_names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from blklab import outcome as outcomes
 from blklab.documents.cell import Cell
-from blklab.documents.outcome import DiskStats, MdReport, Outcome
+from blklab.documents.outcome import DiskStats, LvmcacheTargetReport, MdReport, Outcome
 from blklab.units import format_count, format_duration
 
 BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -100,9 +100,33 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
     for target in outcome["targets"]:
         if target["kind"] == "md":
             yield from _md(document, target)
+        elif target["kind"] == "lvmcache":
+            yield from _dm_cache(target)
         elif sum(target["held"]):
             reads, others = map(format_count, target["held"])
             yield f"{target['name']} delayed {reads} reads and {others} other bios."
+
+
+def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:
+    misses = cache["read_misses"] + cache["write_misses"]
+    hits = cache["read_hits"] + cache["write_hits"]
+    name, promoted, full = cache["name"], cache["promotions"], cache["used_blocks"] == cache["blocks"]
+    if not hits + misses:
+        return
+    yield (
+        f"{name}: {hits / (hits + misses):.1%} of the bios hit; {format_count(promoted)} blocks were promoted and"
+        f" {format_count(cache['demotions'])} demoted, with {format_count(cache['metadata_writes'])} metadata writes."
+    )
+    if misses > 4 * promoted and misses > hits / 100:
+        if full and cache["dirty"] > 0.9 * cache["blocks"]:
+            reason = "nearly all of its blocks are dirty, and only clean ones can be replaced"
+        elif full:
+            reason = "it is full, and the policy replaces few blocks"
+        else:
+            reason = "the policy does not promote blocks that are missed rarely"
+        yield f"{name}: most misses promoted nothing: {reason}."
+    if cache["waited"] > (hits + misses) / 100:
+        yield f"{name}: {format_count(cache['waited'])} bios waited until their block was copied."
 
 
 def _md(document: Cell, array: MdReport) -> Iterator[str]:

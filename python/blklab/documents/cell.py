@@ -25,6 +25,10 @@ Job = TypedDict("Job", {
     "size": int, "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int],
     "write_sizes": list[tuple[int, float]],
 })
+LvmCache = TypedDict("LvmCache", {
+    "cache": "Node", "chunk": int, "metadata": NotRequired[int | None], "migration_threshold": NotRequired[int | None],
+    "mode": "Mode", "name": str, "origin": "Node", "policy": str, "state": "NotRequired[InitialState]",
+})
 Md = TypedDict("Md", {
     "bitmap": NotRequired[bool], "bitmap_chunk": NotRequired[int], "chunk": NotRequired[int], "far": NotRequired[int],
     "level": "Level", "members": "list[Member]", "name": str, "near": NotRequired[int], "offset": NotRequired[bool],
@@ -56,7 +60,7 @@ ThrottledModel = TypedDict("ThrottledModel", {
     "iops_read": NotRequired[float], "iops_total": NotRequired[float], "iops_write": NotRequired[float],
     "kind": Literal["throttled"], "latency_ns": NotRequired[int],
 })
-Node = TypedDict("Node", {"device": int, "md": "Md", "delay": "Delay"}, total=False)
+Node = TypedDict("Node", {"device": int, "md": "Md", "delay": "Delay", "lvmcache": "LvmCache"}, total=False)
 QueueSettings = TypedDict("QueueSettings", {
     "max_bytes": int, "nr_requests": int, "queue_depth": int, "rotational": bool, "scheduler": "Scheduler",
     "wbt_lat_ns": int, "write_back": bool,
@@ -70,7 +74,9 @@ Cell = TypedDict("Cell", {
 })
 CommandOrder = Literal["rotation", "seek", "arrival"]
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
+InitialState = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
+Mode = Literal["writethrough", "writeback", "passthrough"]
 Model = SsdModel | NvmeModel | HddModel | ThrottledModel
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 SyncAction = Literal["idle", "resync", "recover", "check"]

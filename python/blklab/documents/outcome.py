@@ -20,6 +20,11 @@ Latency = TypedDict("Latency", {
     "p75": int | None, "p90": int | None, "p95": int | None, "p99": int | None, "p99_9": int | None,
     "p99_99": int | None, "relative_error": float, "stddev": float | None,
 })
+LvmCacheReport = TypedDict("LvmCacheReport", {
+    "blocks": int, "demotions": int, "dirty": int, "metadata_writes": int, "name": str, "promotions": int,
+    "read_hits": int, "read_misses": int, "used_blocks": int, "waited": int, "write_hits": int, "write_misses": int,
+    "writebacks": int,
+})
 MdReport = TypedDict("MdReport", {"bitmap_writes": int, "name": str, "slots": "list[SlotStats]", "sync_bytes": int})
 Point = TypedDict("Point", {
     "bytes": list[int], "clat_ns": list[float | None], "ios": list[int], "time_ns": int, "width_ns": int,
@@ -39,4 +44,7 @@ class MdTargetReport(MdReport):
 class DelayTargetReport(DelayReport):
     kind: Literal["delay"]
 
-TargetReport = MdTargetReport | DelayTargetReport
+class LvmcacheTargetReport(LvmCacheReport):
+    kind: Literal["lvmcache"]
+
+TargetReport = MdTargetReport | DelayTargetReport | LvmcacheTargetReport

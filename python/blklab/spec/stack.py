@@ -161,8 +161,9 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     return None
 
 
-State = Literal["empty", "junk", "warm"]
-"""What a cache holds at first: nothing, blocks that the workload does not use, or those it uses."""
+State = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
+"""What a cache holds at first: nothing; clean or dirty blocks that the workload does not use; those it uses; or what
+the writing of its files left on a new filesystem."""
 
 
 class Volume(ExperimentTable):
@@ -206,6 +207,7 @@ class LvmCache(Volume):
     """A logical volume with a dm-cache, as in lvmcache(7)."""
 
     PARTS = ("origin", "cache")
+    SIMULATED = True
 
     kind: Literal["lvmcache"]
     origin: str
@@ -223,6 +225,10 @@ class LvmCache(Volume):
     def _together(self) -> "LvmCache":
         if self.chunk % (32 << 10):
             raise KeyedError("chunk", f"{units.format_size(self.chunk)} is not a multiple of 32 KiB")
+        if self.state == "junk-dirty" and self.mode != "writeback":
+            raise KeyedError("state", f"'junk-dirty' needs the mode 'writeback', found {self.mode!r}")
+        if self.state == "layout" and self.mode == "passthrough":
+            raise KeyedError("state", "'layout' has no effect in the mode 'passthrough'")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -245,7 +251,7 @@ class Bcache(Volume):
     writeback_percent: Annotated[int, Field(ge=0, le=40), NUMBER] = 10
     congested_read_threshold_us: Annotated[int, Field(ge=0, le=2**31), NUMBER] = 2_000
     congested_write_threshold_us: Annotated[int, Field(ge=0, le=2**31), NUMBER] = 20_000
-    state: State = "empty"
+    state: Literal["empty", "junk", "warm"] = "empty"
 
     @model_validator(mode="after")
     def _together(self) -> "Bcache":

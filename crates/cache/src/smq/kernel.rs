@@ -34,7 +34,12 @@ pub const SMQ_KERNELS: &[(SmqKernel, &str)] = &[
 impl SmqKernel {
     /// Parses a version (`4.11.6`, `4.12-rc1`, `6.1.0-13-amd64`) or a name of [`SMQ_KERNELS`].
     pub fn parse(text: &str) -> Option<Self> {
-        if let Some(&(kernel, _)) = SMQ_KERNELS.iter().find(|&&(_, name)| name == text) {
+        // A kernel built from a commit has its name behind a plus sign: 4.12.0-rc1+78c45607b909.
+        let named = |&&(_, name): &&(SmqKernel, &str)| match text.split_once('+') {
+            Some((_, commit)) if name.len() == 8 => commit.starts_with(name),
+            _ => text == name,
+        };
+        if let Some(&(kernel, _)) = SMQ_KERNELS.iter().find(named) {
             return Some(kernel);
         }
         let mut numbers = text.split(['.', '-', '+']);

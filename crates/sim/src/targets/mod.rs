@@ -4,6 +4,8 @@
 //! ([`Target`](crate::engine::Target)) and its report ([`Reported`]), and one line in the registry below.
 
 pub mod delay;
+pub mod dm_cache;
+pub mod job_blocks;
 pub mod md;
 pub mod queue;
 #[cfg(test)]
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{Child, Target};
 use crate::error::SimError;
 use crate::kernel::Kernel;
-use crate::load::Host;
+use crate::load::{Host, Job};
 use queue::{Device, DiskQueue, DiskStats};
 
 /// The description of a target in an experiment.
@@ -43,9 +45,11 @@ pub trait Reported {
 /// What targets must know when they are built.
 #[derive(Debug)]
 pub struct BuildContext<'a> {
-    pub kernel: Kernel,   // The kernel generation
-    pub host: &'a Host,   // Processor time for an I/O
+    pub kernel: Kernel, // The kernel generation
+    pub host: &'a Host, // Processor time for an I/O
     pub filesystem: bool, // Whether the load uses a filesystem
+    pub jobs: &'a [Job], // The jobs that use the stack, which tell what a cache holds at first
+    pub release: &'a str, // The kernel as the cell names it
 }
 
 /// The registry of targets: the name (lower case in documents) and the description.
@@ -92,6 +96,8 @@ targets! {
     Md(md::Md);
     /// A delay.
     Delay(delay::Delay);
+    /// A logical volume with a dm-cache.
+    LvmCache(dm_cache::LvmCache);
     /// Fails, for tests.
     #[cfg(test)]
     Faulty(tests::Faulty);

@@ -36,7 +36,9 @@ def prepare(
         state = table.get("state")  # only caches have one
         if state == "warm":
             load.play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")
-        elif state == "junk":
+        elif state == "layout" and document["filesystem"] is None:
+            _write(machine, document, target, 0, extent(document), progress)
+        elif state in {"junk", "junk-dirty"}:
             _junk(machine, guest, document, target, kind, table, progress)
     guest.write("/proc/sys/vm/drop_caches", "3")
 
@@ -50,9 +52,9 @@ def _junk(
     table: Mapping[str, Any],
     progress: Progress,
 ) -> None:
-    """Fills a cache with blocks after those that the jobs use.
+    """Fills a cache with blocks after those that the jobs use: clean ones, or dirty ones of lvmcache.
 
-    None of them stays dirty. Raises BlklabError if there is no space after the jobs' data.
+    Raises BlklabError if there is no space after the jobs' data.
     """
     many = _room(document, table)
     if not many:
@@ -71,7 +73,8 @@ def _junk(
         lvm.mode(guest, table["name"], "writeback")
         options = {"rw": "write", "bs": str(table["chunk"]), **region}
         _fio(machine, document, target, options, progress)
-        lvm.mode(guest, table["name"], "writethrough")
+        if table["state"] == "junk":
+            lvm.mode(guest, table["name"], "writethrough")  # which writes all dirty blocks back
         lvm.mode(guest, table["name"], table["mode"])
         return
     # bcache takes in what is read and missed, unless it is bypassed (bcache/request.c,

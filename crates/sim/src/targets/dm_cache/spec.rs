@@ -1,0 +1,93 @@
+//! A cache in an experiment, as LVM makes it (lvmcache(7)).
+
+use serde::{Deserialize, Serialize};
+
+use super::DmCache;
+use crate::engine::Child;
+use crate::targets::job_blocks::InitialState;
+use crate::targets::{BuildContext, Node, TargetSpec};
+
+/// Sectors of a physical extent, LVM's default.
+const EXTENT: u64 = (4 << 20) / 512;
+/// The least metadata: 8 MiB, in sectors.
+const LEAST_METADATA: u64 = (8 << 20) / 512;
+
+/// What the mode does with writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    Writethrough,
+    Writeback,
+    Passthrough,
+}
+
+/// A logical volume with a dm-cache.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LvmCache {
+    /// The name in results.
+    pub name: String,
+    /// The slow device or stack.
+    pub origin: Box<Node>,
+    /// The fast device or stack: the cache's blocks, and before them its metadata.
+    pub cache: Box<Node>,
+    /// The policy's name.
+    pub policy: String,
+    pub mode: Mode,
+    /// Bytes of a block.
+    pub chunk: u64,
+    /// Bytes of the metadata; without it a thousandth of the cache, and at least 8 MiB.
+    #[serde(default)]
+    pub metadata: Option<u64>,
+    /// Sectors; without it what LVM sets: 2048, or eight chunks if that is more.
+    #[serde(default)]
+    pub migration_threshold: Option<u64>,
+    #[serde(default)]
+    pub state: InitialState,
+}
+
+/// Where LVM puts the parts, in sectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    pub block: u64,
+    pub origin: u64, // The origin's size, of whole extents
+    pub metadata: u64, // The metadata's size. The data follows.
+    pub cache_blocks: u32,
+}
+
+impl LvmCache {
+    fn geometry(&self, origin: Child, cache: Child) -> Result<Geometry, String> {
+        let wrong = |problem: &str| Err(format!("{}: {problem}", self.name));
+        let block = self.chunk / 512;
+        if !block.is_multiple_of(64) || !(64..=1 << 21).contains(&block) {
+            return wrong("a chunk must be a multiple of 32 KiB, from 32 KiB to 1 GiB");
+        }
+        let extents = |child: Child| (child.limits.sectors / EXTENT).saturating_sub(1);
+        let metadata = self.metadata.map_or((extents(cache) * EXTENT / 1000).max(LEAST_METADATA), |bytes| bytes / 512);
+        let metadata = metadata.div_ceil(EXTENT) * EXTENT;
+        let data = (extents(cache) * EXTENT).saturating_sub(metadata);
+        let cache_blocks = u32::try_from(data / block).ok().filter(|&blocks| blocks > 0);
+        let Some(cache_blocks) = cache_blocks else {
+            return wrong("the cache is too small for its metadata and one chunk, or has more than 2^32 chunks");
+        };
+        Ok(Geometry { block, origin: extents(origin) * EXTENT, metadata, cache_blocks })
+    }
+}
+
+impl TargetSpec for LvmCache {
+    type Target = DmCache;
+
+    fn children(&self) -> Vec<Option<&Node>> {
+        vec![Some(&self.origin), Some(&self.cache)]
+    }
+
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<DmCache, String> {
+        let &[Some(origin), Some(cache)] = children else {
+            return Err(format!("{}: a cache needs an origin and a cache device", self.name));
+        };
+        let geometry = self.geometry(origin, cache)?;
+        DmCache::new(self, id, [origin, cache], geometry, context)
+    }
+}

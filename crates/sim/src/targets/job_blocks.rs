@@ -1,0 +1,85 @@
+//! Blocks that jobs use, from which caches get their initial contents.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::{Distribution, Job};
+use crate::rng::Rng;
+use crate::task::offsets::Offsets;
+
+/// Seed of the draws that warm a cache. They differ from those of the run.
+const SEED: u64 = 0x7761_726d;
+/// Draws for each cached block, after which a cache is warm even if it is not full.
+const DRAWS: u64 = 20;
+
+/// What a cache holds at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum InitialState {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Clean blocks that the load does not use.
+    Junk,
+    /// Dirty blocks that the load does not use.
+    JunkDirty,
+    /// Blocks that the load uses.
+    Warm,
+    /// What the layout of the load's files left on a new filesystem: mkfs discards the volume, then each file is
+    /// written from begin to end.
+    Layout,
+}
+
+/// The jobs that use a volume of `blocks` blocks of `block_bytes`.
+#[derive(Clone, Copy, Debug)]
+pub struct JobBlocks<'a> {
+    pub jobs: &'a [Job],
+    pub block_bytes: u64,
+    pub blocks: u64,
+}
+
+impl JobBlocks<'_> {
+    /// Each job with the first byte of its region; of a group, every job.
+    fn regions(&self) -> impl Iterator<Item = (&Job, u64)> {
+        let every = self.jobs.iter().flat_map(|job| (0..u64::from(job.numjobs)).map(move |index| (job, index)));
+        every.map(|(job, index)| (job, job.offset + index * job.offset_increment))
+    }
+
+    /// The blocks of the jobs' files, in order, each once.
+    pub fn used(&self) -> Vec<u64> {
+        let mut seen = HashSet::new();
+        let blocks = self.regions().flat_map(|(job, start)| {
+            start / self.block_bytes..(start + job.size).div_ceil(self.block_bytes).min(self.blocks)
+        });
+        blocks.filter(|&block| seen.insert(block)).collect()
+    }
+
+    /// At most `most` blocks that no job uses.
+    pub fn unused(&self, most: u64) -> Vec<u64> {
+        let used: HashSet<u64> = self.used().into_iter().collect();
+        (0..self.blocks).rev().filter(|block| !used.contains(block)).take(most as usize).collect()
+    }
+
+    /// The first blocks that the jobs draw, each once, in this order: those drawn first are drawn most often.
+    pub fn drawn(&self, most: u64) -> Vec<u64> {
+        let align = |job: &Job| u64::from(job.align.max(512));
+        let units = |job: &Job| (job.size / align(job)).max(1);
+        let uniform = Distribution::Random;
+        let distribution = |job: &Job| if job.random { job.distribution.clone() } else { uniform.clone() };
+        let generators: Vec<_> =
+            self.regions().map(|(job, start)| (job, start, Offsets::new(&distribution(job), units(job)))).collect();
+        let (mut rng, mut drawn, mut seen) = (Rng::new(SEED), Vec::new(), HashSet::new());
+        for (job, start, offsets) in generators.iter().cycle().take(most.saturating_mul(DRAWS) as usize) {
+            let block = (start + offsets.next(units(job), &mut rng) * align(job)) / self.block_bytes;
+            if block < self.blocks && seen.insert(block) {
+                drawn.push(block);
+                if drawn.len() as u64 == most {
+                    break;
+                }
+            }
+        }
+        drawn
+    }
+}
