@@ -5,8 +5,8 @@ from typing import Final, cast
 
 from blklab import outcome as outcomes
 from blklab.documents.cell import Cell
-from blklab.documents.outcome import DiskStats, LvmcacheTargetReport, MdReport, Outcome
-from blklab.units import format_count, format_duration
+from blklab.documents.outcome import BcacheTargetReport, DiskStats, LvmcacheTargetReport, MdReport, Outcome
+from blklab.units import format_count, format_duration, format_size
 
 BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
 
@@ -102,6 +102,8 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
             yield from _md(document, target)
         elif target["kind"] == "lvmcache":
             yield from _dm_cache(target)
+        elif target["kind"] == "bcache":
+            yield from _bcache(target)
         elif sum(target["held"]):
             reads, others = map(format_count, target["held"])
             yield f"{target['name']} delayed {reads} reads and {others} other bios."
@@ -127,6 +129,17 @@ def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:
         yield f"{name}: most misses promoted nothing: {reason}."
     if cache["waited"] > (hits + misses) / 100:
         yield f"{name}: {format_count(cache['waited'])} bios waited until their block was copied."
+
+
+def _bcache(cache: BcacheTargetReport) -> Iterator[str]:
+    hits, misses = cache["cache_hits"], cache["cache_misses"]
+    if hits + misses:
+        yield f"{cache['name']}: {hits / (hits + misses):.1%} of the reads that did not bypass it hit."
+    if cache["bypassed_bytes"]:
+        yield (
+            f"{cache['name']}: {format_size(cache['bypassed_bytes'])} bypassed it: sequential I/O, a slow cache device,"
+            " its mode, or nearly all of its buckets are dirty."
+        )
 
 
 def _md(document: Cell, array: MdReport) -> Iterator[str]:

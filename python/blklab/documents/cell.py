@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
+Bcache = TypedDict("Bcache", {
+    "backing": "Node", "block": int, "bucket": int, "cache": "Node", "congested_read_threshold_us": int,
+    "congested_write_threshold_us": int, "mode": str, "name": str, "sequential_cutoff": int,
+    "state": "NotRequired[InitialState]", "writeback_percent": int,
+})
 Delay = TypedDict("Delay", {"name": str, "origin": "Node", "read_ns": int, "write_ns": int})
 Device = TypedDict("Device", {
     "bytes": int, "model": "Model", "name": str, "queue": "QueueSettings", "start": NotRequired[int],
@@ -60,7 +65,9 @@ ThrottledModel = TypedDict("ThrottledModel", {
     "iops_read": NotRequired[float], "iops_total": NotRequired[float], "iops_write": NotRequired[float],
     "kind": Literal["throttled"], "latency_ns": NotRequired[int],
 })
-Node = TypedDict("Node", {"device": int, "md": "Md", "delay": "Delay", "lvmcache": "LvmCache"}, total=False)
+Node = TypedDict("Node", {
+    "device": int, "md": "Md", "delay": "Delay", "lvmcache": "LvmCache", "bcache": "Bcache",
+}, total=False)
 QueueSettings = TypedDict("QueueSettings", {
     "max_bytes": int, "nr_requests": int, "queue_depth": int, "rotational": bool, "scheduler": "Scheduler",
     "wbt_lat_ns": int, "write_back": bool,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
+BcacheReport = TypedDict("BcacheReport", {
+    "bypassed_bytes": int, "cache_bypass_hits": int, "cache_bypass_misses": int, "cache_hits": int,
+    "cache_misses": int, "dirty_bytes": int, "journal_writes": int, "name": str, "writeback_bytes": int,
+})
 DelayReport = TypedDict("DelayReport", {"held": list[int], "name": str})
 Direction = TypedDict("Direction", {
     "bw_bytes": float, "clat_ns": "Latency", "io_bytes": int, "iops": float, "total_ios": int,
@@ -47,4 +51,7 @@ class DelayTargetReport(DelayReport):
 class LvmcacheTargetReport(LvmCacheReport):
     kind: Literal["lvmcache"]
 
-TargetReport = MdTargetReport | DelayTargetReport | LvmcacheTargetReport
+class BcacheTargetReport(BcacheReport):
+    kind: Literal["bcache"]
+
+TargetReport = MdTargetReport | DelayTargetReport | LvmcacheTargetReport | BcacheTargetReport

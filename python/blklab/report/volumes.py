@@ -31,12 +31,14 @@ def caches(rows: Rows) -> TextTable | None:
 
 def _counts(target: Mapping[str, Any]) -> list[str]:
     if target["kind"] == "bcache":
-        used = target.get("unused_percent")
+        used, dirty = target.get("unused_percent"), target.get("dirty_data")
+        if dirty is None and "dirty_bytes" in target:
+            dirty = formatting.size(target["dirty_bytes"])
         return [
             _share(target.get("cache_hits"), target.get("cache_misses")),
             *("–",) * 4,
             "–" if used is None else f"{100 - used} %",
-            printable(str(target.get("dirty_data") or "–")),
+            printable(str(dirty or "–")),
         ]
     hits = target["read_hits"] + target["write_hits"]
     misses = target["read_misses"] + target["write_misses"]

@@ -240,6 +240,7 @@ class Bcache(Volume):
     """A cache device and a backing device. Defaults are those of make-bcache and the kernel."""
 
     PARTS = ("backing", "cache")
+    SIMULATED = True
 
     kind: Literal["bcache"]
     backing: str

@@ -78,10 +78,9 @@ impl Congestion {
         Self { level: 0, last_slow_ns: 0, random: seed }
     }
 
-    /// An I/O to the cache device took this long (`bch_count_io_errors` and thresholds of 2 and 20 ms).
-    pub fn count(&mut self, now_ns: u64, write: bool, latency_ns: u64) {
-        let threshold = if write { 20_000_000 } else { 2_000_000 };
-        if latency_ns > threshold {
+    /// An I/O to the cache device took this long; the thresholds are 2 ms for reads and 20 ms for writes by default.
+    pub fn count(&mut self, now_ns: u64, latency_ns: u64, threshold_ns: u64) {
+        if latency_ns > threshold_ns {
             self.last_slow_ns = now_ns;
             self.level = (self.level - (latency_ns / 1_024_000) as i64).max(-MOST_CONGESTED);
         } else if self.level < 0 {

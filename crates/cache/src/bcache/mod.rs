@@ -252,18 +252,23 @@ impl Bcache {
         self.replay(request, bypass);
     }
 
-    fn replay(&mut self, request: &Request, bypass: bool) {
-        if !self.dirty.is_empty() {
-            self.write_back(request.time_ns);
-        }
+    /// Counts an I/O: it ages the buckets unless it bypasses, and writeback is not idle.
+    pub fn count_io(&mut self, request: &Request, bypass: bool) {
         self.last_io_ns = request.time_ns;
-        let end = request.sector.saturating_add(u64::from(request.sectors));
-        let pages = request.sector / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS);
         if bypass {
             self.counts.bypassed_sectors += u64::from(request.sectors);
         } else {
             self.buckets.rescale(f64::from(request.sectors) * self.sampler.rate());
         }
+    }
+
+    fn replay(&mut self, request: &Request, bypass: bool) {
+        if !self.dirty.is_empty() {
+            self.write_back(request.time_ns);
+        }
+        self.count_io(request, bypass);
+        let end = request.sector.saturating_add(u64::from(request.sectors));
+        let pages = request.sector / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS);
         match request.op {
             Op::Read => self.read(request, pages, bypass),
             Op::Write { sync } => self.write(request, pages, bypass, sync),

@@ -17,7 +17,7 @@ pub struct Controller {
     next_update_ns: u64,
     last_ns: u64,
     paused_until_ns: u64,
-    credit: u128, // what may be written now, in sectors × ns
+    credit: i128, // below 0 after more was written than allowed; what may be written now, in sectors × ns
 }
 
 impl Controller {
@@ -53,12 +53,12 @@ impl Controller {
             return u64::MAX;
         }
         self.accrue(now_ns);
-        (self.credit / u128::from(SECOND_NS)) as u64
+        (self.credit.max(0) / i128::from(SECOND_NS)) as u64
     }
 
     fn accrue(&mut self, now_ns: u64) {
         let from = self.last_ns.max(self.paused_until_ns);
-        self.credit += u128::from(now_ns.saturating_sub(from)) * self.rate as u128;
+        self.credit += i128::from(now_ns.saturating_sub(from)) * i128::from(self.rate);
         self.last_ns = self.last_ns.max(now_ns);
     }
 
@@ -74,7 +74,7 @@ impl Controller {
 
     /// Sectors were written back.
     pub fn wrote(&mut self, sectors: u64) {
-        self.credit = self.credit.saturating_sub(u128::from(sectors) * u128::from(SECOND_NS));
+        self.credit -= i128::from(sectors) * i128::from(SECOND_NS);
     }
 
     /// A pass over all dirty data is done: wait.

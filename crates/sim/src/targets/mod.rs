@@ -3,6 +3,7 @@
 //! A new kind of target needs one file with its description ([`TargetSpec`]), the target itself
 //! ([`Target`](crate::engine::Target)) and its report ([`Reported`]), and one line in the registry below.
 
+pub mod bcache;
 pub mod delay;
 pub mod dm_cache;
 pub mod job_blocks;
@@ -45,10 +46,10 @@ pub trait Reported {
 /// What targets must know when they are built.
 #[derive(Debug)]
 pub struct BuildContext<'a> {
-    pub kernel: Kernel, // The kernel generation
-    pub host: &'a Host, // Processor time for an I/O
+    pub kernel: Kernel,   // The kernel generation
+    pub host: &'a Host,   // Processor time for an I/O
     pub filesystem: bool, // Whether the load uses a filesystem
-    pub jobs: &'a [Job], // The jobs that use the stack, which tell what a cache holds at first
+    pub jobs: &'a [Job],  // The jobs that use the stack, which tell what a cache holds at first
     pub release: &'a str, // The kernel as the cell names it
 }
 
@@ -98,6 +99,8 @@ targets! {
     Delay(delay::Delay);
     /// A logical volume with a dm-cache.
     LvmCache(dm_cache::LvmCache);
+    /// A backing device with a bcache.
+    Bcache(bcache::Bcache);
     /// Fails, for tests.
     #[cfg(test)]
     Faulty(tests::Faulty);

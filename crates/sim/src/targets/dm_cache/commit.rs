@@ -21,7 +21,7 @@ const SECTORS: u32 = 8;
 /// What waits for the next commit, or for the running one.
 #[derive(Debug, Default)]
 pub struct Batch {
-    pub flushes: Vec<u32>, // Flushes that go on when it is done
+    pub flushes: Vec<u32>,    // Flushes that go on when it is done
     pub migrations: Vec<u32>, // Migrations that go on when it is done
 }
 
@@ -42,13 +42,13 @@ pub struct Metadata {
     device: Child,
     start: u64, // Where the metadata begins on its device, and how many blocks it has
     blocks: u64,
-    next: u64, // The next block that the space map allocates
+    next: u64,              // The next block that the space map allocates
     changed: BTreeSet<u64>, // Array blocks whose mappings have changed since the last commit
     requested: bool,
     waiting: Batch,
     running: Option<(Step, Batch)>,
     in_flight: u64,
-    pub writes: u64, // Blocks written
+    pub writes: u64,  // Blocks written
     pub commits: u64, // Commits done
 }
 

@@ -14,10 +14,10 @@ const COPIED_AT_ONCE: u64 = 1024;
 /// What a migration does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    LockVictim, // Another block leaves first: no bio may hold it (4.11 and earlier)
-    DropVictim, // Its mapping goes, and the commit is awaited
-    Copy, // Writes are kept out of the block. Copy it.
-    RaiseLock, // It is copied. Keep reads out as well.
+    LockVictim,     // Another block leaves first: no bio may hold it (4.11 and earlier)
+    DropVictim,     // Its mapping goes, and the commit is awaited
+    Copy,           // Writes are kept out of the block. Copy it.
+    RaiseLock,      // It is copied. Keep reads out as well.
     ChangeMetadata, // No bio holds the block. Change the metadata.
 }
 
@@ -35,8 +35,8 @@ pub struct Migrations {
     all: Vec<Option<Migration>>,
     free: Vec<u32>,
     ready: Vec<u32>, // Migrations that can go on
-    read: Vec<u32>, // Parts that have been read
-    copying: u64, // Migrations that copy
+    read: Vec<u32>,  // Parts that have been read
+    copying: u64,    // Migrations that copy
 }
 
 impl Migrations {

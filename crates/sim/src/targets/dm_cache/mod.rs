@@ -101,7 +101,7 @@ pub struct DmCache {
     threshold: u64,
     migrates_in_map: bool, // Until 4.11 a bio starts migrations when it is mapped, and waits for them
     throttles_worker: bool, // In 4.12-rc1 the worker starts none above the threshold, unless the cache is idle
-    tracks_all: bool, // Whether all I/O counts as I/O in flight, or only the origin's
+    tracks_all: bool,      // Whether all I/O counts as I/O in flight, or only the origin's
     policy: Box<dyn Policy>,
     locks: BlockLocks,
     migrations: Migrations,
@@ -110,8 +110,8 @@ pub struct DmCache {
     discarded: Vec<bool>, // Discarded regions of the origin, and the sectors of each
     discard_block: u64,
     deferred: VecDeque<u32>, // Bios that the worker maps: flushes, discards, and those that waited for a block
-    tick_due: bool, // The next bio carries the tick
-    in_flight: u64, // Bios in flight, and since when there are none (`dm_io_tracker`)
+    tick_due: bool,          // The next bio carries the tick
+    in_flight: u64,          // Bios in flight, and since when there are none (`dm_io_tracker`)
     idle_since: Time,
     timer_set: bool, // Whether the timer of the second is set, and whether it fired
     second_over: bool,

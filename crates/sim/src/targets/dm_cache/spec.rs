@@ -52,7 +52,7 @@ pub struct LvmCache {
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     pub block: u64,
-    pub origin: u64, // The origin's size, of whole extents
+    pub origin: u64,   // The origin's size, of whole extents
     pub metadata: u64, // The metadata's size. The data follows.
     pub cache_blocks: u32,
 }

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::cell::{Cell, Job, Node};
-use crate::tests::{disk, iops, job, play, reads};
 use crate::targets::TargetReport;
 use crate::targets::dm_cache::LvmCacheReport;
+use crate::tests::{disk, iops, job, play, reads};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,0 +1,475 @@
+//! bcache (drivers/md/bcache, 6.12): the crate `cache` says what is cached, bypassed and written back; this target does
+//! the I/O.
+//!
+//! A read goes to the cache, the backing device, or both in parts; what it missed is written to the cache afterwards.
+//! Positions on the cache device are not those of buckets: new data is appended, cached data is found at its hash.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+
+use blklab_cache::bcache::{Bcache as Cache, BcacheMode, BcacheSettings, PAGE_SECTORS};
+use blklab_cache::{Op as RequestOp, Replay, Request};
+use serde::{Deserialize, Serialize};
+
+use super::job_blocks::{InitialState, JobBlocks};
+use super::{BuildContext, Node, Reported, TargetSpec};
+use crate::bio::{Bio, Flags, NONE, Op, Owner};
+use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
+use crate::events::Time;
+use crate::load::Job;
+use crate::rng::mix;
+
+/// The journal is written at most this long after a change (`journal_delay_ms`), writeback looks for work as often.
+const PERIOD: Time = 100_000_000;
+/// Sectors of the superblock of the backing device (BDEV_DATA_START_DEFAULT).
+const DATA_START: u64 = 16;
+/// Writebacks in flight at most (`in_flight` of `cached_dev_writeback_init`).
+const MOST_WRITEBACKS: usize = 64;
+
+/// A backing device with a bcache. The names are those of make-bcache and sysfs.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bcache {
+    /// The name in results.
+    pub name: String,
+    /// The slow device or stack.
+    pub backing: Box<Node>,
+    /// The fast device or stack.
+    pub cache: Box<Node>,
+    /// `writethrough`, `writeback`, `writearound` or `none`.
+    pub mode: String,
+    /// Bytes; 0 is none.
+    pub sequential_cutoff: u64,
+    /// Bytes of a bucket.
+    pub bucket: u64,
+    /// Bytes; other I/O bypasses the cache.
+    pub block: u64,
+    /// Share of dirty data to keep.
+    pub writeback_percent: u64,
+    /// µs; 0 is never.
+    pub congested_read_threshold_us: u64,
+    /// µs; 0 is never.
+    pub congested_write_threshold_us: u64,
+    #[serde(default)]
+    pub state: InitialState,
+}
+
+/// What a bcache counted, in the words of sysfs; only reads are hits and misses.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct BcacheReport {
+    /// Its name.
+    pub name: String,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    pub cache_bypass_hits: u64,
+    pub cache_bypass_misses: u64,
+    /// Bytes of bypassed reads and writes.
+    pub bypassed_bytes: u64,
+    /// Bytes in the cache that are not on the backing device.
+    pub dirty_bytes: u64,
+    /// Bytes written back.
+    pub writeback_bytes: u64,
+    pub journal_writes: u64,
+}
+
+/// An I/O that the target owns.
+#[derive(Clone, Debug)]
+enum Part {
+    /// A piece of a bio on the cache device, begun at this time.
+    Cached { parent: u32, begun: Time, write: bool },
+    /// A piece of a bio on the backing device; its pages are cached afterwards.
+    Missed { parent: u32, pages: Range<u64> },
+    /// A piece of a bio of which nothing is cached.
+    Passed { parent: u32 },
+    /// Data that was missed is written to the cache, or the journal is written.
+    Background,
+    /// A writeback reads from the cache.
+    WritebackRead { pages: Range<u64> },
+    /// It writes to the backing device.
+    WritebackWrite { pages: Range<u64> },
+}
+
+/// A bcache in a running simulation.
+pub struct BcacheTarget {
+    id: u16,
+    backing: Child,
+    device: Child,
+    limits: Limits,
+    thresholds: [Time; 2], // Of congestion, for reads and writes
+    cache: Cache,
+    parts: Vec<Option<Part>>,
+    free: Vec<usize>,
+    missed: VecDeque<(u32, Range<u64>)>, // Read from the backing device, and not yet written to the cache
+    read: VecDeque<Range<u64>>,          // Read by writebacks
+    writebacks: usize,
+    append: u64,          // Where the next data goes on the cache device
+    journal_is_due: bool, // A key has changed since the journal was written
+    timer_set: bool,
+    worker: u32,
+    report: BcacheReport,
+}
+
+impl fmt::Debug for BcacheTarget {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.debug_struct("BcacheTarget").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+impl Target for BcacheTarget {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
+        self.worker = new_worker(0);
+    }
+
+    fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
+        self.set_timer(sim);
+        let bio = sim.bios[number];
+        if bio.op == Op::Flush {
+            self.journal_is_due = false;
+            self.report.journal_writes += 1;
+            let journal = Bio { op: Op::Write, sectors: PAGE_SECTORS as u32, ..bio };
+            for (part, child) in [(journal, self.device), (bio, self.device), (bio, self.backing)] {
+                self.submit_part(sim, task, &part, child, 0, part.sectors, Part::Passed { parent: number });
+            }
+            return Mapped::Taken;
+        }
+        let op = match bio.op {
+            Op::Read => RequestOp::Read,
+            Op::Discard => RequestOp::Discard,
+            _ => RequestOp::Write { sync: bio.flags.has(Flags::SYNC) },
+        };
+        let request = Request { time_ns: sim.now, op, sector: bio.sector, sectors: bio.sectors, task: bio.task };
+        let bypass = self.cache.check_bypass(&request).is_some();
+        self.cache.count_io(&request, bypass);
+        if bypass && bio.op != Op::Discard {
+            self.report.bypassed_bytes += u64::from(bio.sectors) * 512;
+        }
+        let pages = bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS);
+        match bio.op {
+            Op::Read => self.map_read(sim, task, number, pages, bypass),
+            Op::Write => self.map_write(sim, task, number, pages, bypass),
+            _ => {
+                self.cache.invalidate(pages);
+                self.pass(sim, task, number);
+            }
+        }
+        Mapped::Taken
+    }
+
+    fn end_io(&mut self, sim: &mut Simulation, bio: &Bio) {
+        let Owner::Target { number, .. } = bio.owner else { unreachable!("{bio:?}") };
+        self.free.push(number as usize);
+        let parent = match self.parts[number as usize].take().expect("the number of an I/O in flight") {
+            Part::Cached { parent, begun, write } => {
+                let threshold = self.thresholds[usize::from(write)];
+                if threshold > 0 {
+                    self.cache.congestion.count(sim.now, sim.now - begun, threshold);
+                }
+                parent
+            }
+            Part::Missed { parent, pages } => {
+                self.missed.push_back((sim.bios[parent].task, pages));
+                sim.wake_worker(self.worker);
+                parent
+            }
+            Part::Passed { parent } => parent,
+            Part::Background => return,
+            Part::WritebackRead { pages } => {
+                self.read.push_back(pages);
+                return sim.wake_worker(self.worker);
+            }
+            Part::WritebackWrite { pages } => {
+                self.writebacks -= 1;
+                self.report.writeback_bytes += (pages.end - pages.start) * PAGE_SECTORS * 512;
+                return self.cache.complete_writeback(pages);
+            }
+        };
+        if sim.count_part(parent, bio) {
+            sim.complete(parent);
+        }
+    }
+
+    fn timer(&mut self, sim: &mut Simulation, _timer: u32) {
+        self.timer_set = false;
+        sim.wake_worker(self.worker);
+    }
+
+    fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> WorkerNext {
+        while let Some((of, pages)) = self.missed.pop_front() {
+            self.insert_missed(sim, task, of, pages);
+        }
+        while let Some(pages) = self.read.pop_front() {
+            let sector = DATA_START + pages.start * PAGE_SECTORS;
+            self.submit_pages(sim, task, Op::Write, self.backing, sector, Part::WritebackWrite { pages });
+        }
+        if !self.timer_set {
+            self.write_back(sim, task);
+            if std::mem::take(&mut self.journal_is_due) {
+                self.report.journal_writes += 1;
+                self.submit_pages(sim, task, Op::Write, self.device, 0, Part::Background);
+            }
+            if self.cache.counts().dirty > 0 {
+                self.set_timer(sim);
+            }
+        }
+        WorkerNext::Sleep
+    }
+
+    #[cfg(test)]
+    fn assert_idle(&self) {
+        assert!(self.parts.len() == self.free.len() && self.missed.is_empty() && self.read.is_empty());
+    }
+}
+
+impl BcacheTarget {
+    fn set_timer(&mut self, sim: &mut Simulation) {
+        if !std::mem::replace(&mut self.timer_set, true) {
+            sim.set_timer(sim.now + PERIOD, self.id, 0);
+        }
+    }
+
+    /// A read: pieces that are cached and pieces that are not, in turn.
+    fn map_read(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
+        let bio = sim.bios[number];
+        let mut pieces: Vec<(bool, Range<u64>)> = Vec::with_capacity(1);
+        for page in pages {
+            let hit = self.cache.read_page(page);
+            match pieces.last_mut() {
+                Some((was_hit, piece)) if *was_hit == hit => piece.end = page + 1,
+                _ => pieces.push((hit, page..page + 1)),
+            }
+        }
+        let all_hit = pieces.iter().all(|&(hit, _)| hit);
+        *(match (all_hit, bypass) {
+            (true, false) => &mut self.report.cache_hits,
+            (false, false) => &mut self.report.cache_misses,
+            (true, true) => &mut self.report.cache_bypass_hits,
+            (false, true) => &mut self.report.cache_bypass_misses,
+        }) += 1;
+        for (hit, pages) in pieces {
+            let (first, end) = (bio.sector.max(pages.start * PAGE_SECTORS), bio.end().min(pages.end * PAGE_SECTORS));
+            let sectors = (end - first) as u32;
+            if hit {
+                let part = Part::Cached { parent: number, begun: sim.now, write: false };
+                self.submit_part(sim, task, &bio, self.device, self.cached_at(pages.start), sectors, part);
+            } else {
+                let part =
+                    if bypass { Part::Passed { parent: number } } else { Part::Missed { parent: number, pages } };
+                self.submit_part(sim, task, &bio, self.backing, DATA_START + first, sectors, part);
+            }
+        }
+    }
+
+    /// A write: to the cache, to the backing device, or to both.
+    fn map_write(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
+        let bio = sim.bios[number];
+        if bypass {
+            self.cache.invalidate(pages);
+            return self.pass(sim, task, number);
+        }
+        let dirty = self.cache.should_write_back(bio.flags.has(Flags::SYNC));
+        let inserted = pages.filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count() as u64;
+        self.journal_is_due = true;
+        if inserted > 0 {
+            let part = Part::Cached { parent: number, begun: sim.now, write: true };
+            let sector = self.append(u64::from(bio.sectors));
+            self.submit_part(sim, task, &bio, self.device, sector, bio.sectors, part);
+        }
+        if !dirty || inserted == 0 {
+            self.pass(sim, task, number);
+        }
+    }
+
+    /// Sends a bio to the backing device.
+    fn pass(&mut self, sim: &mut Simulation, task: u32, number: u32) {
+        let bio = sim.bios[number];
+        let part = Part::Passed { parent: number };
+        self.submit_part(sim, task, &bio, self.backing, DATA_START + bio.sector, bio.sectors, part);
+    }
+
+    /// Writes what a read missed to the cache, unless a write has cached it meanwhile.
+    fn insert_missed(&mut self, sim: &mut Simulation, task: u32, of: u32, pages: Range<u64>) {
+        let missing: Vec<u64> = pages.filter(|&page| !self.cache.read_page(page)).collect();
+        let count = missing.into_iter().filter(|&page| self.cache.insert_page(of, page, false)).count() as u64;
+        if count > 0 {
+            self.journal_is_due = true;
+            self.set_timer(sim);
+            let sector = self.append(count * PAGE_SECTORS);
+            let sectors = (count * PAGE_SECTORS) as u32;
+            self.submit_own(sim, task, Op::Write, self.device, sector, sectors, Part::Background);
+        }
+    }
+
+    /// Starts the writebacks that the rate allows.
+    fn write_back(&mut self, sim: &mut Simulation, task: u32) {
+        // Pages in flight are still dirty, so a pass over all of them does not begin before they are done.
+        if self.writebacks > 0 || self.cache.counts().dirty == 0 {
+            return;
+        }
+        let mut budget = self.cache.writeback_budget(sim.now);
+        while budget >= PAGE_SECTORS
+            && self.writebacks < MOST_WRITEBACKS
+            && let Some(pages) = self.cache.next_writeback(sim.now)
+        {
+            budget = budget.saturating_sub((pages.end - pages.start) * PAGE_SECTORS);
+            self.writebacks += 1;
+            let sector = self.cached_at(pages.start);
+            self.submit_pages(sim, task, Op::Read, self.device, sector, Part::WritebackRead { pages });
+        }
+    }
+
+    fn cached_at(&self, page: u64) -> u64 {
+        mix(page) % (self.device.limits.sectors / PAGE_SECTORS) * PAGE_SECTORS
+    }
+
+    fn append(&mut self, sectors: u64) -> u64 {
+        if self.append + sectors > self.device.limits.sectors {
+            self.append = 0;
+        }
+        self.append += sectors;
+        self.append - sectors
+    }
+
+    /// Submits a piece of a bio.
+    #[expect(clippy::too_many_arguments, reason = "a bio has as many fields")]
+    fn submit_part(
+        &mut self, sim: &mut Simulation, task: u32, bio: &Bio, child: Child, sector: u64, sectors: u32, part: Part,
+    ) {
+        if let Part::Cached { parent, .. } | Part::Missed { parent, .. } | Part::Passed { parent } = part {
+            sim.bios[parent].remaining += 1;
+        }
+        let number = self.add_part(part);
+        let owner = Owner::Target { target: self.id, tag: 0, number };
+        let piece = sim.bios.add(bio.clone_for(
+            child.target,
+            sector.min(child.limits.sectors - u64::from(sectors)),
+            sectors,
+            owner,
+        ));
+        sim.submit(task, piece);
+    }
+
+    /// Submits an I/O of the target for pages of its own.
+    fn submit_pages(&mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, part: Part) {
+        let pages = match &part {
+            Part::WritebackRead { pages } | Part::WritebackWrite { pages } => pages.end - pages.start,
+            _ => 1,
+        };
+        self.submit_own(sim, task, op, child, sector, (pages * PAGE_SECTORS) as u32, part);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a bio has as many fields")]
+    fn submit_own(
+        &mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, sectors: u32, part: Part,
+    ) {
+        let flags = if op == Op::Read { Flags::SYNC } else { Flags::default() };
+        let owner = Owner::Task(NONE);
+        let bio = Bio { target: 0, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
+        self.submit_part(sim, task, &bio, child, sector, sectors, part);
+    }
+
+    fn add_part(&mut self, part: Part) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.parts.push(None);
+            self.parts.len() - 1
+        });
+        self.parts[number] = Some(part);
+        number as u32
+    }
+
+    /// Brings the cache into its initial state.
+    fn fill(&mut self, state: InitialState, jobs: &[Job]) -> Result<(), String> {
+        let name = &self.report.name;
+        if state != InitialState::Empty && jobs.is_empty() {
+            return Err(format!("{name}: only jobs tell what a cache holds at first: use state = \"empty\""));
+        }
+        let page_bytes = PAGE_SECTORS * 512;
+        let blocks = JobBlocks { jobs, block_bytes: page_bytes, blocks: self.limits.sectors / PAGE_SECTORS };
+        let most = self.device.limits.sectors / PAGE_SECTORS * 95 / 100;
+        let pages = match state {
+            InitialState::Empty => return Ok(()),
+            InitialState::Warm => blocks.drawn(most),
+            InitialState::Junk => blocks.unused(most),
+            _ => return Err(format!("{name}: a bcache begins empty, with junk or warm")),
+        };
+        if pages.is_empty() {
+            return Err(format!("{name}: no space is left after the jobs' data to fill the cache with"));
+        }
+        pages.into_iter().for_each(|page| drop(self.cache.insert_page(NONE, page, false)));
+        Ok(())
+    }
+}
+
+impl Reported for BcacheTarget {
+    type Report = BcacheReport;
+
+    fn report(&self) -> BcacheReport {
+        BcacheReport { dirty_bytes: self.cache.counts().dirty * PAGE_SECTORS * 512, ..self.report.clone() }
+    }
+}
+
+impl TargetSpec for Bcache {
+    type Target = BcacheTarget;
+
+    fn children(&self) -> Vec<Option<&Node>> {
+        vec![Some(&self.backing), Some(&self.cache)]
+    }
+
+    fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<BcacheTarget, String> {
+        let &[Some(backing), Some(device)] = children else {
+            return Err(format!("{}: a bcache needs a backing device and a cache device", self.name));
+        };
+        let mode = match self.mode.as_str() {
+            "writethrough" => BcacheMode::Writethrough,
+            "writeback" => BcacheMode::Writeback,
+            "writearound" => BcacheMode::Writearound,
+            "none" => BcacheMode::None,
+            other => return Err(format!("{}: no mode {other:?}", self.name)),
+        };
+        let buckets = device.limits.sectors * 512 / self.bucket.max(1);
+        if buckets <= 512 || self.bucket < PAGE_SECTORS * 512 {
+            return Err(format!("{}: bcache needs more than 512 buckets, and {buckets} fit", self.name));
+        }
+        let settings = BcacheSettings {
+            buckets: buckets.min(u64::from(u32::MAX)) as u32,
+            bucket_sectors: (self.bucket / 512) as u32,
+            mode,
+            sequential_cutoff: self.sequential_cutoff / 512,
+            writeback_percent: self.writeback_percent,
+            block_sectors: self.block / 512,
+            ..BcacheSettings::default()
+        };
+        let sectors = backing.limits.sectors.saturating_sub(DATA_START) / PAGE_SECTORS * PAGE_SECTORS;
+        let cpu_ns = backing.limits.cpu_ns.max(device.limits.cpu_ns) + context.host.md_ns;
+        let thresholds = [self.congested_read_threshold_us, self.congested_write_threshold_us];
+        let mut target = BcacheTarget {
+            id,
+            backing,
+            device,
+            limits: Limits { sectors, cpu_ns, ..backing.limits },
+            thresholds: thresholds.map(|us| us * 1000),
+            cache: Cache::new(settings),
+            parts: Vec::new(),
+            free: Vec::new(),
+            missed: VecDeque::new(),
+            read: VecDeque::new(),
+            writebacks: 0,
+            append: 0,
+            journal_is_due: false,
+            timer_set: false,
+            worker: 0,
+            report: BcacheReport { name: self.name.clone(), ..BcacheReport::default() },
+        };
+        target.fill(self.state, context.jobs)?;
+        Ok(target)
+    }
+}
+
+#[cfg(test)]
+mod tests;
