@@ -8,26 +8,19 @@ use crate::bytes;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SectorRange {
-    /// The first sector of the member, including its data offset.
-    pub sector: u64,
-    /// The number of sectors.
-    pub sectors: u64,
+    pub sector: u64,  // The first sector of the member, including its data offset
+    pub sectors: u64, // The number of sectors
 }
 
 /// A configured bad-block list.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadBlocks {
-    /// Its first sector, from the start of the member.
-    pub sector: u64,
-    /// The length of its area in sectors.
-    pub sectors: u16,
-    /// The power of two that scales its entries.
-    pub shift: u8,
-    /// Whether it has entries, according to the superblock (feature 8); otherwise the area is not read.
-    pub active: bool,
-    /// The entries in the order on disk, which is not sorted.
-    pub entries: Vec<SectorRange>,
+    pub sector: u64,               // Its first sector, from the start of the member
+    pub sectors: u16,              // The length of its area in sectors
+    pub shift: u8,                 // The power of two that scales its entries
+    pub active: bool, // Whether it has entries, according to the superblock (feature 8); otherwise the area is not read
+    pub entries: Vec<SectorRange>, // The entries in the order on disk, which is not sorted
 }
 
 impl BadBlocks {

@@ -14,26 +14,17 @@ pub(crate) const BYTES: usize = 256;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bitmap {
-    /// Its offset in bytes, from the start of the member.
-    pub offset: u64,
-    /// 3, 4 (host-endian bits fixed) or 5 (clustered).
-    pub version: u32,
-    /// The array's UUID.
-    pub uuid: Uuid,
-    /// The array's event count when it was written.
-    pub events: u64,
+    pub offset: u64,  // Its offset in bytes, from the start of the member
+    pub version: u32, // 3, 4 (host-endian bits fixed) or 5 (clustered)
+    pub uuid: Uuid,   // The array's UUID
+    pub events: u64,  // The array's event count when it was written
     /// The event count up to which all bits were cleared: a member with an older event count cannot be re-added.
     pub events_cleared: u64,
-    /// Sectors that it covers.
-    pub sync_size: u64,
-    /// Flags; its bits are not valid with 2 (stale) or 4 (write error).
-    pub state: u32,
-    /// Bytes of one bit.
-    pub chunk: u32,
-    /// Seconds between runs of the daemon that clears bits.
-    pub daemon_sleep: u32,
-    /// The largest number of write-behind writes.
-    pub write_behind: u32,
+    pub sync_size: u64,    // Sectors that it covers
+    pub state: u32,        // Flags; its bits are not valid with 2 (stale) or 4 (write error)
+    pub chunk: u32,        // Bytes of one bit
+    pub daemon_sleep: u32, // Seconds between runs of the daemon that clears bits
+    pub write_behind: u32, // The largest number of write-behind writes
 }
 
 /// Parses a bitmap superblock; `None` if there is none.

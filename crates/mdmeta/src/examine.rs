@@ -14,10 +14,8 @@ const LONGEST: u16 = 8;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Examined {
-    /// md's own superblocks: one on a correct member. Others are left over from earlier use.
-    pub members: Vec<Member>,
-    /// Metadata in foreign formats.
-    pub foreign: Vec<ForeignMetadata>,
+    pub members: Vec<Member>, // md's own superblocks: one on a correct member. Others are left over from earlier use.
+    pub foreign: Vec<ForeignMetadata>, // Metadata in foreign formats
 }
 
 /// Examines every position where a superblock can be, and reads everything that belongs to the superblocks.

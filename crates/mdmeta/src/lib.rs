@@ -44,10 +44,8 @@ pub enum Superblock {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Checksum {
-    /// The checksum in the superblock.
-    pub stored: u32,
-    /// The checksum of its bytes.
-    pub computed: u32,
+    pub stored: u32,   // The checksum in the superblock
+    pub computed: u32, // The checksum of its bytes
 }
 
 impl Checksum {
@@ -61,16 +59,10 @@ impl Checksum {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Member {
-    /// Offset of the superblock in bytes, from the start of the member.
-    pub offset: u64,
-    /// Its checksum.
-    pub checksum: Checksum,
-    /// Its content.
-    pub superblock: Superblock,
-    /// The list of bad blocks; `None` if none is configured, or the format has none.
-    pub bad_blocks: Option<BadBlocks>,
-    /// The internal write-intent bitmap, if there is one.
-    pub bitmap: Option<Bitmap>,
-    /// Problems, one line each.
-    pub problems: Vec<String>,
+    pub offset: u64,                   // Offset of the superblock in bytes, from the start of the member
+    pub checksum: Checksum,            // Its checksum
+    pub superblock: Superblock,        // Its content
+    pub bad_blocks: Option<BadBlocks>, // The list of bad blocks; `None` if none is configured, or the format has none
+    pub bitmap: Option<Bitmap>,        // The internal write-intent bitmap, if there is one
+    pub problems: Vec<String>,         // Problems, one line each
 }

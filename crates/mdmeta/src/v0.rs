@@ -29,60 +29,36 @@ pub(crate) fn offset(bytes: u64) -> Option<u64> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Descriptor {
-    /// Its number.
-    pub number: u32,
-    /// Major number of its device when this was written.
-    pub major: u32,
-    /// Minor number of that device.
-    pub minor: u32,
-    /// Its slot in the array.
-    pub raid_disk: u32,
-    /// `faulty`, `active`, `sync`, `removed`, `write-mostly`, `failfast`.
-    pub state: Vec<&'static str>,
+    pub number: u32,              // Its number
+    pub major: u32,               // Major number of its device when this was written
+    pub minor: u32,               // Minor number of that device
+    pub raid_disk: u32,           // Its slot in the array
+    pub state: Vec<&'static str>, // `faulty`, `active`, `sync`, `removed`, `write-mostly`, `failfast`
 }
 
 /// A superblock 0.90.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Superblock0 {
-    /// 90, or 91 while the array is reshaped.
-    pub minor_version: u32,
-    /// The array's UUID.
-    pub uuid: Uuid,
-    /// Seconds since 1970.
-    pub created: u32,
-    /// mdadm's --level.
-    pub level: i32,
-    /// KiB of each member that the array uses.
-    pub size: u32,
-    /// Slots.
-    pub raid_disks: u32,
-    /// Members, including spares and faulty ones.
-    pub nr_disks: u32,
-    /// The minor number that the array had.
-    pub md_minor: u32,
-    /// Seconds since 1970 when this was written.
-    pub updated: u32,
-    /// Whether all members were in sync when the array was stopped.
-    pub clean: bool,
-    /// Whether there is an internal bitmap.
-    pub bitmap: bool,
-    /// The event count.
-    pub events: u64,
-    /// Numbers of members: active, working, failed, spare.
-    pub counts: [u32; 4],
-    /// The personality's layout.
-    pub layout: u32,
-    /// Bytes.
-    pub chunk: u32,
-    /// Position of a reshape in sectors, with `minor_version` 91.
-    pub reshape_position: Option<u64>,
-    /// Where a resync continues; `None` if the array is clean.
-    pub resync: Option<u32>,
-    /// Every slot that has been used.
-    pub disks: Vec<Descriptor>,
-    /// The member that this superblock is on.
-    pub this: Descriptor,
+    pub minor_version: u32,            // 90, or 91 while the array is reshaped
+    pub uuid: Uuid,                    // The array's UUID
+    pub created: u32,                  // Seconds since 1970
+    pub level: i32,                    // mdadm's --level
+    pub size: u32,                     // KiB of each member that the array uses
+    pub raid_disks: u32,               // Slots
+    pub nr_disks: u32,                 // Members, including spares and faulty ones
+    pub md_minor: u32,                 // The minor number that the array had
+    pub updated: u32,                  // Seconds since 1970 when this was written
+    pub clean: bool,                   // Whether all members were in sync when the array was stopped
+    pub bitmap: bool,                  // Whether there is an internal bitmap
+    pub events: u64,                   // The event count
+    pub counts: [u32; 4],              // Numbers of members: active, working, failed, spare
+    pub layout: u32,                   // The personality's layout
+    pub chunk: u32,                    // Bytes
+    pub reshape_position: Option<u64>, // Position of a reshape in sectors, with `minor_version` 91
+    pub resync: Option<u32>,           // Where a resync continues; `None` if the array is clean
+    pub disks: Vec<Descriptor>,        // Every slot that has been used
+    pub this: Descriptor,              // The member that this superblock is on
 }
 
 /// Parses a superblock 0.90; `None` if there is none.

@@ -44,98 +44,58 @@ pub(crate) const BITMAP: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "role", content = "slot")]
 pub enum Role {
-    /// The member of a slot.
-    Active(u16),
-    /// A spare (0xffff).
-    Spare,
-    /// Faulty (0xfffe).
-    Faulty,
-    /// The journal (0xfffd).
-    Journal,
+    Active(u16), // The member of a slot
+    Spare,       // A spare (0xffff)
+    Faulty,      // Faulty (0xfffe)
+    Journal,     // The journal (0xfffd)
 }
 
 /// A running reshape.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reshape {
-    /// Its position in sectors of the array.
-    pub position: u64,
-    /// The new level.
-    pub new_level: i32,
-    /// The number of members added, or removed if negative.
-    pub delta_disks: i32,
-    /// The new layout.
-    pub new_layout: u32,
-    /// The new chunk in sectors.
-    pub new_chunk: u32,
-    /// The number of sectors by which the data move.
-    pub new_offset: i32,
+    pub position: u64,    // Its position in sectors of the array
+    pub new_level: i32,   // The new level
+    pub delta_disks: i32, // The number of members added, or removed if negative
+    pub new_layout: u32,  // The new layout
+    pub new_chunk: u32,   // The new chunk in sectors
+    pub new_offset: i32,  // The number of sectors by which the data move
 }
 
 /// A superblock 1.x.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Superblock1 {
-    /// 0, 1 or 2: the superblock is at the end, at the start, or 4 KiB from the start.
-    pub minor_version: u32,
-    /// The feature bits.
-    pub feature_map: u32,
-    /// The features by name; an unknown bit is `bit-N`.
-    pub features: Vec<String>,
-    /// The array's UUID.
-    pub uuid: Uuid,
-    /// The array's name: usually `host:name`.
-    pub name: String,
-    /// Seconds since 1970.
-    pub created: u64,
-    /// mdadm's --level.
-    pub level: i32,
-    /// The personality's layout.
-    pub layout: u32,
-    /// Sectors of each member that the array uses.
-    pub size: u64,
-    /// The chunk in sectors.
-    pub chunk: u32,
-    /// Slots.
-    pub raid_disks: u32,
-    /// Position of the bitmap in sectors from the superblock; 0: none.
-    pub bitmap_offset: i32,
-    /// A reshape, if there is one.
-    pub reshape: Option<Reshape>,
-    /// The first sector of data.
-    pub data_offset: u64,
-    /// Sectors that can be used.
-    pub data_size: u64,
-    /// The sector of this superblock.
-    pub super_offset: u64,
-    /// The sector up to which this member has been recovered.
-    pub recovery_offset: Option<u64>,
-    /// The member's number, which never changes.
-    pub dev_number: u32,
-    /// Corrected read errors.
-    pub corrected_reads: u32,
-    /// The member's UUID.
-    pub device_uuid: Uuid,
-    /// Whether it is read only if no other member can be.
-    pub write_mostly: bool,
-    /// Whether I/O to it fails fast.
-    pub failfast: bool,
-    /// The power of two that scales the bad-block list's entries.
-    pub bblog_shift: u8,
-    /// Sectors of the bad-block list; 0: none.
-    pub bblog_size: u16,
-    /// Its position in sectors from the superblock.
-    pub bblog_offset: i32,
-    /// Seconds since 1970 when this was written.
-    pub updated: u64,
-    /// The event count.
-    pub events: u64,
-    /// The sector where a resync continues; `None` if the array is clean.
-    pub resync_offset: Option<u64>,
-    /// The role of this member.
-    pub role: Role,
-    /// The roles of all members, by number.
-    pub roles: Vec<Role>,
+    pub minor_version: u32, // 0, 1 or 2: the superblock is at the end, at the start, or 4 KiB from the start
+    pub feature_map: u32,   // The feature bits
+    pub features: Vec<String>, // The features by name; an unknown bit is `bit-N`
+    pub uuid: Uuid,         // The array's UUID
+    pub name: String,       // The array's name: usually `host:name`
+    pub created: u64,       // Seconds since 1970
+    pub level: i32,         // mdadm's --level
+    pub layout: u32,        // The personality's layout
+    pub size: u64,          // Sectors of each member that the array uses
+    pub chunk: u32,         // The chunk in sectors
+    pub raid_disks: u32,    // Slots
+    pub bitmap_offset: i32, // Position of the bitmap in sectors from the superblock; 0: none
+    pub reshape: Option<Reshape>, // A reshape, if there is one
+    pub data_offset: u64,   // The first sector of data
+    pub data_size: u64,     // Sectors that can be used
+    pub super_offset: u64,  // The sector of this superblock
+    pub recovery_offset: Option<u64>, // The sector up to which this member has been recovered
+    pub dev_number: u32,    // The member's number, which never changes
+    pub corrected_reads: u32, // Corrected read errors
+    pub device_uuid: Uuid,  // The member's UUID
+    pub write_mostly: bool, // Whether it is read only if no other member can be
+    pub failfast: bool,     // Whether I/O to it fails fast
+    pub bblog_shift: u8,    // The power of two that scales the bad-block list's entries
+    pub bblog_size: u16,    // Sectors of the bad-block list; 0: none
+    pub bblog_offset: i32,  // Its position in sectors from the superblock
+    pub updated: u64,       // Seconds since 1970 when this was written
+    pub events: u64,        // The event count
+    pub resync_offset: Option<u64>, // The sector where a resync continues; `None` if the array is clean
+    pub role: Role,         // The role of this member
+    pub roles: Vec<Role>,   // The roles of all members, by number
 }
 
 /// The offset in bytes of a superblock of this minor version (`super_1_load`).

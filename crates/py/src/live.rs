@@ -17,8 +17,7 @@ pub struct LiveTrace {
 
 struct LiveState {
     window: LiveWindow,
-    /// Why reading ended; an empty text at the end of the input.
-    ended: Option<String>,
+    ended: Option<String>, // Why reading ended; an empty text at the end of the input
 }
 
 /// A reader that writes what it reads to a file.

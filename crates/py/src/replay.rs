@@ -16,10 +16,8 @@ use std::rc::Rc;
 /// Which I/Os of a trace are replayed.
 #[derive(FromPyObject)]
 pub enum TraceSelection {
-    /// I/Os of this device, by number or name.
-    Device(String),
-    /// I/Os that this filter wants; they must be of one device.
-    Filter(Py<Filter>),
+    Device(String),     // I/Os of this device, by number or name
+    Filter(Py<Filter>), // I/Os that this filter wants; they must be of one device
 }
 
 /// A trace from Python: paths, format, and which I/Os.
@@ -57,12 +55,10 @@ pub fn open_replay(
 pub struct DeviceReplay {
     source: Box<dyn Source>,
     filter: TraceFilter,
-    /// The device of the first I/O; other devices are an error.
-    device: Option<DeviceId>,
+    device: Option<DeviceId>, // The device of the first I/O; other devices are an error
     processes: ProcessTable,
     batch: EventBatch,
-    /// The batch's next event and next name.
-    event: usize,
+    event: usize, // The batch's next event and next name
     name: usize,
     failure: ReplayFailure,
 }

@@ -17,17 +17,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// The seed of all random numbers: the same cell and seed give the same result everywhere.
-    pub seed: u64,
+    pub seed: u64, // The seed of all random numbers: the same cell and seed give the same result everywhere
     /// The kernel version, such as "4.19" or "6.1". It decides how md balances reads and which writes are throttled.
     pub kernel: String,
     /// Processor time that the host needs for an I/O.
     #[serde(default)]
     pub host: Host,
-    /// The disks. The stack names them by their index in this list, each exactly once.
-    pub devices: Vec<Device>,
-    /// What the jobs submit I/O to.
-    pub stack: Node,
+    pub devices: Vec<Device>, // The disks. The stack names them by their index in this list, each exactly once.
+    pub stack: Node,          // What the jobs submit I/O to
     /// The filesystem whose journal commits interrupt the jobs; without one the load uses the raw device.
     #[serde(default)]
     pub filesystem: Option<Filesystem>,

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filesystem {
-    /// Time between commits while something changes: ext4's `commit=5`.
-    pub commit_ns: u64,
+    pub commit_ns: u64, // Time between commits while something changes: ext4's `commit=5`
 }
 
 /// A group of equal jobs, in fio's words.
@@ -16,38 +15,26 @@ pub struct Filesystem {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The group's name.
-    pub name: String,
-    /// How many of them.
-    pub numjobs: u32,
-    /// The share of reads, 0 to 1.
-    pub read_share: f64,
-    /// Whether offsets are random.
-    pub random: bool,
+    pub name: String,    // The group's name
+    pub numjobs: u32,    // How many of them
+    pub read_share: f64, // The share of reads, 0 to 1
+    pub random: bool,    // Whether offsets are random
     /// Where random offsets fall.
     #[serde(default)]
     pub distribution: Distribution,
-    /// Sizes of reads, as (bytes, weight).
-    pub read_sizes: Vec<(u32, f64)>,
-    /// Sizes of writes.
-    pub write_sizes: Vec<(u32, f64)>,
-    /// Offsets are multiples of this (`blockalign`).
-    pub align: u32,
-    /// Where the job's region begins on the stack.
-    pub offset: u64,
-    /// How long the region is.
-    pub size: u64,
+    pub read_sizes: Vec<(u32, f64)>,  // Sizes of reads, as (bytes, weight)
+    pub write_sizes: Vec<(u32, f64)>, // Sizes of writes
+    pub align: u32,                   // Offsets are multiples of this (`blockalign`)
+    pub offset: u64,                  // Where the job's region begins on the stack
+    pub size: u64,                    // How long the region is
     /// Each job's region begins this much after the one before (`offset_increment`).
     #[serde(default)]
     pub offset_increment: u64,
     /// Bytes that each job does; it starts again at the beginning of its region if that is more (`io_size`).
     pub io_bytes: u64,
-    /// I/Os in flight of each job.
-    pub iodepth: u32,
-    /// I/Os submitted together (`iodepth_batch_submit`).
-    pub batch_submit: u32,
-    /// I/Os to wait for before reaping (`iodepth_batch_complete_min`).
-    pub batch_complete_min: u32,
+    pub iodepth: u32,            // I/Os in flight of each job
+    pub batch_submit: u32,       // I/Os submitted together (`iodepth_batch_submit`)
+    pub batch_complete_min: u32, // I/Os to wait for before reaping (`iodepth_batch_complete_min`)
     /// Submit again only when at most this many are in flight (`iodepth_low`); 0: submit at once.
     #[serde(default)]
     pub iodepth_low: u32,
@@ -82,23 +69,19 @@ pub enum Distribution {
     Random,
     /// Zipf's law, scattered over the region.
     Zipf {
-        /// The exponent.
-        theta: f64,
+        theta: f64, // The exponent
     },
     /// Pareto's, scattered over the region.
     Pareto {
-        /// The power, 0 to 1.
-        h: f64,
+        h: f64, // The power, 0 to 1
     },
     /// Gaussian about the middle.
     Normal {
-        /// The deviation, in percent of the region.
-        deviation: f64,
+        deviation: f64, // The deviation, in percent of the region
     },
     /// Zones, as (percent of accesses, percent of the region).
     Zoned {
-        /// In the order of the region.
-        zones: Vec<(f64, f64)>,
+        zones: Vec<(f64, f64)>, // In the order of the region
     },
 }
 
@@ -107,10 +90,8 @@ pub enum Distribution {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// At the recorded times (open loop); otherwise as fast as `iodepth` allows.
-    pub timed: bool,
-    /// I/Os in flight at most in the closed loop.
-    pub iodepth: u32,
+    pub timed: bool,  // At the recorded times (open loop); otherwise as fast as `iodepth` allows
+    pub iodepth: u32, // I/Os in flight at most in the closed loop
     /// Times are divided by this.
     #[serde(default = "unity")]
     pub speed: f64,
@@ -125,14 +106,10 @@ fn unity() -> f64 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
-    /// Time to prepare and submit one I/O to a device, system call included.
-    pub submit_ns: u64,
-    /// Time to reap one completion.
-    pub reap_ns: u64,
-    /// Time from a completion until a sleeping job runs.
-    pub wake_ns: u64,
-    /// Time that each array adds to an I/O.
-    pub md_ns: u64,
+    pub submit_ns: u64, // Time to prepare and submit one I/O to a device, system call included
+    pub reap_ns: u64,   // Time to reap one completion
+    pub wake_ns: u64,   // Time from a completion until a sleeping job runs
+    pub md_ns: u64,     // Time that each array adds to an I/O
 }
 
 impl Default for Host {

@@ -10,29 +10,22 @@ use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
-    /// I/Os that were submitted after the ramp.
-    pub total_ios: u64,
-    /// Bytes of all that were completed after the ramp.
-    pub io_bytes: u64,
+    pub total_ios: u64, // I/Os that were submitted after the ramp
+    pub io_bytes: u64,  // Bytes of all that were completed after the ramp
     /// `total_ios` per second. For I/Os that were in flight when the ramp ended, latency and bytes count but not the
     /// I/O, as in fio (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
     pub iops: f64,
-    /// Bytes per second.
-    pub bw_bytes: f64,
-    /// From submission to completion.
-    pub clat_ns: Latency,
+    pub bw_bytes: f64,    // Bytes per second
+    pub clat_ns: Latency, // From submission to completion
 }
 
 /// The jobs' fsyncs, as in fio's `sync`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Syncs {
-    /// Fsyncs that were completed after the ramp.
-    pub total_ios: u64,
-    /// `total_ios` per second.
-    pub iops: f64,
-    /// From the call to its return.
-    pub lat_ns: Latency,
+    pub total_ios: u64,  // Fsyncs that were completed after the ramp
+    pub iops: f64,       // `total_ios` per second
+    pub lat_ns: Latency, // From the call to its return
 }
 
 /// Completion latencies.
@@ -54,28 +47,20 @@ const BINS: u32 = 40;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// Its name.
-    pub name: String,
-    /// Its reads.
-    pub read: Direction,
-    /// Its writes.
-    pub write: Direction,
+    pub name: String,     // Its name
+    pub read: Direction,  // Its reads
+    pub write: Direction, // Its writes
 }
 
 /// One interval of the time series.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Its start.
-    pub time_ns: u64,
-    /// How long it is.
-    pub width_ns: u64,
-    /// I/Os completed in it: reads, writes.
-    pub ios: [u64; 2],
-    /// Bytes moved in it.
-    pub bytes: [u64; 2],
-    /// Mean completion latency in it, if anything completed.
-    pub clat_ns: [Option<f64>; 2],
+    pub time_ns: u64,              // Its start
+    pub width_ns: u64,             // How long it is
+    pub ios: [u64; 2],             // I/Os completed in it: reads, writes
+    pub bytes: [u64; 2],           // Bytes moved in it
+    pub clat_ns: [Option<f64>; 2], // Mean completion latency in it, if anything completed
 }
 
 /// What the jobs of a run measured.

@@ -14,28 +14,17 @@ pub use crate::targets::queue::DiskStats;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Simulated time that counts, without the ramp.
-    pub runtime_ns: u64,
-    /// Simulated time in which devices were measured: all of it, the ramp included.
-    pub watched_ns: u64,
-    /// The jobs' reads.
-    pub read: Direction,
-    /// The jobs' writes.
-    pub write: Direction,
-    /// The jobs' fsyncs.
-    pub sync: Syncs,
-    /// Every job group separately.
-    pub groups: Vec<Group>,
-    /// What each disk did.
-    pub devices: Vec<DiskStats>,
-    /// What each target above the disks did, the lowest first.
-    pub targets: Vec<TargetReport>,
-    /// The jobs' I/Os over time.
-    pub series: Vec<Point>,
-    /// Processor time of all jobs together.
-    pub processor_ns: u64,
-    /// Simulated I/Os at the top and at the disks, for benchmarks.
-    pub simulated_ios: u64,
+    pub runtime_ns: u64,            // Simulated time that counts, without the ramp
+    pub watched_ns: u64,            // Simulated time in which devices were measured: all of it, the ramp included
+    pub read: Direction,            // The jobs' reads
+    pub write: Direction,           // The jobs' writes
+    pub sync: Syncs,                // The jobs' fsyncs
+    pub groups: Vec<Group>,         // Every job group separately
+    pub devices: Vec<DiskStats>,    // What each disk did
+    pub targets: Vec<TargetReport>, // What each target above the disks did, the lowest first
+    pub series: Vec<Point>,         // The jobs' I/Os over time
+    pub processor_ns: u64,          // Processor time of all jobs together
+    pub simulated_ios: u64,         // Simulated I/Os at the top and at the disks, for benchmarks
 }
 
 impl Outcome {

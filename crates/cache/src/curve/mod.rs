@@ -15,11 +15,10 @@ pub use simulated::{SimulatedCache, SimulatedPolicy};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct CurvePoint {
-    pub cache_bytes: u64,            // the size of the cache
-    pub hit_ratio: f64,              // the share that the cache serves: the mean of the samples
-    pub read_hit_ratio: Option<f64>, // the same of reads; `null` without reads
-    /// The same of writes; `null` without writes, or if the policy does not count them.
-    pub write_hit_ratio: Option<f64>,
+    pub cache_bytes: u64,             // the size of the cache
+    pub hit_ratio: f64,               // the share that the cache serves: the mean of the samples
+    pub read_hit_ratio: Option<f64>,  // the same of reads; `null` without reads
+    pub write_hit_ratio: Option<f64>, // The same of writes; `null` without writes, or if the policy does not count them
     pub low: f64, // the 95 % confidence interval of `hit_ratio` over the samples, or the band of the assumed rates
     pub high: f64, // the interval's other end
     pub sampling_rate: f64, // the share of the blocks that was simulated

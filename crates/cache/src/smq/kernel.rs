@@ -14,8 +14,7 @@ pub enum SmqKernel {
     TopLevel,             // 4d44ec5a: promoted blocks start at the top level
     NoPreemptiveDemotion, // 6cf4cc8f: no demotions before a miss needs a block
     TracksAllIo,          // 701e03e4: the target tracks all I/O, and no block is written back unless it is idle
-    /// 4.15 (deb71918, 1e72a8e8): work is limited, blocks are used in order, writeback skips sentinels when idle.
-    V4_15,
+    V4_15, // 4.15 (deb71918, 1e72a8e8): work is limited, blocks are used in order, writeback skips sentinels when idle
 }
 
 /// Every state: its name, and the version or commit by which it is known.

@@ -87,8 +87,7 @@ pub struct Smq {
     cache_stats: LevelStats,
     period: u32, // the number of the period of the cache's queues; entries that were hit in it have it too
     next_period_ns: u64,
-    /// A miss is promoted if its region has this level in the hotspot queue; none before the first tick.
-    read_level: u8,
+    read_level: u8, // A miss is promoted if its region has this level in the hotspot queue; none before the first tick
     write_level: u8,
     tracker: Tracker,
     migrations_allowed: bool,

@@ -23,33 +23,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
-    /// Time of the interface and the controller for a read command of any size.
-    pub read_command_ns: u64,
-    /// The same for a write.
-    pub write_command_ns: u64,
-    /// Bytes per second from the disk.
-    pub read_bandwidth: u64,
-    /// Bytes per second to the disk.
-    pub write_bandwidth: u64,
-    /// The part of a read's latency that occupies no component.
-    pub read_latency_ns: u64,
-    /// The same of a write, into the disk's memory.
-    pub write_latency_ns: u64,
-    /// Flash dies that work in parallel.
-    pub units: u32,
-    /// Bytes that a die reads at once: requests within a page are served together.
-    pub page_bytes: u32,
-    /// Time to read a page from flash.
-    pub page_read_ns: u64,
+    pub read_command_ns: u64, // Time of the interface and the controller for a read command of any size
+    pub write_command_ns: u64, // The same for a write
+    pub read_bandwidth: u64,  // Bytes per second from the disk
+    pub write_bandwidth: u64, // Bytes per second to the disk
+    pub read_latency_ns: u64, // The part of a read's latency that occupies no component
+    pub write_latency_ns: u64, // The same of a write, into the disk's memory
+    pub units: u32,           // Flash dies that work in parallel
+    pub page_bytes: u32,      // Bytes that a die reads at once: requests within a page are served together
+    pub page_read_ns: u64,    // Time to read a page from flash
     /// Bytes that a die programs at once, so also how many bytes written in sequence lie on one die: three pages on
     /// each plane, for three bits in each cell.
     pub program_bytes: u32,
-    /// Time to program that much.
-    pub program_ns: u64,
-    /// Bytes that can be acknowledged before they are programmed.
-    pub buffer_bytes: u64,
-    /// Time that a read waits when it suspends a program.
-    pub suspend_ns: u64,
+    pub program_ns: u64,   // Time to program that much
+    pub buffer_bytes: u64, // Bytes that can be acknowledged before they are programmed
+    pub suspend_ns: u64,   // Time that a read waits when it suspends a program
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -80,12 +80,9 @@ pub trait DiskModel: Debug {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DiskWork {
-    /// The interface and the controller.
-    pub interface_ns: u64,
-    /// Flash dies, or a rotating disk's mechanism.
-    pub media_ns: u64,
-    /// Reads answered from the disk's memory.
-    pub cache_hits: u64,
+    pub interface_ns: u64, // The interface and the controller
+    pub media_ns: u64,     // Flash dies, or a rotating disk's mechanism
+    pub cache_hits: u64,   // Reads answered from the disk's memory
 }
 
 /// The registry of models: the name in documents (in lower case), the specification, the model.

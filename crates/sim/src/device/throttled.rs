@@ -19,20 +19,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThrottledSpec {
-    /// Operations per second, both directions.
-    pub iops_total: f64,
-    /// Reads per second.
-    pub iops_read: f64,
-    /// Writes per second.
-    pub iops_write: f64,
-    /// Bytes per second, both directions.
-    pub bps_total: f64,
-    /// Bytes read per second.
-    pub bps_read: f64,
-    /// Bytes written per second.
-    pub bps_write: f64,
-    /// Latency of every I/O, in addition to throttling.
-    pub latency_ns: u64,
+    pub iops_total: f64, // Operations per second, both directions
+    pub iops_read: f64,  // Reads per second
+    pub iops_write: f64, // Writes per second
+    pub bps_total: f64,  // Bytes per second, both directions
+    pub bps_read: f64,   // Bytes read per second
+    pub bps_write: f64,  // Bytes written per second
+    pub latency_ns: u64, // Latency of every I/O, in addition to throttling
 }
 
 /// The size of a bucket without a burst, as the time in which it leaks: a tenth of a second (`throttle_compute_wait`).

@@ -32,26 +32,16 @@ const MOST_WRITEBACKS: usize = 64;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bcache {
-    /// The name in results.
-    pub name: String,
-    /// The slow device or stack.
-    pub backing: Box<Node>,
-    /// The fast device or stack.
-    pub cache: Box<Node>,
-    /// `writethrough`, `writeback`, `writearound` or `none`.
-    pub mode: String,
-    /// Bytes; 0 is none.
-    pub sequential_cutoff: u64,
-    /// Bytes of a bucket.
-    pub bucket: u64,
-    /// Bytes; other I/O bypasses the cache.
-    pub block: u64,
-    /// Share of dirty data to keep.
-    pub writeback_percent: u64,
-    /// µs; 0 is never.
-    pub congested_read_threshold_us: u64,
-    /// µs; 0 is never.
-    pub congested_write_threshold_us: u64,
+    pub name: String,                      // The name in results
+    pub backing: Box<Node>,                // The slow device or stack
+    pub cache: Box<Node>,                  // The fast device or stack
+    pub mode: String,                      // `writethrough`, `writeback`, `writearound` or `none`
+    pub sequential_cutoff: u64,            // Bytes; 0 is none
+    pub bucket: u64,                       // Bytes of a bucket
+    pub block: u64,                        // Bytes; other I/O bypasses the cache
+    pub writeback_percent: u64,            // Share of dirty data to keep
+    pub congested_read_threshold_us: u64,  // µs; 0 is never
+    pub congested_write_threshold_us: u64, // µs; 0 is never
     #[serde(default)]
     pub state: InitialState,
 }
@@ -60,18 +50,14 @@ pub struct Bcache {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BcacheReport {
-    /// Its name.
-    pub name: String,
+    pub name: String, // Its name
     pub cache_hits: u64,
     pub cache_misses: u64,
     pub cache_bypass_hits: u64,
     pub cache_bypass_misses: u64,
-    /// Bytes of bypassed reads and writes.
-    pub bypassed_bytes: u64,
-    /// Bytes in the cache that are not on the backing device.
-    pub dirty_bytes: u64,
-    /// Bytes written back.
-    pub writeback_bytes: u64,
+    pub bypassed_bytes: u64,  // Bytes of bypassed reads and writes
+    pub dirty_bytes: u64,     // Bytes in the cache that are not on the backing device
+    pub writeback_bytes: u64, // Bytes written back
     pub journal_writes: u64,
 }
 
@@ -79,17 +65,29 @@ pub struct BcacheReport {
 #[derive(Clone, Debug)]
 enum Part {
     /// A piece of a bio on the cache device, begun at this time.
-    Cached { parent: u32, begun: Time, write: bool },
+    Cached {
+        parent: u32,
+        begun: Time,
+        write: bool,
+    },
     /// A piece of a bio on the backing device; its pages are cached afterwards.
-    Missed { parent: u32, pages: Range<u64> },
+    Missed {
+        parent: u32,
+        pages: Range<u64>,
+    },
     /// A piece of a bio of which nothing is cached.
-    Passed { parent: u32 },
-    /// Data that was missed is written to the cache, or the journal is written.
-    Background,
+    Passed {
+        parent: u32,
+    },
+    Background, // Data that was missed is written to the cache, or the journal is written
     /// A writeback reads from the cache.
-    WritebackRead { pages: Range<u64> },
+    WritebackRead {
+        pages: Range<u64>,
+    },
     /// It writes to the backing device.
-    WritebackWrite { pages: Range<u64> },
+    WritebackWrite {
+        pages: Range<u64>,
+    },
 }
 
 /// A bcache in a running simulation.

@@ -23,24 +23,18 @@ const POLLED: Time = 50_000_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {
-    /// The name in results.
-    pub name: String,
-    /// The target or disk whose I/Os are delayed.
-    pub origin: Box<Node>,
-    /// How long a read is held.
-    pub read_ns: u64,
-    /// How long a write, a flush or a discard is held.
-    pub write_ns: u64,
+    pub name: String,      // The name in results
+    pub origin: Box<Node>, // The target or disk whose I/Os are delayed
+    pub read_ns: u64,      // How long a read is held
+    pub write_ns: u64,     // How long a write, a flush or a discard is held
 }
 
 /// What a delay counted.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayReport {
-    /// Its name.
-    pub name: String,
-    /// Bios held: reads, and everything else.
-    pub held: [u64; 2],
+    pub name: String,   // Its name
+    pub held: [u64; 2], // Bios held: reads, and everything else
 }
 
 /// A delay in a running simulation.

@@ -21,12 +21,9 @@ pub enum InitialState {
     /// Nothing.
     #[default]
     Empty,
-    /// Clean blocks that the load does not use.
-    Junk,
-    /// Dirty blocks that the load does not use.
-    JunkDirty,
-    /// Blocks that the load uses.
-    Warm,
+    Junk,      // Clean blocks that the load does not use
+    JunkDirty, // Dirty blocks that the load does not use
+    Warm,      // Blocks that the load uses
     /// What the layout of the load's files left on a new filesystem: mkfs discards the volume, then each file is
     /// written from begin to end.
     Layout,

@@ -61,8 +61,7 @@ macro_rules! targets {
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase", deny_unknown_fields)]
         pub enum Node {
-            /// The disk with this index in the cell's list.
-            Device(usize),
+            Device(usize), // The disk with this index in the cell's list
             $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind($spec),)+
         }
 

@@ -65,8 +65,7 @@ mod bio_state {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LvmCacheReport {
-    /// Its name.
-    pub name: String,
+    pub name: String, // Its name
     pub blocks: u64,
     pub used_blocks: u64,
     pub read_hits: u64,
@@ -76,12 +75,9 @@ pub struct LvmCacheReport {
     pub demotions: u64,
     pub promotions: u64,
     pub dirty: u64,
-    /// Blocks written back; the kernel does not show them.
-    pub writebacks: u64,
-    /// Metadata blocks of 4 KiB written.
-    pub metadata_writes: u64,
-    /// Bios that waited for a migration of their block.
-    pub waited: u64,
+    pub writebacks: u64,      // Blocks written back; the kernel does not show them
+    pub metadata_writes: u64, // Metadata blocks of 4 KiB written
+    pub waited: u64,          // Bios that waited for a migration of their block
 }
 
 impl LvmCacheReport {

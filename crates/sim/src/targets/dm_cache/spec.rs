@@ -27,17 +27,12 @@ pub enum Mode {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LvmCache {
-    /// The name in results.
-    pub name: String,
-    /// The slow device or stack.
-    pub origin: Box<Node>,
-    /// The fast device or stack: the cache's blocks, and before them its metadata.
-    pub cache: Box<Node>,
-    /// The policy's name.
-    pub policy: String,
+    pub name: String,      // The name in results
+    pub origin: Box<Node>, // The slow device or stack
+    pub cache: Box<Node>,  // The fast device or stack: the cache's blocks, and before them its metadata
+    pub policy: String,    // The policy's name
     pub mode: Mode,
-    /// Bytes of a block.
-    pub chunk: u64,
+    pub chunk: u64, // Bytes of a block
     /// Bytes of the metadata; without it a thousandth of the cache, and at least 8 MiB.
     #[serde(default)]
     pub metadata: Option<u64>,

@@ -8,32 +8,22 @@ use super::balance::BalanceReason;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MdReport {
-    /// Its name.
-    pub name: String,
-    /// Reads of each slot by the balancer's reason.
-    pub slots: Vec<SlotStats>,
-    /// Bytes that a resync, recovery or check has covered.
-    pub sync_bytes: u64,
-    /// Writes of the bitmap.
-    pub bitmap_writes: u64,
+    pub name: String,          // Its name
+    pub slots: Vec<SlotStats>, // Reads of each slot by the balancer's reason
+    pub sync_bytes: u64,       // Bytes that a resync, recovery or check has covered
+    pub bitmap_writes: u64,    // Writes of the bitmap
 }
 
 /// I/Os of a slot.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SlotStats {
-    /// Reads with no other copy to choose.
-    pub only: u64,
-    /// Reads that continued a run or started at the head's position.
-    pub sequential: u64,
-    /// Reads for which it had the fewest I/Os pending, or none.
-    pub idlest: u64,
-    /// Reads for which its head was nearest.
-    pub nearest: u64,
-    /// Reads for which its copy has the lowest address.
-    pub lowest: u64,
-    /// Writes, including every copy.
-    pub writes: u64,
+    pub only: u64,       // Reads with no other copy to choose
+    pub sequential: u64, // Reads that continued a run or started at the head's position
+    pub idlest: u64,     // Reads for which it had the fewest I/Os pending, or none
+    pub nearest: u64,    // Reads for which its head was nearest
+    pub lowest: u64,     // Reads for which its copy has the lowest address
+    pub writes: u64,     // Writes, including every copy
 }
 
 impl SlotStats {

@@ -10,10 +10,8 @@ use crate::targets::Node;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Md {
-    /// The name in results, such as `md4`.
-    pub name: String,
-    /// The RAID level.
-    pub level: Level,
+    pub name: String, // The name in results, such as `md4`
+    pub level: Level, // The RAID level
     /// The chunk; levels 1 and linear have none.
     #[serde(default)]
     pub chunk: u64,
@@ -26,8 +24,7 @@ pub struct Md {
     /// Whether the far copies follow in the next row of chunks.
     #[serde(default)]
     pub offset: bool,
-    /// The members, by slot.
-    pub members: Vec<Member>,
+    pub members: Vec<Member>, // The members, by slot
     /// Stripe cache entries of levels 4, 5 and 6 (pages per member).
     #[serde(default = "stripe_cache")]
     pub stripe_cache: u32,
@@ -66,8 +63,7 @@ fn sync_max() -> u64 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// The member; null if it is missing.
-    pub node: Option<Node>,
+    pub node: Option<Node>, // The member; null if it is missing
     /// Read from it only if no other member can be read.
     #[serde(default)]
     pub write_mostly: bool,
@@ -84,10 +80,7 @@ pub enum SyncAction {
     /// Nothing: clean.
     #[default]
     Idle,
-    /// Making the copies equal, after creation or a crash.
-    Resync,
-    /// Filling the members that are `rebuilding`.
-    Recover,
-    /// Comparing the copies.
-    Check,
+    Resync,  // Making the copies equal, after creation or a crash
+    Recover, // Filling the members that are `rebuilding`
+    Check,   // Comparing the copies
 }

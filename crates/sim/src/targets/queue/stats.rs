@@ -10,28 +10,17 @@ use crate::events::Time;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskStats {
-    /// The device's name.
-    pub name: String,
-    /// Requests completed.
-    pub ios: [u64; 2],
-    /// Bios that were merged into a waiting request.
-    pub merges: [u64; 2],
-    /// Sectors moved.
-    pub sectors: [u64; 2],
-    /// Time from tag to completion, all requests together.
-    pub ticks_ns: [u64; 2],
-    /// Flushes completed.
-    pub flushes: u64,
-    /// Time spent flushing.
-    pub flush_ns: u64,
-    /// Time in which requests were in the disk, as utilisation counts it.
-    pub busy_ns: u64,
-    /// The work of the disk's parts.
-    pub work: DiskWork,
-    /// Tasks that slept because all tags were taken.
-    pub tag_waits: u64,
-    /// Tasks that slept in the writeback throttle.
-    pub throttle_waits: u64,
+    pub name: String,        // The device's name
+    pub ios: [u64; 2],       // Requests completed
+    pub merges: [u64; 2],    // Bios that were merged into a waiting request
+    pub sectors: [u64; 2],   // Sectors moved
+    pub ticks_ns: [u64; 2],  // Time from tag to completion, all requests together
+    pub flushes: u64,        // Flushes completed
+    pub flush_ns: u64,       // Time spent flushing
+    pub busy_ns: u64,        // Time in which requests were in the disk, as utilisation counts it
+    pub work: DiskWork,      // The work of the disk's parts
+    pub tag_waits: u64,      // Tasks that slept because all tags were taken
+    pub throttle_waits: u64, // Tasks that slept in the writeback throttle
 }
 
 impl DiskStats {
