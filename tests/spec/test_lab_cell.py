@@ -240,14 +240,18 @@ def test_what_is_wrong_is_said_with_its_place(expand: Expand, old: str, new: str
     ("new", "place"),
     [
         (VOLUME, "stacks.top.kind"),
-        (CACHE, "stacks.top.kind"),
-        (BCACHE, "stacks.top.kind"),
         (ARRAY + '\nfail = [{ member = "slow", at = "1s" }]', "stacks.top.fail"),
     ],
 )
 def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, place: str) -> None:
     with pytest.raises(UsageError, match=rf"{place}: .*--on lab"):
         expand(ARRAY, new, form=sim_cell.FORM)
+
+
+@pytest.mark.parametrize(("cache", "kind"), [(CACHE, "lvmcache"), (BCACHE, "bcache")])
+def test_caches_are_simulated(expand: Expand, cache: str, kind: str) -> None:
+    (cell,) = expand(ARRAY, cache, form=sim_cell.FORM).cells
+    assert cell.document["stack"][kind]["state"] == "empty"
 
 
 def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:
