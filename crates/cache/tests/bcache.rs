@@ -36,10 +36,10 @@ fn a_stream_of_4_mib_bypasses_and_so_does_its_task_for_a_while() {
 fn slow_cache_devices_lower_the_cutoff_until_time_passes() {
     let mut congestion = Congestion::new(1);
     assert_eq!(congestion.cutoff(SECOND), None);
-    congestion.count(SECOND, false, 1_900_000);
-    congestion.count(SECOND, true, 19_000_000);
+    congestion.count(SECOND, 1_900_000, 2_000_000);
+    congestion.count(SECOND, 19_000_000, 20_000_000);
     assert_eq!(congestion.cutoff(SECOND), None, "faster than 2 and 20 ms");
-    congestion.count(SECOND, false, 512_000_000);
+    congestion.count(SECOND, 512_000_000, 2_000_000);
     // 500 of 1,024 are left: 2^(524 / 64) is 304, less at most 32.
     assert!((264..=304).contains(&congestion.cutoff(SECOND).unwrap()));
     assert!(congestion.cutoff(SECOND + 512_000_000).is_none());
