@@ -42,6 +42,11 @@ pub trait Replay {
     /// Replays one request.
     fn request(&mut self, request: &Request);
 
+    /// The same for an I/O whose stream has these sectors, which caches of several sizes count together.
+    fn request_in_stream(&mut self, request: &Request, _sequential: u64) {
+        self.request(request);
+    }
+
     /// What it counted until now.
     fn counts(&self) -> Counts;
 

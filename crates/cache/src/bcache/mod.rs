@@ -246,12 +246,6 @@ impl Bcache {
         }
     }
 
-    /// Replays an I/O whose stream has these sectors, which caches of several sizes count together.
-    pub fn request_in_stream(&mut self, request: &Request, sequential: u64) {
-        let bypass = self.check_request(request).or_else(|| self.check_stream(request, sequential)).is_some();
-        self.replay(request, bypass);
-    }
-
     /// Counts an I/O: it ages the buckets unless it bypasses, and writeback is not idle.
     pub fn count_io(&mut self, request: &Request, bypass: bool) {
         self.last_io_ns = request.time_ns;
@@ -316,6 +310,13 @@ impl Replay for Bcache {
     fn request(&mut self, request: &Request) {
         if request.op != Op::Flush && request.sectors > 0 {
             let bypass = self.check_bypass(request).is_some();
+            self.replay(request, bypass);
+        }
+    }
+
+    fn request_in_stream(&mut self, request: &Request, sequential: u64) {
+        if request.op != Op::Flush && request.sectors > 0 {
+            let bypass = self.check_request(request).or_else(|| self.check_stream(request, sequential)).is_some();
             self.replay(request, bypass);
         }
     }

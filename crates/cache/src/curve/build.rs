@@ -298,9 +298,8 @@ impl SecondPass {
 
     fn lru_curve(&self, block: &BlockPass) -> PolicyCurve {
         let point = |&size: &u64| {
-            let blocks = Some(size / (block.sectors * 512));
-            let estimates: Vec<Estimate> = block.lru.iter().map(|lru| BlockPass::estimate(lru, blocks)).collect();
-            combine(size, block.lru[0].rate(), &estimates, false)
+            let estimate = |lru: &StackDistances| BlockPass::estimate(lru, Some(size / (block.sectors * 512)));
+            combine(size, block.lru[0].rate(), &block.lru.iter().map(estimate).collect::<Vec<_>>(), false)
         };
         let memory = block.lru.iter().map(StackDistances::memory_bytes).sum();
         PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), memory)

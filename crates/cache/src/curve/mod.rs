@@ -55,7 +55,7 @@ pub struct BlockCurves {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheCurves {
-    pub requests: u64,            // i/Os of the trace that read or write
+    pub requests: u64,            // I/Os of the trace that read or write
     pub reads: u64,               // reads of them
     pub read_bytes: u64,          // bytes read
     pub write_bytes: u64,         // bytes written

@@ -8,7 +8,7 @@ use super::Estimate;
 use crate::bcache::{Bcache, BcacheMode, BcacheSettings, PAGE_SECTORS};
 use crate::dm_cache::{CacheMode, DmCache, Latencies};
 use crate::policy::Geometry;
-use crate::replay::{Counts, Op, Replay, Request};
+use crate::replay::{Counts, Replay, Request};
 use crate::sampler::Sampler;
 use crate::smq::{Smq, SmqKernel, region_shift};
 
@@ -30,14 +30,10 @@ pub enum SimulatedPolicy {
     Bcache(BcacheMode),        // bcache, with its defaults, in this mode
 }
 
-enum Simulated {
-    Smq(Box<DmCache<Smq>>),
-    Bcache(Box<Bcache>),
-}
-
 /// A miniature.
 pub struct SimulatedCache {
-    cache: Simulated,
+    cache: Box<dyn Replay>,
+    is_bcache: bool,
     rate: f64,
 }
 
@@ -53,7 +49,7 @@ impl SimulatedCache {
                 let sampler = Sampler::new(salt, rate, region_shift(geometry));
                 let smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
                 let cache = DmCache::new(smq, geometry, mode, Latencies::DISK).sampled(sampler);
-                Some(Self { cache: Simulated::Smq(Box::new(cache)), rate })
+                Some(Self { cache: Box::new(cache), is_bcache: false, rate })
             }
             SimulatedPolicy::Bcache(mode) => {
                 let whole = bytes / (u64::from(BUCKET_SECTORS) * 512);
@@ -64,19 +60,14 @@ impl SimulatedCache {
                 let buckets = (whole as f64 * rate).round() as u32;
                 let settings = BcacheSettings { buckets, mode, ..BcacheSettings::default() };
                 let cache = Bcache::new(settings).sampled(Sampler::new(salt, rate, REGION_SHIFT));
-                Some(Self { cache: Simulated::Bcache(Box::new(cache)), rate })
+                Some(Self { cache: Box::new(cache), is_bcache: true, rate })
             }
         }
     }
 
     /// Replays an I/O; `sequential`: the sectors of its stream, as bcache counts them.
-    #[inline]
     pub fn request(&mut self, request: &Request, sequential: u64) {
-        match &mut self.cache {
-            Simulated::Smq(cache) => cache.request(request),
-            Simulated::Bcache(cache) if request.op != Op::Flush => cache.request_in_stream(request, sequential),
-            Simulated::Bcache(_) => (),
-        }
+        self.cache.request_in_stream(request, sequential);
     }
 
     /// The share of the blocks that it simulates.
@@ -86,12 +77,9 @@ impl SimulatedCache {
 
     /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.
     pub fn estimate(&self, accesses: [u64; 2], sectors: u64, block_sectors: u32) -> Estimate {
-        let (counts, inserted) = match &self.cache {
-            Simulated::Smq(cache) => (cache.counts(), cache.counts().promotions * u64::from(block_sectors)),
-            Simulated::Bcache(cache) => (cache.counts(), cache.counts().promotions),
-        };
-        let Counts { reads, read_hits, writes, write_hits, .. } = counts;
-        let is_bcache = matches!(self.cache, Simulated::Bcache(_));
+        let Counts { reads, read_hits, writes, write_hits, promotions, .. } = self.cache.counts();
+        let is_bcache = self.is_bcache;
+        let inserted = promotions * if is_bcache { 1 } else { u64::from(block_sectors) };
         let ratio = |hits: u64, seen: u64, all: u64| match all {
             0 => None,
             _ if is_bcache || self.rate >= 1.0 => (seen > 0).then(|| hits as f64 / seen as f64),
@@ -111,10 +99,7 @@ impl SimulatedCache {
 
     /// Memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        match &self.cache {
-            Simulated::Smq(cache) => cache.memory_bytes(),
-            Simulated::Bcache(cache) => cache.memory_bytes(),
-        }
+        self.cache.memory_bytes()
     }
 }
 
