@@ -79,11 +79,11 @@ Cell = TypedDict("Cell", {
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
     "series_ns": NotRequired[int], "stack": "Node",
 })
-CommandOrder = Literal["rotation", "seek", "arrival"]
+CommandOrder = Literal["seek", "arrival", "rotation"]
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
-InitialState = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
+InitialState = Literal["junk", "junk-dirty", "warm", "empty", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
 Mode = Literal["writethrough", "writeback", "passthrough"]
 Model = SsdModel | NvmeModel | HddModel | ThrottledModel
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
-SyncAction = Literal["idle", "resync", "recover", "check"]
+SyncAction = Literal["resync", "recover", "check", "idle"]
