@@ -238,10 +238,7 @@ def test_what_is_wrong_is_said_with_its_place(expand: Expand, old: str, new: str
 
 @pytest.mark.parametrize(
     ("new", "place"),
-    [
-        (VOLUME, "stacks.top.kind"),
-        (ARRAY + '\nfail = [{ member = "slow", at = "1s" }]', "stacks.top.fail"),
-    ],
+    [(VOLUME, "stacks.top.kind"), (ARRAY + '\nfail = [{ member = "slow", at = "1s" }]', "stacks.top.fail")],
 )
 def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, place: str) -> None:
     with pytest.raises(UsageError, match=rf"{place}: .*--on lab"):

@@ -101,7 +101,7 @@ impl DeviceReplay {
             let device = *self.device.get_or_insert(event.device);
             if device != event.device {
                 return Err(TraceError::Request(format!(
-                    "trace: I/Os of the devices {device} and {}: choose one of them to replay",
+                    "trace: I/Os of the devices {device} and {}: choose one (--device, or `device` in an experiment)",
                     event.device
                 )));
             }

@@ -353,7 +353,7 @@ impl BcacheTarget {
         sim.submit(task, piece);
     }
 
-    /// Submits an I/O of the target for pages of its own.
+    /// Submits an I/O of the target for its pages.
     fn submit_pages(&mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, part: Part) {
         let pages = match &part {
             Part::WritebackRead { pages } | Part::WritebackWrite { pages } => pages.end - pages.start,
@@ -399,7 +399,9 @@ impl BcacheTarget {
         if pages.is_empty() {
             return Err(format!("{name}: no space is left after the jobs' data to fill the cache with"));
         }
-        pages.into_iter().for_each(|page| drop(self.cache.insert_page(NONE, page, false)));
+        for page in pages {
+            self.cache.insert_page(NONE, page, false);
+        }
         Ok(())
     }
 }

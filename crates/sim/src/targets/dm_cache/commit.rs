@@ -94,7 +94,7 @@ impl Metadata {
         self.requested = true;
     }
 
-    /// Whether nothing waits and nothing is to be written.
+    /// Whether nothing waits and no mapping has changed.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         !self.requested && self.running.is_none() && self.changed.is_empty()

@@ -165,7 +165,7 @@ impl DmCache {
                     if work.operation != Operation::Demote {
                         return self.end_migration(sim, task, number);
                     }
-                    // The cache block must not be used again before the mapping is gone for good.
+                    // The cache block must not be used again before the commit.
                     self.metadata.hold_migration(number);
                     return;
                 }

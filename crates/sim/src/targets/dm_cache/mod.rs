@@ -312,18 +312,18 @@ impl DmCache {
         if self.migrates_in_map {
             self.policy.allow_migrations(self.mode != Mode::Passthrough && !self.is_over_threshold());
         }
-        let found = if access.fast_copy {
-            let (found, work) = self.policy.lookup_with_work(access);
+        let lookup = if access.fast_copy {
+            let (lookup, work) = self.policy.lookup_with_work(access);
             if let Some(work) = work {
                 self.put_block(sim, block);
                 return self.start_migration(sim, task, work, Some(number));
             }
-            found
+            lookup
         } else {
             self.policy.lookup(access)
         };
-        let Lookup::Hit(cache_block) = found else {
-            if found == (Lookup::Miss { background_work: true }) && self.queue_work(sim, task, number) {
+        let Lookup::Hit(cache_block) = lookup else {
+            if lookup == (Lookup::Miss { background_work: true }) && self.queue_work(sim, task, number) {
                 return;
             }
             self.report.count_miss(write);
