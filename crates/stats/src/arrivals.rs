@@ -1,20 +1,17 @@
 //! When I/O arrives: gaps between arrivals, and burstiness at several time scales.
 //!
-//! The index of dispersion for counts (variance / mean of the number of arrivals in a window; Cox
-//! and Lewis, *The Statistical Analysis of Series of Events*, 1966) is 0 for a metronome, 1 for a
-//! Poisson process at every scale, and grows with the scale when bursts come in bursts. Windows
-//! start at the first arrival; the last, incomplete one is left out. Empty windows are added
-//! arithmetically, so a gap of years costs no more than one of a millisecond.
+//! The index of dispersion for counts (variance / mean of the number of arrivals in a window; Cox and Lewis, *The
+//! Statistical Analysis of Series of Events*, 1966) is 0 for a metronome, 1 for a Poisson process at every scale, and
+//! grows with the scale when bursts come in bursts. Windows start at the first arrival; the last, incomplete one is
+//! left out. Empty windows are added arithmetically, so a gap of years costs no more than one of a millisecond.
 
 use crate::{Merge, Quantiles, QuantilesSummary};
 use serde::Serialize;
 
 /// Widths of the windows in ns: 1 ms to 10 s, each ten of the one before.
 pub const WINDOWS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
-/// The smallest number of complete windows for a dispersion.
-pub const FEWEST_WINDOWS: u64 = 10;
-/// The smallest number of gaps for a pattern.
-pub const FEWEST_GAPS: u64 = 100;
+pub const FEWEST_WINDOWS: u64 = 10; // The smallest number of complete windows for a dispersion
+pub const FEWEST_GAPS: u64 = 100; // The smallest number of gaps for a pattern
 const SECOND: usize = 3;
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,10 +1,9 @@
 //! The number of distinct blocks: HyperLogLog, exact for few.
 //!
-//! Flajolet et al., "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm"
-//! (AofA 2007), with the estimator of Otmar Ertl, "New cardinality estimation algorithms for
-//! HyperLogLog sketches" (arXiv:1702.01284, algorithm 6), which needs no table of bias corrections
-//! and holds over the whole range. The standard error is 1.04/sqrt(2^10): 3.25 %. Up to 64 distinct
-//! blocks are kept themselves and counted exactly.
+//! Flajolet et al., "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm" (AofA 2007), with
+//! the estimator of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (arXiv:1702.01284,
+//! algorithm 6), which needs no table of bias corrections and holds over the whole range. The standard error is
+//! 1.04/sqrt(2^10): 3.25 %. Up to 64 distinct blocks are kept themselves and counted exactly.
 //!
 //! A bit of the hashes of all blocks of a [range](crate::ranges) is one hashed word, so one operation finds
 //! the blocks of a large I/O whose rank exceeds the lowest register. Only these are looked at; another hash
@@ -13,12 +12,9 @@
 use crate::ranges::{RANGE_SHIFT, blocks_of, ranges_of};
 use crate::{Merge, hash64};
 
-/// Registers: 2 to this power.
-const PRECISION: u32 = 10;
-/// Bits of a hash that are counted for its rank.
-const LONGEST: u8 = 54;
-/// Blocks that are counted exactly.
-const FEW: usize = 64;
+const PRECISION: u32 = 10; // Registers: 2 to this power
+const LONGEST: u8 = 54; // Bits of a hash that are counted for its rank
+const FEW: usize = 64; // Blocks that are counted exactly
 
 #[derive(Debug, Clone)]
 enum DistinctStore {
@@ -39,8 +35,7 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// Relative standard error of a count that is not exact.
-    pub const ERROR: f64 = 0.0325;
+    pub const ERROR: f64 = 0.0325; // Relative standard error of a count that is not exact
 
     /// Inserts `count` blocks from `first`.
     #[inline]

@@ -34,12 +34,9 @@ use crate::ranges::{RANGE_SHIFT, WHOLE, blocks_of, ranges_of, sample};
 use crate::{Merge, hash64};
 use table::{BlockCount, BlockTable};
 
-/// The default number of distinct blocks counted exactly; takes 4 MiB.
-pub const DEFAULT_CAPACITY: usize = 1 << 17;
-/// Blocks of one I/O beyond this (64 MiB; a discard) are not counted.
-pub const MOST_BLOCKS: u32 = 1 << 14;
-/// Bytes of a block.
-pub const BLOCK_BYTES: u64 = 4096;
+pub const DEFAULT_CAPACITY: usize = 1 << 17; // The default number of distinct blocks counted exactly; takes 4 MiB
+pub const MOST_BLOCKS: u32 = 1 << 14; // Blocks of one I/O beyond this (64 MiB; a discard) are not counted
+pub const BLOCK_BYTES: u64 = 4096; // Bytes of a block
 const LEAST_FLOOR: u32 = 32;
 
 /// Accesses to blocks of 4 KiB; see the [module](self).

@@ -5,8 +5,7 @@ use serde::Serialize;
 
 /// Levels above this share one counter, and count as this level in means and percentiles.
 pub const HIGHEST_LEVEL: usize = 4096;
-/// The histogram lists each level up to this separately; above, powers of two.
-const SINGLE_LEVELS: u64 = 64;
+const SINGLE_LEVELS: u64 = 64; // The histogram lists each level up to this separately; above, powers of two
 
 /// Time-weighted level: starts at 0 at the first change.
 #[derive(Debug, Clone, Default)]

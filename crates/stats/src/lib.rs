@@ -38,7 +38,7 @@ pub use timeline::Timeline;
 pub use zipf::{ZipfFit, ZipfVerdict};
 
 #[cfg(test)]
-mod testing;
+mod tests;
 
 /// A statistic that can be merged with another of its kind.
 pub trait Merge {

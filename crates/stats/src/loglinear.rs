@@ -17,8 +17,7 @@ pub struct LogLinear<const BITS: u32> {
 }
 
 impl<const BITS: u32> LogLinear<BITS> {
-    /// Half a bucket's width, relative to its lowest value.
-    pub const RELATIVE_ERROR: f64 = 0.5 / (1u64 << BITS) as f64;
+    pub const RELATIVE_ERROR: f64 = 0.5 / (1u64 << BITS) as f64; // Half a bucket's width, relative to its lowest value
 
     /// Adds a value.
     #[inline]

@@ -7,12 +7,9 @@
 use crate::{LogLinear, Merge};
 use serde::Serialize;
 
-/// Values kept one by one before the histogram takes over.
-pub const EXACT_VALUES: usize = 4096;
-/// Largest value whose square is kept exactly: 104 days in ns.
-const LONGEST: u64 = 1 << 53;
-/// Largest relative error of a quantile once the histogram has taken over.
-pub const RELATIVE_ERROR: f64 = 0.004;
+pub const EXACT_VALUES: usize = 4096; // Values kept one by one before the histogram takes over
+const LONGEST: u64 = 1 << 53; // Largest value whose square is kept exactly: 104 days in ns
+pub const RELATIVE_ERROR: f64 = 0.004; // Largest relative error of a quantile once the histogram has taken over
 
 #[derive(Debug, Clone)]
 enum QuantilesStore {

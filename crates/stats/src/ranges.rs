@@ -12,10 +12,8 @@
 
 use crate::hash64;
 
-/// Blocks of a range: 2 to this power.
-pub const RANGE_SHIFT: u32 = 6;
-/// All blocks of a range.
-pub const WHOLE: u64 = u64::MAX;
+pub const RANGE_SHIFT: u32 = 6; // Blocks of a range: 2 to this power
+pub const WHOLE: u64 = u64::MAX; // All blocks of a range
 
 /// The ranges of `count` blocks from `first`, with a bit for each of their blocks.
 #[inline]

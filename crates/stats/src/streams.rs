@@ -9,16 +9,12 @@
 use crate::{Merge, Quantiles};
 use serde::Serialize;
 
-/// A stream not continued for this many I/Os has ended.
-pub const IDLE_LIMIT: u32 = 8192;
-/// From this many I/Os on, a run counts as a live stream for `peak_concurrent`.
-pub const LIVE_IOS: u32 = 4;
+pub const IDLE_LIMIT: u32 = 8192; // A stream not continued for this many I/Os has ended
+pub const LIVE_IOS: u32 = 4; // From this many I/Os on, a run counts as a live stream for `peak_concurrent`
 const WAYS: usize = 4;
 const SETS: usize = 256;
-/// I/Os between two counts of live streams.
-const LOOK_EVERY: u32 = 128;
-/// Counts that are kept: they must cover `IDLE_LIMIT`.
-const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize;
+const LOOK_EVERY: u32 = 128; // I/Os between two counts of live streams
+const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize; // Counts that are kept: they must cover `IDLE_LIMIT`
 
 #[derive(Debug, Clone, Copy, Default)]
 struct StreamSet {

@@ -6,10 +6,8 @@
 
 use crate::Merge;
 
-/// The default number of buckets.
-pub const DEFAULT_BUCKETS: usize = 512;
-/// The first width of a bucket is 2 to this power, in ns.
-const FIRST_SHIFT: u32 = 20;
+pub const DEFAULT_BUCKETS: usize = 512; // The default number of buckets
+const FIRST_SHIFT: u32 = 20; // The first width of a bucket is 2 to this power, in ns
 
 /// A time series of `T` in at most a fixed number of buckets.
 #[derive(Debug, Clone)]

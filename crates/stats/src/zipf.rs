@@ -55,14 +55,10 @@ pub struct ZipfFit {
     pub fitted_from_accesses: u64,
 }
 
-/// The smallest number of blocks for a fit.
-pub const FEWEST_BLOCKS: f64 = 50.0;
-/// Least exponent called Zipf.
-pub const LEAST_EXPONENT: f64 = 0.2;
-/// Largest KS distance called Zipf.
-pub const MOST_KS: f64 = 0.05;
-/// Spread of popularity beyond chance, (variance - mean) / mean^2 of the counts, below which
-/// access is uniform.
+pub const FEWEST_BLOCKS: f64 = 50.0; // The smallest number of blocks for a fit
+pub const LEAST_EXPONENT: f64 = 0.2; // Least exponent called Zipf
+pub const MOST_KS: f64 = 0.05; // Largest KS distance called Zipf
+/// Spread of popularity beyond chance, (variance - mean) / mean^2 of the counts, below which access is uniform.
 pub const MOST_UNIFORM_SPREAD: f64 = 0.1;
 const FEWEST_FITTED: f64 = 200.0;
 
@@ -161,8 +157,7 @@ fn exponent(classes: &[PopularityClass]) -> (f64, f64) {
     ((low + high) / 2.0, ranks)
 }
 
-/// Ranks summed one by one; beyond, by the integral, which is off by less than 1e-6 there.
-const HEAD: usize = 512;
+const HEAD: usize = 512; // Ranks summed one by one; beyond, by the integral, which is off by less than 1e-6 there
 
 /// Sums of r^-s and of r^-s ln r over the ranks 1..=n.
 struct PowerSums {

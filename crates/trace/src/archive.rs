@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 /// Where a tar header has its magic, in the first block (POSIX.1-1988 and GNU).
 const MAGIC: std::ops::Range<usize> = 257..262;
-/// The largest number of files that are looked at.
-const MOST_FILES: usize = 100_000;
+const MOST_FILES: usize = 100_000; // The largest number of files that are looked at
 
 /// Whether a file's first bytes are those of a tar archive.
 pub fn is_tar(head: &[u8]) -> bool {

@@ -6,40 +6,23 @@
 pub struct Action(pub u8);
 
 impl Action {
-    /// Queued: a bio arrived at the device.
-    pub const QUEUE: Action = Action(1);
-    /// Back-merged into a request that ends where the bio starts.
-    pub const BACK_MERGE: Action = Action(2);
-    /// Front-merged into a request that starts where the bio ends.
-    pub const FRONT_MERGE: Action = Action(3);
-    /// Got a request.
-    pub const GET_REQUEST: Action = Action(4);
-    /// Slept waiting for a request (old kernels).
-    pub const SLEEP_REQUEST: Action = Action(5);
-    /// Requeued after dispatch.
-    pub const REQUEUE: Action = Action(6);
-    /// Dispatched (issued) to the driver.
-    pub const DISPATCH: Action = Action(7);
-    /// Completed.
-    pub const COMPLETE: Action = Action(8);
-    /// Queue plugged.
-    pub const PLUG: Action = Action(9);
-    /// Unplugged by an explicit call.
-    pub const UNPLUG: Action = Action(10);
-    /// Unplugged by the timer or scheduler.
-    pub const UNPLUG_TIMER: Action = Action(11);
-    /// Inserted into the I/O scheduler.
-    pub const INSERT: Action = Action(12);
-    /// Split; `arg_sector` is where the second part starts.
-    pub const SPLIT: Action = Action(13);
-    /// Bounced to low memory (old kernels).
-    pub const BOUNCE: Action = Action(14);
-    /// Remapped from another device: `arg_device` and `arg_sector` are the source.
-    pub const REMAP: Action = Action(15);
-    /// Driver data: opaque bytes for a driver's own tools.
-    pub const DRIVER_DATA: Action = Action(17);
-    /// A text message (`BLK_TN_MESSAGE`), its text in the batch's `pdu`.
-    pub const MESSAGE: Action = Action(0x82);
+    pub const QUEUE: Action = Action(1); // Queued: a bio arrived at the device
+    pub const BACK_MERGE: Action = Action(2); // Back-merged into a request that ends where the bio starts
+    pub const FRONT_MERGE: Action = Action(3); // Front-merged into a request that starts where the bio ends
+    pub const GET_REQUEST: Action = Action(4); // Got a request
+    pub const SLEEP_REQUEST: Action = Action(5); // Slept waiting for a request (old kernels)
+    pub const REQUEUE: Action = Action(6); // Requeued after dispatch
+    pub const DISPATCH: Action = Action(7); // Dispatched (issued) to the driver
+    pub const COMPLETE: Action = Action(8); // Completed
+    pub const PLUG: Action = Action(9); // Queue plugged
+    pub const UNPLUG: Action = Action(10); // Unplugged by an explicit call
+    pub const UNPLUG_TIMER: Action = Action(11); // Unplugged by the timer or scheduler
+    pub const INSERT: Action = Action(12); // Inserted into the I/O scheduler
+    pub const SPLIT: Action = Action(13); // Split; `arg_sector` is where the second part starts
+    pub const BOUNCE: Action = Action(14); // Bounced to low memory (old kernels)
+    pub const REMAP: Action = Action(15); // Remapped from another device: `arg_device` and `arg_sector` are the source
+    pub const DRIVER_DATA: Action = Action(17); // Driver data: opaque bytes for a driver's own tools
+    pub const MESSAGE: Action = Action(0x82); // A text message (`BLK_TN_MESSAGE`), its text in the batch's `pdu`
 
     /// blkparse's letters, e.g. `Q`, `UT`; `?` for codes it does not know.
     pub fn letters(self) -> &'static str {
@@ -71,42 +54,26 @@ impl Action {
 }
 
 /// The category bits of an event: the high half of `blk_io_trace.action`, verbatim (`BLK_TC_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Rwbs(pub u16);
 
 impl Rwbs {
-    /// A read.
-    pub const READ: Rwbs = Rwbs(1);
-    /// A write.
-    pub const WRITE: Rwbs = Rwbs(1 << 1);
-    /// Carries a cache flush before it, or is one.
-    pub const FLUSH: Rwbs = Rwbs(1 << 2);
-    /// A process waits for it.
-    pub const SYNC: Rwbs = Rwbs(1 << 3);
-    /// Category of queueing events.
-    pub const QUEUE: Rwbs = Rwbs(1 << 4);
-    /// Category of requeues.
-    pub const REQUEUE: Rwbs = Rwbs(1 << 5);
-    /// Category of dispatches.
-    pub const ISSUE: Rwbs = Rwbs(1 << 6);
-    /// Category of completions.
-    pub const COMPLETE: Rwbs = Rwbs(1 << 7);
-    /// A file-system (normal) request.
-    pub const FS: Rwbs = Rwbs(1 << 8);
-    /// A passthrough (SCSI) command.
-    pub const PASSTHROUGH: Rwbs = Rwbs(1 << 9);
-    /// A note, not an event.
-    pub const NOTIFY: Rwbs = Rwbs(1 << 10);
-    /// Read-ahead.
-    pub const AHEAD: Rwbs = Rwbs(1 << 11);
-    /// File-system metadata.
-    pub const META: Rwbs = Rwbs(1 << 12);
-    /// A discard (TRIM).
-    pub const DISCARD: Rwbs = Rwbs(1 << 13);
-    /// Driver data.
-    pub const DRIVER_DATA: Rwbs = Rwbs(1 << 14);
-    /// Forced unit access: on stable media before it completes.
-    pub const FUA: Rwbs = Rwbs(1 << 15);
+    pub const READ: Rwbs = Rwbs(1); // A read
+    pub const WRITE: Rwbs = Rwbs(1 << 1); // A write
+    pub const FLUSH: Rwbs = Rwbs(1 << 2); // Carries a cache flush before it, or is one
+    pub const SYNC: Rwbs = Rwbs(1 << 3); // A process waits for it
+    pub const QUEUE: Rwbs = Rwbs(1 << 4); // Category of queueing events
+    pub const REQUEUE: Rwbs = Rwbs(1 << 5); // Category of requeues
+    pub const ISSUE: Rwbs = Rwbs(1 << 6); // Category of dispatches
+    pub const COMPLETE: Rwbs = Rwbs(1 << 7); // Category of completions
+    pub const FS: Rwbs = Rwbs(1 << 8); // A file-system (normal) request
+    pub const PASSTHROUGH: Rwbs = Rwbs(1 << 9); // A passthrough (SCSI) command
+    pub const NOTIFY: Rwbs = Rwbs(1 << 10); // A note, not an event
+    pub const AHEAD: Rwbs = Rwbs(1 << 11); // Read-ahead
+    pub const META: Rwbs = Rwbs(1 << 12); // File-system metadata
+    pub const DISCARD: Rwbs = Rwbs(1 << 13); // A discard (TRIM)
+    pub const DRIVER_DATA: Rwbs = Rwbs(1 << 14); // Driver data
+    pub const FUA: Rwbs = Rwbs(1 << 15); // Forced unit access: on stable media before it completes
 
     /// True when any bit of `other` is set.
     #[inline]
@@ -119,8 +86,7 @@ impl Rwbs {
         Rwbs(self.0 | other.0)
     }
 
-    /// blkparse's letters for these bits, e.g. `WS`, `FWFS`; `bytes` decides between `R` and `N`.
-    /// At most 6 letters.
+    /// blkparse's letters for these bits, e.g. `WS`, `FWFS`; `bytes` decides between `R` and `N`. At most 6 letters.
     pub fn letters(self, bytes: u32) -> RwbsText {
         let mut text = RwbsText::default();
         if self.has(Rwbs::FLUSH) {

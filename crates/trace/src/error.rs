@@ -61,5 +61,4 @@ fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Shorthand for this crate.
-pub type Result<T> = std::result::Result<T, TraceError>;
+pub type Result<T> = std::result::Result<T, TraceError>; // Shorthand for this crate

@@ -6,8 +6,7 @@
 pub use crate::codes::{Action, Rwbs};
 use std::fmt;
 
-/// Bytes in a sector: always 512, independent of the device's block size.
-pub const SECTOR: u64 = 512;
+pub const SECTOR: u64 = 512; // Bytes in a sector: always 512, independent of the device's block size
 
 /// The operation of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Suffixes of compressed files.
-pub const COMPRESSED: [&str; 5] = [".gz", ".xz", ".zst", ".bz2", ".lz4"];
-/// The separator between a trace's name and the CPU's number.
-const PER_CPU: &str = ".blktrace.";
+pub const COMPRESSED: [&str; 5] = [".gz", ".xz", ".zst", ".bz2", ".lz4"]; // Suffixes of compressed files
+const PER_CPU: &str = ".blktrace."; // The separator between a trace's name and the CPU's number
 
 /// The files of one trace name.
 #[derive(PartialEq)]

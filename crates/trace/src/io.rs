@@ -2,8 +2,7 @@
 
 use crate::event::{DeviceId, Op, Rwbs, op_of};
 
-/// A time that the trace does not show.
-pub const NEVER: u64 = u64::MAX;
+pub const NEVER: u64 = u64::MAX; // A time that the trace does not show
 
 /// One bio. Times are ns since the trace began, or [`NEVER`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,4 +26,4 @@ mod sidecar;
 pub mod source;
 pub mod start;
 #[cfg(test)]
-mod testing;
+mod tests;

@@ -12,12 +12,9 @@ use crate::filter::Filter;
 use crate::source::{Capabilities, Input, Source, TraceInfo};
 use std::collections::HashMap;
 
-/// Events of other CPUs can be this much later in the stream, ns.
-const SETTLE: u64 = 1_000_000_000;
-/// The largest number of events kept, 64 MiB; at higher rates the window is shorter.
-const MOST_EVENTS: usize = 1 << 20;
-/// The largest number of processes whose names are kept.
-const MOST_NAMES: usize = 1 << 16;
+const SETTLE: u64 = 1_000_000_000; // Events of other CPUs can be this much later in the stream, ns
+const MOST_EVENTS: usize = 1 << 20; // The largest number of events kept, 64 MiB; at higher rates the window is shorter
+const MOST_NAMES: usize = 1 << 16; // The largest number of processes whose names are kept
 
 /// The events of the last seconds.
 pub struct LiveWindow {

@@ -12,11 +12,8 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
-/// The bytes of a file that recognition gets.
-const HEAD: usize = 64 << 10;
-
-/// The beginning of a format that names columns: `columns:time=ts,op=rw,…`.
-pub const COLUMNS: &str = "columns:";
+const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets
+pub const COLUMNS: &str = "columns:"; // The beginning of a format that names columns: `columns:time=ts,op=rw,…`
 
 /// Opens a trace.
 ///

@@ -6,8 +6,7 @@ use crate::source::{Source, TraceInfo, Warning};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The beginning of warnings about damage.
-const DAMAGED: &str = "compressed data is damaged";
+const DAMAGED: &str = "compressed data is damaged"; // The beginning of warnings about damage
 
 /// Warnings about files below a reader; shared with the streams it reads.
 #[derive(Clone, Default)]

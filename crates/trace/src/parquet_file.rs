@@ -9,8 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The largest number of devices with an input.
-const MOST_DEVICES: usize = 65_536;
+const MOST_DEVICES: usize = 65_536; // The largest number of devices with an input
 
 /// The input of each device's events, which rows do not contain.
 #[derive(Debug, Default, PartialEq)]

@@ -3,8 +3,7 @@
 use crate::event::{Event, EventBatch};
 use std::collections::HashMap;
 
-/// What blkparse prints for unnamed processes (glibc's `printf` of a null pointer).
-pub const UNNAMED: &str = "(null)";
+pub const UNNAMED: &str = "(null)"; // What blkparse prints for unnamed processes (glibc's `printf` of a null pointer)
 
 /// A name as text, and as recorded if it is not UTF-8.
 #[derive(Clone, Debug)]
@@ -21,8 +20,7 @@ pub struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// The largest number of ids: Linux has at most 4,194,304 at a time.
-    const MAX: usize = 1 << 20;
+    const MAX: usize = 1 << 20; // The largest number of ids: Linux has at most 4,194,304 at a time
 
     /// Adds a name.
     pub fn learn(&mut self, pid: u32, name: &[u8]) {

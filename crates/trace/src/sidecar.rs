@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The largest size of a sidecar.
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: u64 = 1 << 20; // The largest size of a sidecar
 
 /// The possible paths of the sidecar of a per-CPU file's set.
 fn sidecar_paths(file: &Path, name: &str) -> [PathBuf; 2] {

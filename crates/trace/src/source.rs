@@ -113,8 +113,7 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// Enough to see what is wrong, few enough for any trace.
-    pub const MAX_WARNINGS: usize = 50;
+    pub const MAX_WARNINGS: usize = 50; // Enough to see what is wrong, few enough for any trace
 
     /// The name of a device whose events come from the input numbered `input`: that of the input, otherwise the trace's
     /// own name for the device; empty when it has none.
@@ -150,8 +149,7 @@ impl TraceInfo {
     }
 }
 
-/// Device names in an error.
-const MAX_LISTED: usize = 20;
+const MAX_LISTED: usize = 20; // Device names in an error
 
 /// A reader of one format.
 pub trait Source: Send {

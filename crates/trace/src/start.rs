@@ -6,8 +6,7 @@
 use crate::event::{Action, Event};
 use serde::Serialize;
 
-/// Events of a device after which a trace without Q is taken as recorded without Q.
-const ENOUGH: usize = 1024;
+const ENOUGH: usize = 1024; // Events of a device after which a trace without Q is taken as recorded without Q
 
 /// The action with which I/Os begin, named after blkparse's letters.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

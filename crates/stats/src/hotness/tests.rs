@@ -1,6 +1,6 @@
 use super::*;
 use crate::popularity::{HotShare, Popularity};
-use crate::testing::{Random, Zipf};
+use crate::tests::{Random, Zipf};
 use proptest::prelude::*;
 
 const BLOCKS: usize = 2_000_000;

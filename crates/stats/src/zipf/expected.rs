@@ -8,13 +8,10 @@
 use super::PowerSums;
 use crate::popularity::Popularity;
 
-/// Counts above this rank by popularity, not by chance.
-const CHANCE: usize = 16;
-/// More blocks of 4 KiB than any disk has.
-const MOST_BLOCKS: f64 = 1e13;
+const CHANCE: usize = 16; // Counts above this rank by popularity, not by chance
+const MOST_BLOCKS: f64 = 1e13; // More blocks of 4 KiB than any disk has
 
-/// Calls `see(blocks, mean accesses of each)` over ranks 1..=n: the first 64 ranks one by one,
-/// then in ranges of 5 %.
+/// Calls `see(blocks, mean accesses of each)` over ranks 1..=n: the first 64 ranks one by one, then in ranges of 5 %.
 fn over_ranks(s: f64, top: f64, n: f64, mut see: impl FnMut(f64, f64)) {
     let mut rank = 1.0;
     while rank <= n {
@@ -65,8 +62,7 @@ fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
     total
 }
 
-/// Kolmogorov-Smirnov distance of the accesses by rank from a law of `top` mean accesses to the
-/// hottest block.
+/// Kolmogorov-Smirnov distance of the accesses by rank from a law of `top` mean accesses to the hottest block.
 pub(super) fn distance(popularity: &Popularity, law: &PowerSums, top: f64) -> f64 {
     let accesses = popularity.accesses();
     let n = population(law.s, top, popularity.blocks());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Hotness;
-use crate::testing::{Random, Zipf};
+use crate::tests::{Random, Zipf};
 use proptest::prelude::*;
 
 fn of(blocks: usize, accesses: usize, mut draw: impl FnMut(&mut Random) -> u64) -> ZipfFit {

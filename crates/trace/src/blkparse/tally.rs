@@ -31,8 +31,7 @@ impl Amount {
     }
 }
 
-/// Read and write sides of a count: index 0 is "not a write".
-pub type AmountPair = [Amount; 2];
+pub type AmountPair = [Amount; 2]; // Read and write sides of a count: index 0 is "not a write"
 
 /// One block of the summary.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -22,25 +22,15 @@
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
 
-/// Size of the fixed part.
-pub const RECORD: usize = 48;
-/// `BLK_IO_TRACE_MAGIC | version 7`.
-pub const MAGIC: u32 = 0x6561_7407;
-/// Size of the fixed part in protocol 8.
-pub const WIDE_RECORD: usize = 64;
-/// `BLK_IO_TRACE_MAGIC | version 8`.
-pub const WIDE_MAGIC: u32 = 0x6561_7408;
-/// The part of the magic that does not change with the version.
-pub const MAGIC_MASK: u32 = 0xffff_ff00;
-
-/// `BLK_TN_*`: the kinds of notes.
-pub const NOTE_PROCESS: u32 = 0;
-/// `BLK_TN_TIMESTAMP`.
-pub const NOTE_TIMESTAMP: u32 = 1;
-/// `BLK_TN_MESSAGE`.
-pub const NOTE_MESSAGE: u32 = 2;
-/// `__BLK_TA_CGROUP` / `__BLK_TN_CGROUP`: a cgroup id precedes the payload.
-pub const CGROUP_BIT: u32 = 0x100;
+pub const RECORD: usize = 48; // Size of the fixed part
+pub const MAGIC: u32 = 0x6561_7407; // `BLK_IO_TRACE_MAGIC | version 7`
+pub const WIDE_RECORD: usize = 64; // Size of the fixed part in protocol 8
+pub const WIDE_MAGIC: u32 = 0x6561_7408; // `BLK_IO_TRACE_MAGIC | version 8`
+pub const MAGIC_MASK: u32 = 0xffff_ff00; // The part of the magic that does not change with the version
+pub const NOTE_PROCESS: u32 = 0; // `BLK_TN_*`: the kinds of notes
+pub const NOTE_TIMESTAMP: u32 = 1; // `BLK_TN_TIMESTAMP`
+pub const NOTE_MESSAGE: u32 = 2; // `BLK_TN_MESSAGE`
+pub const CGROUP_BIT: u32 = 0x100; // `__BLK_TA_CGROUP` / `__BLK_TN_CGROUP`: a cgroup id precedes the payload
 
 /// Byte order of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,11 +10,8 @@ use crate::error::{Result, TraceError};
 use crate::event::{Event, EventBatch, ProcessName};
 use crate::source::{Source, TraceInfo};
 
-/// Events read ahead from each stream (blkparse's `RB_BATCH_DEFAULT`).
-const READ_AHEAD: usize = 512;
-
-/// The wall clock is adjusted by less than this while a host runs, ns.
-const SAME_BOOT: u64 = 60_000_000_000;
+const READ_AHEAD: usize = 512; // Events read ahead from each stream (blkparse's `RB_BATCH_DEFAULT`)
+const SAME_BOOT: u64 = 60_000_000_000; // The wall clock is adjusted by less than this while a host runs, ns
 
 struct StreamCursor {
     stream: RecordStream,

@@ -74,8 +74,7 @@ impl Irregularities {
     }
 }
 
-/// No traced disk is idle for this long.
-const DAY: u64 = 86_400_000_000_000;
+const DAY: u64 = 86_400_000_000_000; // No traced disk is idle for this long
 
 impl PreviousRecord {
     fn of(record: &Record) -> PreviousRecord {

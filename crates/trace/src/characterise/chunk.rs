@@ -48,8 +48,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Rows after which a chunk is sent on: its two lists fit into the L2 cache.
-    pub const ROWS: usize = 1024;
+    pub const ROWS: usize = 1024; // Rows after which a chunk is sent on: its two lists fit into the L2 cache
 
     /// An empty chunk of a device.
     pub fn new(device: usize) -> Chunk {

@@ -8,10 +8,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The largest number of files in a profile.
-const LISTED: usize = 1000;
-/// The owner of what is outside of the filesystem.
-const OUTSIDE: u32 = u32::MAX;
+const LISTED: usize = 1000; // The largest number of files in a profile
+const OUTSIDE: u32 = u32::MAX; // The owner of what is outside of the filesystem
 
 /// Where the files of a filesystem are.
 #[derive(Debug)]

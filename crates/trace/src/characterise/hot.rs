@@ -4,8 +4,7 @@ use super::chunk::{Chunk, Panel};
 use crate::event::Op;
 use blklab_stats::{Hotness, HotnessSummary, Merge};
 
-/// Sectors of a block: 4 KiB, the page size.
-const BLOCK_SHIFT: u32 = 3;
+const BLOCK_SHIFT: u32 = 3; // Sectors of a block: 4 KiB, the page size
 
 /// Accesses by block on a device.
 #[derive(Clone, Debug, Default)]

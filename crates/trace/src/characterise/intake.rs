@@ -14,19 +14,12 @@ use crate::source::TraceInfo;
 use crate::start::StartAction;
 use std::collections::{BTreeMap, HashMap};
 
-/// The largest number of devices; events of further ones are only counted.
-const MAX_DEVICES: usize = 1024;
-/// The largest number of process names; further ones share index 0.
-const MAX_NAMES: usize = 1 << 16;
-/// The largest number of process names that a profile lists.
-const SHOWN_NAMES: usize = 64;
-/// The name of unnamed processes.
-const UNKNOWN: &str = "(unknown)";
-
-/// I/Os of a device that wait to be queued in order of time.
-const MOST_LATE: usize = 1 << 16;
-/// Processes whose names are cached.
-const RECENT: usize = 256;
+const MAX_DEVICES: usize = 1024; // The largest number of devices; events of further ones are only counted
+const MAX_NAMES: usize = 1 << 16; // The largest number of process names; further ones share index 0
+const SHOWN_NAMES: usize = 64; // The largest number of process names that a profile lists
+const UNKNOWN: &str = "(unknown)"; // The name of unnamed processes
+const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in order of time
+const RECENT: usize = 256; // Processes whose names are cached
 
 #[derive(Clone, Copy, Default)]
 struct KnownProcess {

@@ -7,8 +7,7 @@ use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummar
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// The largest number of groups on one device; further ones are counted together.
-const MAX_GROUPS: usize = 512;
+const MAX_GROUPS: usize = 512; // The largest number of groups on one device; further ones are counted together
 
 /// Counts of one operation's arrivals.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -123,10 +122,8 @@ struct GroupTable {
 }
 
 impl GroupTable {
-    /// The key of all groups beyond [`MAX_GROUPS`].
-    const OTHERS: u32 = u32::MAX;
-    /// Entries of `recent`.
-    const RECENT: usize = 64;
+    const OTHERS: u32 = u32::MAX; // The key of all groups beyond [`MAX_GROUPS`]
+    const RECENT: usize = 64; // Entries of `recent`
 
     #[inline]
     fn at(&mut self, key: u32) -> &mut GroupLoad {

@@ -41,11 +41,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Chunks that can wait between two threads.
-const QUEUE: usize = 64;
+const QUEUE: usize = 64; // Chunks that can wait between two threads
 
-/// One panel's work on a chunk.
-type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>;
+type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>; // One panel's work on a chunk
 
 /// Declares the panels of every device; those that cost most are first.
 macro_rules! panels {

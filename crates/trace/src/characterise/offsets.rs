@@ -6,10 +6,8 @@ use crate::event::Op;
 use blklab_stats::{Merge, Timeline};
 use serde::Serialize;
 
-/// Rows and columns of the grid; powers of two.
-const SIDE: usize = 256;
-/// A row has 2 to this power sectors at first: 64 KiB.
-const FIRST_SHIFT: u32 = 7;
+const SIDE: usize = 256; // Rows and columns of the grid; powers of two
+const FIRST_SHIFT: u32 = 7; // A row has 2 to this power sectors at first: 64 KiB
 
 /// Reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

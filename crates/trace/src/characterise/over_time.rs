@@ -15,7 +15,6 @@ const MAX_BLOCKS: u64 = blklab_stats::MOST_BLOCKS as u64;
 #[derive(Clone, Debug, Default)]
 struct TimeSlice {
     asked: [(u64, u64); 4],
-    completed: [u64; 2],
     q2c: [LogLinear<3>; 2],
     unique: Option<Distinct>,
 }
@@ -27,7 +26,6 @@ impl Merge for TimeSlice {
             a.1 += b.1;
         }
         for side in 0..2 {
-            self.completed[side] += other.completed[side];
             self.q2c[side].merge(&other.q2c[side]);
         }
         match (&mut self.unique, &other.unique) {
@@ -147,7 +145,6 @@ impl Panel for OverTime {
             if io.t_complete != NEVER && io.t_queue != NEVER {
                 let side = usize::from(io.op() != Op::Read);
                 let slice = self.0.at(io.t_complete);
-                slice.completed[side] += 1;
                 slice.q2c[side].record(io.t_complete.saturating_sub(io.t_queue));
             }
         }

@@ -5,10 +5,8 @@ use blklab_stats::{Merge, Timeline};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Processes that are distinguished in a slice, and in the profile.
-const DISTINCT: usize = 12;
-/// Index of all others, which is not that of a process.
-const OTHERS: u32 = u32::MAX;
+const DISTINCT: usize = 12; // Processes that are distinguished in a slice, and in the profile
+const OTHERS: u32 = u32::MAX; // Index of all others, which is not that of a process
 
 /// I/Os of a slice by process: those of the largest, and of all others.
 #[derive(Clone, Debug, Default)]

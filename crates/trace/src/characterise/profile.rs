@@ -19,8 +19,7 @@ use blklab_stats::{HotnessSummary, LevelSummary};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::collections::BTreeMap;
 
-/// Version of the document's shape.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1; // Version of the document's shape
 
 /// Events by action code, serialised with blkparse's letters. Messages, and codes that no kernel uses, are at 0.
 #[derive(Clone, Debug, PartialEq, Eq)]

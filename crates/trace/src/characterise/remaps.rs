@@ -7,8 +7,7 @@ use std::collections::{HashMap, VecDeque};
 /// moved to another CPU.
 const WAITING: usize = 1 << 15;
 
-/// The target of a bio: device, sector, bytes.
-type RemapTarget = (DeviceId, u64, u32);
+type RemapTarget = (DeviceId, u64, u32); // The target of a bio: device, sector, bytes
 
 /// Remaps not yet matched to a Q.
 #[derive(Default)]

@@ -7,10 +7,8 @@ use blklab_stats::Merge;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A stall lasts at least this many times the 99th percentile of the latency.
-const STALL_FACTOR: u64 = 10;
-/// I/Os from which on the 99th percentile says what is usual.
-const FEWEST: u64 = 100;
+const STALL_FACTOR: u64 = 10; // A stall lasts at least this many times the 99th percentile of the latency
+const FEWEST: u64 = 100; // I/Os from which on the 99th percentile says what is usual
 
 /// The life of a slow I/O, or a time without completions; `io` ended it.
 #[derive(Clone, Copy, Debug, PartialEq)]

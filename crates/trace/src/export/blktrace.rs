@@ -18,8 +18,7 @@ pub enum BlktraceLayout {
     Merged, // One file with every CPU's events in order of time
 }
 
-/// The largest number of CPUs with their own files: every CPU's file stays open.
-const MOST_CPUS: u16 = 512;
+const MOST_CPUS: u16 = 512; // The largest number of CPUs with their own files: every CPU's file stays open
 
 /// An exporter to blktrace binary at `path` (the set's name, or the file). Fails if a set of that name exists, unless
 /// `replace` is set.

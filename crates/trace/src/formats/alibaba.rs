@@ -3,7 +3,7 @@
 use super::Format;
 use super::fields::Fields;
 use super::msr::read_or_write;
-use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::row_source::{ReadContext, RequestRow};
 use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
 use crate::event::SECTOR;
 use crate::source::Capabilities;
@@ -35,14 +35,7 @@ impl RowParser for Alibaba {
         let time = fields.number().and_then(|t| t.checked_mul(1000));
         let time = require(time, "column 5: timestamp in microseconds")?;
         end(&fields)?;
-        Ok(ParsedLine::Row(RequestRow {
-            time,
-            response: NO_RESPONSE,
-            sector: offset / SECTOR,
-            bytes,
-            device: context.devices.number(volume, |name| format!("vol{name}")),
-            pid: 0,
-            rwbs,
-        }))
+        let device = context.devices.number(volume, |name| format!("vol{name}"));
+        Ok(ParsedLine::Row(RequestRow { time, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }

@@ -3,7 +3,7 @@
 use super::Format;
 use super::fields::{Fields, whole_number};
 use super::msr::read_or_write;
-use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::row_source::{ReadContext, RequestRow};
 use super::text::{Expected, ParsedLine, RowParser, open, require, sniff};
 use crate::event::{DeviceId, SECTOR};
 use crate::source::Capabilities;
@@ -19,8 +19,7 @@ pub const FORMAT: Format = Format {
 #[derive(Default)]
 struct Fiu;
 
-/// Columns after the process's name, which can itself contain spaces.
-const AFTER_NAME: usize = 6;
+const AFTER_NAME: usize = 6; // Columns after the process's name, which can itself contain spaces
 
 impl RowParser for Fiu {
     const COLUMNS: &'static str = "time pid process lba size W|R major minor md5";
@@ -45,15 +44,8 @@ impl RowParser for Fiu {
         let minor = whole_number(minor).filter(|&minor| minor < 1 << 20);
         let minor = require(minor, "column 8: minor device number")?;
         context.processes.learn(pid, name);
-        Ok(ParsedLine::Row(RequestRow {
-            time,
-            response: NO_RESPONSE,
-            sector,
-            bytes,
-            device: DeviceId::new(major as u32, minor as u32),
-            pid,
-            rwbs,
-        }))
+        let device = DeviceId::new(major as u32, minor as u32);
+        Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, pid, rwbs, ..RequestRow::default() }))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::Format;
 use super::fields::{Fields, whole_number};
-use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::row_source::{ReadContext, RequestRow};
 use super::text::{Expected, ParsedLine, RowParser, open, require};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
@@ -84,14 +84,7 @@ impl RowParser for IoLog {
         if !fields.is_done() {
             return Err("the end of the line after the length");
         }
-        Ok(ParsedLine::Row(RequestRow {
-            time,
-            response: NO_RESPONSE,
-            sector: if is_sync { 0 } else { offset / SECTOR },
-            bytes: if is_sync { 0 } else { bytes },
-            device,
-            pid: 0,
-            rwbs,
-        }))
+        let (sector, bytes) = if is_sync { (0, 0) } else { (offset / SECTOR, bytes) };
+        Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }

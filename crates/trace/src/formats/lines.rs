@@ -5,8 +5,7 @@ use crate::interrupt;
 use std::io::{ErrorKind, Read};
 
 const BUFFER: usize = 256 << 10;
-/// Longer lines are cut: no format has them, and damaged files must not fill the memory.
-const LONGEST: usize = 64 << 10;
+const LONGEST: usize = 64 << 10; // Longer lines are cut: no format has them, and damaged files must not fill the memory
 
 /// Lines of a file.
 pub struct Lines {

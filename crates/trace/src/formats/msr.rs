@@ -39,15 +39,9 @@ impl RowParser for Msr {
         let bytes = require(fields.number32().zip(fields.byte(b',')), "column 6: Size in bytes, below 4 GiB")?.0;
         let response = require(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
         end(&fields)?;
-        Ok(ParsedLine::Row(RequestRow {
-            time,
-            response: response.min(NO_RESPONSE - 1),
-            sector: offset / SECTOR,
-            bytes,
-            device: context.devices.number(disk, |name| name.replace(',', "_")),
-            pid: 0,
-            rwbs,
-        }))
+        let (response, sector) = (response.min(NO_RESPONSE - 1), offset / SECTOR);
+        let device = context.devices.number(disk, |name| name.replace(',', "_"));
+        Ok(ParsedLine::Row(RequestRow { time, response, sector, bytes, device, pid: 0, rwbs }))
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Major number of devices that a trace only names: Linux keeps 240 to 254 for local use.
 pub const NAMED_MAJOR: u32 = 240;
-/// The largest size of a process's name, bytes; the kernel's have 15.
-const NAME_BYTES: usize = 256;
+const NAME_BYTES: usize = 256; // The largest size of a process's name, bytes; the kernel's have 15
+
 /// Numbers for named devices, in the order in which they appear.
 #[derive(Default)]
 pub struct NamedDevices {
@@ -18,8 +18,7 @@ pub struct NamedDevices {
 }
 
 impl NamedDevices {
-    /// The largest number of devices; further ones share the last number.
-    pub const MAX: usize = 65_536;
+    pub const MAX: usize = 65_536; // The largest number of devices; further ones share the last number
 
     /// The number of the device that the trace calls `key`; `name` makes its display name.
     #[inline]

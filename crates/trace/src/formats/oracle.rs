@@ -6,10 +6,10 @@
 
 use super::Format;
 use super::records::{DecodedRecord, RecordFeed, u32_at, u64_at};
-use super::row_source::{NO_RESPONSE, RequestRow, RowSource};
+use super::row_source::{RequestRow, RowSource};
 use super::text::one_input_per_file;
 use crate::error::Result;
-use crate::event::{DeviceId, Rwbs};
+use crate::event::DeviceId;
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
 
 pub const FORMAT: Format = Format {
@@ -23,15 +23,9 @@ pub const FORMAT: Format = Format {
 const SIZE: usize = 24;
 
 fn decode(record: &[u8], device: DeviceId) -> DecodedRecord {
-    DecodedRecord::Row(RequestRow {
-        time: u64::from(u32_at(record, 0)) * 1_000_000_000,
-        response: NO_RESPONSE,
-        sector: u64_at(record, 4),
-        bytes: u32_at(record, 12),
-        device,
-        pid: 0,
-        rwbs: Rwbs::READ,
-    })
+    let time = u64::from(u32_at(record, 0)) * 1_000_000_000;
+    let (sector, bytes) = (u64_at(record, 4), u32_at(record, 12));
+    DecodedRecord::Row(RequestRow { time, sector, bytes, device, ..RequestRow::default() })
 }
 
 /// Whether times never fall, sizes are plausible, and every next access is later than its record.

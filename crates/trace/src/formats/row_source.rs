@@ -7,17 +7,15 @@ use super::names::{NamedDevices, NewProcessNames};
 use crate::error::Result;
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
 use crate::source::{Input, Source, TraceInfo};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The number of rows by which a row can be late.
-pub const WINDOW: usize = 64 << 10;
+pub const WINDOW: usize = 64 << 10; // The number of rows by which a row can be late
 /// The largest number of requests in flight; beyond it the earliest completion is given before its time.
 const MOST_IN_FLIGHT: usize = 256 << 10;
-/// No response time recorded.
-pub const NO_RESPONSE: u64 = u64::MAX;
+pub const NO_RESPONSE: u64 = u64::MAX; // No response time recorded
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestRow {
     pub time: u64,     // When it was issued, ns on the trace's own clock
     pub response: u64, // Its response time, ns, or [`NO_RESPONSE`]
@@ -26,6 +24,14 @@ pub struct RequestRow {
     pub device: DeviceId,
     pub pid: u32,   // Its process, 0 if not recorded
     pub rwbs: Rwbs, // Its category bits: the operation
+}
+
+impl Default for RequestRow {
+    /// A read without a response time.
+    fn default() -> RequestRow {
+        let device = DeviceId::default();
+        RequestRow { time: 0, response: NO_RESPONSE, sector: 0, bytes: 0, device, pid: 0, rwbs: Rwbs::READ }
+    }
 }
 
 /// What readers collect in addition to rows.
@@ -87,33 +93,14 @@ impl<F: RowFeed> RowCursor<F> {
     }
 }
 
-/// A request that will complete.
+/// A request that will complete; ordered by time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PendingCompletion {
     at: u64,
     order: u64,
     row: RequestRow,
     input: u16,
 }
-
-impl Ord for PendingCompletion {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl PartialOrd for PendingCompletion {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for PendingCompletion {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for PendingCompletion {}
 
 /// Files of rows as one source of events.
 pub struct RowSource<F> {

@@ -46,14 +46,7 @@ impl RowParser for Systor {
         let offset = require(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
         let bytes = require(fields.number32(), "column 6: Size in bytes, below 4 GiB")?;
         end(&fields)?;
-        Ok(ParsedLine::Row(RequestRow {
-            time,
-            response,
-            sector: offset / SECTOR,
-            bytes,
-            device: context.devices.number(lun, |name| format!("lun{name}")),
-            pid: 0,
-            rwbs,
-        }))
+        let device = context.devices.number(lun, |name| format!("lun{name}"));
+        Ok(ParsedLine::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, pid: 0, rwbs }))
     }
 }

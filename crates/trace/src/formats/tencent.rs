@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::fields::Fields;
-use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
+use super::row_source::{ReadContext, RequestRow};
 use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
@@ -40,14 +40,7 @@ impl RowParser for Tencent {
         require(fields.number(), "column 5: VolumeID, a whole number")?;
         let volume = &from[..from.len() - fields.remaining().len()];
         end(&fields)?;
-        Ok(ParsedLine::Row(RequestRow {
-            time,
-            response: NO_RESPONSE,
-            sector,
-            bytes,
-            device: context.devices.number(volume, |name| format!("vol{name}")),
-            pid: 0,
-            rwbs,
-        }))
+        let device = context.devices.number(volume, |name| format!("vol{name}"));
+        Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
     }
 }

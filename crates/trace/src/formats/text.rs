@@ -6,25 +6,20 @@ use super::row_source::{ReadContext, RequestRow, RowFeed, RowSource};
 use crate::error::{Result, TraceError};
 use crate::source::{Input, OpenFile, OpenInput, Source, TraceInfo};
 
-/// Problems that are shown with their line; further ones are only counted.
-const SHOWN: u64 = 3;
-/// The bytes of a file that recognition gets ([`crate::open`]).
-const HEAD: usize = 64 << 10;
+const SHOWN: u64 = 3; // Problems that are shown with their line; further ones are only counted
+const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets ([`crate::open`])
 
 pub enum ParsedLine {
     Row(RequestRow), // A request
     Other,           // A known line that is not a request
 }
 
-/// What was expected in an unreadable line.
-pub type Expected = &'static str;
+pub type Expected = &'static str; // What was expected in an unreadable line
 
 /// A parser of one format's rows.
 pub trait RowParser: Send {
-    /// The columns as in a header line.
-    const COLUMNS: &'static str;
-    /// The trace's clock at the start of 1970, ns, if it is a wall clock.
-    const EPOCH: Option<u64>;
+    const COLUMNS: &'static str; // The columns as in a header line
+    const EPOCH: Option<u64>; // The trace's clock at the start of 1970, ns, if it is a wall clock
 
     /// Reads one line.
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected>;

@@ -9,7 +9,7 @@
 //! high byte of `ver` is the version (libCacheSim, `traceReader/customizedReader/vscsi.h`).
 
 use super::Format;
-use super::records::{DecodedRecord, RecordFeed, u16_at, u32_at, u64_at};
+use super::records::{DecodeRecord, DecodedRecord, RecordFeed, u16_at, u32_at, u64_at};
 use super::row_source::{NO_RESPONSE, RequestRow, RowSource};
 use super::text::one_input_per_file;
 use crate::error::{Result, TraceError};
@@ -56,15 +56,8 @@ impl VscsiVersion {
             NO_RESPONSE
         };
         let is_flush = rwbs.has(Rwbs::FLUSH);
-        DecodedRecord::Row(RequestRow {
-            time,
-            response,
-            sector: u64_at(record, self.lbn),
-            bytes: if is_flush { 0 } else { u32_at(record, self.len) },
-            device,
-            pid: 0,
-            rwbs,
-        })
+        let bytes = if is_flush { 0 } else { u32_at(record, self.len) };
+        DecodedRecord::Row(RequestRow { time, response, sector: u64_at(record, self.lbn), bytes, device, pid: 0, rwbs })
     }
 
     /// Whether the first records are of this version, with known commands, plausible lengths and rising times.
@@ -88,14 +81,6 @@ impl VscsiVersion {
         }
         count >= 2 && known * 2 > count
     }
-}
-
-fn decode_1(record: &[u8], device: DeviceId) -> DecodedRecord {
-    VERSIONS[0].decode(record, device)
-}
-
-fn decode_2(record: &[u8], device: DeviceId) -> DecodedRecord {
-    VERSIONS[1].decode(record, device)
 }
 
 fn version_of(head: &[u8]) -> Option<&'static VscsiVersion> {
@@ -126,7 +111,10 @@ fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> 
         })?;
         // Only version 2 has response times.
         info.capabilities.completions |= version.number == 2;
-        let decode = if version.number == 1 { decode_1 } else { decode_2 };
+        let decode: DecodeRecord = match version.number {
+            1 => |record, device| VERSIONS[0].decode(record, device),
+            _ => |record, device| VERSIONS[1].decode(record, device),
+        };
         files.push((described, RecordFeed::new(file.path, file.reader, version.size, decode)));
     }
     Ok(Box::new(RowSource::new(info, Some(0), files)))

@@ -5,8 +5,7 @@ use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
 use std::collections::BTreeSet;
 
-/// Twins or neighbours that are checked before a search ends.
-const MAX_STEPS: usize = 64;
+const MAX_STEPS: usize = 64; // Twins or neighbours that are checked before a search ends
 
 #[derive(Clone, Copy)]
 pub struct InFlightBio {
@@ -87,8 +86,7 @@ impl BiosInFlight {
         (slot.next == NONE).then_some(slot)
     }
 
-    /// Takes the bio that covers exactly an event's range, if it is the only one on its sector and not partly
-    /// complete.
+    /// Takes the bio that covers exactly an event's range, if it is the only one on its sector and not partly complete.
     #[inline]
     pub fn take_single(&mut self, event: &Event) -> Option<Io> {
         let index = self.starts.get(event.sector)?;

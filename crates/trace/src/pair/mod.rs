@@ -20,8 +20,7 @@ use std::collections::VecDeque;
 
 /// The largest number of bios in flight for each device; beyond it the older half is given up as never completed.
 const MAX_IN_FLIGHT: usize = 1 << 15;
-/// Flushes and commands that are checked before a search ends.
-const MAX_STEPS: usize = 64;
+const MAX_STEPS: usize = 64; // Flushes and commands that are checked before a search ends
 
 /// The origin of a bio, which its Q does not contain.
 #[derive(Clone, Copy, Debug, Default)]
@@ -222,8 +221,7 @@ impl Pairer {
         }
     }
 
-    /// Calls `act` with every bio in the event's range. False if the range's first sector belongs to no bio in
-    /// flight.
+    /// Calls `act` with every bio in the event's range. False if the range's first sector belongs to no bio in flight.
     #[inline]
     fn for_each_bio(&mut self, event: &Event, want: BioState, mut act: impl FnMut(&mut Io)) -> bool {
         let write = is_write(event.rwbs);

@@ -1,7 +1,6 @@
 //! Which bio in flight starts at a sector: a small open-addressed table for the most frequent loop.
 
-/// No bio.
-pub const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX; // No bio
 
 #[derive(Clone, Copy)]
 struct StartCell {

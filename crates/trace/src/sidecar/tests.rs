@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::TestDirectory;
+use crate::tests::TestDirectory;
 
 #[test]
 fn drops_are_read_by_device_or_as_a_whole() {

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_file_appears_only_when_it_is_complete() {
-    let directory = crate::testing::TestDirectory::new();
+    let directory = crate::tests::TestDirectory::new();
     let path = directory.path().join("out");
     let mut output = OutputFile::create(&path).unwrap();
     output.put(b"half").unwrap();
@@ -18,7 +18,7 @@ fn a_file_appears_only_when_it_is_complete() {
 
 #[test]
 fn directories_are_refused_and_devices_not_replaced() {
-    let directory = crate::testing::TestDirectory::new();
+    let directory = crate::tests::TestDirectory::new();
     let refused = OutputFile::create(directory.path()).err().unwrap();
     assert!(refused.to_string().contains("directory"), "{refused}");
     let mut null = OutputFile::create(Path::new("/dev/null")).unwrap();

@@ -1,6 +1,6 @@
 //! Columns of a row group that is being filled.
 
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::writer::SerializedColumnWriter;
 use std::collections::HashMap;
@@ -14,137 +14,82 @@ pub trait Column {
     fn clear(&mut self);
 }
 
-/// Required 32-bit (and narrower) numbers.
-#[derive(Default)]
-pub struct Int32Column(Vec<i32>);
+/// Values of one type. A column in which values can be missing has a level for each row: 1 with a value, otherwise 0.
+pub struct TypedColumn<T: DataType, const OPTIONAL: bool> {
+    values: Vec<T::T>,
+    levels: Vec<i16>,
+}
+
+impl<T: DataType, const OPTIONAL: bool> Default for TypedColumn<T, OPTIONAL> {
+    fn default() -> Self {
+        Self { values: Vec::new(), levels: Vec::new() }
+    }
+}
+
+impl<T: DataType, const OPTIONAL: bool> Column for TypedColumn<T, OPTIONAL> {
+    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
+        let levels = OPTIONAL.then_some(&self.levels[..]);
+        writer.typed::<T>().write_batch(&self.values, levels, None).map(drop)
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+        self.levels.clear();
+    }
+}
+
+impl<T: DataType> TypedColumn<T, true> {
+    #[inline]
+    fn push_value(&mut self, value: Option<T::T>) {
+        self.levels.push(i16::from(value.is_some()));
+        self.values.extend(value);
+    }
+}
+
+pub type Int32Column = TypedColumn<Int32Type, false>;
+pub type Int64Column = TypedColumn<Int64Type, false>;
+pub type OptionalInt32Column = TypedColumn<Int32Type, true>;
+pub type OptionalInt64Column = TypedColumn<Int64Type, true>;
+pub type OptionalBytesColumn = TypedColumn<ByteArrayType, true>;
 
 impl Int32Column {
     #[inline]
     pub fn push(&mut self, value: u32) {
-        self.0.push(value as i32);
+        self.values.push(value as i32);
     }
 
     #[inline]
     pub fn push_signed(&mut self, value: i16) {
-        self.0.push(i32::from(value));
+        self.values.push(i32::from(value));
     }
 }
-
-impl Column for Int32Column {
-    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
-        writer.typed::<Int32Type>().write_batch(&self.0, None, None).map(drop)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-/// Required 64-bit numbers.
-#[derive(Default)]
-pub struct Int64Column(Vec<i64>);
 
 impl Int64Column {
     #[inline]
     pub fn push(&mut self, value: u64) {
-        self.0.push(value as i64);
+        self.values.push(value as i64);
     }
-}
-
-impl Column for Int64Column {
-    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
-        writer.typed::<Int64Type>().write_batch(&self.0, None, None).map(drop)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-/// Optional 32-bit numbers.
-#[derive(Default)]
-pub struct OptionalInt32Column {
-    values: Vec<i32>,
-    levels: Vec<i16>,
 }
 
 impl OptionalInt32Column {
     #[inline]
     pub fn push(&mut self, value: Option<u32>) {
-        self.levels.push(i16::from(value.is_some()));
-        if let Some(value) = value {
-            self.values.push(value as i32);
-        }
+        self.push_value(value.map(|value| value as i32));
     }
-}
-
-impl Column for OptionalInt32Column {
-    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
-        let typed = writer.typed::<Int32Type>();
-        typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
-    }
-
-    fn clear(&mut self) {
-        self.values.clear();
-        self.levels.clear();
-    }
-}
-
-/// Optional 64-bit numbers.
-#[derive(Default)]
-pub struct OptionalInt64Column {
-    values: Vec<i64>,
-    levels: Vec<i16>,
 }
 
 impl OptionalInt64Column {
     #[inline]
     pub fn push(&mut self, value: Option<u64>) {
-        self.levels.push(i16::from(value.is_some()));
-        if let Some(value) = value {
-            self.values.push(value as i64);
-        }
+        self.push_value(value.map(|value| value as i64));
     }
-}
-
-impl Column for OptionalInt64Column {
-    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
-        let typed = writer.typed::<Int64Type>();
-        typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
-    }
-
-    fn clear(&mut self) {
-        self.values.clear();
-        self.levels.clear();
-    }
-}
-
-#[derive(Default)]
-pub struct OptionalBytesColumn {
-    values: Vec<ByteArray>,
-    levels: Vec<i16>,
 }
 
 impl OptionalBytesColumn {
     /// Adds a row's bytes; an empty slice is a missing value.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
-        self.levels.push(i16::from(!bytes.is_empty()));
-        if !bytes.is_empty() {
-            self.values.push(bytes.to_vec().into());
-        }
-    }
-}
-
-impl Column for OptionalBytesColumn {
-    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
-        let typed = writer.typed::<ByteArrayType>();
-        typed.write_batch(&self.values, Some(&self.levels), None).map(drop)
-    }
-
-    fn clear(&mut self) {
-        self.values.clear();
-        self.levels.clear();
+        self.push_value((!bytes.is_empty()).then(|| bytes.to_vec().into()));
     }
 }
 
@@ -158,8 +103,7 @@ pub struct ProcessNameColumn {
     rows: Vec<u32>, // For each row, the name's number plus one, or 0 without a name
 }
 
-/// The largest number of processes with names, and of distinct names.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 20; // The largest number of processes with names, and of distinct names
 
 impl ProcessNameColumn {
     /// Adds a process's name; the first one stays, as in [`crate::process::ProcessTable`].

@@ -23,8 +23,7 @@ use parquet::schema::types::ColumnPath;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows of a row group.
-pub const GROUP: usize = 1 << 20;
+pub const GROUP: usize = 1 << 20; // Rows of a row group
 
 /// A Parquet file that is being written.
 struct ParquetFile {

@@ -1,7 +1,7 @@
 //! Any events that a trace can contain.
 
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
-use crate::testing::trace_of;
+use crate::tests::trace_of;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

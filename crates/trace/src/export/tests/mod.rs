@@ -8,7 +8,7 @@ use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs};
 use crate::io::{Io, NEVER};
 use crate::open::open;
 use crate::source::TraceInfo;
-use crate::testing::{ReadTrace, TestDirectory, read, trace_of};
+use crate::tests::{ReadTrace, TestDirectory, read, trace_of};
 use proptest::prelude::*;
 
 fn write(mut exporter: Box<dyn Exporter>, batch: &EventBatch, info: &TraceInfo) -> super::ExportReport {

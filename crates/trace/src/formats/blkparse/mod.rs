@@ -24,12 +24,9 @@ pub const FORMAT: Format = Format {
 };
 
 const EXPECTED: &str = "an event as blkparse prints it: maj,min cpu sequence time pid action RWBS …";
-/// Problems shown with their line.
-const SHOWN: u64 = 3;
-/// Passthrough commands that are kept between dispatch and completion.
-const COMMANDS: usize = 64;
-/// The largest size of a message; further lines are dropped.
-const LONGEST_MESSAGE: usize = 8 << 10;
+const SHOWN: u64 = 3; // Problems shown with their line
+const COMMANDS: usize = 64; // Passthrough commands that are kept between dispatch and completion
+const LONGEST_MESSAGE: usize = 8 << 10; // The largest size of a message; further lines are dropped
 
 /// Whether more than half of the first lines are events.
 fn sniff(head: &[u8]) -> bool {

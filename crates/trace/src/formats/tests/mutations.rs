@@ -6,7 +6,7 @@ use crate::event::EventBatch;
 use crate::export::{convert, parquet_events};
 use crate::formats::FORMATS;
 use crate::open::open;
-use crate::testing::{TestDirectory, read, read_bytes};
+use crate::tests::{TestDirectory, read, read_bytes};
 
 /// SplitMix64.
 struct Random(u64);
@@ -136,8 +136,7 @@ fn random_bytes_and_prose_are_no_trace() {
 fn a_batch_is_of_moderate_size() {
     let text = "1,W,0,512,5\n".repeat(100_000);
     let format = FORMATS.iter().find(|f| f.name == "alibaba").unwrap();
-    let input =
-        crate::source::OpenInput { name: String::new(), files: vec![crate::testing::file("x", text.as_bytes())] };
+    let input = crate::source::OpenInput { name: String::new(), files: vec![crate::tests::file("x", text.as_bytes())] };
     let mut source = format.open(vec![input]).unwrap();
     let mut batch = EventBatch::default();
     while source.fill(&mut batch).unwrap() {

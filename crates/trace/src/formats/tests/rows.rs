@@ -3,7 +3,7 @@
 use crate::event::{Action, Event, SECTOR};
 use crate::formats::row_source::WINDOW;
 use crate::formats::{FORMATS, Format};
-use crate::testing::{ReadTrace, read_bytes};
+use crate::tests::{ReadTrace, read_bytes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

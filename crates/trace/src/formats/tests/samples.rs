@@ -2,7 +2,7 @@
 
 use crate::event::Op;
 use crate::open::open;
-use crate::testing::{ReadTrace, read};
+use crate::tests::{ReadTrace, read};
 use std::path::PathBuf;
 
 pub fn path(name: &str) -> String {
@@ -53,7 +53,7 @@ fn blkparse_text_prints_again_as_it_was() {
 
 #[test]
 fn several_files_are_one_trace_in_order_of_time() {
-    let directory = crate::testing::TestDirectory::new();
+    let directory = crate::tests::TestDirectory::new();
     let (mut rows, text) = ([String::new(), String::new()], std::fs::read_to_string(path("msr.csv")).unwrap());
     for (number, line) in text.lines().enumerate() {
         rows[number % 2] += &format!("{line}\n");

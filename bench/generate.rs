@@ -1,8 +1,7 @@
 //! Writes a synthetic blktrace set: `generate NAME IOS [SEED [KIB]]`, two CPUs, five events (Q G I D C) an I/O.
 //!
 //! 70 % reads of 4 to 64 KiB, or all of KIB KiB; a quarter of the I/Os sequential, the rest skewed over 8 GiB, 32 in
-//! flight.
-//! The same arguments give the same bytes. Used by the benchmark.
+//! flight. The same arguments give the same bytes. Used by the benchmark.
 
 use blklab_trace::blktrace::record::{ByteOrder, MAGIC, Record};
 use std::cmp::Reverse;
@@ -28,8 +27,7 @@ impl Random {
     }
 }
 
-/// (time, tie-breaker, cpu, action, sector, bytes)
-type Pending = Reverse<(u64, u64, u32, u32, u64, u32)>;
+type Pending = Reverse<(u64, u64, u32, u32, u64, u32)>; // (time, tie-breaker, cpu, action, sector, bytes)
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
