@@ -14,7 +14,6 @@ from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.view import BLOCK, DeviceView, OriginGroup, ProfileView
 
 MD_THREAD: Final = re.compile(r"md\w*_(raid\d+|resync|reshape|multipath)")
-
 MOST_NAMED: Final = 3
 
 

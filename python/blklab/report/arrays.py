@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FORMAT_VERSION: Final = 1
-
 LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
 """Of parity levels (mdadm(8), --layout)."""
 

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-
 MOST_FILES: Final = 20  # File extents that are shown under a diagnostic
-
 TITLES: Final = {  # Titles of codes whose own words are not clear
     "cpus": "CPUs",
     "impossible-rate": "A cache, or no such disk",

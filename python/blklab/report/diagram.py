@@ -1,7 +1,6 @@
 """A drawing of the stack of devices: boxes in layers; the width of a line is the amount of I/O."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from blklab.report import formatting
 from blklab.report.view import DeviceView, ProfileView
@@ -14,40 +13,8 @@ LAYER: Final = 96
 MOST: Final = 8  # Maximum number of devices in a layer; if there are more, there is no drawing
 
 
-@dataclass(frozen=True)
-class DiagramBox:
-    """A device in the drawing."""
-
-    x: float
-    y: float
-    label: str
-    more: str
-    kind: str  # `focus`, `traced`, or `unseen` for a source that was not traced itself
-
-
-@dataclass(frozen=True)
-class DiagramLine:
-    """I/O from one device to a device below it."""
-
-    path: str
-    width: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Diagram:
-    """Boxes and lines in an area of `width` by `height`."""
-
-    width: float
-    height: float
-    boxes: list[DiagramBox]
-    lines: list[DiagramLine]
-    box_width: int = BOX_WIDTH
-    box_height: int = BOX_HEIGHT
-
-
-def diagram(view: ProfileView) -> Diagram | None:
-    """Returns the drawing; None if a layer has too many devices."""
+def diagram(view: ProfileView) -> dict[str, Any] | None:
+    """Returns the boxes and lines of the drawing for the template; None if a layer has too many devices."""
     layers: list[list[tuple[str, str, str, str]]] = [
         [_traced(view, device) for device in layer if device.active] for layer in view.layers()
     ]
@@ -56,13 +23,12 @@ def diagram(view: ProfileView) -> Diagram | None:
     rank = {number: at for at, layer in enumerate(layers) for number, *_ in layer}
     unseen = {feed.upper: feed for feed in feeds if feed.upper not in traced}
     for number, feed in unseen.items():
-        box = (number, printable(number), "not traced", "unseen")
         at = rank.get(feed.lower, 0) - 1
         if at < 0:
             layers.insert(0, [])
             rank = {known: place + 1 for known, place in rank.items()}
             at = 0
-        layers[at].append(box)
+        layers[at].append((number, printable(number), "not traced", "unseen"))
     if max(map(len, layers), default=0) > MOST:
         return None
     width = max(len(layer) for layer in layers) * (BOX_WIDTH + GAP) + GAP
@@ -73,7 +39,7 @@ def diagram(view: ProfileView) -> Diagram | None:
         for place, (number, label, more, kind) in enumerate(layer):
             x, y = left + place * (BOX_WIDTH + GAP), 2 + at * LAYER
             places[number] = (x, y)
-            boxes.append(DiagramBox(x, y, label, more, kind))
+            boxes.append({"x": x, "y": y, "label": label, "more": more, "kind": kind})
     lines = []
     for feed in feeds:
         if feed.upper not in places or feed.lower not in places:
@@ -84,8 +50,10 @@ def diagram(view: ProfileView) -> Diagram | None:
         path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{half:.0f} {x2:.0f},{half:.0f} {x2:.0f},{y2:.0f}"
         names = f"{view.names.get(feed.upper, printable(feed.upper))} → {view.names[feed.lower]}"
         text = f"{names}: {formatting.plural(feed.ios, 'I/O')}, {formatting.share(feed.share)} of its I/O"
-        lines.append(DiagramLine(path, round(1.5 + 8 * feed.share, 1), text))
-    return Diagram(width, LAYER * (len(layers) - 1) + BOX_HEIGHT + 4, boxes, lines)
+        lines.append({"path": path, "width": round(1.5 + 8 * feed.share, 1), "text": text})
+    height = LAYER * (len(layers) - 1) + BOX_HEIGHT + 4
+    box = {"box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
+    return {"width": width, "height": height, "boxes": boxes, "lines": lines, **box}
 
 
 def _traced(view: ProfileView, device: DeviceView) -> tuple[str, str, str, str]:

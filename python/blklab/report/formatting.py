@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from blklab import units
-from blklab.documents.profile import ZipfFit
+from blklab.documents.profile import QuantilesSummary, ZipfFit
 
 NONE: Final = "–"  # Text for a missing figure
 BLOCKS: Final = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
@@ -51,6 +51,11 @@ def count(value: int | None) -> str:
 def duration(nanoseconds: float | None) -> str:
     """Returns a duration with its unit."""
     return NONE if nanoseconds is None else units.format_duration(nanoseconds)
+
+
+def pair(quantiles: QuantilesSummary | None) -> str:
+    """Returns the median and the 99th percentile of times."""
+    return f"{duration(quantiles['p50'])} / {duration(quantiles['p99'])}" if quantiles and quantiles["count"] else NONE
 
 
 def size(number_of_bytes: float | None) -> str:

@@ -1,13 +1,11 @@
 """The report on a trace: one self-contained HTML page."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from blklab.report import array_members, diagnostics, formatting, shell
 from blklab.report.charts import density, groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
-from blklab.report.diagram import Diagram, diagram
-from blklab.report.formatting import Sentence
+from blklab.report.diagram import diagram
 from blklab.report.sentences import sentences
 from blklab.report.shell import KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
@@ -15,15 +13,6 @@ from blklab.report.tables import files, life, load, slow, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
-
-
-@dataclass(frozen=True)
-class OtherDevice:
-    """A short description of a device that is not in focus."""
-
-    label: str
-    sentences: list[Sentence]
-    tables: list[TextTable]
 
 
 def charts(view: ProfileView) -> list[Chart]:
@@ -43,7 +32,7 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "") ->
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),
         "notes": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity == "note"]),
-        "stack": _stack(view),
+        "stack": diagram(view) if len(view.layers()) > 1 else None,
         "overview": device_tables.overview(view),
         "others": _others(view),
         "made": _made(view),
@@ -53,9 +42,9 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "") ->
 
 
 def _sections(view: ProfileView) -> list[PageSection]:
-    device = view.focus
+    device, stack_charts = view.focus, over_time.stack_charts(view)
     sections = [
-        _devices(view),
+        PageSection("stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts),
         PageSection("time", "Over time", "Over time", over_time.charts(view)),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
@@ -90,11 +79,6 @@ def _sections(view: ProfileView) -> list[PageSection]:
         ),
     ]
     return [section for section in sections if section]
-
-
-def _devices(view: ProfileView) -> PageSection:
-    name, title = ("Stack", "The stack") if view.feeds() else ("Devices", "The devices")
-    return PageSection("stack", name, title, over_time.stack_charts(view))
 
 
 def _some(*tables: TextTable) -> list[TextTable]:
@@ -139,15 +123,12 @@ def _precision(device: DeviceView) -> str:
     return f"{exact} {formatting.share(error)}."
 
 
-def _stack(view: ProfileView) -> Diagram | None:
-    return diagram(view) if len(view.layers()) > 1 else None
-
-
-def _others(view: ProfileView) -> list[OtherDevice]:
+def _others(view: ProfileView) -> list[dict[str, Any]]:
     return [
-        OtherDevice(
-            device.label, sentences(device), _some(load.operations(device), life.stages(device), life.errors(device))
-        )
+        {
+            "sentences": sentences(device),
+            "tables": _some(load.operations(device), life.stages(device), life.errors(device)),
+        }
         for layer in view.layers()
         for device in layer
         if device.active and device is not view.focus

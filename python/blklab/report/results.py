@@ -1,12 +1,12 @@
 """Results of runs as a table and as explanations."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, with_direction
-from blklab.outcome import Outcome
+from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
 from blklab.report import cells, formatting, terminal, volumes
 from blklab.report.load_ramp import ramp_table
+from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.runners.registry import did
 from blklab.text import printable
@@ -79,30 +79,19 @@ def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: boo
     depths = [f"{sum(disk['ticks_ns'] or []) / observed_time_ns(outcome):.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
+    figures = outcome_figures(outcome)
+    if outcome.get("command"):
+        figures[2] = formatting.duration(METRICS["wall"].of(outcome))
     return [
         str(cell.number),
         printable(cell.labels["stack"]),
         printable(cell.labels["workload"]),
         *(printable(cell.labels[label]) for label in varied),
-        _iops(outcome["read"]),
-        _iops(outcome["write"]),
-        formatting.duration(_latency(outcome, "mean")),
-        formatting.duration(_latency(outcome, "p99")),
+        *figures,
         *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
         " ".join(shares),
         " ".join(depths),
     ]
-
-
-def _iops(direction: Mapping[str, Any]) -> str:
-    return formatting.NONE if not direction["total_ios"] else f"{direction['iops']:,.0f}"
-
-
-def _latency(outcome: Outcome, figure: str) -> float | None:
-    """Returns the latency of reads, unless there are 10 % more writes; for a command, its mean time."""
-    if outcome.get("command") and figure == "mean":
-        return METRICS["wall"].of(outcome)
-    return METRICS[with_direction(figure, [[outcome]])].of(outcome)
 
 
 def explanations(

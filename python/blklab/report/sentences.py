@@ -103,8 +103,7 @@ def _pattern(device: DeviceView) -> str:
     if moved >= FEWEST and seeks["median_distance_sectors"]:
         parts.append(f"half of all seeks go further than {formatting.size(512 * seeks['median_distance_sectors'])}")
     parts.append(_arrivals(pattern["arrivals"], device.capabilities["clock_ns"]))
-    text = "; ".join(part for part in parts if part)
-    return text[:1].upper() + text[1:] + "."
+    return _sentence(parts)
 
 
 def _order(name: str, streams: StreamsSummary) -> str:
@@ -125,15 +124,9 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
     gap = arrivals["inter_arrival_ns"]["mean"]
     if arrivals["pattern"] and (clock_ns is None or (gap or 0.0) < clock_ns):
         return "the clock of the trace is too coarse to describe the rhythm of arrivals"
-    match arrivals["pattern"]:
-        case "bursty":
-            text = "arrivals are bursty"
-        case "steady":
-            text = "arrivals are steady"
-        case "random":
-            text = "arrivals are random and independent"
-        case _:
-            return "too few arrivals to describe their rhythm"
+    if not arrivals["pattern"]:
+        return "too few arrivals to describe their rhythm"
+    text = f"arrivals are {arrivals['pattern']}{' and independent' * (arrivals['pattern'] == 'random')}"
     if arrivals["peak_to_mean"] is not None and arrivals["peak_to_mean"] >= 1.05:
         text += (
             f": the busiest second had {formatting.plural(arrivals['peak_iops'], 'I/O')},"

@@ -17,7 +17,6 @@ from blklab.report.formatting import Sentence
 from blklab.report.tables.base import TextTable
 
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-
 SHORT: Final = 24  # Maximum rows of a folded table that is unfolded in print
 
 

@@ -17,7 +17,6 @@ BAR_WIDTH: Final = 12  # Characters of a bar; half of it in narrow terminals
 GAP: Final = 2  # Spaces between columns
 NARROW: Final = 100  # Terminal width below which bars are halved
 NOTHING: Final = TextTable("", [], [])
-
 DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (  # The tables of a device, in order
     load.over_time,
     load.operations,
@@ -168,7 +167,6 @@ def _cell(column: TableColumn, cell: str, console: "Console") -> "RenderableType
 
 
 EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-
 ASCII: Final = str.maketrans(formatting.BLOCKS + EIGHTHS[1:-1], "_.-:=+*#-------")
 """Characters for block characters on a terminal without them."""
 

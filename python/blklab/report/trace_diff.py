@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from blklab.diagnostic import Diagnostic
 
 SIDES: Final = ("A", "B")
-
 VERDICTS: Final = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
 
 NOTE: Final = (
@@ -30,7 +29,6 @@ NOTE: Final = (
 )
 
 MOST_IN_HEADLINE: Final = 4
-
 LENGTHS: Final = 2.0  # Ratio of the lengths of two recordings from which a note says so
 
 

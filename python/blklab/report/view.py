@@ -23,7 +23,6 @@ from blklab.text import printable
 from blklab.trace.profile import own_names
 
 OPS: Final = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
-
 STAGES: Final = {  # Stages of an I/O in btt's letters, and their meaning
     "q2c": "queued to completed",
     "q2d": "queued to dispatched",

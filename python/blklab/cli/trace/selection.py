@@ -55,7 +55,6 @@ def _parse_sector(text: str) -> int:
 
 
 TIME: Final = Quantity("time", _parse_time)
-
 COLUMNS: Final = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
 TRACE_OPTIONS: Final = (

@@ -24,7 +24,6 @@ class Chart:
     title: str
     spec: Spec
     """The specification without width and config, which the renderer adds. Its text is printable."""
-
     table: TextTable
     note: str = ""  # A line that explains the chart
     wide: bool = False  # Whether it takes the whole width of the page
@@ -96,9 +95,9 @@ def size_axis(high: float, title: str | None) -> Spec:
     }
 
 
-def size_ticks(high: float, few: int = 4) -> list[float]:
+def size_ticks(high: float) -> list[float]:
     """Returns ticks from 0 to at least `high` bytes: multiples of a power of two."""
-    step = 2.0 ** math.ceil(math.log2(max(high, 1) / few))
+    step = 2.0 ** math.ceil(math.log2(max(high, 1) / 4))
     return [step * at for at in range(int(high / step) + 2)]
 
 
@@ -154,11 +153,7 @@ def _text(value: str, size: float, unit: str) -> str:
 def log_durations(low: float, high: float, title: str | None) -> Spec:
     """Returns scale and axis of ns over decades."""
     low, high = max(1.0, low), max(low, high, 10.0)
-    span = math.log10(high / low)
-    steps = (1, 2, 5) if span < 1.7 else (1, 3) if span < 2.6 else (1,)
-    powers = range(math.floor(math.log10(low)), 13)
-    values = [step * 10**power for power in powers for step in steps]
-    values = [value for value in values if low * 0.999 <= value <= high * 1.001]
+    values = [tick for tick in log_ticks(low, high) if low * 0.999 <= tick <= high * 1.001]
     return {
         "title": title,
         "scale": {"type": "log", "nice": False, "domain": [low, high], "clamp": False},

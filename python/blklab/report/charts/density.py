@@ -16,7 +16,6 @@ from blklab.report.view import DeviceView
 OCTAVE: Final = 16  # Pixels for each doubling of the latency
 MOST_ROWS: Final = 32  # Maximum number of rows of a table
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
 ZOOM: Final = " Ctrl and the mouse wheel zoom."
 
 

@@ -30,7 +30,6 @@ from blklab.text import printable
 OPS: Final = {"read": "@read", "write": "@write", "other": "@discard"}
 QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
 OTHERS: Final = "others"
-
 MOST_POINTS: Final = 128  # Maximum number of slices of lines that would hide each other
 NOTHING: Final = TextTable("", [], [])
 

@@ -16,16 +16,6 @@ def order_charts(device: DeviceView) -> list[Chart]:
     return [chart for chart in (_order(device), _seeks(device)) if chart]
 
 
-def arrival_charts(device: DeviceView) -> list[Chart]:
-    """Returns charts of arrivals over time."""
-    return [chart for chart in (_dispersion(device),) if chart]
-
-
-def hotness_charts(device: DeviceView) -> list[Chart]:
-    """Returns charts of the accesses to blocks."""
-    return [chart for chart in (_curve(device),) if chart]
-
-
 def _order(device: DeviceView) -> Chart | None:
     kinds = ("back to back", "in a stream", "random")
     rows: list[Spec] = []
@@ -94,7 +84,8 @@ def _seeks(device: DeviceView) -> Chart | None:
     return Chart("seeks", "Seek distances", spec, histogram_table(histograms[0]), note)
 
 
-def _dispersion(device: DeviceView) -> Chart | None:
+def arrival_charts(device: DeviceView) -> list[Chart]:
+    """Returns the chart of arrivals over time."""
     dispersion = device.data["pattern"]["arrivals"]["dispersion"]
     rows: list[Spec] = [
         {
@@ -108,12 +99,15 @@ def _dispersion(device: DeviceView) -> Chart | None:
         if scale["index"]
     ]
     if len(rows) < 2:
-        return None
+        return []
     low = min(0.5, *(row["index"] for row in rows))
     high = max(2.0, *(row["index"] for row in rows)) * 1.3
     scale = {"type": "log", "domain": [low, high], "nice": False}
     decades = [float(10**power) for power in range(-1, 9) if low <= 10**power <= high]
-    x = quantity("window", "window", **_windows([row["window"] for row in rows]))
+    windows = [row["window"] for row in rows]
+    x_scale = {**scale, "domain": [min(windows) * 0.7, max(windows) * 1.4]}
+    x_axis = {"values": windows, "labelExpr": duration_label("datum.value"), "labelFlush": False}
+    x = quantity("window", "window", scale=x_scale, axis=x_axis)
     y = quantity("index", "variance / mean", scale=scale, axis={"values": decades})
     tooltips = [tip("name", "window"), tip("index", "dispersion", ".3~r"), tip("mean", "mean", ".3~r")]
     spec = chart_spec(
@@ -127,21 +121,15 @@ def _dispersion(device: DeviceView) -> Chart | None:
         "Index of dispersion of the I/Os in a window: 1 (dashed) is random, lower is"
         " steadier, higher is burstier at this time scale."
     )
-    return Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), note)
+    return [Chart("dispersion", "Burstiness", spec, pattern.arrivals(device), note)]
 
 
-def _windows(values: list[int]) -> Spec:
-    return {
-        "scale": {"type": "log", "domain": [min(values) * 0.7, max(values) * 1.4], "nice": False},
-        "axis": {"values": values, "labelExpr": duration_label("datum.value"), "labelFlush": False},
-    }
-
-
-def _curve(device: DeviceView) -> Chart | None:
+def hotness_charts(device: DeviceView) -> list[Chart]:
+    """Returns the chart of the accesses to blocks."""
     hotness = device.data["hotness"]
     points = hotness["rank_curve"]
     if len(points) < 2:
-        return None
+        return []
     unique = hotness["unique_bytes"]
     rows = [
         {
@@ -171,4 +159,4 @@ def _curve(device: DeviceView) -> Chart | None:
         ],
     )
     note = "Share of accesses to the hottest blocks; dashed: if all blocks were accessed equally."
-    return Chart("hotness", "Hot blocks", spec, pattern.hotness(device), note)
+    return [Chart("hotness", "Hot blocks", spec, pattern.hotness(device), note)]

@@ -12,7 +12,6 @@ UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 1e9)
 """Units: name, ns, and the length from which it is used."""
 
 HOVER: Final = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
-
 EXTENT: Final = 62  # Width of the vertical axis in pixels, the same in all charts
 STALL_NOTE: Final = " Red: stalls, in which nothing completed although I/Os were in flight."
 

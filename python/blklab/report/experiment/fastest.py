@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from blklab.analysis.metrics import WAYS
 from blklab.report import formatting
-from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_label, size_ticks, tip
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_ticks, tip
+from blklab.report.experiment.axis_chooser import metric_label
 from blklab.report.experiment.layout import MOST_ROWS, colour, fewer, offset, opacity, rows
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text
@@ -87,7 +88,7 @@ FIRST: Final = {"filter": "datum.first"}  # Returns one row for each bar; the ot
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     most = max((row["end"] for row in data), default=1.0) or 1.0
-    label = _label("datum.total", metric)
+    label = metric_label(metric, "datum.total")
     ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
     shared = offset(view)
     tooltips = [
@@ -101,7 +102,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     x: Spec = {
         "title": None,
         "scale": {"domain": [0, most * 1.13], "nice": False},
-        "axis": {"labelExpr": _label("datum.value", metric), "tickCount": 5, "grid": True},
+        "axis": {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5, "grid": True},
     }
     if metric == "bw":
         x["axis"]["values"] = size_ticks(most)
@@ -120,7 +121,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     written = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")
     layers.append({"transform": [FIRST, {"calculate": label, "as": "label"}], **written})
     texts = [
-        {"calculate": _label("datum.v", metric), "as": "v_text"},
+        {"calculate": metric_label(metric, "datum.v"), "as": "v_text"},
         {"calculate": _between("least", "most", metric), "as": "range_text"},
         {"calculate": _between("low", "high", metric), "as": "interval_text"},
     ]
@@ -152,14 +153,8 @@ def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
     return layers
 
 
-def _label(value: str, metric: str) -> str:
-    if metric == "bw":
-        return f"{size_label(value)} + '/s'"
-    return f"{value} < 1000 ? format({value}, '.3~r') : format({value}, '.3~s')"
-
-
 def _between(low: str, high: str, metric: str) -> str:
-    texts = [f"({_label(f'datum.{bound}', metric)})" for bound in (low, high)]
+    texts = [f"({metric_label(metric, f'datum.{bound}')})" for bound in (low, high)]
     return f"datum.{low} == null ? '–' : {texts[0]} + ' to ' + {texts[1]}"
 
 

@@ -19,10 +19,8 @@ QUANTILES: Final = {
 }
 
 TICKS: Final = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
-
 BINS: Final = 12  # Bins per decade of histograms
 NAMES: Final = {"read": "reads", "write": "writes", "sync": "fsyncs"}
-
 OPEN: Final = 4  # Number of charts that are not folded
 
 

@@ -30,7 +30,6 @@ Labels = Mapping[str, str]
 
 STACK: Final[str] = "stack"
 WORKLOAD: Final[str] = "workload"
-
 NAMES: Final = frozenset({*PLACES, WORKLOAD, "kernel"})
 """Labels that are always names, although their values look like numbers: 4.19 is more than 4.2."""
 

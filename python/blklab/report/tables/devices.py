@@ -27,17 +27,10 @@ def _figures(device: DeviceView) -> list[str]:
         formatting.number(device.iops),
         formatting.rate(device.throughput),
         formatting.share(device.op("read")["share_of_ios"] if device.ios else None),
-        *(_pair(device, op) for op in ("read", "write")),
+        *(formatting.pair(response[1] if (response := device.response(op)) else None) for op in ("read", "write")),
         formatting.number(device.data["in_flight"]["mean"] if device.ends else None),
         formatting.count(device.failed),
     ]
-
-
-def _pair(device: DeviceView, op: str) -> str:
-    response = device.response(op)
-    if response is None:
-        return formatting.NONE
-    return f"{formatting.duration(response[1]['p50'])} / {formatting.duration(response[1]['p99'])}"
 
 
 def stack(view: ProfileView) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Final, cast
 
-from blklab.documents.profile import QuantilesSummary
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView
@@ -69,15 +68,12 @@ def sizes(device: DeviceView) -> TextTable:
     for op in ("read", "write", "discard"):
         sizes_of_op = device.op(op)["sizes"]
         top = sorted(sizes_of_op["exact"], key=lambda entry: -entry["count"])[:MOST_SIZES]
-        for at, entry in enumerate(top):
-            share = entry["count"] / sizes_of_op["count"]
-            cells = [formatting.size(entry["bytes"]), formatting.count(entry["count"]), formatting.share(share)]
-            rows.append([op if at == 0 else "", *cells, str(share)])
+        shown = [(formatting.size(entry["bytes"]), entry["count"]) for entry in top]
         if rest := len(sizes_of_op["exact"]) - len(top):
-            counted = sizes_of_op["count"] - sum(entry["count"] for entry in top)
-            share = counted / sizes_of_op["count"]
-            rest_cells = [f"{rest} others", formatting.count(counted), formatting.share(share)]
-            rows.append(["", *rest_cells, str(share)])
+            shown.append((f"{rest} others", sizes_of_op["count"] - sum(entry["count"] for entry in top)))
+        for at, (size, count) in enumerate(shown):
+            share = count / sizes_of_op["count"]
+            rows.append([op if at == 0 else "", size, formatting.count(count), formatting.share(share), str(share)])
     columns = [text(""), *figures("size", "I/Os", "share"), BAR]
     return TextTable("Request sizes", columns, rows)
 
@@ -93,8 +89,8 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
             str(group.total / device.ios if device.ios else 0.0),
             formatting.share(group.ios["read"] / group.total if group.total else None),
             formatting.size(group.bytes),
-            _pair(group.read_ns),
-            _pair(group.write_ns),
+            formatting.pair(group.read_ns),
+            formatting.pair(group.write_ns),
             formatting.count(group.errors),
         ]
         for group in groups_found[:most]
@@ -108,9 +104,3 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
         note = f"and {len(rest):,} more with {formatting.share(share)} of the I/Os"
     titles = {"sources": "Sources", "processes": "Processes", "cpus": "CPUs"}
     return pruned(TextTable(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
-
-
-def _pair(quantiles: QuantilesSummary) -> str:
-    if not quantiles["count"]:
-        return formatting.NONE
-    return f"{formatting.duration(quantiles['p50'])} / {formatting.duration(quantiles['p99'])}"

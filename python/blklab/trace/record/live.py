@@ -24,7 +24,6 @@ BUFFERS: Final = ("-b", "128", "-n", "8")  # KiB and number of buffers of each C
 
 
 POLL: Final = 0.05
-
 NOTHING: Final = "nothing to write"  # How crates/trace begins the message about a device without I/O
 ENDING: Final = 5.0  # Seconds for the events that are still in the pipe
 
