@@ -34,9 +34,7 @@ def standalone(chart: Chart) -> dict[str, Any]:
     spec: dict[str, Any] = theme.coloured(chart.spec, theme.LIGHT)
     config = {**theme.config(theme.LIGHT, FONT), "background": theme.LIGHT["paper"], "padding": 14}
     if "layer" in spec:  # a picture has no pointer
-        spec["layer"] = [layer for layer in spec["layer"] if not _follows(layer)]
+        spec["layer"] = [
+            layer for layer in spec["layer"] if not any(p["name"] == "hover" for p in layer.get("params", []))
+        ]
     return {**spec, "title": chart.title, "width": WIDTH[chart.wide], "config": config}
-
-
-def _follows(layer: dict[str, Any]) -> bool:
-    return any(param["name"] == "hover" for param in layer.get("params", []))

@@ -47,22 +47,15 @@ def sizes(device: DeviceView) -> list[Histogram]:
     histograms = []
     for op in ("read", "write", "discard"):
         counted = device.op(op)["sizes"]
+        centres = [(entry["center_kib"], entry["count"]) for entry in counted["bins_4k"]]
         bins = [
-            Bin(_centre(entry["center_kib"]), *_edges(entry["center_kib"]), entry["count"])
-            for entry in counted["bins_4k"]
+            Bin(formatting.size(1024 * kib) if kib else "<2 KiB", max(0, kib - 2) * 1024, (kib + 2) * 1024, count)
+            for kib, count in centres
         ]
         mean, median = (formatting.size(counted["mean_bytes"]), formatting.size(counted["median_bytes"]))
         note = f"mean {mean}, median {median}, most often {formatting.size(counted['mode_bytes'])}"
         histograms.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
     return [histogram for histogram in histograms if histogram.bins]
-
-
-def _centre(kib: int) -> str:
-    return formatting.size(kib * 1024) if kib else "<2 KiB"
-
-
-def _edges(kib: int) -> tuple[float, float]:
-    return max(0, kib - 2) * 1024, (kib + 2) * 1024
 
 
 def latency(device: DeviceView) -> list[Histogram]:
@@ -72,15 +65,14 @@ def latency(device: DeviceView) -> list[Histogram]:
         if (response := device.response(op)) is None:
             continue
         stage, quantiles = response
-        bins = [Bin(_range(low, high), low, high, count) for low, high, count in device.life(op)["histogram"]]
+        bins = [
+            Bin(f"{formatting.duration(low)} – {formatting.duration(high)}", low, high, count)
+            for low, high, count in device.life(op)["histogram"]
+        ]
         median, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
         note = f"mean {formatting.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
         histograms.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
     return histograms
-
-
-def _range(low: float, high: float) -> str:
-    return f"{formatting.duration(low)} – {formatting.duration(high)}"
 
 
 def depth(device: DeviceView) -> list[Histogram]:

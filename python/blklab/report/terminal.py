@@ -43,7 +43,7 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
     for at, device in enumerate(shown):
         _headline(console, device, first=at == 0)
         if at == 0:
-            _facts(console, view)
+            _note(console, " · ".join(trace.headline(view)))
         console.print()
         prose(console, [*sentences(device), *array_members.sentence(view, device)])
         if at == 0 and len(view.devices) > 1:
@@ -70,12 +70,6 @@ def _headline(console: "Console", device: DeviceView, *, first: bool) -> None:
     number = f" ({device.number})" if device.number not in device.label else ""
     title = Text.assemble((device.label, "bold"), (number, "dim"))
     console.print(Rule(title, align="left", style="cyan"))
-
-
-def _facts(console: "Console", view: ProfileView) -> None:
-    from rich.text import Text
-
-    console.print(Text(" · ".join(trace.headline(view)), style="dim"))
 
 
 def prose(console: "Console", shown: Sequence[Sentence]) -> None:

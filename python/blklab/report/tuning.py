@@ -87,12 +87,8 @@ def conclusion(tuning: "Tuning") -> str:
         (quiet, "the same"),
     ):
         if settings:
-            parts.append(f"{_listed(sorted(settings))}: {advice}")
+            parts.append(f"{printable(', '.join(sorted(settings)))}: {advice}")
     return "; ".join(parts) + "." if parts else "The sweep has only the baseline."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(printable(name) for name in names)
 
 
 def persist_lines(kept: "PersistedSettings") -> list[str]:

@@ -11,8 +11,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from blklab.report.view import ProfileView
 
-MAX_NAMED: Final = 8
-"""How many devices and processes a message names."""
+MAX_NAMED: Final = 8  # How many devices and processes a message names
 
 
 def read_view(

@@ -27,11 +27,11 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
         if number
     ]
     rest = groups[MOST:]
-    if rest:
-        for op in OPS:
-            if number := sum(group.ios[op] for group in rest):
-                name = f"{len(rest)} others"
-                rows.append({"name": name, "op": op, "n": number, "share": number / device.ios})
+    rows += [
+        {"name": f"{len(rest)} others", "op": op, "n": number, "share": number / device.ios}
+        for op in OPS
+        if (number := sum(group.ios[op] for group in rest))
+    ]
     names = list(dict.fromkeys(row["name"] for row in rows))
     rank, order = stacking()
     spec = chart_spec(

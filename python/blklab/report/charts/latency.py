@@ -69,24 +69,22 @@ def _distribution(device: DeviceView) -> Chart | None:
 
 
 def _stages(device: DeviceView) -> Chart | None:
-    rows: list[Spec] = []
-    for op in device.ops:
-        for stage, meaning in STAGES.items():
-            if (latency := device.latency(op, stage)) is None or latency["count"] < 2:
-                continue
-            rows.append(
-                {
-                    "stage": stage.upper(),
-                    "meaning": meaning,
-                    "op": op,
-                    "n": latency["count"],
-                    **{key: latency[key] for key in ("p5", "p50", "p95", "p99")},
-                }
-            )
+    keys = ("p5", "p50", "p95", "p99")
+    rows: list[Spec] = [
+        {
+            "stage": stage.upper(),
+            "meaning": meaning,
+            "op": op,
+            "n": latency["count"],
+            **{k: latency[k] for k in ("p5", "p50", "p95", "p99")},
+        }
+        for op in device.ops
+        for stage, meaning in STAGES.items()
+        if (latency := device.latency(op, stage)) is not None and latency["count"] > 1
+    ]
     if not rows:
         return None
     low, high = min(row["p5"] for row in rows), max(row["p99"] for row in rows)
-    keys = ("p5", "p50", "p95", "p99")
     ops = [op for op in OPS if any(row["op"] == op for row in rows)]
     y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
     offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}

@@ -78,7 +78,11 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
         }
         for candidate in metrics
     ]
-    filters = _filters(view, names, {across, hue})
+    filters: list[dict[str, Any]] = [
+        {"name": names[label], "title": label, "values": values, "chosen": "" if label in {across, hue} else values[0]}
+        for label in labels
+        if len(values := view.values(label)) > 1
+    ]
     if view.several:
         series = [candidate.name for candidate in view.series]
         filters.append({"name": "s", "title": "campaign", "values": series, "chosen": ""})
@@ -89,20 +93,6 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     start = {"x": names[across], "y": names[up], "colour": names.get(hue, "s" if view.several else "")}
     note = "Choose the axes, the colour and the cells."
     return AxisChooser("Any metric by any parameter", note, fields, filters, start, _rows(view, names, metrics))
-
-
-def _filters(view: ExperimentView, names: Mapping[str, str], used: set[str]) -> list[dict[str, Any]]:
-    """Returns a filter for each varied label; for labels in `used`, all cells are shown."""
-    return [
-        {
-            "name": names[label],
-            "title": label,
-            "values": view.values(label),
-            "chosen": "" if label in used else view.values(label)[0],
-        }
-        for label in view.labels
-        if len(view.values(label)) > 1
-    ]
 
 
 def _rows(view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ MOST_DEVICES: Final = 7  # Maximum number of devices with their own colour; the 
 
 def section(view: ExperimentView) -> PageSection:
     """Returns the section; empty if there are no counts of devices."""
-    cells = [cell for cell in view.order(view.cells) if _devices(cell)]
+    cells = [cell for cell in view.order(view.cells) if lowest_devices(cell.runs[0].outcome or {})]
     several = [cell for cell in cells if len(lowest_devices(cell.runs[0].outcome or {})) > 1]
     shown = view.order(best(view, several, "iops"))
     charts = [chart for direction in WAYS if (chart := _chart(view, shown, direction))]
@@ -34,10 +34,6 @@ def section(view: ExperimentView) -> PageSection:
     ]
     intro = "I/Os at the lowest devices, after merging."
     return PageSection("members", "Members", "Share of each device", [*charts, *tables], intro)
-
-
-def _devices(cell: ReportCell) -> list[Mapping[str, Any]]:
-    return [dict(device) for device in lowest_devices(cell.runs[0].outcome or {})]
 
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:

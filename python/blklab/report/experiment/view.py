@@ -70,7 +70,7 @@ class ReportCell:
         self.labels = labels
         self.runs = runs
         self._points = points
-        self._values: dict[str, CellFigure | None] = {}
+        self.values: dict[str, CellFigure | None] = {}  # Metrics, computed for all cells together
         self.peers: Sequence[ReportCell] = [self]
         """The cells of the report: their repeats say how much values vary."""
 
@@ -84,18 +84,14 @@ class ReportCell:
         alike = [peer for peer in self.peers if peer.directions == self.directions]
         outcomes = [[run.outcome or {} for run in peer.runs] for peer in alike]
         name = with_direction(metric, outcomes) if metric in LATENCIES else metric
-        if name not in self._values:
+        if name not in self.values:
             _fill(self.peers, name)
-        return self._values[name]
+        return self.values[name]
 
     @cached_property
     def directions(self) -> frozenset[str]:
         """The directions of its I/O."""
         return frozenset(directions(run.outcome or {} for run in self.runs))
-
-    def set_value(self, metric: str, value: CellFigure | None) -> None:
-        """Stores a metric, which is computed for all cells together."""
-        self._values[metric] = value
 
     def mean(self, metric: str) -> float | None:
         """Returns the mean of a metric."""
@@ -122,7 +118,7 @@ def _fill(cells: Sequence[ReportCell], metric: str) -> None:
         values = [sample.value for sample in mine]
         low, high = ends or (None, None)
         known = CellFigure(mean(mine), min(values), max(values), low, high) if values else None
-        cell.set_value(metric, known)
+        cell.values[metric] = known
 
 
 def patterns(run: StoredRun) -> list[str]:
