@@ -43,8 +43,7 @@ pub enum ArrivalPattern {
     /// More regular than chance: gaps vary by less than half their mean and no window scale with
     /// five arrivals a window or more has a dispersion of 0.5 or above.
     Steady,
-    /// Like a Poisson process: independent of each other, neither steady nor bursty.
-    Random,
+    Random, // Like a Poisson process: independent of each other, neither steady nor bursty
     /// In bursts: gaps vary by more than 1.5 times their mean, or the dispersion at some scale is
     /// above 2 and beyond 1 by more than four standard errors, sqrt(2 / (windows - 1)) each.
     Bursty,
@@ -54,38 +53,26 @@ pub enum ArrivalPattern {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Dispersion {
-    /// Width of the window.
-    pub window_ns: u64,
-    /// Complete windows, empty ones included.
-    pub windows: u64,
-    /// Mean arrivals in a window.
-    pub mean_ios: Option<f64>,
-    /// Most arrivals in a window.
-    pub max_ios: u64,
-    /// Variance / mean of arrivals in a window; `None` below ten windows.
-    pub index: Option<f64>,
+    pub window_ns: u64,        // Width of the window
+    pub windows: u64,          // Complete windows, empty ones included
+    pub mean_ios: Option<f64>, // Mean arrivals in a window
+    pub max_ios: u64,          // Most arrivals in a window
+    pub index: Option<f64>,    // Variance / mean of arrivals in a window; `None` below ten windows
 }
 
 /// Summary of [`Arrivals`].
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArrivalsSummary {
-    /// Arrivals recorded.
-    pub count: u64,
-    /// Arrivals earlier than the previous one; counted as simultaneous with it.
-    pub backwards: u64,
-    /// Gaps between arrivals.
-    pub inter_arrival_ns: QuantilesSummary,
+    pub count: u64,                         // Arrivals recorded
+    pub backwards: u64,                     // Arrivals earlier than the previous one; counted as simultaneous with it
+    pub inter_arrival_ns: QuantilesSummary, // Gaps between arrivals
     /// Standard deviation / mean of the gaps: 0 steady, 1 Poisson, more bursty.
     pub coefficient_of_variation: Option<f64>,
-    /// Dispersion at each window width, ascending.
-    pub dispersion: Vec<Dispersion>,
-    /// Gaps divided by the time they span: arrivals per second.
-    pub mean_iops: Option<f64>,
-    /// Most arrivals in a window of one second.
-    pub peak_iops: u64,
-    /// `peak_iops / mean_iops`; `None` for less than one second.
-    pub peak_to_mean: Option<f64>,
+    pub dispersion: Vec<Dispersion>, // Dispersion at each window width, ascending
+    pub mean_iops: Option<f64>,      // Gaps divided by the time they span: arrivals per second
+    pub peak_iops: u64,              // Most arrivals in a window of one second
+    pub peak_to_mean: Option<f64>,   // `peak_iops / mean_iops`; `None` for less than one second
     /// Verdict; `None` below a hundred gaps. The rule is at each [`ArrivalPattern`].
     pub pattern: Option<ArrivalPattern>,
 }

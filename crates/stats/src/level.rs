@@ -22,40 +22,26 @@ pub struct Level {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LevelTime {
-    /// Lowest level of the range.
-    pub low: u64,
-    /// Highest level of the range, inclusive.
-    pub high: u64,
-    /// Time spent there.
-    pub time_ns: u64,
+    pub low: u64,     // Lowest level of the range
+    pub high: u64,    // Highest level of the range, inclusive
+    pub time_ns: u64, // Time spent there
 }
 
 /// Summary of [`Level`]. Percentiles are of time: `p95` is the level not exceeded for 95 % of it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelSummary {
-    /// Time observed.
-    pub time_ns: u64,
-    /// Mean level over time.
-    pub mean: Option<f64>,
-    /// Mean level over the time it was not 0.
-    pub mean_when_busy: Option<f64>,
-    /// Highest level reached, even for a short time.
-    pub max: u64,
-    /// Median.
-    pub p50: Option<u64>,
-    /// 95th percentile.
-    pub p95: Option<u64>,
-    /// 99th percentile.
-    pub p99: Option<u64>,
-    /// Share of time at level 0, 0..=1.
-    pub idle_share: Option<f64>,
-    /// Time by level: single levels to 64, then powers of two; empty ranges left out.
-    pub histogram: Vec<LevelTime>,
-    /// Changes earlier than the previous one; counted as simultaneous with it.
-    pub backwards: u64,
-    /// Changes that would have gone below 0 (an end without its beginning); left at 0.
-    pub below_zero: u64,
+    pub time_ns: u64,                // Time observed
+    pub mean: Option<f64>,           // Mean level over time
+    pub mean_when_busy: Option<f64>, // Mean level over the time it was not 0
+    pub max: u64,                    // Highest level reached, even for a short time
+    pub p50: Option<u64>,            // Median
+    pub p95: Option<u64>,            // 95th percentile
+    pub p99: Option<u64>,            // 99th percentile
+    pub idle_share: Option<f64>,     // Share of time at level 0, 0..=1
+    pub histogram: Vec<LevelTime>,   // Time by level: single levels to 64, then powers of two; empty ranges left out
+    pub backwards: u64,              // Changes earlier than the previous one; counted as simultaneous with it
+    pub below_zero: u64,             // Changes that would have gone below 0 (an end without its beginning); left at 0
 }
 
 impl Level {

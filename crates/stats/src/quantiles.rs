@@ -33,40 +33,23 @@ pub struct Quantiles {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QuantilesSummary {
-    /// Values recorded.
-    pub count: u64,
-    /// Arithmetic mean (exact).
-    pub mean: Option<f64>,
-    /// Population standard deviation (exact).
-    pub stddev: Option<f64>,
-    /// Smallest value (exact).
-    pub min: Option<u64>,
-    /// Largest value (exact).
-    pub max: Option<u64>,
-    /// 1st percentile, nearest rank; as are all below.
-    pub p1: Option<u64>,
-    /// 5th percentile.
-    pub p5: Option<u64>,
-    /// 10th percentile.
-    pub p10: Option<u64>,
-    /// Lower quartile.
-    pub p25: Option<u64>,
-    /// Median.
-    pub p50: Option<u64>,
-    /// Upper quartile.
-    pub p75: Option<u64>,
-    /// 90th percentile.
-    pub p90: Option<u64>,
-    /// 95th percentile.
-    pub p95: Option<u64>,
-    /// 99th percentile.
-    pub p99: Option<u64>,
-    /// 99.9th percentile.
-    pub p99_9: Option<u64>,
-    /// 99.99th percentile.
-    pub p99_99: Option<u64>,
-    /// Largest relative error of the percentiles: 0 when exact, else 0.004.
-    pub relative_error: f64,
+    pub count: u64,          // Values recorded
+    pub mean: Option<f64>,   // Arithmetic mean (exact)
+    pub stddev: Option<f64>, // Population standard deviation (exact)
+    pub min: Option<u64>,    // Smallest value (exact)
+    pub max: Option<u64>,    // Largest value (exact)
+    pub p1: Option<u64>,     // 1st percentile, nearest rank; as are all below
+    pub p5: Option<u64>,     // 5th percentile
+    pub p10: Option<u64>,    // 10th percentile
+    pub p25: Option<u64>,    // Lower quartile
+    pub p50: Option<u64>,    // Median
+    pub p75: Option<u64>,    // Upper quartile
+    pub p90: Option<u64>,    // 90th percentile
+    pub p95: Option<u64>,    // 95th percentile
+    pub p99: Option<u64>,    // 99th percentile
+    pub p99_9: Option<u64>,  // 99.9th percentile
+    pub p99_99: Option<u64>, // 99.99th percentile
+    pub relative_error: f64, // Largest relative error of the percentiles: 0 when exact, else 0.004
 }
 
 impl Default for Quantiles {

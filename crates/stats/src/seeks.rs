@@ -17,34 +17,23 @@ pub struct Seeks {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SeekRange {
-    /// Smallest signed distance, inclusive; negative is towards sector 0.
-    pub low_sectors: i64,
-    /// Largest signed distance, inclusive.
-    pub high_sectors: i64,
-    /// Seeks in the range.
-    pub count: u64,
+    pub low_sectors: i64,  // Smallest signed distance, inclusive; negative is towards sector 0
+    pub high_sectors: i64, // Largest signed distance, inclusive
+    pub count: u64,        // Seeks in the range
 }
 
 /// Summary of [`Seeks`].
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SeeksSummary {
-    /// Distances recorded: one fewer than I/Os.
-    pub count: u64,
-    /// I/Os that started where the one before them ended.
-    pub zero: u64,
-    /// I/Os beyond the end of the one before.
-    pub forward: u64,
-    /// I/Os before the end of the one before.
-    pub backward: u64,
-    /// Mean of the absolute distance.
-    pub mean_distance_sectors: Option<f64>,
-    /// Median of the absolute distance (relative error 0.4 % beyond 4096 I/Os).
-    pub median_distance_sectors: Option<u64>,
-    /// 95th percentile of the absolute distance.
-    pub p95_distance_sectors: Option<u64>,
-    /// Powers of two each side of zero, ascending, empty ones left out.
-    pub histogram: Vec<SeekRange>,
+    pub count: u64,                           // Distances recorded: one fewer than I/Os
+    pub zero: u64,                            // I/Os that started where the one before them ended
+    pub forward: u64,                         // I/Os beyond the end of the one before
+    pub backward: u64,                        // I/Os before the end of the one before
+    pub mean_distance_sectors: Option<f64>,   // Mean of the absolute distance
+    pub median_distance_sectors: Option<u64>, // Median of the absolute distance (relative error 0.4 % beyond 4096 I/Os)
+    pub p95_distance_sectors: Option<u64>,    // 95th percentile of the absolute distance
+    pub histogram: Vec<SeekRange>,            // Powers of two each side of zero, ascending, empty ones left out
 }
 
 impl Default for Seeks {

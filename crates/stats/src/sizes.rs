@@ -29,58 +29,38 @@ pub struct SizeHistogram {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeCount {
-    /// Size in bytes.
-    pub bytes: u32,
-    /// I/Os of that size.
-    pub count: u64,
+    pub bytes: u32, // Size in bytes
+    pub count: u64, // I/Os of that size
 }
 
 /// How many I/Os fell in one bin of 4 KiB.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeBin {
-    /// Middle of the bin in KiB: the bin is [centre - 2 KiB, centre + 2 KiB).
-    pub center_kib: u32,
-    /// I/Os in it.
-    pub count: u64,
+    pub center_kib: u32, // Middle of the bin in KiB: the bin is [centre - 2 KiB, centre + 2 KiB)
+    pub count: u64,      // I/Os in it
 }
 
 /// Summary of [`SizeHistogram`]; percentiles are of nearest rank.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeSummary {
-    /// I/Os recorded.
-    pub count: u64,
-    /// Sum of their sizes (saturating).
-    pub total_bytes: u64,
-    /// Mean size.
-    pub mean_bytes: Option<f64>,
-    /// Most frequent size; the smallest one if there are several.
-    pub mode_bytes: Option<u32>,
-    /// Median size.
-    pub median_bytes: Option<u32>,
-    /// Smallest size.
-    pub min_bytes: Option<u32>,
-    /// Largest size.
-    pub max_bytes: Option<u32>,
-    /// 5th percentile.
-    pub p5_bytes: Option<u32>,
-    /// Lower quartile.
-    pub p25_bytes: Option<u32>,
-    /// Upper quartile.
-    pub p75_bytes: Option<u32>,
-    /// 95th percentile.
-    pub p95_bytes: Option<u32>,
-    /// 99th percentile.
-    pub p99_bytes: Option<u32>,
-    /// Every distinct size, ascending.
-    pub exact: Vec<SizeCount>,
-    /// Bins of 4 KiB centred on multiples of 4 KiB, ascending, empty ones left out.
-    pub bins_4k: Vec<SizeBin>,
-    /// Whether `exact` is exact: no size was folded.
-    pub is_exact: bool,
-    /// I/Os counted at the middle of their bin, because the map was full.
-    pub folded_ios: u64,
+    pub count: u64,                // I/Os recorded
+    pub total_bytes: u64,          // Sum of their sizes (saturating)
+    pub mean_bytes: Option<f64>,   // Mean size
+    pub mode_bytes: Option<u32>,   // Most frequent size; the smallest one if there are several
+    pub median_bytes: Option<u32>, // Median size
+    pub min_bytes: Option<u32>,    // Smallest size
+    pub max_bytes: Option<u32>,    // Largest size
+    pub p5_bytes: Option<u32>,     // 5th percentile
+    pub p25_bytes: Option<u32>,    // Lower quartile
+    pub p75_bytes: Option<u32>,    // Upper quartile
+    pub p95_bytes: Option<u32>,    // 95th percentile
+    pub p99_bytes: Option<u32>,    // 99th percentile
+    pub exact: Vec<SizeCount>,     // Every distinct size, ascending
+    pub bins_4k: Vec<SizeBin>,     // Bins of 4 KiB centred on multiples of 4 KiB, ascending, empty ones left out
+    pub is_exact: bool,            // Whether `exact` is exact: no size was folded
+    pub folded_ios: u64,           // I/Os counted at the middle of their bin, because the map was full
 }
 
 impl Default for SizeHistogram {

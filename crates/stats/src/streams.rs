@@ -45,14 +45,10 @@ pub struct Streams {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLengths {
-    /// Mean over runs.
-    pub mean: Option<f64>,
-    /// Median.
-    pub p50: Option<u64>,
-    /// 95th percentile.
-    pub p95: Option<u64>,
-    /// Longest run.
-    pub max: Option<u64>,
+    pub mean: Option<f64>, // Mean over runs
+    pub p50: Option<u64>,  // Median
+    pub p95: Option<u64>,  // 95th percentile
+    pub max: Option<u64>,  // Longest run
 }
 
 /// Summary of [`Streams`]. A run is a maximal chain of I/Os of which each starts where the one
@@ -60,22 +56,14 @@ pub struct RunLengths {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamsSummary {
-    /// I/Os recorded (those of no sectors, such as flushes, are not).
-    pub ios: u64,
-    /// I/Os that continued a stream.
-    pub sequential_ios: u64,
-    /// `sequential_ios / ios`.
-    pub sequential_share: Option<f64>,
-    /// I/Os that started where the I/O immediately before them ended.
-    pub strictly_sequential_ios: u64,
-    /// I/Os that ended where the I/O immediately before them started.
-    pub backward_sequential_ios: u64,
-    /// Runs, those of one I/O included.
-    pub runs: u64,
-    /// Run lengths in I/Os.
-    pub run_ios: RunLengths,
-    /// Run lengths in bytes.
-    pub run_bytes: RunLengths,
+    pub ios: u64,                      // I/Os recorded (those of no sectors, such as flushes, are not)
+    pub sequential_ios: u64,           // I/Os that continued a stream
+    pub sequential_share: Option<f64>, // `sequential_ios / ios`
+    pub strictly_sequential_ios: u64,  // I/Os that started where the I/O immediately before them ended
+    pub backward_sequential_ios: u64,  // I/Os that ended where the I/O immediately before them started
+    pub runs: u64,                     // Runs, those of one I/O included
+    pub run_ios: RunLengths,           // Run lengths in I/Os
+    pub run_bytes: RunLengths,         // Run lengths in bytes
     /// The largest number of live streams (runs of four I/Os or more) at a time. An estimate: counted every 128 I/Os;
     /// a stream is alive from its fourth I/O to its last; at most 1024.
     pub peak_concurrent_streams: u32,

@@ -39,20 +39,14 @@ pub enum ZipfVerdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ZipfFit {
-    /// Verdict.
-    pub verdict: ZipfVerdict,
-    /// The reason, in one sentence.
-    pub reason: String,
-    /// Best exponent for any verdict; `None` if none could be fitted.
-    pub exponent: Option<f64>,
-    /// Largest difference between the observed and fitted shares of the accesses, 0..=1.
-    pub ks_distance: Option<f64>,
+    pub verdict: ZipfVerdict,     // Verdict
+    pub reason: String,           // The reason, in one sentence
+    pub exponent: Option<f64>,    // Best exponent for any verdict; `None` if none could be fitted
+    pub ks_distance: Option<f64>, // Largest difference between the observed and fitted shares of the accesses, 0..=1
     /// Log-likelihood of the fitted accesses over that of uniform access: nats an access.
     pub gain_over_uniform_nats: Option<f64>,
-    /// Blocks the exponent was fitted to, the hottest.
-    pub fitted_blocks: u64,
-    /// Fewest accesses to a block among them.
-    pub fitted_from_accesses: u64,
+    pub fitted_blocks: u64,        // Blocks the exponent was fitted to, the hottest
+    pub fitted_from_accesses: u64, // Fewest accesses to a block among them
 }
 
 pub const FEWEST_BLOCKS: f64 = 50.0; // The smallest number of blocks for a fit

@@ -41,16 +41,11 @@ pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// The path through the block layer: remaps from one device to another, merges, dispatches.
-    pub layers: bool,
-    /// The process.
-    pub processes: bool,
-    /// Whether an I/O is a read or a write.
-    pub directions: bool,
-    /// When an I/O completed.
-    pub completions: bool,
-    /// Resolution of the times, ns; null without times.
-    pub clock_ns: Option<u64>,
+    pub layers: bool, // The path through the block layer: remaps from one device to another, merges, dispatches
+    pub processes: bool, // The process
+    pub directions: bool, // Whether an I/O is a read or a write
+    pub completions: bool, // When an I/O completed
+    pub clock_ns: Option<u64>, // Resolution of the times, ns; null without times
 }
 
 impl Capabilities {
@@ -68,48 +63,36 @@ impl Capabilities {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// The file, or the set's name.
-    pub path: String,
-    /// What happened, where, and what was done about it.
-    pub message: String,
+    pub path: String,    // The file, or the set's name
+    pub message: String, // What happened, where, and what was done about it
 }
 
 /// One input of a set: a blktrace name with its per-CPU files, or a single file.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
-    /// blkparse's name for it, e.g. `md127`; empty if events name their devices themselves.
-    pub name: String,
-    /// The files read.
-    pub files: Vec<String>,
+    pub name: String, // blkparse's name for it, e.g. `md127`; empty if events name their devices themselves.
+    pub files: Vec<String>, // The files read
 }
 
 /// Information about a trace. It changes while reading, and is final at the end of the source.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceInfo {
-    /// Name of the format, as `--format` takes it.
-    pub format: String,
-    /// What the trace contains.
-    pub capabilities: Capabilities,
-    /// The inputs.
-    pub inputs: Vec<Input>,
+    pub format: String,             // Name of the format, as `--format` takes it
+    pub capabilities: Capabilities, // What the trace contains
+    pub inputs: Vec<Input>,         // The inputs
     /// Wall-clock time of the trace's time zero, ns since 1970, when the format records it.
     pub start_unix_ns: Option<u64>,
-    /// Bytes read, after decompression.
-    pub bytes_read: u64,
-    /// Notes that are not events (cgroup-tagged messages), which blkparse leaves out of its text.
-    pub messages: u64,
-    /// Events earlier than their predecessors in one stream.
-    pub out_of_order: u64,
-    /// Events missing by their sequence numbers.
-    pub sequence_gaps: u64,
+    pub bytes_read: u64,    // Bytes read, after decompression
+    pub messages: u64,      // Notes that are not events (cgroup-tagged messages), which blkparse leaves out of its text
+    pub out_of_order: u64,  // Events earlier than their predecessors in one stream
+    pub sequence_gaps: u64, // Events missing by their sequence numbers
     /// Devices that the trace names without numbers: the number given to each (`DeviceId`), and its name.
     pub device_names: Vec<(u32, String)>,
     /// Events that the kernel dropped while recording, if a record next to the trace has the number.
     pub dropped: Option<u64>,
-    /// Problems that did not stop reading, at most [`TraceInfo::MAX_WARNINGS`].
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<Warning>, // Problems that did not stop reading, at most [`TraceInfo::MAX_WARNINGS`]
 }
 
 impl TraceInfo {

@@ -15,10 +15,8 @@ pub enum StartAction {
     /// Queued.
     #[default]
     Q,
-    /// Dispatched: requests instead of bios, without the time in the queue.
-    D,
-    /// Completed: no latency, no queue depth, no process.
-    C,
+    D, // Dispatched: requests instead of bios, without the time in the queue
+    C, // Completed: no latency, no queue depth, no process
 }
 
 impl StartAction {

@@ -10,26 +10,20 @@ use std::io::{self, Write};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeviceSummary {
-    /// blkparse's name for it: the input's name, or `major,minor`.
-    pub name: String,
+    pub name: String, // blkparse's name for it: the input's name, or `major,minor`
     /// Counts by CPU.
     #[serde(skip)]
     cpus: Vec<(u16, ActionCounts)>,
     /// By CPU: its index in `cpus` plus one, or 0 if it has none.
     #[serde(skip)]
     place: Vec<u16>,
-    /// Events counted.
-    pub events: u64,
-    /// Time of the first and last event, ns.
-    pub first_ns: u64,
-    /// See `first_ns`.
-    pub last_ns: u64,
-    /// The most requests in flight: reads, writes.
-    pub max_depth: [u64; 2],
+    pub events: u64,         // Events counted
+    pub first_ns: u64,       // Time of the first and last event, ns
+    pub last_ns: u64,        // See `first_ns`
+    pub max_depth: [u64; 2], // The most requests in flight: reads, writes
     #[serde(skip)]
     depth: [u64; 2],
-    /// Missing ranges of sequence numbers, and missing numbers.
-    pub skips: [u64; 2],
+    pub skips: [u64; 2], // Missing ranges of sequence numbers, and missing numbers
     #[serde(skip)]
     last_sequence: BTreeMap<u16, u32>,
 }

@@ -7,10 +7,8 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// Requests.
-    pub count: u64,
-    /// Their bytes. Signed: requeues are subtracted from dispatches that a filter can have left out.
-    pub bytes: i64,
+    pub count: u64, // Requests
+    pub bytes: i64, // Their bytes. Signed: requeues are subtracted from dispatches that a filter can have left out.
 }
 
 impl Amount {
@@ -37,30 +35,18 @@ pub type AmountPair = [Amount; 2]; // Read and write sides of a count: index 0 i
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Bios queued.
-    pub queued: AmountPair,
-    /// Requests dispatched; the bytes of requeues are subtracted.
-    pub dispatched: AmountPair,
-    /// Requests requeued.
-    pub requeued: AmountPair,
-    /// Completions.
-    pub completed: AmountPair,
-    /// Bios merged into requests, back and front.
-    pub merged: AmountPair,
-    /// The same for passthrough commands.
-    pub passthrough_queued: AmountPair,
-    /// Passthrough commands dispatched.
-    pub passthrough_dispatched: AmountPair,
-    /// Passthrough commands requeued.
-    pub passthrough_requeued: AmountPair,
-    /// Passthrough commands completed.
-    pub passthrough_completed: AmountPair,
-    /// Explicit unplugs.
-    pub unplugs: u64,
-    /// Unplugs by timer or scheduler.
-    pub timer_unplugs: u64,
-    /// Events of this CPU.
-    pub events: u64,
+    pub queued: AmountPair,                 // Bios queued
+    pub dispatched: AmountPair,             // Requests dispatched; the bytes of requeues are subtracted
+    pub requeued: AmountPair,               // Requests requeued
+    pub completed: AmountPair,              // Completions
+    pub merged: AmountPair,                 // Bios merged into requests, back and front
+    pub passthrough_queued: AmountPair,     // The same for passthrough commands
+    pub passthrough_dispatched: AmountPair, // Passthrough commands dispatched
+    pub passthrough_requeued: AmountPair,   // Passthrough commands requeued
+    pub passthrough_completed: AmountPair,  // Passthrough commands completed
+    pub unplugs: u64,                       // Explicit unplugs
+    pub timer_unplugs: u64,                 // Unplugs by timer or scheduler
+    pub events: u64,                        // Events of this CPU
 }
 
 impl Tally {

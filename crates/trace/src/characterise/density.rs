@@ -9,18 +9,12 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DensityRow {
-    /// Lowest value.
-    pub low: u64,
-    /// One past the highest.
-    pub end: u64,
-    /// Reads in all.
-    pub reads: u64,
-    /// Writes in all.
-    pub writes: u64,
-    /// Reads over time.
-    pub read_levels: String,
-    /// Writes over time.
-    pub write_levels: String,
+    pub low: u64,             // Lowest value
+    pub end: u64,             // One past the highest
+    pub reads: u64,           // Reads in all
+    pub writes: u64,          // Writes in all
+    pub read_levels: String,  // Reads over time
+    pub write_levels: String, // Writes over time
 }
 
 impl DensityRow {

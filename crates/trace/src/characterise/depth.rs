@@ -8,12 +8,9 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DepthSlice {
-    /// The times of all I/Os in flight, added up: divided by the width, it is the mean depth.
-    pub area_ns: u64,
-    /// Time with at least one I/O in flight.
-    pub busy_ns: u64,
-    /// The most I/Os in flight.
-    pub max: u64,
+    pub area_ns: u64, // The times of all I/Os in flight, added up: divided by the width, it is the mean depth
+    pub busy_ns: u64, // Time with at least one I/O in flight
+    pub max: u64,     // The most I/Os in flight
 }
 
 impl Merge for DepthSlice {
@@ -40,10 +37,8 @@ pub struct QueueDepth {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DepthOverTime {
-    /// Width of a slice.
-    pub width_ns: u64,
-    /// The slices from time 0; idle ones at the end are left out.
-    pub slices: Vec<DepthSlice>,
+    pub width_ns: u64,           // Width of a slice
+    pub slices: Vec<DepthSlice>, // The slices from time 0; idle ones at the end are left out
 }
 
 impl QueueDepth {

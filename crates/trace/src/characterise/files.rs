@@ -45,18 +45,12 @@ impl Filesystem {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FileProfile {
-    /// Its path; or what else the sectors hold, such as `journal`.
-    pub name: String,
-    /// Whether it is a file or a directory.
-    pub is_file: bool,
-    /// Reads that touched it.
-    pub reads: u64,
-    /// Writes that touched it.
-    pub writes: u64,
-    /// Bytes read from it.
-    pub read_bytes: u64,
-    /// Bytes written to it.
-    pub write_bytes: u64,
+    pub name: String,     // Its path; or what else the sectors hold, such as `journal`
+    pub is_file: bool,    // Whether it is a file or a directory
+    pub reads: u64,       // Reads that touched it
+    pub writes: u64,      // Writes that touched it
+    pub read_bytes: u64,  // Bytes read from it
+    pub write_bytes: u64, // Bytes written to it
 }
 
 impl FileProfile {
@@ -72,12 +66,9 @@ impl FileProfile {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FilesProfile {
-    /// Where the filesystem is mounted.
-    pub mount: String,
-    /// Those with most I/Os, at most 1,000; the most first.
-    pub files: Vec<FileProfile>,
-    /// How many further ones had I/Os.
-    pub further: u64,
+    pub mount: String,           // Where the filesystem is mounted
+    pub files: Vec<FileProfile>, // Those with most I/Os, at most 1,000; the most first
+    pub further: u64,            // How many further ones had I/Os
 }
 
 /// Accesses by file.

@@ -66,18 +66,12 @@ pub struct Life([OpLife; 4]);
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifeProfile {
-    /// I/Os that were queued and completed in the trace.
-    pub completed: u64,
-    /// Their bytes.
-    pub completed_bytes: u64,
-    /// Bios merged into another bio's request.
-    pub merged: u64,
-    /// Requeues after dispatch, counted for each bio.
-    pub requeued: u64,
-    /// Completions with an error, by errno name or number.
-    pub errors: BTreeMap<String, u64>,
-    /// Queued, but not completed when the trace ended.
-    pub never_completed: u64,
+    pub completed: u64,                // I/Os that were queued and completed in the trace
+    pub completed_bytes: u64,          // Their bytes
+    pub merged: u64,                   // Bios merged into another bio's request
+    pub requeued: u64,                 // Requeues after dispatch, counted for each bio
+    pub errors: BTreeMap<String, u64>, // Completions with an error, by errno name or number
+    pub never_completed: u64,          // Queued, but not completed when the trace ended
     /// Dispatched without a queued bio (passthrough, driver's flushes, already in flight when the trace began).
     pub without_queue: u64,
     /// Time in each stage: q2c, q2d, d2c, q2g, g2i, i2d, q2m, m2d; stages that the trace does not show have count 0.

@@ -13,20 +13,13 @@ const MAX_GROUPS: usize = 512; // The largest number of groups on one device; fu
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OpCounts {
-    /// I/Os queued.
-    pub ios: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Of them, synchronous ones.
-    pub sync: u64,
-    /// Of them, file-system metadata.
-    pub meta: u64,
-    /// Of them, read-ahead.
-    pub ahead: u64,
-    /// Of them, with forced unit access.
-    pub fua: u64,
-    /// Of them, with a cache flush before.
-    pub preflush: u64,
+    pub ios: u64,      // I/Os queued
+    pub bytes: u64,    // Their bytes
+    pub sync: u64,     // Of them, synchronous ones
+    pub meta: u64,     // Of them, file-system metadata
+    pub ahead: u64,    // Of them, read-ahead
+    pub fua: u64,      // Of them, with forced unit access
+    pub preflush: u64, // Of them, with a cache flush before
 }
 
 impl OpCounts {
@@ -76,18 +69,12 @@ impl Merge for GroupLoad {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupProfile {
-    /// CPU number, process name or device.
-    pub name: String,
-    /// I/Os queued, by operation (read, write, discard, flush).
-    pub ios: BTreeMap<&'static str, u64>,
-    /// Bytes queued, by operation.
-    pub bytes: BTreeMap<&'static str, u64>,
-    /// Q2C of reads, ns.
-    pub read_q2c_ns: QuantilesSummary,
-    /// Q2C of everything else, ns.
-    pub write_q2c_ns: QuantilesSummary,
-    /// I/Os that ended with an error.
-    pub errors: u64,
+    pub name: String,                       // CPU number, process name or device
+    pub ios: BTreeMap<&'static str, u64>,   // I/Os queued, by operation (read, write, discard, flush)
+    pub bytes: BTreeMap<&'static str, u64>, // Bytes queued, by operation
+    pub read_q2c_ns: QuantilesSummary,      // Q2C of reads, ns
+    pub write_q2c_ns: QuantilesSummary,     // Q2C of everything else, ns
+    pub errors: u64,                        // I/Os that ended with an error
 }
 
 impl GroupLoad {
@@ -182,28 +169,20 @@ pub struct OpLoadProfile {
     /// Counts.
     #[serde(flatten)]
     pub counts: OpCounts,
-    /// Share of all I/Os queued on the device, 0..=1.
-    pub share_of_ios: f64,
-    /// Share of all bytes, 0..=1.
-    pub share_of_bytes: f64,
-    /// Request sizes; flushes have none.
-    pub sizes: SizeSummary,
+    pub share_of_ios: f64,   // Share of all I/Os queued on the device, 0..=1
+    pub share_of_bytes: f64, // Share of all bytes, 0..=1
+    pub sizes: SizeSummary,  // Request sizes; flushes have none
 }
 
 /// The load of one device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadProfile {
-    /// By operation: read, write, discard, flush.
-    pub ops: BTreeMap<&'static str, OpLoadProfile>,
-    /// First sector read or written, if any.
-    pub first_sector: Option<u64>,
-    /// One past the last sector read or written.
-    pub end_sector: Option<u64>,
-    /// By the CPU that queued.
-    pub cpus: Vec<GroupProfile>,
-    /// By the process that queued.
-    pub processes: Vec<GroupProfile>,
+    pub ops: BTreeMap<&'static str, OpLoadProfile>, // By operation: read, write, discard, flush
+    pub first_sector: Option<u64>,                  // First sector read or written, if any
+    pub end_sector: Option<u64>,                    // One past the last sector read or written
+    pub cpus: Vec<GroupProfile>,                    // By the CPU that queued
+    pub processes: Vec<GroupProfile>,               // By the process that queued
     /// By the device that I/Os were remapped from; `direct`: queued on this device itself.
     pub sources: Vec<GroupProfile>,
 }

@@ -46,10 +46,8 @@ pub struct Offsets {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OffsetsProfile {
-    /// Width of a slice.
-    pub width_ns: u64,
-    /// Ranges of sectors in ascending order, without gaps; I/Os count where they begin.
-    pub rows: Vec<DensityRow>,
+    pub width_ns: u64,         // Width of a slice
+    pub rows: Vec<DensityRow>, // Ranges of sectors in ascending order, without gaps; I/Os count where they begin
 }
 
 impl Default for Offsets {

@@ -50,42 +50,27 @@ impl Default for OverTime {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceProfile {
-    /// Start of the slice.
-    pub start_ns: u64,
-    /// Reads queued.
-    pub reads: u64,
-    /// Writes queued.
-    pub writes: u64,
-    /// Discards and flushes queued.
-    pub others: u64,
-    /// Bytes of the reads.
-    pub read_bytes: u64,
-    /// Bytes of the writes.
-    pub write_bytes: u64,
-    /// Median and 99th percentile of Q2C of the reads completed (relative error 6.25 %).
-    pub read_p50_ns: Option<u64>,
-    /// See `read_p50_ns`.
-    pub read_p99_ns: Option<u64>,
-    /// The same for everything else.
-    pub write_p50_ns: Option<u64>,
-    /// See `write_p50_ns`.
-    pub write_p99_ns: Option<u64>,
-    /// Distinct 4 KiB blocks touched in the slice (standard error 3.25 %).
-    pub unique_blocks: u64,
-    /// Distinct 4 KiB blocks touched since the trace began: the working set as it grows.
-    pub unique_blocks_so_far: u64,
+    pub start_ns: u64,             // Start of the slice
+    pub reads: u64,                // Reads queued
+    pub writes: u64,               // Writes queued
+    pub others: u64,               // Discards and flushes queued
+    pub read_bytes: u64,           // Bytes of the reads
+    pub write_bytes: u64,          // Bytes of the writes
+    pub read_p50_ns: Option<u64>,  // Median and 99th percentile of Q2C of the reads completed (relative error 6.25 %)
+    pub read_p99_ns: Option<u64>,  // See `read_p50_ns`
+    pub write_p50_ns: Option<u64>, // The same for everything else
+    pub write_p99_ns: Option<u64>, // See `write_p50_ns`
+    pub unique_blocks: u64,        // Distinct 4 KiB blocks touched in the slice (standard error 3.25 %)
+    pub unique_blocks_so_far: u64, // Distinct 4 KiB blocks touched since the trace began: the working set as it grows
 }
 
 /// A device over time, in the profile.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OverTimeProfile {
-    /// Width of a slice.
-    pub width_ns: u64,
-    /// The slices; empty ones at the end are left out.
-    pub slices: Vec<SliceProfile>,
-    /// Q2C of the I/Os completed in each slice, in ns; writes: all except reads.
-    pub latencies: Vec<DensityRow>,
+    pub width_ns: u64,              // Width of a slice
+    pub slices: Vec<SliceProfile>,  // The slices; empty ones at the end are left out
+    pub latencies: Vec<DensityRow>, // Q2C of the I/Os completed in each slice, in ns; writes: all except reads
 }
 
 impl OverTime {

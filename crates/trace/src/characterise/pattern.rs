@@ -18,14 +18,10 @@ pub struct AccessPattern {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatternProfile {
-    /// Streams among reads.
-    pub read_streams: StreamsSummary,
-    /// Streams among writes.
-    pub write_streams: StreamsSummary,
-    /// Distances from one read or write to the next.
-    pub seeks: SeeksSummary,
-    /// Times between arrivals of any operation.
-    pub arrivals: ArrivalsSummary,
+    pub read_streams: StreamsSummary,  // Streams among reads
+    pub write_streams: StreamsSummary, // Streams among writes
+    pub seeks: SeeksSummary,           // Distances from one read or write to the next
+    pub arrivals: ArrivalsSummary,     // Times between arrivals of any operation
 }
 
 impl AccessPattern {

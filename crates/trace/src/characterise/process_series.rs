@@ -49,8 +49,7 @@ pub struct ProcessSeries(Timeline<Slice>);
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessesOverTime {
-    /// Width of a slice.
-    pub width_ns: u64,
+    pub width_ns: u64, // Width of a slice
     /// I/Os queued in each slice by each of the twelve largest processes, and by `(others)`.
     pub ios: BTreeMap<String, Vec<u64>>,
 }

@@ -44,29 +44,20 @@ impl Serialize for EventCounts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceFlow {
-    /// `major,minor`.
-    pub device: String,
-    /// The input's name, e.g. `md127`.
-    pub name: Option<String>,
-    /// Time of its first event, ns since the trace began.
-    pub first_ns: u64,
-    /// Time of its last event.
-    pub last_ns: u64,
+    pub device: String,       // `major,minor`
+    pub name: Option<String>, // The input's name, e.g. `md127`.
+    pub first_ns: u64,        // Time of its first event, ns since the trace began
+    pub last_ns: u64,         // Time of its last event
     /// Events by action letter.
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
     pub events: EventCounts,
-    /// The events with which its I/Os begin: Q, or D or C in a recording without Q.
-    pub start: StartAction,
-    /// Bios between Q and C, over time.
-    pub in_flight: LevelSummary,
-    /// The same in slices of time.
-    pub depth_over_time: DepthOverTime,
+    pub start: StartAction, // The events with which its I/Os begin: Q, or D or C in a recording without Q
+    pub in_flight: LevelSummary, // Bios between Q and C, over time
+    pub depth_over_time: DepthOverTime, // The same in slices of time
     /// Requests between D and C, over time; empty on bio-based devices (md, dm), which have no D.
     pub dispatched: LevelSummary,
-    /// Completions of I/Os that were never seen queued or dispatched.
-    pub unmatched_completions: u64,
-    /// Bios given up because too many were in flight.
-    pub given_up: u64,
+    pub unmatched_completions: u64, // Completions of I/Os that were never seen queued or dispatched
+    pub given_up: u64,              // Bios given up because too many were in flight
 }
 
 /// The profile of one device.
@@ -76,24 +67,15 @@ pub struct DeviceProfile {
     /// Events and queue depth.
     #[serde(flatten)]
     pub flow: DeviceFlow,
-    /// Operations, sizes, processes.
-    pub load: LoadProfile,
-    /// Latencies of `read`, `write`, `discard`, `flush`, `all`.
-    pub life: BTreeMap<&'static str, LifeProfile>,
-    /// Streams, seeks, arrivals.
-    pub pattern: PatternProfile,
-    /// Hot and cold blocks of 4 KiB.
-    pub hotness: HotnessSummary,
-    /// Load and response times over time.
-    pub over_time: OverTimeProfile,
-    /// Where the I/Os went over time.
-    pub offsets: OffsetsProfile,
-    /// Load by process over time.
-    pub processes_over_time: ProcessesOverTime,
-    /// The slowest I/Os, and stalls.
-    pub slow: SlowProfile,
-    /// The files of its filesystem, if asked for.
-    pub files: Option<FilesProfile>,
+    pub load: LoadProfile,                         // Operations, sizes, processes
+    pub life: BTreeMap<&'static str, LifeProfile>, // Latencies of `read`, `write`, `discard`, `flush`, `all`
+    pub pattern: PatternProfile,                   // Streams, seeks, arrivals
+    pub hotness: HotnessSummary,                   // Hot and cold blocks of 4 KiB
+    pub over_time: OverTimeProfile,                // Load and response times over time
+    pub offsets: OffsetsProfile,                   // Where the I/Os went over time
+    pub processes_over_time: ProcessesOverTime,    // Load by process over time
+    pub slow: SlowProfile,                         // The slowest I/Os, and stalls
+    pub files: Option<FilesProfile>,               // The files of its filesystem, if asked for
 }
 
 /// blkparse's summary, as numbers.
@@ -103,10 +85,8 @@ pub struct SummaryProfile {
     /// Name, events, times, depth and skips.
     #[serde(flatten)]
     pub device: DeviceSummary,
-    /// Counts by CPU.
-    pub cpus: BTreeMap<u16, Tally>,
-    /// All CPUs together.
-    pub total: Tally,
+    pub cpus: BTreeMap<u16, Tally>, // Counts by CPU
+    pub total: Tally,               // All CPUs together
 }
 
 impl From<DeviceSummary> for SummaryProfile {
@@ -119,30 +99,20 @@ impl From<DeviceSummary> for SummaryProfile {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    /// See [`FORMAT_VERSION`].
-    pub format_version: u32,
-    /// The trace's files, format, clock and warnings.
-    pub trace: TraceInfo,
-    /// The filter.
-    pub filter: Filter,
-    /// Events read, before filtering.
-    pub events: u64,
-    /// Events of devices beyond the first 1,024; no figure includes them.
-    pub events_left_out: u64,
+    pub format_version: u32,  // See [`FORMAT_VERSION`]
+    pub trace: TraceInfo,     // The trace's files, format, clock and warnings
+    pub filter: Filter,       // The filter
+    pub events: u64,          // Events read, before filtering
+    pub events_left_out: u64, // Events of devices beyond the first 1,024; no figure includes them
     /// Number (`major,minor`) of the device that the whole workload passes through: look at this one first.
     pub focus: Option<String>,
-    /// Times of the first and the last event, ns since the trace began, before filtering.
-    pub first_ns: u64,
-    /// See `first_ns`.
-    pub last_ns: u64,
+    pub first_ns: u64, // Times of the first and the last event, ns since the trace began, before filtering
+    pub last_ns: u64,  // See `first_ns`
     /// Names of all named devices by number (`major,minor`), before filtering.
     pub device_names: BTreeMap<String, String>,
-    /// Names of processes, in order of appearance, before filtering: at most 64.
-    pub process_names: Vec<String>,
-    /// Every device seen, in order of appearance.
-    pub devices: Vec<DeviceProfile>,
-    /// blkparse's closing summary of the same events.
-    pub summary: Vec<SummaryProfile>,
+    pub process_names: Vec<String>, // Names of processes, in order of appearance, before filtering: at most 64
+    pub devices: Vec<DeviceProfile>, // Every device seen, in order of appearance
+    pub summary: Vec<SummaryProfile>, // blkparse's closing summary of the same events
 }
 
 /// The device to look at first: the one that most others of the trace receive I/O from (an array above its members, a
