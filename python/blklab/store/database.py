@@ -4,6 +4,7 @@ Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's dat
 """
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -151,6 +152,8 @@ def _by_url(text: str, *, reading: bool) -> Database:
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
     # A connection is made when it is needed: a campaign of days survives a server's restart.
+    # A signal can end blklab while a connection closes, and SQLAlchemy would log the traceback.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     return sa.create_engine(url, json_serializer=_json, poolclass=sa.NullPool, **options)
 
 
