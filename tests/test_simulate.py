@@ -53,7 +53,9 @@ def test_a_trace_is_replayed_whole(timed: bool) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     timed = {"timed": True, "iodepth": 1}
-    with pytest.raises(UsageError, match=r"^trace: I/Os of the devices .*: choose one \(--device, or `device` in an experiment\)$"):
+    with pytest.raises(
+        UsageError, match=r"^trace: I/Os of the devices .*: choose one \(--device, or `device` in an experiment\)$"
+    ):
         _core.simulate(mirror(4 << 30, timed), trace=([TRACE], None, None))
     with pytest.raises(UsageError, match=r"^replay: the .* ends beyond the stack, which has 2048 sec"):
         _core.simulate(mirror(1 << 20, timed), trace=([TRACE], None, "md127"))
