@@ -243,10 +243,10 @@ impl DmCache {
     /// A migration is done (`mg_complete`).
     pub(super) fn end_migration(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         let Migration { work, bio, .. } = self.remove_migration(number);
-        self.clear_discard(work.origin_block);
         match (work.operation, bio) {
             (Operation::Promote | Operation::Replace { .. }, _) => {
                 self.report.promotions += 1;
+                self.clear_discard(work.origin_block);
                 self.policy.complete_background_work(work, true);
                 if let Some(bio) = bio {
                     self.set_dirty(work.cache_block);
