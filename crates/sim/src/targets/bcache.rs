@@ -383,22 +383,17 @@ impl BcacheTarget {
 
     /// Brings the cache into its initial state.
     fn fill(&mut self, state: InitialState, jobs: &[Job]) -> Result<(), String> {
-        let name = &self.report.name;
-        if state != InitialState::Empty && jobs.is_empty() {
-            return Err(format!("{name}: only jobs tell what a cache holds at first: use state = \"empty\""));
-        }
+        let named = |problem: &str| format!("{}: {problem}", self.report.name);
         let page_bytes = PAGE_SECTORS * 512;
         let blocks = JobBlocks { jobs, block_bytes: page_bytes, blocks: self.limits.sectors / PAGE_SECTORS };
+        blocks.check(state).map_err(named)?;
         let most = self.device.limits.sectors / PAGE_SECTORS * 95 / 100;
         let pages = match state {
             InitialState::Empty => return Ok(()),
             InitialState::Warm => blocks.drawn(most),
-            InitialState::Junk => blocks.unused(most),
-            _ => return Err(format!("{name}: a bcache begins empty, with junk or warm")),
+            InitialState::Junk => blocks.unused(most).map_err(named)?,
+            _ => return Err(named("a bcache begins empty, with junk or warm")),
         };
-        if pages.is_empty() {
-            return Err(format!("{name}: no space is left after the jobs' data to fill the cache with"));
-        }
         for page in pages {
             self.cache.insert_page(NONE, page, false);
         }

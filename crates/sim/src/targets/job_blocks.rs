@@ -53,10 +53,20 @@ impl JobBlocks<'_> {
         blocks.filter(|&block| seen.insert(block)).collect()
     }
 
-    /// At most `most` blocks that no job uses.
-    pub fn unused(&self, most: u64) -> Vec<u64> {
+    /// At most `most` blocks that no job uses. An error is one line: there are none.
+    pub fn unused(&self, most: u64) -> Result<Vec<u64>, &'static str> {
         let used: HashSet<u64> = self.used().into_iter().collect();
-        (0..self.blocks).rev().filter(|block| !used.contains(block)).take(most as usize).collect()
+        let unused: Vec<u64> =
+            (0..self.blocks).rev().filter(|block| !used.contains(block)).take(most as usize).collect();
+        if unused.is_empty() { Err("no space is left after the jobs' data to fill the cache with") } else { Ok(unused) }
+    }
+
+    /// An error, one line, if the jobs do not tell what a cache holds in this state.
+    pub fn check(&self, state: InitialState) -> Result<(), &'static str> {
+        if state != InitialState::Empty && self.jobs.is_empty() {
+            return Err("only jobs tell what a cache holds at first: use state = \"empty\"");
+        }
+        Ok(())
     }
 
     /// The first blocks that the jobs draw, each once, in this order: those drawn first are drawn most often.

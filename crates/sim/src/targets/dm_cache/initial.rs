@@ -13,17 +13,12 @@ impl DmCache {
         let most = u64::from(self.geometry.cache_blocks);
         let (block_bytes, blocks) = (self.geometry.block * 512, self.geometry.origin / self.geometry.block);
         let job_blocks = JobBlocks { jobs, block_bytes, blocks };
-        let name = &self.report.name;
-        if state != InitialState::Empty && jobs.is_empty() {
-            return Err(format!("{name}: only jobs tell what a cache holds at first: use state = \"empty\""));
-        }
+        let named = |problem: &str| format!("{}: {problem}", self.report.name);
+        job_blocks.check(state).map_err(named)?;
         match state {
             InitialState::Empty => {}
             InitialState::Junk | InitialState::JunkDirty => {
-                let junk = job_blocks.unused(most);
-                if junk.is_empty() {
-                    return Err(format!("{name}: no space is left after the jobs' data to fill the cache with"));
-                }
+                let junk = job_blocks.unused(most).map_err(named)?;
                 let dirty = state == InitialState::JunkDirty;
                 junk.into_iter().for_each(|block| self.load(block, dirty, None));
             }
