@@ -4,7 +4,7 @@ Every function that reads a trace raises `blklab.errors.UsageError` for what was
 `blklab.errors.BlklabError` for what was found in the trace.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 
 VERSION: str
@@ -88,6 +88,19 @@ def cache_curves(
 
     Sizes are bytes; by default powers of two up to what the trace touches. LRU is exact without `sample` (a share of
     the blocks) and `sample_blocks` (their largest number). The trace is read twice for smq and bcache.
+    """
+
+def cache_check(
+    paths: Sequence[str],
+    cache: Mapping[str, str | int],
+    *,
+    format: str | None = None,
+    selection: str | Filter | None = None,
+) -> list[dict[str, int]]:
+    """Replays a trace of a cached volume: what the cache should have counted (names as in `cache status`).
+
+    `cache` describes it when the trace began: kind, policy, kernel, mode, sizes in bytes (size, used, block, origin),
+    sequential_cutoff and writeback_percent of bcache. Two cases if it was in use: it held other data, or the trace's.
     """
 
 def trace_formats() -> list[tuple[str, str]]:

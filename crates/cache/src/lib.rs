@@ -8,6 +8,7 @@
 
 pub mod bcache;
 pub mod bounds;
+pub mod check;
 pub mod curve;
 mod dm_cache;
 mod entry;

@@ -4,6 +4,7 @@ use crate::policy::{Geometry, Policy};
 use crate::smq::{Smq, SmqKernel};
 
 /// A policy that maps blocks.
+#[derive(Debug)]
 pub struct PolicySpec {
     pub name: &'static str,                                // its name, as in the kernel
     pub about: &'static str,                               // one line about it

@@ -2,13 +2,15 @@
 
 use crate::failures::{BlklabError, UsageError, handle_signals, python_error};
 use crate::replay::{ReplayFailure, TraceSelection, open_replay, selected_filter};
+use blklab_cache::check::{CacheCheck, CheckedCache};
 use blklab_cache::curve::{CurveSettings, FirstPass};
-use blklab_cache::{Op, Request};
+use blklab_cache::{BcacheMode, BcacheSettings, CacheMode, Counts, Geometry, Op, Request, SmqKernel, find_policy};
 use blklab_trace::error::TraceError;
 use blklab_trace::event::{self, Event, Rwbs};
 use blklab_trace::filter::Filter;
 use blklab_trace::source::Capabilities;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 
 /// I/Os between two checks for signals.
 const SIGNALS_EVERY: u64 = 1 << 16;
@@ -39,6 +41,90 @@ pub fn cache_curves(
         }
         serde_json::to_string(&second.finish()).map_err(|e| BlklabError::new_err(e.to_string()))
     })
+}
+
+/// A cache as `cache status` describes it. Sizes are bytes.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct CacheDescription {
+    kind: String, // `dm-cache` or `bcache`
+    policy: String,
+    kernel: String,
+    mode: String,
+    size: u64,
+    used: u64, // when the trace began
+    block: u64,
+    origin: u64,
+    sequential_cutoff: u64,
+    writeback_percent: u64,
+}
+
+impl CacheDescription {
+    fn checked(&self) -> Result<CheckedCache, String> {
+        let kernel =
+            SmqKernel::parse(&self.kernel).ok_or_else(|| format!("kernel {}: expected 4.2 or later", self.kernel))?;
+        let mode = self.mode.as_str();
+        if self.kind == "bcache" {
+            let mode = match mode {
+                "writeback" => BcacheMode::Writeback,
+                "writethrough" => BcacheMode::Writethrough,
+                "writearound" => BcacheMode::Writearound,
+                _ => BcacheMode::None,
+            };
+            return Ok(CheckedCache::Bcache(BcacheSettings {
+                buckets: (self.size / self.block) as u32,
+                bucket_sectors: (self.block / 512) as u32,
+                mode,
+                sequential_cutoff: self.sequential_cutoff / 512,
+                writeback_percent: self.writeback_percent,
+                ..BcacheSettings::default()
+            }));
+        }
+        let policy =
+            find_policy(&self.policy).ok_or_else(|| format!("policy {:?}: expected smq or cleaner", self.policy))?;
+        let mode = match mode {
+            "writeback" => CacheMode::Writeback,
+            "writethrough" => CacheMode::Writethrough,
+            _ => CacheMode::Passthrough,
+        };
+        let geometry = Geometry {
+            origin_blocks: self.origin / self.block,
+            cache_blocks: (self.size / self.block) as u32,
+            block_sectors: (self.block / 512) as u32,
+        };
+        Ok(CheckedCache::Dm { policy, kernel, mode, geometry })
+    }
+}
+
+/// Replays a trace of a cached volume; returns what the cache should have counted, for each case of its first contents.
+#[pyfunction]
+#[pyo3(signature = (paths, cache, *, format=None, selection=None))]
+pub fn cache_check(
+    py: Python<'_>, paths: Vec<String>, cache: CacheDescription, format: Option<String>,
+    selection: Option<TraceSelection>,
+) -> PyResult<Vec<BTreeMap<&'static str, u64>>> {
+    let filter = selected_filter(selection.as_ref());
+    let checked = cache.checked().map_err(UsageError::new_err)?;
+    py.detach(|| {
+        let mut check = CacheCheck::new(checked, cache.used);
+        replay(&paths, format.as_deref(), filter.clone(), |request| check.touch(request))?;
+        let mut caches = check.fill();
+        replay(&paths, format.as_deref(), filter, |request| caches.request(request))?;
+        Ok(caches.counts().iter().map(counters).collect())
+    })
+}
+
+/// The counters with the names of `cache status`.
+fn counters(counts: &Counts) -> BTreeMap<&'static str, u64> {
+    BTreeMap::from([
+        ("read_hits", counts.read_hits),
+        ("read_misses", counts.reads - counts.read_hits),
+        ("write_hits", counts.write_hits),
+        ("write_misses", counts.writes - counts.write_hits),
+        ("promotions", counts.promotions),
+        ("demotions", counts.demotions),
+        ("bypassed_bytes", counts.bypassed_sectors * 512),
+    ])
 }
 
 /// Reads a trace, and calls `each` for its I/Os in the order of their times.

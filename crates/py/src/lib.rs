@@ -32,7 +32,7 @@ mod _core {
     use super::mdmeta::examine_md;
 
     #[pymodule_export]
-    use super::cache::cache_curves;
+    use super::cache::{cache_check, cache_curves};
 
     #[pymodule_export]
     use super::live::LiveTrace;

@@ -45,7 +45,8 @@ def read_dm_caches(roots: Roots) -> tuple[list[BlockCache], list[str]]:
         try:
             identity = text(roots.sys / "block" / kernel_name / "dm/uuid") or title
             read = _cache if kind == "cache" else _writecache
-            caches.append(read(kernel_name, title, identity, table[3:], words[3:]))
+            cache = read(kernel_name, title, identity, table[3:], words[3:])
+            caches.append(replace(cache, origin_size=int(table[1]) * SECTOR))
         except (ValueError, IndexError):
             unseen.append(f"{title}: not seen: unknown status {' '.join(words[2:])[:200]!r}")
     targets = {kernel_name: tables[title][2] for title, kernel_name in names.items() if title in tables}

@@ -165,16 +165,23 @@ def print_curves(console: "Console", document: "CacheCurves") -> None:
             terminal.draw_table(console, table)
 
 
-def render(document: "CacheCurves", *, title: str, command: str) -> str:
-    """Returns the page; `command` created it."""
-    sections = []
+def sections(document: "CacheCurves", name: str = "") -> list[PageSection]:
+    """Returns a section for each block size; `name` is its name in the menu, instead of the size."""
+    listed = []
     for block in document["blocks"]:
         size, (ratios, directions) = formatting.size(block["block_bytes"]), tables(block)
-        items = [chart(block) or ratios, directions]
-        sections.append(PageSection(f"blocks-{block['block_bytes']}", size, f"Blocks of {size}", items))
+        heading = f"Hits of a cache with blocks of {size}"
+        listed.append(
+            PageSection(f"blocks-{block['block_bytes']}", name or size, heading, [chart(block) or ratios, directions])
+        )
+    return listed
+
+
+def render(document: "CacheCurves", *, title: str, command: str) -> str:
+    """Returns the page; `command` created it."""
     return shell.render(
         "cache_curves.html.j2",
-        sections,
+        sections(document),
         title=title,
         facts=facts(document),
         sentences=sentences(document),

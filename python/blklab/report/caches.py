@@ -1,9 +1,11 @@
 """Caches of this host, in the terminal and as JSON."""
 
-from collections.abc import Mapping, Sequence
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from blklab.caches.expected import CacheCheck
 from blklab.caches.model import BlockCache, CacheInventory, hit_share
 from blklab.diagnostic import Diagnostic
 from blklab.report import diagnostics, formatting
@@ -105,7 +107,42 @@ def as_dict(inventory: CacheInventory, findings: Sequence[Diagnostic]) -> dict[s
     """Returns the JSON document: docs/reference/formats.md, "cache status"."""
     return {
         "format_version": FORMAT_VERSION,
+        "kernel": platform.release(),
         "caches": [{**asdict(cache), "activity": activity(cache, inventory)} for cache in inventory.caches],
         "findings": [diagnostics.as_dict(finding) for finding in findings],
         "unseen": list(inventory.unseen),
+    }
+
+
+def show_check(console: "Console", check: CacheCheck) -> None:
+    """Prints what was counted next to what the policy should have done."""
+    shown = {"read_hits": "read hits", "write_hits": "write hits", "bypassed_bytes": "bypassed"}
+    rows = []
+    for figure in check.figures:
+        draw: Callable[[Any], str] = formatting.share if figure.name.endswith("_hits") else formatting.count
+        draw = formatting.size if figure.name == "bypassed_bytes" else draw
+        low, high = draw(figure.low), draw(figure.high)
+        expected = low if low == high else f"{low} – {high}"
+        rows.append(
+            [shown.get(figure.name, figure.name), draw(figure.counted), expected, "yes" if figure.holds else "NO"]
+        )
+    columns = [text("figure"), *figures("counted", "expected"), text("as expected")]
+    contents = "was empty" if check.empty else "was in use: it may have held other data, or the data of this trace"
+    cache = check.cache
+    policy = f"{cache['policy']} of Linux {check.kernel}" if cache["kind"] == "dm-cache" else "bcache"
+    title = printable(f"{cache['title']}: {formatting.size(cache['size'])}, {cache['mode']}, {policy}")
+    draw_table(console, TextTable(title, columns, rows, f"When the trace began, the cache {contents}."))
+    verdict = "as its policy should" if check.holds else "NOT as its policy should"
+    console.print(f"The cache works {verdict}.")
+
+
+def check_as_dict(check: CacheCheck) -> dict[str, Any]:
+    """Returns the JSON document: docs/reference/formats.md, "cache check"."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "cache": check.cache["title"],
+        "kernel": check.kernel,
+        "empty_at_first": check.empty,
+        "figures": [asdict(figure) for figure in check.figures],
+        "as_expected": check.holds,
     }

@@ -174,6 +174,11 @@ impl Bcache {
         true
     }
 
+    /// Begins to count at 0.
+    pub fn forget_counts(&mut self) {
+        self.counts = Counts::default();
+    }
+
     /// Removes a page.
     pub fn invalidate_page(&mut self, page: u64) {
         let old = self.pages.remove(&page);

@@ -5,6 +5,7 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS: dict[str, CommandEntry] = {
+    "check": CommandEntry("blklab.cli.cache.check:check", "Compare a cache's counters with what its policy should do"),
     "curve": CommandEntry("blklab.cli.cache.curve:curve", "Compute hit ratios by cache size from a trace"),
     "status": CommandEntry("blklab.cli.cache.status:status", "Show hit rates and problems of this host's caches"),
 }

@@ -1,23 +1,19 @@
 """`blklab cache curve`: hit ratios by cache size."""
 
-import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from blklab import _core, units
 from blklab.cli.common import Quantity, emit, json_option, warn_each
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.trace.cache_curves import POLICIES, read_curves
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from blklab.documents.cache_curves import CacheCurves
-
-POLICIES: Final = ("smq", "bcache", "lru", "opt")
 
 
 def _list_of(parse: Callable[[str], int]) -> Callable[[str], list[int]]:
@@ -117,7 +113,7 @@ def curve(
         from blklab import output as out
 
         out.check(output)
-    text = _core.cache_curves(
+    document = read_curves(
         paths,
         policies=policies or POLICIES,
         blocks=blocks,
@@ -130,7 +126,6 @@ def curve(
         format=format_name,
         selection=selection,
     )
-    document = cast("CacheCurves", json.loads(text))
     warn_each(cache_curves.doubts(document))
     if output is not None:
         from blklab.cli.trace.report import tell

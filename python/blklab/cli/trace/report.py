@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab import _core
-from blklab.cli.common import json_option, progress
+from blklab.cli.common import json_option, progress, warn_each
 from blklab.cli.trace.selection import counting_options, format_words, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
 )
+@click.option("--cache", is_flag=True, help="Add hit ratios by cache size, as `cache curve` computes them.")
 @click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @json_option
@@ -33,6 +34,7 @@ def report(
     exact: bool,
     files: str | None,
     output: str | None,
+    cache: bool,
     charts: str | None,
     title: str | None,
     as_json: bool,
@@ -54,6 +56,7 @@ def report(
       blklab trace report md127 --since 30s --until 90s -o minute.html
       blklab trace report md127 --device vdc             report on a member
       blklab trace report md127 --files /srv             also the busiest files of this filesystem
+      blklab trace report md127 --cache                  also what an SSD cache would serve
       blklab trace report md127 --charts charts/         also write charts/iops.png, .svg ...
       blklab trace report md127 -o - | ssh web 'cat > md127.html'
 
@@ -70,16 +73,19 @@ def report(
         out.make_directory(Path(charts))
     view = read_view(paths, selection, format_name, exact=exact, files=files)
     from blklab.report import page
+    from blklab.report.cache_curves import doubts
+    from blklab.trace.cache_curves import read_curves
 
-    html = page.render(
-        view, title=title, command=command_line(paths, format_name, view.profile, exact=exact, files=files)
-    )
+    curves = read_curves(paths, format=format_name, selection=selection) if cache else None
+    warn_each(doubts(curves) if curves else [])
+    command = command_line(paths, format_name, view.profile, exact=exact, files=files, cache=cache)
+    html = page.render(view, title=title, command=command, curves=curves)
     out.write(target, html.encode())  # UTF-8 in any locale
     written = [] if to_stdout else [target]
     if charts is not None:
         from blklab.report.export import export
 
-        page_charts = page.charts(view)
+        page_charts = page.charts(view, curves)
         with progress("drawing charts", total=2 * len(page_charts)) as done:
             for number, path in enumerate(export(page_charts, Path(charts)), start=1):
                 written.append(str(path))
@@ -118,9 +124,15 @@ def command_line(
     *,
     exact: bool = False,
     files: str | None = None,
+    cache: bool = False,
 ) -> str:
     """Returns the command that makes the page again."""
-    words = selection_words(format_name, profile) + ["--exact"] * exact + (["--files", files] if files else [])
+    words = (
+        selection_words(format_name, profile)
+        + ["--exact"] * exact
+        + (["--files", files] if files else [])
+        + ["--cache"] * cache
+    )
     return shlex.join(["blklab", "trace", "report", *paths, *words])
 
 

@@ -1,0 +1,100 @@
+//! What a running cache should have counted for a trace, if its policy works as the kernel's does.
+
+use crate::bcache::{Bcache, BcacheSettings, PAGE_SECTORS};
+use crate::dm_cache::{CacheMode, DmCache, Latencies};
+use crate::policy::{Geometry, Policy};
+use crate::registry::PolicySpec;
+use crate::replay::{Counts, Op, Replay, Request};
+use crate::smq::SmqKernel;
+use std::collections::HashSet;
+
+/// The cache that is checked.
+#[derive(Clone, Copy, Debug)]
+pub enum CheckedCache {
+    Dm { policy: &'static PolicySpec, kernel: SmqKernel, mode: CacheMode, geometry: Geometry },
+    Bcache(BcacheSettings),
+}
+
+/// The check: `touch` every I/O, `fill`, then `request` every I/O again.
+///
+/// What a cache in use held when the trace began is not known. Two cases bound its hits: blocks that the trace does not
+/// touch, and the blocks that it touches first.
+pub struct CacheCheck {
+    cache: CheckedCache,
+    used: u64,         // blocks (bcache: pages) that are in use at first
+    touched: Vec<u64>, // the first ones that the trace touches, `used` at most
+    known: HashSet<u64>,
+}
+
+impl CacheCheck {
+    /// A cache that had `used_bytes` in use when the trace began.
+    pub fn new(cache: CheckedCache, used_bytes: u64) -> Self {
+        let used = used_bytes / 512 / block_sectors(cache);
+        Self { cache, used, touched: vec![], known: HashSet::new() }
+    }
+
+    /// Looks at an I/O of the trace, to know what it touches.
+    pub fn touch(&mut self, request: &Request) {
+        let size = block_sectors(self.cache);
+        let end = request.sector.saturating_add(u64::from(request.sectors)).div_ceil(size);
+        let blocks = if matches!(request.op, Op::Read | Op::Write { .. }) { request.sector / size..end } else { 0..0 };
+        for block in blocks {
+            if self.touched.len() as u64 == self.used {
+                return;
+            }
+            if self.known.insert(block) {
+                self.touched.push(block);
+            }
+        }
+    }
+
+    /// Fills a cache for each case; a cache that was empty has only one.
+    pub fn fill(self) -> FilledCaches {
+        // No origin has blocks with such numbers.
+        let others: Vec<u64> = (1 << 40..).take(self.used as usize).collect();
+        let cases = if self.used == 0 { vec![others] } else { vec![others, self.touched] };
+        FilledCaches(cases.iter().map(|blocks| filled(self.cache, blocks)).collect())
+    }
+}
+
+fn block_sectors(cache: CheckedCache) -> u64 {
+    match cache {
+        CheckedCache::Dm { geometry, .. } => u64::from(geometry.block_sectors),
+        CheckedCache::Bcache(_) => PAGE_SECTORS,
+    }
+}
+
+fn filled(cache: CheckedCache, blocks: &[u64]) -> Box<dyn Replay> {
+    match cache {
+        CheckedCache::Dm { policy, kernel, mode, geometry } => {
+            let mut policy = (policy.build)(geometry, kernel);
+            for (&block, to) in blocks.iter().zip(0..geometry.cache_blocks) {
+                policy.load_mapping(block, to, false, None).expect("each block is loaded once");
+            }
+            Box::new(DmCache::<dyn Policy>::new(policy, geometry, mode, Latencies::DISK))
+        }
+        CheckedCache::Bcache(settings) => {
+            let mut bcache = Bcache::new(settings);
+            blocks.iter().for_each(|&page| {
+                bcache.insert_page(0, page, false);
+            });
+            bcache.forget_counts();
+            Box::new(bcache)
+        }
+    }
+}
+
+/// A cache for each case.
+pub struct FilledCaches(Vec<Box<dyn Replay>>);
+
+impl FilledCaches {
+    /// Replays an I/O.
+    pub fn request(&mut self, request: &Request) {
+        self.0.iter_mut().for_each(|cache| cache.request(request));
+    }
+
+    /// What each cache counted.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.0.iter().map(|cache| cache.counts()).collect()
+    }
+}

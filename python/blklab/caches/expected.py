@@ -1,0 +1,126 @@
+"""Compares what a cache counted during a trace with what its policy should have counted."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from blklab import _core
+from blklab.caches.model import hit_share
+from blklab.errors import BlklabError, UsageError
+
+HIT_TOLERANCE: Final = 0.02
+"""Difference of a share of hits that is not reported: the replay assumes latencies, which decide when smq ticks."""
+
+COUNT_TOLERANCE: Final = 0.1
+"""The same for promotions and for the number of accesses, as a share."""
+
+
+@dataclass(frozen=True)
+class CheckedFigure:
+    """A figure as it was counted, and the range in which the policy puts it."""
+
+    name: str  # `read_hits` and `write_hits` are shares; `promotions`, `demotions`, `bypassed_bytes`
+    counted: float
+    low: float
+    high: float
+    holds: bool
+
+
+@dataclass(frozen=True)
+class CacheCheck:
+    """The result for one cache."""
+
+    cache: Mapping[str, Any]  # As in the document of `cache status`
+    kernel: str
+    empty: bool  # Whether the cache was empty at first; the ranges are exact then
+    figures: Sequence[CheckedFigure]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all figures are as expected."""
+        return all(figure.holds for figure in self.figures)
+
+
+def read_status(path: str, title: str | None) -> tuple[dict[str, Any], str]:
+    """Returns a cache from a document of `cache status --json`, and the kernel's release."""
+    try:
+        document = json.loads(Path(path).read_bytes())
+        caches = {cache["title"]: cache for cache in document["caches"] if isinstance(cache["counters"], dict)}
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path}: expected the output of `blklab cache status --json`") from None
+    if title is None and len(caches) == 1:
+        title = next(iter(caches))
+    if title not in caches:
+        listed = ", ".join(caches) or "none"
+        raise UsageError(
+            f"{path}: " + (f"no cache {title}; it has: {listed}" if title else f"choose a cache: {listed}")
+        )
+    return caches[title], str(document.get("kernel", ""))
+
+
+def check(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    paths: Sequence[str],
+    *,
+    kernel: str,
+    format_name: str | None,
+    selection: str | _core.Filter | None,
+) -> CacheCheck:
+    """Replays the trace, and compares. Raises BlklabError if trace and counters do not belong together."""
+    title, kind = after["title"], after["kind"]
+    if kind == "writecache":
+        raise UsageError(f"{title}: dm-writecache takes every write while it has room: see `blklab cache status`")
+    counted = {key: value - before["counters"].get(key, 0) for key, value in after["counters"].items()}
+    if min(counted.values(), default=0) < 0 or before["identity"] != after["identity"]:
+        raise BlklabError(f"{title}: the counters began at 0 again: the device was set up again during the trace")
+    for key in ("size", "used", "block", *(["origin_size"] if kind == "dm-cache" else [])):
+        if before.get(key) is None:
+            raise BlklabError(f"{title}: its {key} is not known: run `blklab cache status` as root")
+    release = kernel or ".".join(re.findall(r"\d+", before.get("kernel", ""))[:2]) or "6.1"
+    settings = before["settings"]
+    description = {
+        **{key: before[key] for key in ("kind", "policy", "mode", "size", "used", "block")},
+        "kernel": release,
+        "origin": before.get("origin_size") or 0,
+        "sequential_cutoff": settings.get("sequential_cutoff", 4 << 20),
+        "writeback_percent": settings.get("writeback_percent", 10),
+    }
+    cases = _core.cache_check(paths, description, format=format_name, selection=selection)
+    _check_amount(title, kind, counted, cases[0])
+    return CacheCheck(after, release, not before["used"], list(_figures(kind, counted, cases)))
+
+
+def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mapping[str, int]) -> None:
+    """Refuses a trace that has not the I/O that was counted."""
+    keys = ("read_hits", "read_misses", *(("write_hits", "write_misses") if kind == "dm-cache" else ()))
+    seen, traced = (sum(counts.get(key, 0) for key in keys) for counts in (counted, case))
+    if abs(seen - traced) > COUNT_TOLERANCE * max(seen, traced):
+        raise BlklabError(
+            f"{title}: it counted {seen:,} accesses, but the trace has {traced:,}: record the cached volume itself,"
+            " with `cache status --json` directly before and after"
+        )
+
+
+def _figures(kind: str, counted: Mapping[str, int], cases: Sequence[Mapping[str, int]]) -> list[CheckedFigure]:
+    figures = []
+    for direction in ("read", "write") if kind == "dm-cache" else ("read",):
+        share, expected = hit_share(counted, direction), [hit_share(case, direction) for case in cases]
+        known = [value for value in expected if value is not None]
+        if share is not None and known:
+            low, high = min(known), max(known)
+            holds = low - HIT_TOLERANCE <= share <= high + HIT_TOLERANCE
+            figures.append(CheckedFigure(f"{direction}_hits", share, low, high, holds))
+    for name in ("promotions", "demotions") if kind == "dm-cache" else ("bypassed_bytes",):
+        low, high = min(case[name] for case in cases), max(case[name] for case in cases)
+        value = counted.get(name, 0)
+        # Few promotions differ by chance; demotions follow from promotions, and bypasses also from congestion.
+        slack = max(COUNT_TOLERANCE * high, 100)
+        holds = name != "promotions" or low - slack <= value <= high + slack
+        figures.append(CheckedFigure(name, value, low, high, holds))
+    return figures

@@ -1,0 +1,67 @@
+"""`blklab cache check`: whether a cache does what its policy should."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab import _core
+from blklab.cli.common import emit, json_option
+from blklab.cli.trace.selection import selection_options, trace_arguments
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@trace_arguments
+@selection_options
+@click.option("--before", required=True, metavar="FILE", help="Counters when the trace began.")
+@click.option("--after", required=True, metavar="FILE", help="Counters when the trace ended.")
+@click.option("--cache", "title", metavar="NAME", help="The cache, if the files have several.")
+@click.option("--kernel", default="", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
+@json_option
+def check(
+    *,
+    paths: tuple[str, ...],
+    format_name: str | None,
+    selection: _core.Filter,
+    before: str,
+    after: str,
+    title: str | None,
+    kernel: str,
+    as_json: bool,
+) -> None:
+    """Compare what a cache counted during TRACE with what its policy should have done.
+
+    TRACE is of the cached volume. The two files are outputs of `blklab cache status --json`. The
+    trace is replayed through smq or bcache as the kernel runs them. If the cache was in use before,
+    its contents are not known: the range then reaches from a cache that holds other data to a cache
+    that holds what the trace touches.
+
+    \b
+    Example:
+      blklab cache status --json > before.json
+      blklab trace record /dev/vg0/data -w 10m -o /dev/shm/data
+      blklab cache status --json > after.json
+      blklab cache check /dev/shm/data --before before.json --after after.json
+
+    \b
+    Exit status: 0 as expected; 1 not, or the counters are of another trace; 2 usage.
+    """
+    from click.exceptions import Exit
+
+    from blklab.caches import expected
+    from blklab.report import caches as report
+
+    first, release = expected.read_status(before, title)
+    last, _ = expected.read_status(after, title)
+    result = expected.check(
+        {**first, "kernel": release}, last, paths, kernel=kernel, format_name=format_name, selection=selection
+    )
+
+    def draw(console: "Console") -> None:
+        report.show_check(console, result)
+
+    emit(report.check_as_dict(result), as_json, draw)
+    if not result.holds:
+        raise Exit(1)

@@ -1,0 +1,85 @@
+"""`blklab cache check`, end to end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Run
+
+COLUMNS = ("--columns", "time=time,op=op,sector=sector,size=size")
+
+ZERO = dict.fromkeys(("read_hits", "read_misses", "write_hits", "write_misses", "promotions", "demotions"), 0)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Returns a trace of 20 s that reads 64 chunks again and again, 100 times a second."""
+    path = tmp_path / "volume.csv"
+    reads = [f"{at * 0.01:.2f},R,{at * 7 % 64 * 128 + 8 * (at % 16)},4096" for at in range(2000)]
+    path.write_text("\n".join(["time,op,sector,size", *reads]) + "\n")
+    return path
+
+
+def status(path: Path, *, used: int = 0, **counters: int) -> Path:
+    """Writes a document of `cache status --json` with a dm-cache of 64 MiB."""
+    cache: dict[str, Any] = {
+        "kind": "dm-cache", "name": "dm-3", "title": "vg0-data", "identity": "LVM-a", "mode": "writethrough",
+        "policy": "smq", "size": 64 << 20, "used": used, "dirty": 0, "block": 1 << 16, "origin_size": 1 << 30,
+        "settings": {}, "counters": ZERO | counters,
+    }  # fmt: skip
+    path.write_text(json.dumps({"kernel": "6.1.0-18-amd64", "caches": [cache]}))
+    return path
+
+
+def check(run: Run, trace: Path, *, used: int = 0, **counters: int) -> Any:
+    before, after = status(trace.parent / "before", used=used), status(trace.parent / "after", **counters)
+    return run("cache", "check", trace, *COLUMNS, "--before", before, "--after", after, "--json")
+
+
+def test_counters_of_an_empty_cache_are_as_smq_makes_them(run: Run, trace: Path) -> None:
+    first = json.loads(check(run, trace, read_misses=2000).out)
+    expected = {figure["name"]: figure["low"] for figure in first["figures"]}
+    # All 64 chunks fit, so that most reads hit; each chunk is promoted once.
+    assert expected["read_hits"] > 0.9
+    assert expected["promotions"] == 64
+    assert (first["empty_at_first"], first["as_expected"]) == (True, False)
+    hits = round(expected["read_hits"] * 2000)
+    done = check(run, trace, read_hits=hits, read_misses=2000 - hits, promotions=64)
+    assert (done.status, json.loads(done.out)["as_expected"]) == (0, True)
+
+
+def test_what_a_cache_in_use_held_widens_the_range(run: Run, trace: Path) -> None:
+    (hits, *_) = json.loads(check(run, trace, used=64 << 20, read_hits=2000).out)["figures"]
+    assert hits["low"] < hits["high"] == 1.0
+    assert hits["holds"] is True
+
+
+def test_the_terminal_gives_a_verdict(run: Run, trace: Path) -> None:
+    before, after = status(trace.parent / "before"), status(trace.parent / "after", read_misses=2000)
+    done = run("cache", "check", trace, *COLUMNS, "--before", before, "--after", after)
+    assert done.status == 1
+    assert "vg0-data: 64 MiB, writethrough, smq of Linux 6.1" in done.out
+    assert "The cache works NOT as its policy should." in done.out
+
+
+@pytest.mark.parametrize(
+    ("counters", "message", "exit_status"),
+    [
+        ({"read_misses": 500}, "it counted 500 accesses, but the trace has 2,000", 1),
+        ({"read_misses": -1}, "the counters began at 0 again", 1),
+    ],
+)
+def test_counters_of_another_trace_are_refused(
+    run: Run, trace: Path, counters: dict[str, int], message: str, exit_status: int
+) -> None:
+    done = check(run, trace, **counters)
+    assert (done.status, done.err.count("\n")) == (exit_status, 1)
+    assert message in done.err
+
+
+def test_a_file_that_is_no_status_is_refused(run: Run, trace: Path) -> None:
+    done = run("cache", "check", trace, *COLUMNS, "--before", trace, "--after", trace)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "expected the output of `blklab cache status --json`" in done.err
