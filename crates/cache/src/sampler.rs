@@ -32,6 +32,12 @@ impl Sampler {
         self.threshold == u64::MAX || self.hash(block) < self.threshold
     }
 
+    /// The same for a block with this hash.
+    #[inline]
+    pub fn takes_hash(&self, hash: u64) -> bool {
+        self.threshold == u64::MAX || hash < self.threshold
+    }
+
     /// Takes only blocks with hashes below this one from now on.
     pub fn lower(&mut self, threshold: u64) {
         self.threshold = threshold;

@@ -75,7 +75,7 @@ fn compaction_keeps_the_order_and_samples_are_close_to_the_whole() {
         let exact = whole.hit_ratio(&[false], Some(size));
         for sample in [&fixed_rate, &fixed_size] {
             let error = (sample.hit_ratio(&[false], Some(size)) - exact).abs();
-            assert!(error < 0.03, "{size}: {error}");
+            assert!(error < 0.01, "{size}: {error}");
         }
     }
     assert!(fixed_size.rate() < 0.2 && fixed_size.memory_bytes() * 5 < whole.memory_bytes());

@@ -55,9 +55,13 @@ impl AccessOrder {
         self.add_to_group(position, 1u32.wrapping_neg());
     }
 
-    /// How many blocks were accessed after this position.
-    fn newer_than(&self, position: u32) -> u32 {
-        let position = position as usize;
+    /// How many blocks were accessed at this position or later.
+    #[inline]
+    fn newer_from(&self, position: u32) -> u32 {
+        if position as usize == self.next {
+            return 0;
+        }
+        let Some(position) = (position as usize).checked_sub(1) else { return self.live };
         let (mut group, mut older) = (position / GROUP, 0u32);
         let first_word = group * GROUP / 64;
         while group > 0 {
@@ -80,20 +84,58 @@ impl AccessOrder {
 
 /// Accesses by distance.
 #[derive(Clone, Debug, Default)]
-pub struct DistanceCounts {
-    bins: Vec<f64>,    // weights by bin: an access of a sample counts for those outside it
-    first: f64,        // first accesses to a block, with their weights
-    pub accesses: u64, // all accesses, those outside the sample included
+struct Distances {
+    bins: Vec<f64>, // weights by bin: an access of a sample counts for those outside it
+    first: f64,     // first accesses to a block, with their weights
+    weight: f64,    // all of them
 }
 
-impl DistanceCounts {
+impl Distances {
     fn count(&mut self, bin: Option<usize>, weight: f64) {
+        self.weight += weight;
         let Some(bin) = bin else { return self.first += weight };
         if bin >= self.bins.len() {
             self.bins.resize((bin + 1).next_power_of_two(), 0.0);
         }
         self.bins[bin] += weight;
     }
+
+    fn misses(&self, first_bin: usize) -> f64 {
+        self.first + self.bins.iter().skip(first_bin).sum::<f64>()
+    }
+}
+
+/// Accesses of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct DistanceCounts {
+    frequent: Distances, // accesses to the frequent blocks, all of them
+    sampled: Distances,  // accesses to other blocks, of the sample
+    pub accesses: u64,   // all accesses, those outside the sample included
+}
+
+impl DistanceCounts {
+    /// The sample stands for all accesses that are not to frequent blocks.
+    fn misses(&self, first_bin: usize) -> f64 {
+        let others = self.accesses as f64 - self.frequent.weight;
+        let scale = if self.sampled.weight > 0.0 { others / self.sampled.weight } else { 0.0 };
+        self.frequent.misses(first_bin) + self.sampled.misses(first_bin) * scale
+    }
+}
+
+/// Frequent blocks that a sample watches at most.
+const FREQUENT_BLOCKS: usize = 1 << 14;
+/// Frequent blocks that share a set of the table.
+const WAYS: usize = 4;
+/// Accesses to blocks outside its set that a frequent block survives for each of its own, and at most.
+const SURVIVED: [u32; 2] = [8, 1 << 16];
+
+/// A block that is accessed often. A sample has few such blocks, by chance too many or too few: they are counted apart,
+/// and all their accesses, so that the estimate depends on chance for the others only.
+#[derive(Clone, Copy, Debug)]
+struct FrequentBlock {
+    block: u64,
+    position: u32, // where the next sampled access was to come when it was last accessed
+    score: u32,
 }
 
 /// The bin of a distance in a sample whose rate falls: 2,048 bins for a power of two.
@@ -106,6 +148,7 @@ fn logarithmic_bin(distance: u64) -> usize {
 /// al., FAST 2015).
 pub struct StackDistances {
     sampler: Sampler,
+    frequent: Vec<FrequentBlock>,    // by the hash; none without a sample
     most: usize,                     // blocks in the sample at most; above, the rate falls
     by_hash: BinaryHeap<(u64, u32)>, // blocks by hash, the largest first, if there is a limit
     entries: Vec<Entry>,             // `period` is the position of the last access
@@ -118,8 +161,18 @@ pub struct StackDistances {
 impl StackDistances {
     /// Distances of the sampler's blocks; at most `most` blocks are kept.
     pub fn new(sampler: Sampler, most: Option<usize>) -> Self {
+        let slot = FrequentBlock { block: u64::MAX, position: 0, score: 0 };
+        let is_sample = most.is_some() || sampler.rate() < 1.0;
         Self {
             sampler,
+            frequent: vec![
+                slot;
+                if is_sample {
+                    FREQUENT_BLOCKS.min(most.unwrap_or(usize::MAX)).next_multiple_of(WAYS)
+                } else {
+                    0
+                }
+            ],
             most: most.unwrap_or(usize::MAX),
             by_hash: BinaryHeap::new(),
             entries: Vec::new(),
@@ -134,27 +187,66 @@ impl StackDistances {
     #[inline]
     pub fn access(&mut self, block: u64, write: bool) {
         self.counts[usize::from(write)].accesses += 1;
-        if self.sampler.takes(block) {
-            self.access_sampled(block, write);
+        if self.frequent.is_empty() {
+            return self.access_sampled(block, write, true);
+        }
+        let hash = self.sampler.hash(block);
+        let first = hash as u32 as usize % (self.frequent.len() / WAYS) * WAYS;
+        let ways = &self.frequent[first..first + WAYS];
+        let way = ways.iter().position(|way| way.block == block);
+        if let Some(way) = way {
+            let bin = self.bin(self.order.newer_from(ways[way].position));
+            self.counts[usize::from(write)].frequent.count(Some(bin), 1.0);
+        }
+        if self.sampler.takes_hash(hash) {
+            self.access_sampled(block, write, way.is_none());
+        }
+        self.watch(first, way, block);
+    }
+
+    /// Counts an access for the block's place among the frequent ones (as Misra and Gries, 1982, in each set).
+    #[inline]
+    fn watch(&mut self, first: usize, way: Option<usize>, block: u64) {
+        let position = self.order.next as u32;
+        let ways = &mut self.frequent[first..first + WAYS];
+        match way {
+            Some(way) => {
+                let score = (ways[way].score + SURVIVED[0]).min(SURVIVED[1]);
+                ways[way] = FrequentBlock { block, position, score };
+            }
+            None => {
+                let rarest = ways.iter_mut().min_by_key(|way| way.score).expect("a set has ways");
+                match rarest.score {
+                    0 => *rarest = FrequentBlock { block, position, score: SURVIVED[0] },
+                    _ => rarest.score -= 1,
+                }
+            }
         }
     }
 
-    fn access_sampled(&mut self, block: u64, write: bool) {
+    /// The bin of a distance, given the sampled blocks that are newer.
+    #[inline]
+    fn bin(&self, newer: u32) -> usize {
+        let scaled = self.most < usize::MAX;
+        if scaled { logarithmic_bin((f64::from(newer) / self.sampler.rate()) as u64) } else { newer as usize }
+    }
+
+    fn access_sampled(&mut self, block: u64, write: bool, counted: bool) {
         if self.order.is_full() {
             self.compact();
         }
-        let rate = self.sampler.rate();
-        let (index, distance) = match self.table.get(&self.entries, block) {
+        let (index, bin) = match self.table.get(&self.entries, block) {
             Some(index) => {
                 let position = self.entries[index as usize].period;
-                let newer = self.order.newer_than(position);
+                let newer = self.order.newer_from(position + 1);
                 self.order.remove(position);
-                let scaled = self.most < usize::MAX;
-                (index, Some(if scaled { logarithmic_bin((f64::from(newer) / rate) as u64) } else { newer as usize }))
+                (index, Some(self.bin(newer)))
             }
             None => (self.add(block), None),
         };
-        self.counts[usize::from(write)].count(distance, 1.0 / rate);
+        if counted {
+            self.counts[usize::from(write)].sampled.count(bin, 1.0 / self.sampler.rate());
+        }
         self.entries[index as usize].period = self.order.push(index);
         if self.entries.len() - self.free.len() > self.most {
             self.lower_rate();
@@ -191,6 +283,9 @@ impl StackDistances {
     }
 
     fn compact(&mut self) {
+        for frequent in &mut self.frequent {
+            frequent.position = self.order.live - self.order.newer_from(frequent.position);
+        }
         let live: Vec<u32> = self.order.live_owners().collect();
         self.order = AccessOrder::new((live.len() * 2).max(1 << 16));
         for index in live {
@@ -200,9 +295,6 @@ impl StackDistances {
 
     /// The share of reads, of writes or of both that a cache of this many blocks serves; without a number, those that
     /// are not the first to their block. 0 without accesses.
-    ///
-    /// A sample has too many or too few accesses, mostly to the hottest blocks: the difference counts as hits at
-    /// distance 0 (SHARDS-adj).
     pub fn hit_ratio(&self, directions: &[bool], blocks: Option<u64>) -> f64 {
         let first_bin = match blocks {
             None => usize::MAX,
@@ -210,7 +302,7 @@ impl StackDistances {
             Some(blocks) => (blocks as f64 * self.rate()).round() as usize,
         };
         let counts = || directions.iter().map(|&write| &self.counts[usize::from(write)]);
-        let misses: f64 = counts().map(|c| c.first + c.bins.iter().skip(first_bin).sum::<f64>()).sum();
+        let misses: f64 = counts().map(|counts| counts.misses(first_bin)).sum();
         let accesses = counts().map(|counts| counts.accesses).sum::<u64>();
         if accesses == 0 { 0.0 } else { (1.0 - misses / accesses as f64).clamp(0.0, 1.0) }
     }
@@ -227,7 +319,8 @@ impl StackDistances {
 
     /// Memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let counts: usize = self.counts.iter().map(|counts| counts.bins.len() * 8).sum();
+        let bins = |counts: &DistanceCounts| counts.frequent.bins.len() + counts.sampled.bins.len();
+        let counts = self.counts.iter().map(bins).sum::<usize>() * 8 + self.frequent.len() * size_of::<FrequentBlock>();
         let order = self.order.owners.len() * 4 + self.order.bits.len() * 8 + self.order.groups.len() * 4;
         self.entries.len() * size_of::<Entry>() + self.table.memory_bytes() + order + counts
     }
