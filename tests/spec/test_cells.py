@@ -87,6 +87,24 @@ def test_words_mean_what_fio_means(expand: Expand, words: str, expected: dict[st
 
 
 @pytest.mark.parametrize(
+    ("words", "random_map"),
+    [
+        ("", "repeated"),
+        ("time_based = true\nruntime = 1", "reshuffled"),
+        ("options = { norandommap = false }", "repeated"),
+        ("options = { norandommap = true }", "off"),
+        ('options = { norandommap = "1" }', "off"),
+        ('random_distribution = "zipf:1.1"', "off"),
+        ("blockalign = 512", "off"),
+        ('bssplit = "4k/50:8k/50"', "off"),
+    ],
+)
+def test_random_offsets_repeat_where_those_of_fio_do(expand: Expand, words: str, random_map: str) -> None:
+    bs = "" if "bssplit" in words else 'bs = "4k"\n'
+    assert expand('bs = "4k"\n', f"{bs}{words}\n").cells[0].document["jobs"][0]["random_map"] == random_map
+
+
+@pytest.mark.parametrize(
     ("kind", "kernel", "queue"),
     [
         ("ssd", "2.6.24", ("cfq", 128, 31, 512, False, 0)),

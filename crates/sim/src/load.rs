@@ -22,6 +22,9 @@ pub struct Job {
     /// Where random offsets fall.
     #[serde(default)]
     pub distribution: Distribution,
+    /// Whether random offsets visit every block once before they visit one again.
+    #[serde(default)]
+    pub random_map: RandomMap,
     pub read_sizes: Vec<(u32, f64)>,  // Sizes of reads, as (bytes, weight)
     pub write_sizes: Vec<(u32, f64)>, // Sizes of writes
     pub align: u32,                   // Offsets are multiples of this (`blockalign`)
@@ -57,6 +60,17 @@ pub struct Job {
 
 fn one_job() -> u32 {
     1
+}
+
+/// Whether a job maps the blocks that it has visited, as fio does without `norandommap`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RandomMap {
+    #[default]
+    Off, // Any block can be visited again at any time
+    Repeated,   // Each pass has the same order: fio seeds its generator again (backend.c, `clear_io_state`)
+    Reshuffled, // Each pass has another order: that of a `time_based` job (io_u.c, `get_next_rand_block`)
 }
 
 /// Where random offsets fall, fio's `random_distribution`.

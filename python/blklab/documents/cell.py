@@ -26,9 +26,9 @@ Job = TypedDict("Job", {
     "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",
     "fsync": NotRequired[int], "fsync_share": NotRequired[float], "io_bytes": int, "iodepth": int,
     "iodepth_low": NotRequired[int], "name": str, "numjobs": int, "offset": int, "offset_increment": NotRequired[int],
-    "random": bool, "rate_iops": NotRequired[float], "read_share": float, "read_sizes": list[tuple[int, float]],
-    "size": int, "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int],
-    "write_sizes": list[tuple[int, float]],
+    "random": bool, "random_map": "NotRequired[RandomMap]", "rate_iops": NotRequired[float], "read_share": float,
+    "read_sizes": list[tuple[int, float]], "size": int, "thinktime_blocks": NotRequired[int],
+    "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
 })
 LvmCache = TypedDict("LvmCache", {
     "cache": "Node", "chunk": int, "metadata": NotRequired[int | None], "migration_threshold": NotRequired[int | None],
@@ -85,5 +85,6 @@ InitialState = Literal["junk", "junk-dirty", "warm", "empty", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
 Mode = Literal["writethrough", "writeback", "passthrough"]
 Model = SsdModel | NvmeModel | HddModel | ThrottledModel
+RandomMap = Literal["off", "repeated", "reshuffled"]
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 SyncAction = Literal["resync", "recover", "check", "idle"]

@@ -4,7 +4,7 @@ from typing import Final
 
 from blklab import units
 from blklab.documents import cell
-from blklab.spec import fio_options, problems
+from blklab.spec import fio_options, problems, sweep
 from blklab.spec.fio_options import HARMLESS
 from blklab.spec.workload import RAMP, SYNCHRONOUS, Job
 
@@ -43,7 +43,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "numjobs": job.numjobs,
         "read_share": share,
         "random": random,
-        "distribution": fio_options.distribution(job.random_distribution),
+        "distribution": (distribution := fio_options.distribution(job.random_distribution)),
+        "random_map": _random_map(job) if distribution["kind"] == "random" and {*used} == {align} else "off",
         "read_sizes": read_sizes,
         "write_sizes": write_sizes,
         "align": align,
@@ -74,6 +75,17 @@ def _check(job: Job, path: str) -> None:
     for option, value in job.options.items():
         if option not in HARMLESS and value not in {"0", 0, "none"}:
             raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")
+
+
+def _random_map(job: Job) -> cell.RandomMap:
+    """Returns how a job of one block size, without `blockalign`, maps visited blocks.
+
+    With several sizes, fio maps blocks of the smallest, and shortens I/Os to what is free behind them. This is not
+    simulated: offsets repeat then.
+    """
+    if sweep.text(job.options.get("norandommap", 0)) != "0":
+        return "off"
+    return "reshuffled" if job.time_based else "repeated"
 
 
 def _part(portion: int | str, capacity: int, align: int) -> int:

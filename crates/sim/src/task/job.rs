@@ -6,7 +6,7 @@ use crate::bio::Op;
 use crate::events::Time;
 use crate::load;
 use crate::rng::{Rng, mix};
-use crate::task::offsets::{Offsets, Sizes};
+use crate::task::offsets::{Offsets, Passes, Sizes};
 
 /// What a job does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,7 @@ pub struct JobState {
     cursor: [u64; 2], // The next sequential read and write: each direction has its own position, as in fio
     bytes_left: u64,
     offsets: Offsets,
+    passes: Option<Passes>,
     sizes: [Sizes; 2],
     rng: Rng,
     pub in_flight: u32,           // I/Os submitted and not yet reaped
@@ -46,14 +47,16 @@ impl JobState {
     pub fn new(spec: &load::Job, index: u32, seed: u64) -> Self {
         let align = u64::from(spec.align.max(512));
         let blocks = (spec.size / align).max(1);
+        let mut rng = Rng::new(mix(seed ^ mix(u64::from(index) + 1)));
         Self {
             offset: spec.offset + u64::from(index) * spec.offset_increment,
             blocks,
             cursor: [0; 2],
             bytes_left: spec.io_bytes,
             offsets: Offsets::new(&spec.distribution, blocks),
+            passes: Passes::new(spec.random_map, blocks, &mut rng),
             sizes: [Sizes::new(&spec.read_sizes), Sizes::new(&spec.write_sizes)],
-            rng: Rng::new(mix(seed ^ mix(u64::from(index) + 1))),
+            rng,
             in_flight: 0,
             completed: VecDeque::new(),
             draining: false,
@@ -157,7 +160,10 @@ impl JobState {
         let region_bytes = self.blocks * align;
         let bytes = u64::from(wanted).min(self.bytes_left).min(region_bytes).max(512);
         let byte = if self.spec.random {
-            let block = self.offsets.next(self.blocks, &mut self.rng);
+            let block = match &mut self.passes {
+                Some(passes) => passes.next(self.blocks, &mut self.rng),
+                None => self.offsets.next(self.blocks, &mut self.rng),
+            };
             (block * align).min(region_bytes - bytes)
         } else {
             let cursor = &mut self.cursor[usize::from(!read)];

@@ -1,6 +1,6 @@
 //! Offsets and sizes of a job's I/Os.
 
-use crate::load::Distribution;
+use crate::load::{Distribution, RandomMap};
 use crate::rng::{Rng, mix};
 
 /// Draws block numbers of a region of `blocks`.
@@ -52,6 +52,51 @@ impl Offsets {
                 let draw = rng.unit();
                 let zone = zones.iter().find(|z| draw < z.0).or(zones.last());
                 zone.map_or(0, |&(_, start, width)| at(start + width * rng.unit()))
+            }
+        }
+    }
+}
+
+/// Visits each block of a region once a pass, in random order.
+///
+/// fio marks visited blocks in a bitmap, and takes the next free block where it draws a visited one. A permutation
+/// needs no memory, and differs only late in a pass, when fio's I/Os follow each other more often. It is made of steps
+/// that can be undone in a range of a power of two: multiplication by an odd number, and the shift of SplitMix64's
+/// finaliser. Numbers outside the region are left out.
+#[derive(Clone, Debug)]
+pub struct Passes {
+    keys: [u64; 4],
+    mask: u64,
+    next: u64, // The position in the pass
+    reshuffles: bool,
+}
+
+impl Passes {
+    /// The passes over `blocks`; none without a map.
+    pub fn new(map: RandomMap, blocks: u64, rng: &mut Rng) -> Option<Self> {
+        let (mask, keys) = (blocks.max(1).next_power_of_two() - 1, std::array::from_fn(|_| rng.next()));
+        (map != RandomMap::Off).then_some(Self { keys, mask, next: 0, reshuffles: map == RandomMap::Reshuffled })
+    }
+
+    /// The next block, below `blocks`.
+    #[inline]
+    pub fn next(&mut self, blocks: u64, rng: &mut Rng) -> u64 {
+        let shift = self.mask.count_ones().div_ceil(2);
+        loop {
+            if self.next > self.mask {
+                self.next = 0;
+                if self.reshuffles {
+                    self.keys = std::array::from_fn(|_| rng.next());
+                }
+            }
+            let mut block = self.next;
+            self.next += 1;
+            for key in self.keys {
+                block = block.wrapping_add(key >> 32).wrapping_mul(key | 1) & self.mask;
+                block ^= block >> shift;
+            }
+            if block < blocks {
+                return block;
             }
         }
     }

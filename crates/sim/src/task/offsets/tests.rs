@@ -43,3 +43,46 @@ fn zones_get_their_accesses() {
     let inside = (0..10_000).filter(|_| offsets.next(1000, &mut rng) < 100).count();
     assert!((5_800..6_200).contains(&inside), "{inside}");
 }
+
+#[test]
+fn a_pass_visits_every_block_once_in_random_order() {
+    for blocks in [1u64, 2, 3, 7, 64, 1000, 65_537] {
+        let mut rng = Rng::new(blocks);
+        for map in [RandomMap::Repeated, RandomMap::Reshuffled] {
+            let mut passes = Passes::new(map, blocks, &mut rng).unwrap();
+            let mut pass = || (0..blocks).map(|_| passes.next(blocks, &mut rng)).collect::<Vec<_>>();
+            let (first, second) = (pass(), pass());
+            for order in [&first, &second] {
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert!(sorted.into_iter().eq(0..blocks), "{blocks} {map:?}");
+            }
+            assert!((first == second) == (map == RandomMap::Repeated) || blocks < 64, "{blocks} {map:?}");
+        }
+    }
+    assert!(Passes::new(RandomMap::Off, 1000, &mut Rng::new(1)).is_none());
+}
+
+#[test]
+fn the_order_of_a_pass_looks_random() {
+    // Distances between neighbours, and the members of a stripe of 8, must be spread as evenly as independent draws:
+    // χ² with 63 degrees of freedom exceeds 104 once in a thousand.
+    for (seed, blocks) in (0..20).zip([1u64 << 16, 100_000, 1 << 21, 3_000_000, 1 << 31].into_iter().cycle()) {
+        let mut rng = Rng::new(seed);
+        let mut passes = Passes::new(RandomMap::Reshuffled, blocks, &mut rng).unwrap();
+        let mut counts = [[0f64; 64]; 3];
+        let mut last = 0;
+        for _ in 0..6_400 {
+            let block = passes.next(blocks, &mut rng);
+            let distance = (block + blocks - last) % blocks;
+            counts[0][(block * 64 / blocks) as usize] += 1.0;
+            counts[1][(distance * 64 / blocks) as usize] += 1.0;
+            counts[2][(block % 8 * 8 + last % 8) as usize] += 1.0;
+            last = block;
+        }
+        for (name, counts) in ["positions", "distances", "stripes"].iter().zip(counts) {
+            let chi: f64 = counts.iter().map(|count| (count - 100.0).powi(2) / 100.0).sum();
+            assert!(chi < 120.0, "{name} of {blocks} blocks, seed {seed}: χ² {chi}");
+        }
+    }
+}
