@@ -289,7 +289,46 @@ def comparison() -> str:
     return page("Comparison metrics", intro, table(head, rows))
 
 
+def device_models() -> str:
+    """Return the page of the library of device models: what makers state, and what the simulator gives."""
+    from blklab.report.device_models import WORDS
+    from blklab.spec.stock_models import DIRECTORY, library, paths
+    from blklab.validation.rated import rated_figures
+
+    models = [model for model in library() if paths()[model.name].parent == DIRECTORY]
+    simulated = rated_figures(models)
+    scale = {"read_bandwidth": 1e6, "write_bandwidth": 1e6}
+    figures = (
+        (
+            f"`{name}`",
+            WORDS[figure.name],
+            f"{figure.rated / unit:,.4g}",
+            f"{figure.simulated / unit:,.4g}",
+            f"{figure.error:+.1%}",
+        )
+        for name, rated in simulated.items()
+        for figure in rated
+        for unit in [scale.get(figure.name, 1)]
+    )
+    listed = (
+        (f"`{m.name}`", m.device_class, m.product, m.certainty + (f" ±{m.spread:.0%}" if m.spread else ""), m.source)
+        for m in models
+    )
+    intro = (
+        'Names for `model = "..."` of a device in an experiment. `certainty` says where the figures come from:\n'
+        "`measured` (calibrated on a disk), `data sheet`, `documentation` (of a cloud), or `typical`: a usual disk of\n"
+        "the class, from which others differ by the spread. See `blklab devices`."
+    )
+    about = (
+        "## Data sheets and simulation\n\nIOPS of 4 KiB with 32 I/Os in flight (NVMe: 256), MB/s of 128 KiB with 32 in"
+        " flight, ms. All\nmodels are of new disks."
+    )
+    heads = ("model", "class", "product", "certainty", "source"), ("model", "figure", "rated", "simulated", "error")
+    return page("Device models", intro, table(heads[0], listed), about, table(heads[1], figures))
+
+
 PAGES = {
+    "devices.md": device_models,
     "commands.md": commands,
     "experiment-keys.md": experiment,
     "documents.md": documents,

@@ -345,7 +345,7 @@ def test_calibrated_devices(expand: Expand) -> None:
 @pytest.mark.parametrize("name", stock_models.names())
 def test_stock_models_are_whole(expand: Expand, name: str) -> None:
     (cell,) = expand('model = "pm983"', f'model = "{name}"').cells
-    assert cell.document["devices"][0]["model"]["kind"] in {"ssd", "nvme", "hdd"}
+    assert cell.document["devices"][0]["model"]["kind"] in {"ssd", "nvme", "hdd", "throttled"}
     assert stock_models.stock(name)["source"]
 
 

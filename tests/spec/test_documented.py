@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from blklab.spec import schema, stock_models, table_keys
+from blklab.spec import schema, table_keys
 from blklab.spec.cells import plan
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ def test_every_key_is_documented() -> None:
     text = re.sub(r"```.*?```", "", DOCUMENT.read_text(), flags=re.S)
     output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text))))
     known = {key for table in table_keys.KNOWN.values() for key in table}
-    assert (known | {*table_keys.ROOT, *table_keys.SOURCES, *stock_models.names()}) - output == set()
+    assert (known | {*table_keys.ROOT, *table_keys.SOURCES}) - output == set()
 
 
 def test_the_documents_example_is_one(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from blklab import _core
 from blklab.caches.model import hit_share
@@ -16,6 +16,22 @@ HIT_TOLERANCE: Final = 0.02
 
 COUNT_TOLERANCE: Final = 0.1
 """The same for promotions and for the number of accesses, as a share."""
+
+
+class CacheStatus(TypedDict):
+    """What is used of a cache in the document of `cache status`."""
+
+    kind: str
+    title: str
+    identity: str
+    mode: str
+    policy: str
+    size: int | None
+    used: int | None
+    block: int | None
+    origin_size: int | None
+    counters: dict[str, int]
+    settings: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,7 @@ class CheckedFigure:
 class CacheCheck:
     """The result for one cache."""
 
-    cache: Mapping[str, Any]  # As in the document of `cache status`
+    cache: CacheStatus
     kernel: str
     empty: bool  # Whether the cache was empty at first; the ranges are exact then
     figures: Sequence[CheckedFigure]
@@ -44,7 +60,7 @@ class CacheCheck:
         return all(figure.holds for figure in self.figures)
 
 
-def read_status(path: str, title: str | None) -> tuple[dict[str, Any], str]:
+def read_status(path: str, title: str | None) -> tuple[CacheStatus, str]:
     """Returns a cache from a document of `cache status --json`, and the kernel's release."""
     try:
         document = json.loads(Path(path).read_bytes())
@@ -64,8 +80,8 @@ def read_status(path: str, title: str | None) -> tuple[dict[str, Any], str]:
 
 
 def check(
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
+    before: CacheStatus,
+    after: CacheStatus,
     paths: Sequence[str],
     *,
     kernel: str,
@@ -82,18 +98,23 @@ def check(
     for key in ("size", "used", "block", *(["origin_size"] if kind == "dm-cache" else [])):
         if before.get(key) is None:
             raise BlklabError(f"{title}: its {key} is not known: run `blklab cache status` as root")
-    release = kernel or ".".join(re.findall(r"\d+", before.get("kernel", ""))[:2]) or "6.1"
+    version = ".".join(re.findall(r"\d+", kernel)[:2]) if re.match(r"\d+\.\d+\.\d+", kernel) else kernel
     settings = before["settings"]
-    description = {
-        **{key: before[key] for key in ("kind", "policy", "mode", "size", "used", "block")},
-        "kernel": release,
+    description: dict[str, str | int] = {
+        "kind": kind,
+        "policy": before["policy"],
+        "mode": before["mode"],
+        "size": before["size"] or 0,
+        "used": before["used"] or 0,
+        "block": before["block"] or 0,
+        "kernel": version or "6.1",
         "origin": before.get("origin_size") or 0,
         "sequential_cutoff": settings.get("sequential_cutoff", 4 << 20),
         "writeback_percent": settings.get("writeback_percent", 10),
     }
     cases = _core.cache_check(paths, description, format=format_name, selection=selection)
     _check_amount(title, kind, counted, cases[0])
-    return CacheCheck(after, release, not before["used"], list(_figures(kind, counted, cases)))
+    return CacheCheck(after, str(description["kernel"]), not before["used"], list(_figures(kind, counted, cases)))
 
 
 def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mapping[str, int]) -> None:

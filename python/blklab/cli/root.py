@@ -20,6 +20,7 @@ COMMANDS = {
     "runs": CommandEntry("blklab.cli.runs:runs", "List, show, export and remove stored results"),
     "lab": CommandEntry("blklab.cli.lab:lab", "Prepare guests for `run --on lab`, and run a demo"),
     "md": CommandEntry("blklab.cli.md:md", "Audit, repair and monitor md arrays"),
+    "devices": CommandEntry("blklab.cli.devices:devices", "Find the model of a disk, and list those of the library"),
     "cache": CommandEntry("blklab.cli.cache:cache", "Size and check block caches: dm-cache, bcache, dm-writecache"),
     "restore": CommandEntry("blklab.cli.restore:restore", "Restore settings that a killed run has changed"),
     "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),

@@ -61,7 +61,8 @@ HddModel = TypedDict("HddModel", {
     "write_cache_requests": int,
 })
 ThrottledModel = TypedDict("ThrottledModel", {
-    "bps_read": NotRequired[float], "bps_total": NotRequired[float], "bps_write": NotRequired[float],
+    "bps_burst": NotRequired[float], "bps_read": NotRequired[float], "bps_total": NotRequired[float],
+    "bps_write": NotRequired[float], "burst_seconds": NotRequired[float], "iops_burst": NotRequired[float],
     "iops_read": NotRequired[float], "iops_total": NotRequired[float], "iops_write": NotRequired[float],
     "kind": Literal["throttled"], "latency_ns": NotRequired[int],
 })

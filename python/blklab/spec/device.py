@@ -118,6 +118,9 @@ class Throttled(DiskTable):
     bps_total: Rate = 0
     bps_read: Rate = 0
     bps_write: Rate = 0
+    iops_burst: Rate = 0  # Of both directions, as credits allow it after an idle time
+    bps_burst: Rate = 0
+    burst_seconds: Annotated[int, Field(ge=0, le=86_400), NUMBER] = 0  # Length of such a burst
     latency_ns: Nanoseconds = 0
 
 

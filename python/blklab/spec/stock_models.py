@@ -1,6 +1,10 @@
-"""Stock models, one TOML file each in `devices/`, and calibrated models."""
+"""The library of device models: one TOML file each in `devices/` and in the user's directory; and calibrated models."""
 
+import fnmatch
+import os
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -9,29 +13,114 @@ from blklab.errors import UsageError
 from blklab.spec import problems
 from blklab.spec.files import read_toml
 
+DeviceTable = dict[str, Any]
+"""A device as in an experiment file."""
+
 DIRECTORY: Final = Path(__file__).parent / "devices"
 TABLE: Final = "device"  # The table of a calibrated file
+LIBRARY: Final = "library"  # The table that says which product a file is about
+
+
+@dataclass(frozen=True)
+class LibraryModel:
+    """A model of the library."""
+
+    name: str  # As in `model = "..."`
+    product: str
+    device_class: str  # `hdd-7200`, `nvme-datacenter` …; a model of this name is a typical device of the class
+    certainty: str  # `measured`, `data sheet`, `documentation`, `typical`, or what a user wrote
+    source: str
+    kind: str
+    match: tuple[str, ...] = ()  # Patterns of what the kernel says of such a device
+    rated: Mapping[str, float] = field(default_factory=dict)
+    """What its maker states: `random_read_iops`, `random_write_iops` of a new disk, `steady_random_write_iops` of a
+    used one (4 KiB), `read_bandwidth`, `write_bandwidth` (bytes/s), `average_seek_ms`."""
+
+    spread: float = 0.0  # How much devices of a class differ from the typical one, as a share
+    own: bool = False  # Whether it is the user's
+
+
+def user_directory() -> Path:
+    """Returns the directory of the user's own models."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "blklab" / "devices"
+
+
+def paths() -> dict[str, Path]:
+    """Returns the files of all models by name; the user's come before blklab's."""
+    try:
+        own = {path.stem: path for path in user_directory().glob("*.toml")}
+    except OSError:
+        own = {}
+    return {path.stem: path for path in DIRECTORY.glob("*.toml")} | own
 
 
 def names() -> list[str]:
-    """Returns the names of the stock models."""
-    return sorted(path.stem for path in DIRECTORY.glob("*.toml"))
+    """Returns the names of all models."""
+    return sorted(paths())
+
+
+def library() -> list[LibraryModel]:
+    """Returns all models, classes first. Raises UsageError for a broken file of the user."""
+    models = [library_model(name) for name in names()]
+    return sorted(models, key=lambda model: (model.certainty != "typical", model.device_class, model.name))
+
+
+def library_model(name: str) -> LibraryModel:
+    """Returns what the library says about a model. Raises ValueError if there is none of this name."""
+    device, about = _tables(name)
+    try:
+        return LibraryModel(
+            name,
+            str(about.get("name", name)),
+            str(about.get("class", "")),
+            str(about.get("certainty", "")),
+            str(device.get("source", "")),
+            str(device.get("kind", "")),
+            tuple(map(str, about.get("match", ()))),
+            {str(key): float(value) for key, value in about.get("rated", {}).items()},
+            float(about.get("spread", 0)),
+            paths()[name].parent != DIRECTORY,
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise UsageError(f"{paths()[name]}: [library]: expected the keys of docs/reference/experiments.md") from None
+
+
+def identify(model: str) -> LibraryModel | None:
+    """Returns the model for what the kernel says a device is; the longest pattern that matches decides."""
+    words = " ".join(model.split()).lower()
+    matching = [
+        (entry.own, len(pattern), entry)
+        for entry in library()
+        for pattern in entry.match
+        if fnmatch.fnmatchcase(words, pattern.lower())
+    ]
+    return max(matching, key=lambda match: match[:2])[2] if matching else None
 
 
 @cache
-def _text(name: str) -> str:
-    return (DIRECTORY / f"{name}.toml").read_text(encoding="utf-8")
+def _read(path: Path) -> DeviceTable:
+    return read_toml(path) if path.parent != DIRECTORY else tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def stock(name: str) -> dict[str, Any]:
+def _tables(name: str) -> tuple[DeviceTable, DeviceTable]:
+    """Returns the device's table and the library's table of a file."""
+    known = paths()
+    if name not in known:
+        raise ValueError(f"there is no stock model {name!r}; {problems.near(name, list(known))}")
+    document = dict(_read(known[name]))
+    about = document.pop(LIBRARY, {})
+    device = document.get(TABLE, document)
+    if not isinstance(about, dict) or not isinstance(device, dict):
+        raise UsageError(f"{known[name]}: [{LIBRARY}] and [{TABLE}] must be tables")
+    return device, about
+
+
+def stock(name: str) -> DeviceTable:
     """Returns a stock model's table. Raises ValueError if there is none of this name."""
-    if name not in names():
-        hint = problems.near(name, names())
-        raise ValueError(f"there is no stock model {name!r}; {hint}")
-    return tomllib.loads(_text(name))
+    return dict(_tables(name)[0])
 
 
-def calibrated(path: Path) -> dict[str, Any]:
+def calibrated(path: Path) -> DeviceTable:
     """Returns the [device] table of a file that `blklab calibrate` wrote. Raises UsageError."""
     table = read_toml(path).get(TABLE)
     if not isinstance(table, dict):

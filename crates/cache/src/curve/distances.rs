@@ -125,8 +125,8 @@ impl DistanceCounts {
 /// Frequent blocks that a sample watches at most.
 const FREQUENT_BLOCKS: usize = 1 << 14;
 /// Frequent blocks that share a set of the table.
-const WAYS: usize = 4;
-/// Accesses to blocks outside its set that a frequent block survives for each of its own, and at most.
+const SLOTS: usize = 4;
+/// Accesses to blocks outside its set that a frequent block survives for each access to itself, and at most.
 const SURVIVED: [u32; 2] = [8, 1 << 16];
 
 /// A block that is accessed often. A sample has few such blocks, by chance too many or too few: they are counted apart,
@@ -168,7 +168,7 @@ impl StackDistances {
             frequent: vec![
                 slot;
                 if is_sample {
-                    FREQUENT_BLOCKS.min(most.unwrap_or(usize::MAX)).next_multiple_of(WAYS)
+                    FREQUENT_BLOCKS.min(most.unwrap_or(usize::MAX)).next_multiple_of(SLOTS)
                 } else {
                     0
                 }
@@ -191,31 +191,31 @@ impl StackDistances {
             return self.access_sampled(block, write, true);
         }
         let hash = self.sampler.hash(block);
-        let first = hash as u32 as usize % (self.frequent.len() / WAYS) * WAYS;
-        let ways = &self.frequent[first..first + WAYS];
-        let way = ways.iter().position(|way| way.block == block);
-        if let Some(way) = way {
-            let bin = self.bin(self.order.newer_from(ways[way].position));
+        let first = hash as u32 as usize % (self.frequent.len() / SLOTS) * SLOTS;
+        let slots = &self.frequent[first..first + SLOTS];
+        let slot = slots.iter().position(|slot| slot.block == block);
+        if let Some(slot) = slot {
+            let bin = self.bin(self.order.newer_from(slots[slot].position));
             self.counts[usize::from(write)].frequent.count(Some(bin), 1.0);
         }
         if self.sampler.takes_hash(hash) {
-            self.access_sampled(block, write, way.is_none());
+            self.access_sampled(block, write, slot.is_none());
         }
-        self.watch(first, way, block);
+        self.watch(first, slot, block);
     }
 
     /// Counts an access for the block's place among the frequent ones (as Misra and Gries, 1982, in each set).
     #[inline]
-    fn watch(&mut self, first: usize, way: Option<usize>, block: u64) {
+    fn watch(&mut self, first: usize, slot: Option<usize>, block: u64) {
         let position = self.order.next as u32;
-        let ways = &mut self.frequent[first..first + WAYS];
-        match way {
-            Some(way) => {
-                let score = (ways[way].score + SURVIVED[0]).min(SURVIVED[1]);
-                ways[way] = FrequentBlock { block, position, score };
+        let slots = &mut self.frequent[first..first + SLOTS];
+        match slot {
+            Some(slot) => {
+                let score = (slots[slot].score + SURVIVED[0]).min(SURVIVED[1]);
+                slots[slot] = FrequentBlock { block, position, score };
             }
             None => {
-                let rarest = ways.iter_mut().min_by_key(|way| way.score).expect("a set has ways");
+                let rarest = slots.iter_mut().min_by_key(|slot| slot.score).expect("a set has slots");
                 match rarest.score {
                     0 => *rarest = FrequentBlock { block, position, score: SURVIVED[0] },
                     _ => rarest.score -= 1,

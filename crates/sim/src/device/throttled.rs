@@ -3,9 +3,10 @@
 //! Sources: util/throttle.c (`throttle_compute_wait`, `throttle_account`) and block/throttle-groups.c
 //! (`throttle_group_co_io_limits_intercept`, `schedule_next_request`), QEMU 7.2 to 10. An I/O starts when none of its
 //! buckets is over its limit. It then raises them by one, or by its bytes; they leak at the configured rates. Without
-//! a burst (`max` = 0) a bucket holds a tenth of a second's worth, which an idle disk serves at once. Reads and
-//! writes wait in separate queues, each with its own timer, which starts one I/O: while both wait, they alternate,
-//! regardless of how many wait in each.
+//! a burst (`max` = 0) a bucket holds a tenth of a second's worth, which an idle disk serves at once. With one it holds
+//! what the burst's rate serves in the burst's time, and a second bucket limits the rate meanwhile: this is also how
+//! clouds describe volumes that earn credits. Reads and writes wait in separate queues, each with its own timer, which
+//! starts one I/O: while both wait, they alternate, regardless of how many wait in each.
 
 use std::collections::VecDeque;
 
@@ -14,18 +15,21 @@ use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
 
-/// QEMU's throttling: leaky buckets without configured bursts; 0 is unlimited.
+/// QEMU's throttling: leaky buckets; 0 is unlimited.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThrottledSpec {
-    pub iops_total: f64, // Operations per second, both directions
-    pub iops_read: f64,  // Reads per second
-    pub iops_write: f64, // Writes per second
-    pub bps_total: f64,  // Bytes per second, both directions
-    pub bps_read: f64,   // Bytes read per second
-    pub bps_write: f64,  // Bytes written per second
-    pub latency_ns: u64, // Latency of every I/O, in addition to throttling
+    pub iops_total: f64,    // Operations per second, both directions
+    pub iops_read: f64,     // Reads per second
+    pub iops_write: f64,    // Writes per second
+    pub bps_total: f64,     // Bytes per second, both directions
+    pub bps_read: f64,      // Bytes read per second
+    pub bps_write: f64,     // Bytes written per second
+    pub iops_burst: f64,    // Operations per second during a burst; 0: no burst
+    pub bps_burst: f64,     // Bytes per second during a burst; 0: no burst
+    pub burst_seconds: f64, // How long a burst lasts that begins after a long idle time
+    pub latency_ns: u64,    // Latency of every I/O, in addition to throttling
 }
 
 /// The size of a bucket without a burst, as the time in which it leaks: a tenth of a second (`throttle_compute_wait`).
@@ -35,17 +39,27 @@ const BUCKET_NS: f64 = 1e8;
 #[derive(Clone, Copy, Debug, Default)]
 struct LeakyBucket {
     ns_per_unit: f64,
+    holds_ns: f64, // its size, as the time in which it leaks
     empty_at: f64,
 }
 
 impl LeakyBucket {
-    fn new(rate: f64) -> Self {
-        Self { ns_per_unit: if rate > 0.0 { 1e9 / rate } else { 0.0 }, empty_at: 0.0 }
+    fn new(rate: f64, holds_ns: f64) -> Self {
+        Self { ns_per_unit: if rate > 0.0 { 1e9 / rate } else { 0.0 }, holds_ns, empty_at: 0.0 }
+    }
+
+    /// The buckets of a limit: the rate's, and that of a burst.
+    fn pair(rate: f64, burst: f64, seconds: f64) -> [Self; 2] {
+        if rate > 0.0 && burst > 0.0 {
+            [Self::new(rate, burst * seconds.max(1.0) / rate * 1e9), Self::new(burst, BUCKET_NS)]
+        } else {
+            [Self::new(rate, BUCKET_NS), Self::default()]
+        }
     }
 
     /// How long an I/O must wait if it is to start now.
     fn wait_time(&self, now: f64) -> f64 {
-        self.empty_at - now - BUCKET_NS
+        self.empty_at - now - self.holds_ns
     }
 
     /// Counts `units` that start now.
@@ -57,7 +71,7 @@ impl LeakyBucket {
 /// A throttled disk.
 #[derive(Debug)]
 pub struct Throttled {
-    total: [LeakyBucket; 2],
+    total: [[LeakyBucket; 2]; 2],        // Of operations, and of bytes
     by_direction: [[LeakyBucket; 2]; 2], // Limits of reads and of writes
     latency: Time,
     waiting: [VecDeque<DiskCommand>; 2],
@@ -71,9 +85,12 @@ impl DiskModel for Throttled {
     type Spec = ThrottledSpec;
 
     fn new(limits: &ThrottledSpec) -> Self {
-        let pair = |iops, bps| [LeakyBucket::new(iops), LeakyBucket::new(bps)];
+        let pair = |iops, bps| [LeakyBucket::new(iops, BUCKET_NS), LeakyBucket::new(bps, BUCKET_NS)];
         Self {
-            total: pair(limits.iops_total, limits.bps_total),
+            total: [
+                LeakyBucket::pair(limits.iops_total, limits.iops_burst, limits.burst_seconds),
+                LeakyBucket::pair(limits.bps_total, limits.bps_burst, limits.burst_seconds),
+            ],
             by_direction: [pair(limits.iops_read, limits.bps_read), pair(limits.iops_write, limits.bps_write)],
             latency: limits.latency_ns,
             waiting: Default::default(),
@@ -129,7 +146,7 @@ impl Throttled {
         if self.due[direction].is_some() {
             return true;
         }
-        let buckets = self.total.iter().chain(&self.by_direction[direction]);
+        let buckets = self.total.iter().flatten().chain(&self.by_direction[direction]);
         let wait = buckets.map(|bucket| bucket.wait_time(now as f64)).fold(0.0, f64::max);
         if wait > 0.0 {
             let due = now.saturating_add((wait.ceil() as Time).max(1));
@@ -140,11 +157,9 @@ impl Throttled {
     }
 
     fn start_io(&mut self, now: Time, command: &DiskCommand, events: &mut DiskEvents) {
-        let units = [1.0, f64::from(command.bytes)];
-        for buckets in [&mut self.total, &mut self.by_direction[command.op as usize]] {
-            for (bucket, units) in buckets.iter_mut().zip(units) {
-                bucket.count(now as f64, units);
-            }
+        let direction = &mut self.by_direction[command.op as usize];
+        for ((total, bucket), units) in self.total.iter_mut().zip(direction).zip([1.0, f64::from(command.bytes)]) {
+            total.iter_mut().chain([bucket]).for_each(|bucket| bucket.count(now as f64, units));
         }
         self.done = now.saturating_add(self.latency);
         events.plan_completion(self.done, command.request);

@@ -55,9 +55,7 @@ def check(
 
     first, release = expected.read_status(before, title)
     last, _ = expected.read_status(after, title)
-    result = expected.check(
-        {**first, "kernel": release}, last, paths, kernel=kernel, format_name=format_name, selection=selection
-    )
+    result = expected.check(first, last, paths, kernel=kernel or release, format_name=format_name, selection=selection)
 
     def draw(console: "Console") -> None:
         report.show_check(console, result)

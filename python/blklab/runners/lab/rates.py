@@ -68,6 +68,8 @@ def rates(document: LabCellDocument, scale: float) -> DiskRates:
                     f"device {device['name']}: {key} of {wanted[key]:g}, divided by {scale:g}, is "
                     "less than 1 a second: set a smaller lab.scale"
                 )
+        if seconds := device["model"].get("burst_seconds"):
+            scaled["burst_seconds"] = int(str(seconds))
         limits.append(scaled)
     return DiskRates(scale, limits, _doubts(document))
 

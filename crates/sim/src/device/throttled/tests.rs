@@ -52,3 +52,15 @@ fn each_direction_can_have_its_own_limit() {
     let (done, _) = played(&limits, &[Op::Write, Op::Write, Op::Write, Op::Read]);
     assert_eq!(done, [(0, 0), (1, 0), (3, 0), (2, 100_000_000)]);
 }
+
+#[test]
+fn a_burst_ends_when_its_credits_are_spent() {
+    // 5 s at 200 a second are 1,000 operations; meanwhile 100 a second leak.
+    let limits = ThrottledSpec { iops_burst: 200.0, burst_seconds: 5.0, ..iops(100.0) };
+    let (done, _) = played(&limits, &[Op::Read; 2500]);
+    let until = |seconds: u64| done.iter().filter(|(_, time)| *time < seconds * 1_000_000_000).count();
+    assert!((1020..=1022).contains(&until(5)), "{}: 200 a second, and a tenth of a second at once", until(5));
+    // The credits last for 1000 / (200 - 100) s, less what started at once.
+    assert!((1960..=2010).contains(&until(10)), "{}", until(10));
+    assert!((100..=102).contains(&(until(13) - until(12))), "then the lasting rate");
+}

@@ -37,6 +37,8 @@ NAMES: Final = {  # Their names in `block_set_io_throttle`
     "bps_total": "bps",
     "bps_read": "bps_rd",
     "bps_write": "bps_wr",
+    "iops_burst": "iops_max",
+    "bps_burst": "bps_max",
 }
 
 
@@ -157,9 +159,11 @@ class GuestMachine:
     def throttle(self, disk: VirtualDisk, limits: Limits) -> None:
         """Sets a disk's limits; others are unlimited.
 
-        Bursts are QEMU's minimum: a tenth of a second's worth (util/throttle.c, `throttle_compute_wait`).
+        Without bursts QEMU allows a tenth of a second's worth (util/throttle.c, `throttle_compute_wait`).
         """
         wanted = {theirs: int(limits.get(ours, 0)) for ours, theirs in NAMES.items()}
+        length = max(1, int(limits.get("burst_seconds", 0)))
+        wanted |= {f"{key}_max_length": length for key in ("iops", "bps") if wanted[f"{key}_max"]}
         where = f"/machine/peripheral/{disk.id}/virtio-backend"
         self._qmp.call("block_set_io_throttle", id=where, **wanted)
 

@@ -1,0 +1,82 @@
+"""Which model of the library describes each disk of this host."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.spec import stock_models
+from blklab.spec.stock_models import LibraryModel
+from blklab.system.roots import Roots, entries, text
+
+CLASSES_BY_RPM: Final = ((5_999, "hdd-5400"), (7_999, "hdd-7200"), (11_999, "hdd-10000"))  # Above: hdd-15000
+
+NO_DISKS: Final = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "bcache", "drbd")
+"""Beginnings of the names of block devices that are no disks."""
+
+
+@dataclass(frozen=True)
+class IdentifiedDisk:
+    """A disk, or what a user wrote about one, and its model."""
+
+    name: str  # The kernel's name; empty without a disk
+    says: str  # Vendor and model as the kernel reads them
+    bytes: int | None
+    model: LibraryModel | None
+    guess: str = ""  # Why it is the typical model of a class; empty if a pattern matches
+    obstacle: str = ""  # Why there is no model
+
+
+def identify_disks(roots: Roots) -> list[IdentifiedDisk]:
+    """Returns the disks of this host in the order of their names."""
+    nodes = [node for node in entries(roots.sys / "block") if not node.name.startswith(NO_DISKS)]
+    return [_identify(node, roots) for node in nodes]
+
+
+def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
+    vendor, model = (text(node / "device" / file) or "" for file in ("vendor", "model"))
+    # SATA disks have the vendor ATA, NVMe and virtio disks a number.
+    words = " ".join(word for word in (vendor, model) if word and word != "ATA" and not word.startswith("0x"))
+    size = text(node / "size")
+    disk = IdentifiedDisk(node.name, words, int(size) * 512 if size and size.isdigit() else None, None)
+    if (zoned := text(node / "queue/zoned")) == "host-managed":
+        why = "the host must write its zones in sequence, which md and most filesystems cannot do"
+        return _with(disk, None, obstacle=f"host-managed shingled disk: {why}")
+    matching = [stock_models.identify(name) for name in (words, model) if name]
+    known = next((model for model in matching if model), None)
+    if known:
+        return _with(disk, known)
+    if not words or re.match(r"(QEMU|VBOX|VMware|Virtio|Msft Virtual)", words, re.I):
+        return _with(disk, None, obstacle="virtual disk: measure it with `blklab calibrate`")
+    name, why = _class(node, zoned, roots)
+    return _with(disk, stock_models.library_model(name), guess=why)
+
+
+def _with(disk: IdentifiedDisk, model: LibraryModel | None, *, guess: str = "", obstacle: str = "") -> IdentifiedDisk:
+    return IdentifiedDisk(disk.name, disk.says, disk.bytes, model, guess, obstacle)
+
+
+def _class(node: Path, zoned: str | None, roots: Roots) -> tuple[str, str]:
+    """Returns the class of a disk that the library does not have, and why."""
+    if text(node / "queue/rotational") == "1":
+        if zoned in {"host-aware", "drive-managed"}:
+            return "hdd-smr", f"it rotates, and its zones are {zoned}"
+        rpm = _rpm(node, roots)
+        if rpm is None:
+            return "hdd-7200", "it rotates; udev does not say how fast"
+        return next((name for most, name in CLASSES_BY_RPM if rpm <= most), "hdd-15000"), f"it rotates at {rpm} rpm"
+    if node.name.startswith("nvme"):
+        # Disks for servers have capacitors, and therefore no volatile cache.
+        if text(node / "queue/write_cache") == "write through":
+            return "nvme-datacenter", "NVMe without a volatile write cache"
+        return "nvme-consumer", "NVMe with a volatile write cache"
+    return "ssd-consumer", "flash that is not NVMe; if it is for servers, use ssd-datacenter"
+
+
+def _rpm(node: Path, roots: Roots) -> int | None:
+    major, _, minor = (text(node / "dev") or "").partition(":")
+    if not (major.isdigit() and minor.isdigit()):
+        return None
+    content = text(roots.udev / f"b{major}:{minor}") or ""
+    match = re.search(r"^E:ID_ATA_ROTATION_RATE_RPM=(\d+)$", content, re.M | re.A)
+    return int(match[1]) if match else None

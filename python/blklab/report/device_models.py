@@ -1,0 +1,110 @@
+"""The library of device models, in the terminal and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from blklab.analysis.identified_disks import IdentifiedDisk
+from blklab.report import formatting
+from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.terminal import draw_table
+from blklab.spec.stock_models import LibraryModel
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.validation.rated import RatedFigure
+
+WORDS: Final = {
+    "random_read_iops": "random reads/s, 4 KiB",
+    "random_write_iops": "random writes/s, 4 KiB, new disk",
+    "steady_random_write_iops": "random writes/s, 4 KiB, used disk",
+    "read_bandwidth": "sequential reads",
+    "write_bandwidth": "sequential writes",
+    "average_seek_ms": "average seek, ms",
+}
+
+
+def draw_models(console: "Console", models: Sequence[LibraryModel]) -> None:
+    """Prints models."""
+    rows = [
+        [model.name, model.device_class or formatting.NONE, printable(model.product), _certainty(model)]
+        for model in models
+    ]
+    columns = [text("model"), text("class"), text("product"), text("figures")]
+    draw_table(console, TextTable("Device models", columns, rows, spare=("figures", "class")))
+    if not models:
+        console.print("No such model.")
+
+
+def _certainty(model: LibraryModel) -> str:
+    spread = f" ±{model.spread:.0%}" if model.spread else ""
+    return printable(model.certainty or formatting.NONE) + spread + (", yours" if model.own else "")
+
+
+def print_model(console: "Console", model: LibraryModel, rated: "Sequence[RatedFigure]") -> None:
+    """Prints what the library says about a model."""
+    from rich.text import Text
+
+    console.print(Text(printable(model.product), style="bold"))
+    console.print(Text(f"model = {model.name!r}".replace("'", '"'), style="dim"))
+    console.print(Text(f"{model.device_class or 'no class'} · {_certainty(model)} · {printable(model.source)}"))
+    if model.spread:
+        console.print(f"A typical device: others of its class differ by about {model.spread:.0%} in both directions.")
+    console.print()
+    draw_table(console, rated_table(model, rated))
+
+
+def rated_table(model: LibraryModel, rated: "Sequence[RatedFigure]") -> TextTable:
+    """Returns what the maker states next to the simulation."""
+    simulated = {figure.name: figure for figure in rated}
+    rows = []
+    for name, value in model.rated.items():
+        draw = formatting.rate if "bandwidth" in name else formatting.number
+        figure = simulated.get(name)
+        both = [draw(figure.simulated), f"{figure.error:+.1%}"] if figure else [formatting.NONE, formatting.NONE]
+        rows.append([WORDS.get(name, printable(name)), draw(value), *both])
+    note = "The simulator has no used flash yet." if "steady_random_write_iops" in model.rated else ""
+    return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows, note)
+
+
+def draw_disks(console: "Console", disks: Sequence[IdentifiedDisk]) -> None:
+    """Prints disks with their models."""
+    rows = [
+        [
+            disk.name or formatting.NONE,
+            printable(disk.says) or formatting.NONE,
+            formatting.size(disk.bytes),
+            disk.model.name if disk.model else formatting.NONE,
+            disk.obstacle or disk.guess or "the library has this disk",
+        ]
+        for disk in disks
+    ]
+    columns = [text("disk"), text("says"), *figures("size"), text("model"), text("why")]
+    draw_table(console, TextTable("Disks", columns, rows, spare=("size",)))
+    if not disks:
+        console.print("No disk both.")
+
+
+def as_dict(model: LibraryModel, rated: "Sequence[RatedFigure] | None" = None) -> dict[str, object]:
+    """Returns the JSON document: docs/reference/formats.md, "devices"."""
+    document = {("class" if key == "device_class" else key): value for key, value in asdict(model).items()}
+    if rated is not None:
+        document["simulated"] = {figure.name: figure.simulated for figure in rated}
+    return document
+
+
+def disks_as_dict(disks: Sequence[IdentifiedDisk]) -> list[dict[str, object]]:
+    """Returns the JSON document of a host's disks."""
+    return [
+        {
+            "disk": disk.name,
+            "says": disk.says,
+            "bytes": disk.bytes,
+            "model": disk.model.name if disk.model else None,
+            "guess": disk.guess or None,
+            "obstacle": disk.obstacle or None,
+        }
+        for disk in disks
+    ]

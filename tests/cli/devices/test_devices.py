@@ -1,0 +1,81 @@
+"""`blklab devices`, end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blklab.analysis.identified_disks import identify_disks
+from tests.conftest import Run
+from tests.system.machine import Machine
+
+
+def test_the_list_can_be_searched(run: Run) -> None:
+    done = run("devices", "list", "nvme", "samsung", "--json")
+    names = [model["name"] for model in json.loads(done.out)]
+    assert {"pm983", "970-evo-plus"} <= set(names)
+    assert "870-evo" not in names
+
+
+def test_a_model_is_shown_with_its_data_sheet_and_simulation(run: Run) -> None:
+    done = run("devices", "show", "pm983", "--json")
+    model = json.loads(done.out)
+    assert (model["class"], model["certainty"]) == ("nvme-datacenter", "measured")
+    assert model["rated"]["random_read_iops"] == 540_000
+    assert model["simulated"]["random_read_iops"] == pytest.approx(540_000, rel=0.1)
+    assert "random reads/s, 4 KiB" in run("devices", "show", "pm983").out
+
+
+def test_an_unknown_model_is_refused(run: Run) -> None:
+    done = run("devices", "show", "pm984")
+    assert (done.status, done.err) == (2, "blklab: error: there is no stock model 'pm984'; did you mean 'pm983'?\n")
+
+
+def test_users_models_belong_to_the_library(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    own = tmp_path / "blklab" / "devices"
+    own.mkdir(parents=True)
+    (own / "slow.toml").write_text(
+        '[device]\nkind = "throttled"\niops_total = 10\n[library]\nmatch = ["ACME Slow*"]\nname = "ACME Slow"\n'
+    )
+    (disk,) = json.loads(run("devices", "identify", "ACME Slow 2000", "--json").out)
+    assert disk["model"] == "slow"
+    experiment = tmp_path / "e.toml"
+    experiment.write_text(
+        '[devices]\nd = { model = "slow", size = "1GiB" }\n[stacks.s]\ndevice = "d"\n'
+        '[workloads.w]\nrw = "randread"\ntime_based = true\n[settings]\nkernel = "6.1"\nruntime = "20s"\n'
+    )
+    done = run("run", experiment, "--json")
+    assert done.status == 0, done.err
+    assert json.loads(done.out)[0]["read"]["iops"] == pytest.approx(10, rel=0.1)
+
+
+def test_a_broken_model_of_the_user_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    own = tmp_path / "blklab" / "devices"
+    own.mkdir(parents=True)
+    (own / "bad.toml").write_text("kind = 'hdd'\nlibrary = 3\n")
+    done = run("devices", "list")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert f"{own}/bad.toml" in done.err
+
+
+def test_disks_of_this_host_get_a_model_or_the_reason(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.device("sda", "8:0", device__vendor="ATA", device__model="Samsung SSD 870 EVO 1TB", queue__rotational="0")
+    machine.device("sdb", "8:16", device__vendor="ATA", device__model="ACME 9", queue__rotational="1")
+    machine.device("sdc", "8:32", device__model="ACME 10", queue__rotational="1", queue__zoned="host-managed")
+    machine.device(
+        "nvme0n1", "259:0", device__model="ACME N", queue__rotational="0", queue__write_cache="write through"
+    )
+    machine.device("vda", "253:0")
+    machine.device("loop0", "7:0")
+    machine.roots.udev.mkdir(parents=True)
+    (machine.roots.udev / "b8:16").write_text("E:ID_ATA_ROTATION_RATE_RPM=10500\n")
+    disks = {disk.name: disk for disk in identify_disks(machine.roots)}
+    named = {name: disk.model.name for name, disk in disks.items() if disk.model}
+    assert named == {"sda": "870-evo", "sdb": "hdd-10000", "nvme0n1": "nvme-datacenter"}
+    assert (disks["sda"].guess, disks["sdb"].guess) == ("", "it rotates at 10500 rpm")
+    assert disks["sdc"].obstacle.startswith("host-managed shingled disk")
+    assert disks["vda"].obstacle.startswith("virtual disk")
+    assert "loop0" not in disks
