@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.spec import host_cell, load, problems, replays, sim_cell, stack_resolution, sweep
+from blklab.spec import host_cell, load, problems, replays, sim_cell, stack_resolution, stock_models, sweep
 from blklab.spec.cell_form import CellForm
 from blklab.spec.documents import as_host
 from blklab.spec.experiment import Experiment
@@ -75,7 +75,7 @@ class ExperimentPlan:
     runner: str  # The runner's name: `sim`, `lab`, `host`
     path: Path
     raw: Mapping[str, Any]  # The file's tables, as they were read
-    notes: Sequence[str] = ()  # What blklab changes in fio's job files
+    notes: Sequence[str] = ()  # What blklab changes in fio's job files, and typical devices
 
     @property
     def name(self) -> str:
@@ -118,7 +118,18 @@ def plan(
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     kept = _only(cells, only or {})
-    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, source.raw, source.notes)
+    notes = [*source.notes, *(_typical(source) if form.runner == "sim" else [])]
+    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, source.raw, notes)
+
+
+def _typical(source: load.ExperimentSource) -> Iterator[str]:
+    """Returns a note for each model that stands for a class of devices."""
+    tables = source.raw.get("devices", {}).values()
+    for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
+        model = stock_models.library_model(name)
+        if model.spread:
+            spread = f"{model.spread:.0%}"
+            yield f"{name} is a typical device of its class: others differ by about {spread}, and so do figures"
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:

@@ -79,3 +79,13 @@ def test_disks_of_this_host_get_a_model_or_the_reason(tmp_path: Path) -> None:
     assert disks["sdc"].obstacle.startswith("host-managed shingled disk")
     assert disks["vda"].obstacle.startswith("virtual disk")
     assert "loop0" not in disks
+
+
+def test_predictions_with_a_typical_device_say_how_far_others_are(run: Run, tmp_path: Path) -> None:
+    experiment = tmp_path / "e.toml"
+    experiment.write_text(
+        '[devices]\nd = { model = "hdd-7200" }\n[stacks.s]\ndevice = "d"\n'
+        '[workloads.w]\nrw = "randread"\ntime_based = true\n[settings]\nkernel = "6.1"\nruntime = "1s"\n'
+    )
+    done = run("run", experiment)
+    assert "hdd-7200 is a typical device of its class: others differ by about 25%, and so do figures" in done.err
