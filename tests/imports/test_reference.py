@@ -192,7 +192,7 @@ BROKEN = [
     ),
     (
         without(RUNS, RANDOMIO),
-        "ref: neither fio_runs.csv nor randomio_runs.csv has a row",
+        "ref: none of fio_runs.csv, randomio_runs.csv and cache_runs.csv has a row",
     ),
     (
         edit(TARGETS, 'members = ["ssd", "ssd"]', 'members = ["ssd", "tape"]'),

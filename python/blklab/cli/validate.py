@@ -26,8 +26,8 @@ _DIRECTORY = click.Path(path_type=Path)
     default=Path("reference"),
     show_default=True,
     metavar="DIR",
-    help="Published tables: targets.toml, fio_runs.csv, fio_device_io.csv, randomio_runs.csv; and"
-    " the lab's experiments, lab/*.toml.",
+    help="Published tables: targets.toml, fio_runs.csv, fio_device_io.csv, randomio_runs.csv,"
+    " cache_runs.csv; and the lab's experiments, lab/*.toml.",
 )
 @click.option(
     "--calibration",
@@ -138,13 +138,15 @@ def validate(
 
         more = [*published_report.questions(directory), *agreement.recorded_section(directory)]
         write(output, published_report.markdown(validation, verdicts, more).encode())
-    rows = [row.as_dict() for row in validation.rows]
+    rows = [row.as_dict() for row in validation.rows] + [row.as_dict() for row in validation.caches]
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal
         from blklab.validation import published_report
 
         terminal.draw_table(console, published_report.published_table(validation.rows))
+        if validation.caches:
+            terminal.draw_table(console, published_report.caches_table(validation.caches))
         terminal.draw_table(console, published_report.class_verdicts_table(verdicts))
 
     emit(rows, as_json, draw)

@@ -1,7 +1,8 @@
 """Published measurements for calibration and validation: a directory of tables.
 
 `targets.toml` describes each target, `fio_runs.csv` has fio's results, `fio_device_io.csv` the I/Os
-of each disk, `randomio_runs.csv` randomio's results. reference/README.md describes the columns.
+of each disk, `randomio_runs.csv` randomio's results, `cache_runs.csv` fio's results on caches.
+reference/README.md describes the columns.
 """
 
 import csv
@@ -18,6 +19,7 @@ TARGETS: Final = "targets.toml"
 RUNS: Final = "fio_runs.csv"
 DEVICE_IO: Final = "fio_device_io.csv"
 RANDOMIO: Final = "randomio_runs.csv"
+CACHES: Final = "cache_runs.csv"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,42 @@ class RandomioRun:
 
 
 @dataclass(frozen=True)
+class CacheRun:
+    """One row of cache_runs.csv: random reads through a cache, or of a device alone (`none-ssd`, `none-hdd`)."""
+
+    run: str
+    kernel: str
+    policy: str
+    state: str  # What the cache held at first: `empty`, `full` of other data; "" is unknown
+    data_bytes: int
+    cache_bytes: int
+    jobs: int
+    iodepth: int
+    runtime_s: int
+    iops: float
+    ios: int
+    fast_reads: int  # Reads of the fast and of the slow device; 0 of a device alone
+    slow_reads: int
+    counted_promotions: int | None  # Device-mapper's own counter, if it was published
+
+    @property
+    def promotions(self) -> int | None:
+        """Blocks that were promoted: reads of the slow device that were no misses. None if that is unknown.
+
+        In other runs than those of full caches, misses are fewer than the error of counting I/Os.
+        """
+        if self.counted_promotions is not None:
+            return self.counted_promotions
+        misses = self.ios - self.fast_reads
+        return self.slow_reads - misses if self.state == "full" and 0 < misses <= self.slow_reads else None
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of I/Os that hit; if promotions are unknown, a lower bound."""
+        return 1 - (self.slow_reads - (self.promotions or 0)) / self.ios
+
+
+@dataclass(frozen=True)
 class Reference:
     """A directory's tables."""
 
@@ -59,6 +97,9 @@ class Reference:
     """Reads and writes of each disk, by target and test, without the arrays' own rows."""
 
     randomio: Sequence[RandomioRun] = ()
+    caches: Sequence[CacheRun] = ()
+    cache_words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """From targets.toml: `cache_kernels`, `cache_states`: other words for a kernel, or for the state of a run."""
 
     def singles(self) -> list[FioRun]:
         """Returns the rows of single devices, for calibration."""
@@ -88,9 +129,17 @@ def read_reference(path: Path) -> Reference:
             raise UsageError(f"{path / TARGETS}: tests.{name}: expected a key rw")
     runs = list(_fio_runs(path / RUNS, targets, tests))
     randomio = list(_randomio_runs(path / RANDOMIO))
-    if not runs and not randomio:
-        raise UsageError(f"{path}: neither {RUNS} nor {RANDOMIO} has a row")
-    return Reference(path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio)
+    caches = list(_cache_runs(path / CACHES))
+    if not runs and not randomio and not caches:
+        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO} and {CACHES} has a row")
+    words = {key: _words(path / TARGETS, key, described.get(key, {})) for key in ("cache_kernels", "cache_states")}
+    return Reference(path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio, caches, words)
+
+
+def _words(path: Path, key: str, words: object) -> dict[str, str]:
+    if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
+        raise UsageError(f"{path}: {key}: expected a table of words")
+    return words
 
 
 def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -186,3 +235,18 @@ def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
         if rest[0] + rest[1] <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
         yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest)
+
+
+def _cache_runs(path: Path) -> Iterator[CacheRun]:
+    counts = ("data_bytes", "cache_bytes", "jobs", "iodepth", "runtime_s", "ios_issued")
+    served = ("fast_device_reads", "slow_device_reads")
+    iops = ("job1_iops", "job2_iops")
+    for where, row in _rows(path, ("run", "kernel", "policy", "cache_state", *counts, *served, *iops)):
+        data, cache, jobs, depth, runtime, ios = (int(_number(where, row, column)) for column in counts)
+        if not (data and jobs and depth and runtime and ios):
+            raise UsageError(f"{where}: data_bytes, jobs, iodepth, runtime_s or ios_issued is 0")
+        fast, slow = (int(_number(where, row, column)) if row[column] else 0 for column in served)
+        total = sum(_number(where, row, column) for column in iops)
+        promotions = int(_number(where, row, "promotions")) if row.get("promotions") else None
+        facts = (row["run"], row["kernel"], row["policy"], row["cache_state"])
+        yield CacheRun(*facts, data, cache, jobs, depth, runtime, total, ios, fast, slow, promotions)

@@ -12,7 +12,8 @@ from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell
-from blklab.validation import experiments
+from blklab.validation import experiments, published_caches
+from blklab.validation.published_caches import CacheRow
 
 Kind = Literal["flash", "hdds", "spindles"]
 """Classes: arrays with flash, arrays of HDDs, and the ten disks of the randomio rows."""
@@ -74,6 +75,7 @@ class Validation:
 
     rows: Sequence[PublishedRow]
     calibrations: Mapping[str, calibrate.Calibration]
+    caches: Sequence[CacheRow] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,9 @@ def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], 
         for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
     ]
     rows += map(_randomio_row, reference.randomio, outcomes[count:])
-    return Validation(rows, calibrations)
+    if reference.caches:
+        tell(f"predicting {len(reference.caches)} runs of caches")
+    return Validation(rows, calibrations, published_caches.validate(reference))
 
 
 def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> list[Cell]:

@@ -12,6 +12,7 @@ from blklab.text import printable
 
 if TYPE_CHECKING:
     from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
+    from blklab.validation.published_caches import CacheRow
 
 
 def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
@@ -69,6 +70,33 @@ def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
     )
 
 
+def caches_table(rows: "Sequence[CacheRow]") -> TextTable:
+    """Returns the table of published and predicted figures of caches."""
+    columns = [text("run"), *figures("hits, %", "promotions"), text("class"), *figures("simulated"), TableColumn("")]
+    right = sum(row.same_class for row in rows)
+    judged = [row for row in rows if row.is_judged]
+    note = (
+        f"Published → predicted. {right} of {len(rows)} are of the same class. Of {len(judged)} judged runs, "
+        f"{sum(row.holds for row in judged)} have hits within 1.5 points and, if their cache was full, promotions "
+        "within 10 %: those of repaired kernels, with up to 8 GiB of data. Of long runs only a part is simulated; "
+        "its rates, at last, stand for the rest. docs/explanation/caches.md explains misses."
+    )
+    return TextTable("Predictions of caches", columns, [_cache_row(row) for row in rows], note)
+
+
+def _cache_row(row: "CacheRow") -> list[str]:
+    both = (row.published, row.predicted)
+    classes = list(dict.fromkeys(figures.cache_class or "–" for figures in both))
+    return [
+        printable(row.run.run),
+        " → ".join(f"{100 * figures.hit_rate:.1f}" for figures in both),
+        " → ".join("–" if figures.promotions is None else f"{figures.promotions:,.0f}" for figures in both),
+        " → ".join(classes),
+        f"{row.simulated_s:,.0f} of {row.run.runtime_s:,} s",
+        "" if row.holds else "missed",
+    ]
+
+
 def markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()) -> str:
     """Returns the accuracy report; `more` are the lines of its other sections."""
     lines = [*_markdown(validation, judged), *more]
@@ -102,6 +130,8 @@ def _markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]") ->
     )
     yield from _section(class_verdicts_table(judged))
     yield from _section(published_table(validation.rows))
+    if validation.caches:
+        yield from _section(caches_table(validation.caches))
     for kind, fitted in validation.calibrations.items():
         yield f"## Calibration of `{kind}`"
         yield ""
