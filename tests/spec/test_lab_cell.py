@@ -194,7 +194,8 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
         (
             ARRAY,
             ARRAY.replace("level = 1", 'kind = "zfs"'),
-            "stacks.top.kind: found 'zfs', expected one of lvm, lvmcache, bcache, delay; for an md array, set level",
+            "stacks.top.kind: found 'zfs', expected one of lvm, lvmcache, bcache, writecache, delay; for an md array,"
+            " set level",
         ),
         (
             ARRAY,
@@ -249,6 +250,16 @@ def test_the_simulator_refuses_what_only_a_kernel_has(expand: Expand, new: str, 
 def test_caches_are_simulated(expand: Expand, cache: str, kind: str) -> None:
     (cell,) = expand(ARRAY, cache, form=sim_cell.FORM).cells
     assert cell.document["stack"][kind]["state"] == "empty"
+
+
+def test_a_writecache_has_the_names_of_its_table(expand: Expand) -> None:
+    words = 'kind = "writecache"\norigin = "slow"\ncache = "fast"\nmax_age = "5s"'
+    for form in (sim_cell.FORM, lab_cell.FORM):
+        (cell,) = expand(ARRAY, words, form=form).cells
+        node = cell.document["stack"]["writecache"]
+        assert (node["max_age_ns"], node["high_watermark"], node["low_watermark"]) == (5 * 10**9, 50, 45)
+    with pytest.raises(UsageError, match=r"stacks\.top\.low_watermark: 60 is more than high_watermark, 50"):
+        expand(ARRAY, words + "\nlow_watermark = 60")
 
 
 def test_a_replay_is_no_load_for_the_lab(expand: Expand) -> None:

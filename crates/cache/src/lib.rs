@@ -26,4 +26,4 @@ pub use registry::{POLICIES, PolicySpec, find_policy};
 pub use replay::{Counts, Op, Replay, Request};
 pub use sampler::Sampler;
 pub use smq::{SMQ_KERNELS, Smq, SmqKernel, region_shift};
-pub use writecache::{BlockWrite, Writecache, WritecacheSettings};
+pub use writecache::{BlockWrite, NextWriteback, Run, Writecache, WritecacheSettings};

@@ -1,226 +1,197 @@
-//! dm-writecache in SSD mode (4.18 and later, `dm-writecache.c`): which writes the cache takes, and when it writes back.
+//! dm-writecache in SSD mode (4.18 and later; rules of 6.1, `dm-writecache.c`): which writes the cache takes, where it
+//! puts them, and what it writes back.
 
 use crate::entry::Hashing;
-use crate::replay::{Counts, Op, Replay, Request};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-const SECOND_NS: u64 = 1_000_000_000;
-const PAUSE_NS: u64 = 3 * SECOND_NS; // `pause_writeback`: no writeback for so long after an I/O to the origin
-const AUTOCOMMIT_NS: u64 = SECOND_NS; // `autocommit_time`
-const AUTOCOMMIT_BLOCKS: u64 = 65_536; // `autocommit_blocks`, of an SSD
+/// `MAX_AGE_DIV`: the timer of `max_age` looks so often in that time, and takes blocks that would be too old next time.
+const MAX_AGE_PARTS: u64 = 16;
 
 /// A cache, with the names of its table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct WritecacheSettings {
     pub blocks: u64,
-    pub block_sectors: u32,      // 8 at most
     pub high_watermark: u64,     // percent in use at which writeback starts: 50
     pub low_watermark: u64,      // percent at which it stops: 45
     pub max_age_ns: Option<u64>, // older blocks are written back anyway
-    pub writeback_rate: u64,     // blocks a second that the origin takes, which only the replay uses
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct Entry {
+    slot: u64,   // where it is on the cache device, in blocks
+    number: u64, // entries are numbered in the order in which they were written first
     written_ns: u64,
-    commit: u64, // the number of the commit that makes it durable
 }
 
-/// What a write to one block does.
+/// What a write to one block does, and to which slot it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockWrite {
-    Overwritten,
-    Allocated,
+    Overwritten { slot: u64, committed: bool },
+    Allocated { slot: u64 },
     Around, // no block is free: it goes to the origin
-    Waits,  // no block is free, but an old copy is cached
+}
+
+/// Blocks that follow each other on the origin and on the cache device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub block: u64,
+    pub slot: u64,
+    pub blocks: u64,
+}
+
+/// What writeback does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextWriteback {
+    Copy(Run),
+    Commit, // the oldest block is not durable yet
 }
 
 /// The cache.
+#[derive(Debug, Default)]
 pub struct Writecache {
     settings: WritecacheSettings,
-    blocks: BTreeMap<u64, Block>,
-    superseded: HashMap<u64, u64, Hashing>, // older committed copies, by the commit that frees them: their number
-    ages: VecDeque<(u64, u64)>,
-    used: u64,
-    commit: u64,
-    uncommitted: u64,
+    blocks: BTreeMap<u64, Entry>,
+    oldest: VecDeque<(u64, u64)>, // block and number of entries in the order of their numbers; some are gone
+    writing: HashMap<u64, u64, Hashing>, // blocks being written back: the slot from which
+    used_slots: u64,              // slots from here on were never used; they are used first
+    freed: BTreeSet<u64>,
+    next_slot: u64, // then those that are free, in ascending order from here on
+    next_number: u64,
+    committed: u64, // entries with smaller numbers are durable
     overwrote_committed: bool,
-    next_commit_ns: u64,
-    origin_busy_until_ns: u64,
-    last_ns: u64,
     is_writing_back: bool,
-    counts: Counts,
 }
 
 impl Writecache {
     pub fn new(settings: WritecacheSettings) -> Self {
-        Self {
-            settings,
-            blocks: BTreeMap::new(),
-            superseded: HashMap::default(),
-            ages: VecDeque::new(),
-            used: 0,
-            commit: 1,
-            uncommitted: 0,
-            overwrote_committed: false,
-            next_commit_ns: AUTOCOMMIT_NS,
-            origin_busy_until_ns: 0,
-            last_ns: 0,
-            is_writing_back: false,
-            counts: Counts::default(),
-        }
+        Self { settings, ..Self::default() }
     }
 
-    /// Whether a block is cached.
-    pub fn contains(&self, block: u64) -> bool {
-        self.blocks.contains_key(&block)
+    /// The slot of a cached block.
+    pub fn slot(&self, block: u64) -> Option<u64> {
+        self.blocks.get(&block).map(|entry| entry.slot)
     }
 
-    /// Blocks in use, older copies included.
-    pub fn used(&self) -> u64 {
-        self.used
+    /// The first cached block from `block` on.
+    pub fn next_cached(&self, block: u64) -> Option<u64> {
+        self.blocks.range(block..).next().map(|(&block, _)| block)
     }
 
-    /// Writes one block.
+    /// Blocks that are free, and blocks that are being written back.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.settings.blocks - self.used_slots + self.freed.len() as u64, self.writing.len() as u64)
+    }
+
+    /// Whether a write to this block waits while no block is free: its only copy is being written back.
+    pub fn is_being_written_back(&self, block: u64) -> bool {
+        self.slot(block).is_some_and(|slot| self.writing.get(&block) == Some(&slot))
+    }
+
+    /// Whether a commit has something to write: mappings, or only data over blocks that were durable.
+    pub fn uncommitted(&self) -> (u64, bool) {
+        (self.next_number - self.committed, self.overwrote_committed)
+    }
+
+    /// Writes one block (`writecache_map_write`). A block that is being written back gets a second copy.
     pub fn write(&mut self, now_ns: u64, block: u64) -> BlockWrite {
-        let old = self.blocks.get(&block).copied();
-        if let Some(old) = old
-            && (old.commit == self.commit || !std::mem::replace(&mut self.overwrote_committed, true))
+        if let Some(entry) = self.blocks.get(&block)
+            && !self.is_being_written_back(block)
         {
-            return BlockWrite::Overwritten;
+            let committed = entry.number < self.committed;
+            self.overwrote_committed |= committed;
+            return BlockWrite::Overwritten { slot: entry.slot, committed };
         }
-        if self.used >= self.settings.blocks {
-            return if old.is_some() { BlockWrite::Waits } else { BlockWrite::Around };
-        }
-        if old.is_some() {
-            *self.superseded.entry(self.commit).or_default() += 1;
-        }
-        self.used += 1;
-        self.uncommitted += 1;
-        self.blocks.insert(block, Block { written_ns: now_ns, commit: self.commit });
-        self.ages.push_back((now_ns, block));
-        if self.uncommitted >= AUTOCOMMIT_BLOCKS {
-            self.commit(now_ns);
-        }
-        BlockWrite::Allocated
+        let Some(slot) = self.take_slot() else { return BlockWrite::Around };
+        self.blocks.insert(block, Entry { slot, number: self.next_number, written_ns: now_ns });
+        self.oldest.push_back((block, self.next_number));
+        self.next_number += 1;
+        BlockWrite::Allocated { slot }
     }
 
-    /// Makes all writes durable, as a FLUSH does; older copies are free then.
-    pub fn commit(&mut self, now_ns: u64) {
-        self.used -= self.superseded.remove(&self.commit).unwrap_or(0);
-        self.commit += 1;
-        (self.uncommitted, self.overwrote_committed) = (0, false);
-        self.next_commit_ns = now_ns.saturating_add(AUTOCOMMIT_NS);
+    /// Makes all writes durable.
+    pub fn commit(&mut self) {
+        (self.committed, self.overwrote_committed) = (self.next_number, false);
     }
 
-    /// Removes a block that was discarded or written back; false if it is not cached or not durable.
-    pub fn remove(&mut self, block: u64, discarded: bool) -> bool {
-        let removable = self.blocks.get(&block).is_some_and(|cached| discarded || cached.commit < self.commit);
-        if removable {
-            self.blocks.remove(&block);
-            self.used -= 1;
+    /// Removes the blocks of a discard, except those being written back. Returns their slots.
+    pub fn discard(&mut self, blocks: std::ops::Range<u64>) -> Vec<u64> {
+        let cached: Vec<u64> = self.blocks.range(blocks).map(|(&block, _)| block).collect();
+        let mut slots = Vec::new();
+        for block in cached.into_iter().filter(|block| !self.writing.contains_key(block)) {
+            slots.extend(self.blocks.remove(&block).map(|entry| entry.slot));
         }
-        removable
+        self.freed.extend(&slots);
+        slots
     }
 
-    /// The next durable block to write back, in order of sectors from `from` on; `None` if nothing must be written now.
-    pub fn next_writeback(&mut self, now_ns: u64, from: u64) -> Option<u64> {
-        let percent = |percent: u64| self.settings.blocks * percent / 100;
-        self.is_writing_back = self.used
-            > percent(if self.is_writing_back { self.settings.low_watermark } else { self.settings.high_watermark });
-        let is_durable = |(_, block): &(&u64, &Block)| block.commit < self.commit;
-        if self.is_writing_back && now_ns >= self.origin_busy_until_ns {
-            let next = self.blocks.range(from..).find(is_durable);
-            return next.or_else(|| self.blocks.iter().find(is_durable)).map(|(&block, _)| block);
+    /// What to write back next (`writecache_writeback`): the oldest block, with those that follow it on both devices.
+    /// Writeback starts at the high watermark, and goes on to the low one; blocks that are too old always go.
+    pub fn next_writeback(&mut self, now_ns: u64) -> Option<NextWriteback> {
+        let percent = if self.is_writing_back { self.settings.low_watermark } else { self.settings.high_watermark };
+        let limit = (self.settings.blocks * (100 - percent) + 50) / 100;
+        let (free, writing) = self.usage();
+        self.is_writing_back = free + writing <= limit;
+        let (block, entry) = self.oldest_entry()?;
+        if !self.is_writing_back && self.settings.max_age_ns.is_none_or(|age| now_ns < due(&entry, age)) {
+            return None;
         }
-        let limit = now_ns.checked_sub(self.settings.max_age_ns?)?;
-        while let Some(&(written, block)) = self.ages.front()
-            && written <= limit
+        if entry.number >= self.committed {
+            return Some(NextWriteback::Commit);
+        }
+        let mut run = Run { block, slot: entry.slot, blocks: 0 };
+        while run.blocks < 256 // BIO_MAX_VECS
+            && let Some(next) = self.blocks.get(&(block + run.blocks))
+            && (next.slot == run.slot + run.blocks && next.number < self.committed)
+            && !self.writing.contains_key(&(block + run.blocks))
         {
-            if self.blocks.get(&block).is_some_and(|cached| cached.written_ns == written && cached.commit < self.commit)
-            {
-                return Some(block);
+            self.writing.insert(block + run.blocks, run.slot + run.blocks);
+            run.blocks += 1;
+        }
+        Some(NextWriteback::Copy(run))
+    }
+
+    /// When the oldest block will be too old.
+    pub fn next_due(&mut self) -> Option<u64> {
+        let age = self.settings.max_age_ns?;
+        self.oldest_entry().map(|(_, entry)| due(&entry, age))
+    }
+
+    /// Blocks were written back.
+    pub fn complete_writeback(&mut self, run: Run) {
+        for (block, slot) in (run.block..).zip(run.slot..run.slot + run.blocks) {
+            self.writing.remove(&block);
+            if self.slot(block) == Some(slot) {
+                self.blocks.remove(&block);
             }
-            self.ages.pop_front();
+            self.freed.insert(slot);
         }
-        None
     }
 
-    /// An I/O goes to the origin: writeback pauses.
-    pub fn use_origin(&mut self, now_ns: u64) {
-        self.origin_busy_until_ns = now_ns.saturating_add(PAUSE_NS);
-    }
-
-    fn advance(&mut self, now_ns: u64) {
-        if self.uncommitted > 0 && self.next_commit_ns <= now_ns {
-            self.commit(self.next_commit_ns);
-        }
-        let since = now_ns - self.last_ns.max(self.origin_busy_until_ns.min(now_ns));
-        let (mut left, mut from) = (since.saturating_mul(self.settings.writeback_rate) / SECOND_NS, 0);
-        if left > 0 || self.origin_busy_until_ns > now_ns {
-            self.last_ns = now_ns;
-        }
-        while left > 0
-            && let Some(block) = self.next_writeback(now_ns, from)
+    /// The oldest entry of whose block no copy is being written back.
+    fn oldest_entry(&mut self) -> Option<(u64, Entry)> {
+        let (blocks, writing) = (&self.blocks, &self.writing);
+        let current = |&(block, number): &(u64, u64)| blocks.get(&block).filter(|entry| entry.number == number);
+        while let Some(first) = self.oldest.front()
+            && current(first).is_none_or(|entry| writing.get(&first.0) == Some(&entry.slot))
         {
-            self.remove(block, false);
-            self.counts.writebacks += 1;
-            (left, from) = (left - 1, block + 1);
+            self.oldest.pop_front();
         }
+        let next = self.oldest.iter().find(|at| current(at).is_some() && !writing.contains_key(&at.0))?;
+        Some((next.0, blocks[&next.0]))
+    }
+
+    fn take_slot(&mut self) -> Option<u64> {
+        if self.used_slots < self.settings.blocks {
+            self.used_slots += 1;
+            return Some(self.used_slots - 1);
+        }
+        let slot = *self.freed.range(self.next_slot..).chain(&self.freed).next()?;
+        self.freed.remove(&slot);
+        self.next_slot = slot + 1;
+        Some(slot)
     }
 }
 
-impl Replay for Writecache {
-    fn request(&mut self, request: &Request) {
-        self.advance(request.time_ns);
-        if request.op == Op::Flush {
-            return self.commit(request.time_ns);
-        }
-        let size = u64::from(self.settings.block_sectors);
-        let end = request.sector.saturating_add(u64::from(request.sectors));
-        let blocks = request.sector / size..end.div_ceil(size);
-        match request.op {
-            Op::Read => {
-                let hits = blocks.clone().filter(|&block| self.contains(block)).count() as u64;
-                self.counts.reads += blocks.end - blocks.start;
-                self.counts.read_hits += hits;
-                if hits < blocks.end - blocks.start {
-                    self.use_origin(request.time_ns);
-                }
-            }
-            Op::Write { .. } => {
-                for block in blocks {
-                    self.counts.writes += 1;
-                    let mut written = self.write(request.time_ns, block);
-                    if written == BlockWrite::Waits {
-                        // It waits for a commit and a writeback, which end at once here.
-                        self.commit(request.time_ns);
-                        self.remove(block, true);
-                        written = self.write(request.time_ns, block);
-                    }
-                    match written {
-                        BlockWrite::Around => self.use_origin(request.time_ns),
-                        BlockWrite::Overwritten => self.counts.write_hits += 1,
-                        BlockWrite::Allocated | BlockWrite::Waits => {
-                            self.counts.write_hits += 1;
-                            self.counts.promotions += 1;
-                        }
-                    }
-                }
-            }
-            Op::Discard | Op::Flush => {
-                while let Some((&block, _)) = self.blocks.range(blocks.clone()).next() {
-                    self.remove(block, true);
-                }
-            }
-        }
-    }
-
-    fn counts(&self) -> Counts {
-        Counts { dirty: self.blocks.len() as u64, demotions: self.counts.writebacks, ..self.counts }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.blocks.len() * 40 + self.ages.len() * 16
-    }
+fn due(entry: &Entry, age: u64) -> u64 {
+    entry.written_ns.saturating_add(age - age / MAX_AGE_PARTS)
 }

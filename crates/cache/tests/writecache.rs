@@ -1,56 +1,55 @@
 //! dm-writecache: rules, with figures added up by hand.
 
-use blklab_cache::{BlockWrite, Op, Replay, Request, Writecache, WritecacheSettings};
+use blklab_cache::BlockWrite::{Allocated, Around, Overwritten};
+use blklab_cache::NextWriteback::{Commit, Copy};
+use blklab_cache::{Run, Writecache, WritecacheSettings};
 
-const SECOND: u64 = 1_000_000_000;
-const WRITE: Op = Op::Write { sync: false };
-
-fn io(time_ns: u64, op: Op, sector: u64, sectors: u32, task: u32) -> Request {
-    Request { time_ns, op, sector, sectors, task }
-}
-
-fn writecache(blocks: u64) -> Writecache {
-    let (high_watermark, low_watermark) = (50, 45);
-    let settings = WritecacheSettings {
-        blocks,
-        block_sectors: 8,
-        high_watermark,
-        low_watermark,
-        max_age_ns: None,
-        writeback_rate: 100,
-    };
-    Writecache::new(settings)
+fn writecache(blocks: u64, max_age_ns: Option<u64>) -> Writecache {
+    Writecache::new(WritecacheSettings { blocks, high_watermark: 50, low_watermark: 45, max_age_ns })
 }
 
 #[test]
-fn writecache_takes_writes_until_it_is_full() {
-    let mut cache = writecache(4);
-    let written: Vec<_> = [1, 1, 2, 3, 4, 5].map(|block| cache.write(0, block)).into();
-    use BlockWrite::{Allocated, Around, Overwritten};
-    assert_eq!(written, [Allocated, Overwritten, Allocated, Allocated, Allocated, Around]);
-    assert_eq!(cache.next_writeback(0, 0), None, "nothing is durable");
-    cache.commit(0);
-    assert_eq!(cache.write(1, 1), Overwritten, "one durable block may be overwritten before the next commit");
-    assert_eq!(cache.write(1, 2), BlockWrite::Waits);
-    assert_eq!(cache.next_writeback(1, 2), Some(2));
-    assert!(cache.remove(2, false));
-    assert_eq!((cache.contains(2), cache.used()), (false, 3));
+fn a_full_cache_takes_only_what_it_holds() {
+    let mut cache = writecache(4, None);
+    let written: Vec<_> = [1, 1, 2, 3, 9, 5].map(|block| cache.write(0, block)).into();
+    let [first, second, third, fourth] = [0, 1, 2, 3].map(|slot| Allocated { slot });
+    let again = Overwritten { slot: 0, committed: false };
+    assert_eq!(written, [first, again, second, third, fourth, Around]);
+    assert_eq!(cache.next_writeback(0), Some(Commit), "nothing is durable");
+    cache.commit();
+    assert_eq!(cache.write(1, 1), Overwritten { slot: 0, committed: true });
+    assert_eq!(cache.uncommitted(), (0, true));
+    assert_eq!((cache.next_cached(4), cache.slot(9), cache.slot(5)), (Some(9), Some(3), None));
 }
 
 #[test]
-fn writecache_writes_back_between_its_watermarks_and_pauses_for_reads() {
-    let mut cache = writecache(100);
-    for block in 0..60 {
-        cache.request(&io(0, WRITE, block * 8, 8, 1));
+fn writeback_takes_the_oldest_between_the_watermarks() {
+    let mut cache = writecache(100, None);
+    // Slots 0 to 49: pairs of neighbours, in descending order of their sectors.
+    for block in (0..25).rev().flat_map(|pair| [pair * 10, pair * 10 + 1]) {
+        cache.write(0, block);
     }
-    cache.request(&io(1, Op::Flush, 0, 0, 1));
-    cache.request(&io(2, Op::Read, 8000, 8, 1));
-    cache.request(&io(2 * SECOND, Op::Read, 0, 8, 1));
-    assert_eq!(cache.counts().writebacks, 0, "paused by the read from the origin");
-    cache.request(&io(9 * SECOND, Op::Read, 59 * 8, 8, 1));
-    let counts = cache.counts();
-    // From 60 blocks down to 45.
-    assert_eq!((counts.writebacks, counts.dirty, counts.reads, counts.read_hits), (15, 45, 3, 2));
-    cache.request(&io(10 * SECOND, Op::Discard, 0, 8 * 60, 1));
-    assert_eq!(cache.counts().dirty, 0);
+    cache.commit();
+    let runs: Vec<Run> = std::iter::from_fn(|| cache.next_writeback(0))
+        .map(|next| if let Copy(run) = next { run } else { panic!("{next:?}") })
+        .collect();
+    // 50 in use starts it; it goes on while 45 or more are.
+    let expected = [(240, 0), (230, 2), (220, 4)].map(|(block, slot)| Run { block, slot, blocks: 2 });
+    assert_eq!(runs, expected);
+    assert_eq!(cache.usage(), (50, 6));
+    assert_eq!(cache.write(1, 240), Allocated { slot: 50 }, "its copy is being written back");
+    assert!(cache.is_being_written_back(241) && !cache.is_being_written_back(240));
+    runs.into_iter().for_each(|run| cache.complete_writeback(run));
+    assert_eq!((cache.usage(), cache.slot(240), cache.slot(241)), ((55, 0), Some(50), None));
+    assert_eq!(cache.discard(0..11), [49 - 1, 49, 46]);
+}
+
+#[test]
+fn old_blocks_are_written_back_in_any_case() {
+    let mut cache = writecache(100, Some(16_000));
+    cache.write(5, 7);
+    cache.commit();
+    assert_eq!((cache.next_due(), cache.next_writeback(15_004)), (Some(15_005), None));
+    assert_eq!(cache.next_writeback(15_005), Some(Copy(Run { block: 7, slot: 0, blocks: 1 })));
+    assert_eq!(cache.next_due(), None);
 }

@@ -47,6 +47,17 @@ impl Kernel {
         self >= Self(4, 10)
     }
 
+    /// dm-writecache exists ("dm: add writecache target", 4.18).
+    pub fn has_writecache(self) -> bool {
+        self >= Self(4, 18)
+    }
+
+    /// dm-writecache does not write back while writes go around it ("dm writecache: pause writeback if cache full and
+    /// origin being written directly", 5.14).
+    pub fn writecache_pauses(self) -> bool {
+        self >= Self(5, 14)
+    }
+
     /// dm-delay polls for bios that are held for 50 ms at most ("dm delay: for short delays, use kthread instead of
     /// timers and wq", 6.8).
     pub fn polls_short_delays(self) -> bool {

@@ -5,7 +5,14 @@ from typing import Final, cast
 
 from blklab import outcome as outcomes
 from blklab.documents.cell import Cell
-from blklab.documents.outcome import BcacheTargetReport, DiskStats, LvmcacheTargetReport, MdReport, Outcome
+from blklab.documents.outcome import (
+    BcacheTargetReport,
+    DiskStats,
+    LvmcacheTargetReport,
+    MdReport,
+    Outcome,
+    WritecacheTargetReport,
+)
 from blklab.units import format_count, format_duration, format_size
 
 BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -104,6 +111,8 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
             yield from _dm_cache(target)
         elif target["kind"] == "bcache":
             yield from _bcache(target)
+        elif target["kind"] == "writecache":
+            yield from _writecache(target)
         elif sum(target["held"]):
             reads, others = map(format_count, target["held"])
             yield f"{target['name']} delayed {reads} reads and {others} other bios."
@@ -139,6 +148,23 @@ def _bcache(cache: BcacheTargetReport) -> Iterator[str]:
         yield (
             f"{cache['name']}: {format_size(cache['bypassed_bytes'])} bypassed it: sequential I/O, a slow cache device,"
             " its mode, or nearly all of its buckets are dirty."
+        )
+
+
+def _writecache(cache: WritecacheTargetReport) -> Iterator[str]:
+    name, reads, writes = cache["name"], cache["reads"], cache["writes"]
+    if writes:
+        back, commits = format_count(cache["writebacks"]), format_count(cache["commits"])
+        yield (
+            f"{name} took {1 - cache['writes_around'] / writes:.1%} of the blocks that were written. It wrote {back}"
+            f" back. {commits} commits stopped all I/O while they ran."
+        )
+    if reads:
+        yield f"{name}: {cache['read_hits'] / reads:.1%} of the blocks that were read were in it."
+    if cache["writes_around"]:
+        yield (
+            f"{name} was full: {format_count(cache['writes_around'])} blocks went to the slow device. Since Linux 5.14,"
+            " nothing is written back until 3 s after the last of them."
         )
 
 

@@ -68,12 +68,17 @@ ThrottledModel = TypedDict("ThrottledModel", {
 })
 Node = TypedDict("Node", {
     "device": int, "md": "Md", "delay": "Delay", "lvmcache": "LvmCache", "bcache": "Bcache",
+    "writecache": "Writecache",
 }, total=False)
 QueueSettings = TypedDict("QueueSettings", {
     "max_bytes": int, "nr_requests": int, "queue_depth": int, "rotational": bool, "scheduler": "Scheduler",
     "wbt_lat_ns": int, "write_back": bool,
 })
 Replay = TypedDict("Replay", {"iodepth": int, "speed": NotRequired[float], "timed": bool})
+Writecache = TypedDict("Writecache", {
+    "block": int, "cache": "Node", "high_watermark": int, "low_watermark": int, "max_age_ns": NotRequired[int | None],
+    "name": str, "origin": "Node",
+})
 Cell = TypedDict("Cell", {
     "devices": "list[Device]", "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]",
     "jobs": "NotRequired[list[Job]]", "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int],

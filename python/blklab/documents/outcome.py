@@ -37,6 +37,12 @@ SlotStats = TypedDict("SlotStats", {
     "idlest": int, "lowest": int, "nearest": int, "only": int, "sequential": int, "writes": int,
 })
 Syncs = TypedDict("Syncs", {"iops": float, "lat_ns": "Latency", "total_ios": int})
+WritecacheReport = TypedDict("WritecacheReport", {
+    "blocks": int, "commits": int, "discards": int, "flushes": int, "free_blocks": int, "metadata_writes": int,
+    "name": str, "read_hits": int, "reads": int, "write_hits_committed": int, "write_hits_uncommitted": int,
+    "writeback_blocks": int, "writebacks": int, "writes": int, "writes_allocate": int, "writes_around": int,
+    "writes_blocked_on_freelist": int,
+})
 Outcome = TypedDict("Outcome", {
     "devices": "list[DiskStats]", "groups": "list[Group]", "processor_ns": int, "read": "Direction", "runtime_ns": int,
     "series": "list[Point]", "simulated_ios": int, "sync": "Syncs", "targets": "list[TargetReport]", "watched_ns": int,
@@ -54,4 +60,7 @@ class LvmcacheTargetReport(LvmCacheReport):
 class BcacheTargetReport(BcacheReport):
     kind: Literal["bcache"]
 
-TargetReport = MdTargetReport | DelayTargetReport | LvmcacheTargetReport | BcacheTargetReport
+class WritecacheTargetReport(WritecacheReport):
+    kind: Literal["writecache"]
+
+TargetReport = MdTargetReport | DelayTargetReport | LvmcacheTargetReport | BcacheTargetReport | WritecacheTargetReport

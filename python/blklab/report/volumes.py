@@ -16,7 +16,7 @@ def caches(rows: Rows) -> TextTable | None:
         [printable(name), printable(target["name"]), target["kind"], *_counts(target)]
         for name, outcome in rows
         for target in outcome.get("targets") or []
-        if target.get("kind") in {"lvmcache", "bcache"}
+        if target.get("kind") in {"lvmcache", "bcache", "writecache"}
     ]
     if not cache_rows:
         return None
@@ -39,6 +39,17 @@ def _counts(target: Mapping[str, Any]) -> list[str]:
             *("–",) * 4,
             "–" if used is None else f"{100 - used} %",
             printable(str(dirty or "–")),
+        ]
+    if target["kind"] == "writecache":
+        reads, hits, writes, passed = (target.get(key, 0) for key in ("reads", "read_hits", "writes", "writes_around"))
+        used = target["blocks"] - target["free_blocks"]
+        return [
+            _share(hits + writes - passed, reads - hits + passed),
+            _share(hits, reads - hits),
+            _share(writes - passed, passed),
+            *("–",) * 2,
+            formatting.share(used / target["blocks"]),
+            f"{used:,}",
         ]
     hits = target["read_hits"] + target["write_hits"]
     misses = target["read_misses"] + target["write_misses"]

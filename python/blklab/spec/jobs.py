@@ -44,7 +44,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "read_share": share,
         "random": random,
         "distribution": (distribution := fio_options.distribution(job.random_distribution)),
-        "random_map": _random_map(job) if distribution["kind"] == "random" and {*used} == {align} else "off",
+        "random_map": _random_map(job) if random and distribution["kind"] == "random" and {*used} == {align} else "off",
         "read_sizes": read_sizes,
         "write_sizes": write_sizes,
         "align": align,

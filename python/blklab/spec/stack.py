@@ -269,6 +269,37 @@ class Bcache(Volume):
         return capacity.backing(sizes["backing"][0])
 
 
+class Writecache(Volume):
+    """A device with a dm-writecache in SSD mode. Defaults are the kernel's (dm-writecache.c)."""
+
+    PARTS = ("origin", "cache")
+    SIMULATED = True
+
+    kind: Literal["writecache"]
+    origin: str
+    cache: str
+    block: Annotated[Size, Field(ge=512, le=PAGE)] = PAGE
+    high_watermark: Annotated[int, Field(ge=0, le=100), NUMBER] = 50
+    low_watermark: Annotated[int, Field(ge=0, le=100), NUMBER] = 45
+    max_age: Annotated[Annotated[Seconds, Field(le=86_400 * 10**9)] | None, Field(serialization_alias="max_age_ns")] = (
+        None
+    )
+
+    @model_validator(mode="after")
+    def _together(self) -> "Writecache":
+        if self.block & (self.block - 1):
+            raise KeyedError("block", f"{units.format_size(self.block)} is not a power of two")
+        if self.low_watermark > self.high_watermark:
+            raise KeyedError(
+                "low_watermark", f"{self.low_watermark} is more than high_watermark, {self.high_watermark}"
+            )
+        return self
+
+    def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the origin's bytes, of whole blocks."""
+        return sizes["origin"][0] // self.block * self.block
+
+
 class Delay(Volume):
     """A device or stack whose reads and writes are delayed: dm-delay."""
 
@@ -285,7 +316,13 @@ class Delay(Volume):
         return sizes["origin"][0]
 
 
-KINDS: Final[tuple[type[Volume], ...]] = (Lvm, LvmCache, Bcache, Delay)  # The registry of stacks with a `kind`
+KINDS: Final[tuple[type[Volume], ...]] = (
+    Lvm,
+    LvmCache,
+    Bcache,
+    Writecache,
+    Delay,
+)  # The registry of stacks with a `kind`
 VOLUMES: Final = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}  # The same, by `kind`
 
 

@@ -107,6 +107,15 @@ impl Simulation {
         self.tasks[task as usize].work.push_back(number);
     }
 
+    /// Makes a bio and submits it; `io` is the operation, the target, the first sector, and how many.
+    #[inline]
+    pub fn submit_new(&mut self, task: u32, io: (Op, u16, u64, u32), flags: Flags, owner: Owner) {
+        let (op, target, sector, sectors) = io;
+        let bio = Bio { target, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
+        let number = self.bios.add(bio);
+        self.submit(task, number);
+    }
+
     /// Completes a bio: calls its owner.
     #[inline]
     pub fn complete(&mut self, number: u32) {
@@ -310,18 +319,6 @@ impl Simulation {
                 self.ios.len() as u32 - 1
             }
         };
-        let bio = self.bios.add(Bio {
-            target: self.top.target,
-            op,
-            flags,
-            sector,
-            sectors: bytes / 512,
-            owner: Owner::Task(number),
-            task,
-            remaining: 0,
-            private: 0,
-            next: NONE,
-        });
-        self.submit(task, bio);
+        self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
     }
 }

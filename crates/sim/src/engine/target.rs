@@ -92,7 +92,7 @@ pub struct Limits {
 }
 
 /// A target as its parent sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Child {
     pub target: u16,    // Its number: the `target` of bios for it
     pub limits: Limits, // Its size and properties

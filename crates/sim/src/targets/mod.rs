@@ -11,6 +11,7 @@ pub mod md;
 pub mod queue;
 #[cfg(test)]
 mod tests;
+pub mod writecache;
 
 use std::any::Any;
 
@@ -100,6 +101,8 @@ targets! {
     LvmCache(dm_cache::LvmCache);
     /// A backing device with a bcache.
     Bcache(bcache::Bcache);
+    /// A device with a dm-writecache.
+    Writecache(writecache::Writecache);
     /// Fails, for tests.
     #[cfg(test)]
     Faulty(tests::Faulty);

@@ -74,8 +74,12 @@ pub struct Passes {
 impl Passes {
     /// The passes over `blocks`; none without a map.
     pub fn new(map: RandomMap, blocks: u64, rng: &mut Rng) -> Option<Self> {
-        let (mask, keys) = (blocks.max(1).next_power_of_two() - 1, std::array::from_fn(|_| rng.next()));
-        (map != RandomMap::Off).then_some(Self { keys, mask, next: 0, reshuffles: map == RandomMap::Reshuffled })
+        (map != RandomMap::Off).then(|| Self {
+            keys: std::array::from_fn(|_| rng.next()),
+            mask: blocks.max(1).next_power_of_two() - 1,
+            next: 0,
+            reshuffles: map == RandomMap::Reshuffled,
+        })
     }
 
     /// The next block, below `blocks`.

@@ -81,7 +81,8 @@ def turns(node: stack_tree.Node) -> bool:
     with data read from others.
     """
     return any(
-        kind in {"lvmcache", "bcache"} or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
+        kind in {"lvmcache", "bcache", "writecache"}
+        or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
         for kind, table in stack_tree.built(node)
     )
 

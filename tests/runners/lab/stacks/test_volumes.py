@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm
+from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, writecache
 from blklab.runners.lab.stacks.build import build
 from tests.runners.lab.stacks.recording import Recorder, guest
 
@@ -158,6 +158,32 @@ def test_a_bcache(monkeypatch: pytest.MonkeyPatch) -> None:
     with bcache.unbypassed(item, BCACHE):
         assert [text for _, text in recorder.wrote] == ["0", "0", "0"]
     assert [text for _, text in recorder.wrote[3:]] == ["4194304", "2000", "20000"]
+
+
+WRITECACHE: Any = {"name": "fast", "block": 4096, "high_watermark": 60, "low_watermark": 40, "max_age_ns": 5 * 10**9}
+
+
+def test_a_writecache() -> None:
+    recorder = Recorder(files={"/sys/block/vda/size": "2049\n"})
+    recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "writecache_vda\n"}}
+    status = "0 2048 writecache 0 400 300 2 10 1 200 3 4 50 6 7 8 9"
+    recorder.answers = {"dmsetup status": status}
+    item = guest(recorder, "hdd", "ssd")
+    assert writecache.create(item, WRITECACHE, {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}) == "/dev/dm-3"
+    assert recorder.wrote == [("/dev/vdb", "\0" * 4096)]
+    mapping = "0 2048 writecache s /dev/vda /dev/vdb 4096 6 high_watermark 60 low_watermark 40 max_age 5000"
+    assert recorder.ran == ["modprobe -q dm-writecache", f"dmsetup create writecache_vda --table {mapping}"]
+    assert [layer.above for layer in item.layers] == [["fast"], ["fast"], []]
+    item.readying[0]()
+    recorder.answers = {"dmsetup status": status.replace("400 300 2 10 1 200 3 4 50", "400 200 0 15 2 300 3 4 60")}
+    report: Any = item.reports[0]()
+    assert (report["kind"], report["blocks"], report["free_blocks"]) == ("writecache", 400, 200)
+    assert (report["reads"], report["read_hits"], report["writes"], report["writes_around"]) == (5, 1, 100, 10)
+    recorder.answers = {"dmsetup status": "0 2048 linear"}
+    with pytest.raises(BlklabError, match="expected the status of a writecache"):
+        item.reports[0]()
+    item.undo()
+    assert recorder.ran[-1] == "dmsetup remove --retry writecache_vda"
 
 
 def test_a_delay_is_of_whole_milliseconds() -> None:

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::mem::take;
 
-use crate::bio::{Bio, Flags, NONE, Op, Owner};
+use crate::bio::{Flags, Op, Owner};
 use crate::engine::{Child, Simulation};
 
 /// Mappings in a block of the array: 4096 bytes, less the head of 24, at 8 bytes each (dm-array.c).
@@ -146,19 +146,8 @@ impl Metadata {
 
     fn submit(&mut self, sim: &mut Simulation, task: u32, op: Op, sector: u64, sectors: u32) {
         self.in_flight += 1;
-        let bio = Bio {
-            target: self.device.target,
-            op,
-            flags: Flags::SYNC.with(Flags::METADATA),
-            sector,
-            sectors,
-            owner: Owner::Target { target: self.id, tag: self.tag, number: 0 },
-            task,
-            remaining: 0,
-            private: 0,
-            next: NONE,
-        };
-        let number = sim.bios.add(bio);
-        sim.submit(task, number);
+        let owner = Owner::Target { target: self.id, tag: self.tag, number: 0 };
+        let io = (op, self.device.target, sector, sectors);
+        sim.submit_new(task, io, Flags::SYNC.with(Flags::METADATA), owner);
     }
 }

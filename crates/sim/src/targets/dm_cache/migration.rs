@@ -5,7 +5,7 @@ use blklab_cache::{Operation, Work};
 
 use super::locks::LockLevel;
 use super::{DmCache, IDLE, tag};
-use crate::bio::{Bio, Flags, NONE, Op, Owner};
+use crate::bio::{Flags, Op, Owner};
 use crate::engine::Simulation;
 
 /// Sectors that kcopyd copies at once (dm-kcopyd.c, DEFAULT_SUB_JOB_SIZE_KB).
@@ -208,23 +208,11 @@ impl DmCache {
         } else {
             self.on_origin(work.origin_block * self.geometry.block + offset)
         };
-        let bio = sim.bios.add(Bio {
-            target: child.target,
-            op,
-            flags: if op == Op::Read { Flags::SYNC } else { Flags::default() },
-            sector,
-            sectors: COPIED_AT_ONCE.min(self.geometry.block - offset) as u32,
-            owner: Owner::Target {
-                target: self.id,
-                tag: if op == Op::Read { tag::COPY_READ } else { tag::COPY_WRITE },
-                number: part,
-            },
-            task,
-            remaining: 0,
-            private: 0,
-            next: NONE,
-        });
-        sim.submit(task, bio);
+        let (flags, tag) =
+            if op == Op::Read { (Flags::SYNC, tag::COPY_READ) } else { (Flags::default(), tag::COPY_WRITE) };
+        let sectors = COPIED_AT_ONCE.min(self.geometry.block - offset) as u32;
+        let owner = Owner::Target { target: self.id, tag, number: part };
+        sim.submit_new(task, (op, child.target, sector, sectors), flags, owner);
     }
 
     /// A commit is done that a migration waited for: it ends, or goes on if only its victim's mapping is gone.

@@ -235,18 +235,8 @@ impl Array {
     /// Adds a bio that the array owns itself, whose parts go to members.
     fn add_own_bio(&self, sim: &mut Simulation, task: u32, op: Op, sectors: u32, tag: u8, number: u32) -> u32 {
         let target = self.members.id;
-        sim.bios.add(Bio {
-            target,
-            op,
-            flags: crate::bio::Flags::SYNC,
-            sector: 0,
-            sectors,
-            owner: Owner::Target { target, tag, number },
-            task,
-            remaining: 0,
-            private: 0,
-            next: NONE,
-        })
+        let (flags, owner) = (crate::bio::Flags::SYNC, Owner::Target { target, tag, number });
+        sim.bios.add(Bio { target, op, flags, sector: 0, sectors, owner, task, remaining: 0, private: 0, next: NONE })
     }
 }
 

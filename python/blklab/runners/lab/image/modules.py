@@ -33,7 +33,7 @@ BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")  # Modules without 
 
 STACKS: Final = (  # Modules that an experiment may need
     *("raid0", "raid1", "raid10", "raid456"),
-    *("dm_mod", "dm_cache", "dm_cache_smq", "dm_delay"),
+    *("dm_mod", "dm_cache", "dm_cache_smq", "dm_writecache", "dm_delay"),
     *("bcache", "ext4", "xfs"),
 )
 

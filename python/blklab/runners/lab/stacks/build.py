@@ -5,13 +5,19 @@ from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md
+from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md, writecache
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import stack_tree
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 from blklab.spec.sweep import MD, OF_REQUESTS, QUEUE, VM
 
-VOLUMES: Final = {"lvm": lvm.volume, "lvmcache": lvm.cached, "bcache": bcache.create, "delay": delay.create}
+VOLUMES: Final = {
+    "lvm": lvm.volume,
+    "lvmcache": lvm.cached,
+    "bcache": bcache.create,
+    "writecache": writecache.create,
+    "delay": delay.create,
+}
 """Builders of stacks with a `kind`, called with the paths of the parts by key."""
 
 

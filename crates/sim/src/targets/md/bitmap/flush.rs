@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Bitmap, BitmapStep};
-use crate::bio::{Bio, Flags, NONE, Op, Owner};
+use crate::bio::{Flags, NONE, Op, Owner};
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
 use crate::targets::md::Array;
@@ -66,19 +66,7 @@ impl Array {
         for slot in self.members.slots.iter().filter(|slot| slot.present) {
             let mut submit = |op, sector, sectors| {
                 bitmap.in_flight += 1;
-                let number = sim.bios.add(Bio {
-                    target: slot.target,
-                    op,
-                    flags: Flags::SYNC.with(Flags::METADATA),
-                    sector,
-                    sectors,
-                    owner,
-                    task,
-                    remaining: 0,
-                    private: 0,
-                    next: NONE,
-                });
-                sim.submit(task, number);
+                sim.submit_new(task, (op, slot.target, sector, sectors), Flags::SYNC.with(Flags::METADATA), owner);
             };
             match bitmap.step {
                 BitmapStep::Write => bitmap.pages.iter().for_each(|page| submit(Op::Write, page * 8, 8)),
