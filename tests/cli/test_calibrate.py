@@ -146,7 +146,7 @@ capacity = "1TiB"
         (["fio.json", "--model", "sm883", "--kernel", "x"], "invalid kernel 'x'"),
         (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
         (["ref", "--model", "sm883", "--target", "x"], "ref: --target: expected one of ssd"),
-        (["fio.json"], "Missing option '--model'"),
+        (["fio.json"], "--model: expected where the fit starts"),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], output: str) -> None:

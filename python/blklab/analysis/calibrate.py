@@ -17,6 +17,7 @@ from blklab.runners.sim import runner as sim
 from blklab.spec import cells, load
 from blklab.spec.fields import EXACT, HOUR, SECTOR
 from blklab.text import printable
+from blklab.units import parse_size
 
 HOLD: Final = 0.003  # The weight of the penalty: of the squared logarithmic distance from the initial value
 ENOUGH_IOS: Final = 300_000
@@ -38,23 +39,33 @@ def _mixed(run: Observation) -> bool:
     return not run.reads and not run.writes
 
 
+LATENCIES: Final = (
+    Stage(("read_latency_ns",), lambda run: run.reads and run.alone),
+    Stage(("write_latency_ns",), lambda run: run.writes and run.alone),
+)
+"""One I/O at a time shows the latency of flash."""
+
 STAGES: Final[dict[str, tuple[Stage, ...]]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
-        Stage(("read_command_ns", "read_bandwidth"), lambda run: run.reads),
-        Stage(("write_command_ns", "write_bandwidth"), lambda run: run.writes),
+        Stage(("read_command_ns", "read_bandwidth"), lambda run: run.reads and not run.alone),
+        Stage(("write_command_ns", "write_bandwidth"), lambda run: run.writes and not run.alone),
+        *LATENCIES,
     ),
     # The flash of an NVMe disk is the limit, except for sequential reads.
     "nvme": (
-        Stage(("read_command_ns", "page_read_ns"), lambda run: run.reads),
-        Stage(("program_ns",), lambda run: run.writes),
+        Stage(("read_command_ns", "page_read_ns"), lambda run: run.reads and not run.alone),
+        Stage(("program_ns",), lambda run: run.writes and not run.alone),
         Stage(("suspend_ns",), _mixed),
+        *LATENCIES,
     ),
     "hdd": (
         Stage(("seek_track_ns",), lambda run: run.reads and run.random),
         Stage(("read_ahead_bytes",), lambda run: run.reads and not run.random),
         Stage(("flush_ns", "destage_ns"), lambda run: not run.reads and run.random),
     ),
+    # A virtual disk begins with the limits that the runs show: see `as_limits`.
+    "throttled": (Stage(("latency_ns",), lambda run: run.alone),),
 }
 
 
@@ -104,6 +115,8 @@ def calibrate(
         raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit")
     if not runs:
         raise UsageError(f"{where}: no run to calibrate on")
+    if device["kind"] == "throttled":
+        device = {**device, **as_limits(runs)}
     settings = {"kernel": kernel, "filesystem": filesystem}
     bench = _Bench(settings, size, where)
     fitted = dict(device)
@@ -119,6 +132,40 @@ def calibrate(
             changed |= {name: (fitted[name], values[name]) for name in parameters}
             fitted |= values
     return Calibration(fitted, changed, bench.residuals(fitted, runs))
+
+
+ONE_LIMIT: Final = 0.05  # Difference of two rates, as a share, that the same limit makes
+
+
+def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
+    """Returns the limits of a virtual disk, in the parameters of `throttled`, from its busiest runs.
+
+    Small random I/Os show the limit of operations (sequential ones are merged), the largest I/Os that of bytes, and
+    mixed ones whether both directions share a limit.
+    """
+    alone = max((run.read_iops + run.write_iops for run in runs if run.alone), default=0.0)
+    limits: dict[str, float] = {}
+    for direction in ("read", "write"):
+        only = [run for run in runs if (run.reads if direction == "read" else run.writes) and not run.alone]
+        rates = [(parse_size(str(run.workload["bs"])), run.read_iops + run.write_iops, run.random) for run in only]
+        if not rates:
+            continue
+        largest = max(size for size, _, _ in rates)
+        bandwidth = max(size * rate for size, rate, _ in rates if size == largest)
+        small, iops = max(
+            ((size, rate) for size, rate, random in rates if random), default=(0, 0.0), key=lambda r: r[1]
+        )
+        if iops * small < bandwidth * (1 - ONE_LIMIT):
+            limits[f"iops_{direction}"] = iops
+        if bandwidth / largest < iops * (1 - ONE_LIMIT):
+            limits[f"bps_{direction}"] = bandwidth
+    mixed = max((run.read_iops + run.write_iops for run in runs if _mixed(run)), default=0.0)
+    most = max(limits.get("iops_read", 0.0), limits.get("iops_write", 0.0))
+    if 0 < mixed < most * (1 + ONE_LIMIT):
+        limits = {key: value for key, value in limits.items() if not key.startswith("iops_")} | {"iops_total": most}
+    # One I/O at a time shows the latency, unless a limit already holds it back.
+    held_back = alone > most * (1 - ONE_LIMIT) > 0
+    return limits | {"latency_ns": round(1e9 / alone) if alone and not held_back else 0}
 
 
 class _Bench:

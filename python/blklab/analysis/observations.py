@@ -31,6 +31,11 @@ class Observation:
         return self.read_iops == 0
 
     @property
+    def alone(self) -> bool:
+        """Whether one I/O is in flight at a time."""
+        return int(self.workload.get("iodepth", 1)) * int(self.workload.get("numjobs", 1)) == 1
+
+    @property
     def random(self) -> bool:
         """Whether offsets are random."""
         return str(self.workload["rw"]).startswith("rand")

@@ -1,26 +1,37 @@
 """`blklab calibrate`: fit a device model to measurements of one device."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from blklab.cli.common import emit, json_option, tell, warn
+from blklab.cli.common import DURATION, emit, fail_with, json_option, note, store_option, tell, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.analysis.calibrate import Calibration
     from blklab.analysis.observations import Observation
+    from blklab.spec.load import ExperimentSource
+
+VIRTUAL: Final = "virtual"
+"""Instead of a model: a disk with limits and a latency, as virtual machines have them."""
 
 
 @click.command()
-@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, metavar="[INPUT]...")
+@click.option("--device", metavar="PATH", help="Measure this device now. Without --destroy it is only read.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Measure the disk below this directory now.")
+@click.option("--destroy", multiple=True, metavar="ID", help="Also write to --device, which has this stable name.")
+@click.option("--yes-destroy", multiple=True, metavar="ID", help="The same, even with data on it.")
+@click.option("--force", multiple=True, metavar="NAME", help="Measure despite this condition.")
+@click.option("--time", "length", type=DURATION, default="5m", show_default=True, help="Time of all tests together.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted measurement.")
+@store_option
 @click.option(
     "--model",
-    required=True,
     metavar="NAME|FILE",
-    help="The model to start from: a stock model or a file with a [device] table.",
+    help="Where the fit starts: a model of the library, a file with a [device] table, or `virtual`.",
 )
 @click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory.")
 @click.option("--kernel", default="6.1", show_default=True, help="Kernel of the measurements.")
@@ -42,7 +53,15 @@ if TYPE_CHECKING:
 def calibrate(
     *,
     inputs: tuple[Path, ...],
-    model: str,
+    device: str | None,
+    directory: Path | None,
+    destroy: tuple[str, ...],
+    yes_destroy: tuple[str, ...],
+    force: tuple[str, ...],
+    length: int,
+    resume: bool,
+    store: str | None,
+    model: str | None,
     target: str | None,
     kernel: str,
     filesystem: str,
@@ -50,14 +69,20 @@ def calibrate(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Fit a device model to fio runs on one device.
+    """Fit a device model to fio runs on one device: to INPUT, or to measurements that it makes now.
 
     INPUT is fio's output (JSON or text), or a directory of tables as `blklab validate` reads. Most
     parameters come from data sheets and physics. The few important ones are fitted in stages, each
     to the runs that depend on it. The command prints the error of the fitted model for each run.
 
+    --device and --directory measure with fio, under the safety rules of `blklab run --on host`. The
+    measurements are stored; after an interruption, --resume continues them.
+
     \b
     Examples:
+      blklab calibrate --device /dev/nvme0n1 -o nvme.toml
+      blklab calibrate --device /dev/sdb --destroy wwn-0x5000c500a1b2c3d4 -o disk.toml
+      blklab calibrate --directory /srv --model ssd-consumer -o disk.toml
       fio --output-format=json --output=nvme.json jobs.fio
       blklab calibrate nvme.json --model pm983 -o nvme.toml
       blklab calibrate reference/ --target ssd --model sm883 --kernel 4.19 --filesystem ext4
@@ -66,13 +91,30 @@ def calibrate(
     Exit status: 0 success; 2 an input or the model is not valid.
     """
     from blklab.analysis import calibrate as analysis
+    from blklab.errors import UsageError
 
-    device = _device(model)
+    if len([given for given in (inputs, device, directory) if given]) != 1:
+        raise UsageError("expected one of INPUT, --device and --directory")
+    if destroy and not device:
+        raise UsageError("--destroy: expected --device")
+    name = model or _model_of(device)
+    table = _device(name)
     runs: list[Observation] = []
     for path in inputs:
         runs += _runs(path, target)
+    if not inputs:
+        from blklab.validation import device_measurement
+
+        experiment = (
+            device_measurement.device_experiment(device, destroy=destroy, seconds=length / 1e9)
+            if device
+            else device_measurement.directory_experiment(directory or Path(), size=size, seconds=length / 1e9)
+        )
+        runs = _measured(experiment, store, resume=resume, force=force, yes_destroy=yes_destroy)
+        size = size or (device_measurement.size_of(device) if device else device_measurement.FILE_SIZE)
+    where = inputs[0] if inputs else Path(device or directory or "")
     calibration = analysis.calibrate(
-        device, runs, kernel=kernel, filesystem=filesystem, size=size, where=inputs[0], tell=tell
+        table, runs, kernel=kernel, filesystem=filesystem, size=size, where=where, tell=tell
     )
     if abs(calibration.worst.error) > analysis.BAD:
         worst = calibration.worst
@@ -80,7 +122,7 @@ def calibrate(
     if output is not None:
         from blklab.output import write
 
-        source = f"calibrated from {model} on {', '.join(str(path) for path in inputs)}"
+        source = f"calibrated from {name} on {', '.join(str(path) for path in inputs or (where,))}"
         write(output, analysis.as_toml(calibration, source).encode())
     document = {
         "device": dict(calibration.device),
@@ -98,10 +140,52 @@ def calibrate(
     emit(document, as_json, lambda console: _draw(console, calibration))
 
 
+def _model_of(device: str | None) -> str:
+    """Returns the name of the library's model for a device of this host."""
+    from blklab.analysis.identified_disks import identify_disks
+    from blklab.errors import UsageError
+    from blklab.system.identity import resolve
+    from blklab.system.roots import Roots
+
+    if device is None:
+        raise UsageError("--model: expected where the fit starts: see `blklab devices list`")
+    node = resolve(device, Roots()).node
+    disk = node.parent.name if (node / "partition").exists() else node.name
+    identified = {disk.name: disk.model for disk in identify_disks(Roots())}.get(disk)
+    tell(f"{device}: starting from {identified.name if identified else 'a virtual disk without limits'}")
+    return identified.name if identified else VIRTUAL
+
+
+def _measured(
+    experiment: "ExperimentSource",
+    store: str | None,
+    *,
+    resume: bool,
+    force: tuple[str, ...],
+    yes_destroy: tuple[str, ...],
+) -> "list[Observation]":
+    """Measure on this host; return the runs."""
+    from blklab.cli.run import measured
+    from blklab.runners.registry import RUNNERS
+    from blklab.spec import cells
+    from blklab.validation.device_measurement import observations
+
+    kind = RUNNERS["host"]
+    runner = kind.maker()(force=force, yes_destroy=yes_destroy, note=note, warn=warn)
+    plan = runner.planned(cells.plan(experiment, form=kind.cells()))
+    with runner.exclusive():
+        runner.check(plan)
+        results, failed = measured(runner, plan, store, keep=True, resume=resume)
+    fail_with(failed)
+    return observations(experiment, results)
+
+
 def _device(model: str) -> dict[str, object]:
     from blklab.errors import UsageError
     from blklab.spec import load, stock_models
 
+    if model == VIRTUAL:
+        return {"kind": "throttled"}
     if model in stock_models.names():
         return stock_models.stock(model)
     if Path(model).suffix == ".toml":

@@ -8,13 +8,11 @@ from blklab.analysis.identified_disks import IdentifiedDisk
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
-from blklab.spec.stock_models import LibraryModel
+from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from blklab.validation.rated import RatedFigure
 
 WORDS: Final = {
     "random_read_iops": "random reads/s, 4 KiB",
@@ -43,7 +41,7 @@ def _certainty(model: LibraryModel) -> str:
     return printable(model.certainty or formatting.NONE) + spread + (", yours" if model.own else "")
 
 
-def print_model(console: "Console", model: LibraryModel, rated: "Sequence[RatedFigure]") -> None:
+def print_model(console: "Console", model: LibraryModel, rated: Sequence[RatedFigure]) -> None:
     """Prints what the library says about a model."""
     from rich.text import Text
 
@@ -56,7 +54,7 @@ def print_model(console: "Console", model: LibraryModel, rated: "Sequence[RatedF
     draw_table(console, rated_table(model, rated))
 
 
-def rated_table(model: LibraryModel, rated: "Sequence[RatedFigure]") -> TextTable:
+def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
     """Returns what the maker states next to the simulation."""
     simulated = {figure.name: figure for figure in rated}
     rows = []
@@ -87,7 +85,7 @@ def draw_disks(console: "Console", disks: Sequence[IdentifiedDisk]) -> None:
         console.print("No disk both.")
 
 
-def as_dict(model: LibraryModel, rated: "Sequence[RatedFigure] | None" = None) -> dict[str, object]:
+def as_dict(model: LibraryModel, rated: Sequence[RatedFigure] | None = None) -> dict[str, object]:
     """Returns the JSON document: docs/reference/formats.md, "devices"."""
     document = {("class" if key == "device_class" else key): value for key, value in asdict(model).items()}
     if rated is not None:

@@ -40,6 +40,20 @@ class LibraryModel:
     own: bool = False  # Whether it is the user's
 
 
+@dataclass(frozen=True)
+class RatedFigure:
+    """A figure of a data sheet and of the model."""
+
+    name: str  # As in `LibraryModel.rated`
+    rated: float
+    simulated: float
+
+    @property
+    def error(self) -> float:
+        """The difference as a share of what the maker states."""
+        return self.simulated / self.rated - 1
+
+
 def user_directory() -> Path:
     """Returns the directory of the user's own models."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "blklab" / "devices"

@@ -1,14 +1,13 @@
 """What a device's maker states, next to what the simulation of its model gives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
-from blklab.spec.stock_models import LibraryModel
+from blklab.spec.stock_models import LibraryModel, RatedFigure
 
 TESTS: Final[dict[str, dict[str, Any]]] = {
     "random_read_iops": {"rw": "randread", "bs": "4k", "iodepth": 32},
@@ -22,20 +21,6 @@ TESTS: Final[dict[str, dict[str, Any]]] = {
 NVME_JOBS: Final = 8  # Jobs of random I/O on an NVMe disk: data sheets have 256 in flight, or more
 RUNTIME: Final = {"hdd": "20s", "throttled": "10s"}  # Of others: half a second
 VIRTUAL_SIZE: Final = "64GiB"  # Size of a virtual disk, which states none
-
-
-@dataclass(frozen=True)
-class RatedFigure:
-    """A figure of a data sheet and of the model."""
-
-    name: str  # As in `LibraryModel.rated`
-    rated: float
-    simulated: float
-
-    @property
-    def error(self) -> float:
-        """The difference as a share of what the maker states."""
-        return self.simulated / self.rated - 1
 
 
 def rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]]:

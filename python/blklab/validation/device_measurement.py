@@ -1,0 +1,76 @@
+"""The measurement of one device of this host, from which its model is fitted."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.analysis.observations import WORDS, Observation
+from blklab.errors import UsageError
+from blklab.runners.result import RunResult
+from blklab.spec.load import ExperimentSource
+from blklab.system.identity import resolve
+from blklab.system.roots import Roots
+
+READS: Final[dict[str, dict[str, Any]]] = {
+    "randread-1": {"rw": "randread", "bs": "4k", "iodepth": 1},
+    "randread-8": {"rw": "randread", "bs": "4k", "iodepth": 8},
+    "randread-128": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4},
+    "seqread": {"rw": "read", "bs": "4k", "iodepth": 32},
+    "seqread-1m": {"rw": "read", "bs": "1m", "iodepth": 8},
+}
+"""Tests that destroy nothing."""
+
+WRITES: Final[dict[str, dict[str, Any]]] = {
+    "seqwrite-1m": {"rw": "write", "bs": "1m", "iodepth": 8},
+    "seqwrite": {"rw": "write", "bs": "4k", "iodepth": 32},
+    "randwrite-1": {"rw": "randwrite", "bs": "4k", "iodepth": 1},
+    "randwrite-128": {"rw": "randwrite", "bs": "4k", "iodepth": 32, "numjobs": 4},
+    "mixed-75": {"rw": "randrw", "rwmixread": 75, "bs": "4k", "iodepth": 32, "numjobs": 4},
+    "mixed-40": {"rw": "randrw", "rwmixread": 40, "bs": "4k", "iodepth": 32, "numjobs": 4},
+}
+
+FILE_SIZE: Final = "8GiB"  # Size of the file below a directory
+RAMP: Final = 0.1  # Share of a test's time that is not counted
+
+
+def device_experiment(device: str, *, destroy: Sequence[str], seconds: float) -> ExperimentSource:
+    """Returns the tests of a device; without `destroy` only those that read. Raises UsageError."""
+    resolve(device, Roots())
+    tests = READS if not destroy else READS | WRITES
+    return _experiment({"device": device}, tests, {}, seconds, {"destroy": list(destroy)})
+
+
+def size_of(device: str) -> str:
+    """Returns the size of a device, for the table of a model."""
+    return str(resolve(device, Roots()).size)
+
+
+def directory_experiment(directory: Path, *, size: str | None, seconds: float) -> ExperimentSource:
+    """Returns the tests of the disk below a directory, in a file."""
+    if not directory.is_dir():
+        raise UsageError(f"--directory {directory}: expected a directory")
+    return _experiment({"directory": str(directory)}, READS | WRITES, {"size": size or FILE_SIZE}, seconds, {})
+
+
+def _experiment(
+    target: Mapping[str, str], tests: Mapping[str, Any], more: Mapping[str, str], seconds: float, top: Mapping[str, Any]
+) -> ExperimentSource:
+    each = seconds / len(tests)
+    raw = {
+        "title": f"Calibration of {next(iter(target.values()))}",
+        "targets": {"device": dict(target)},
+        "workloads": {name: {**test, **more, "time_based": True} for name, test in tests.items()},
+        "settings": {"runtime": f"{each * (1 - RAMP):.1f}s", "ramp_time": f"{each * RAMP:.1f}s"},
+        **top,
+    }
+    return ExperimentSource(Path("calibrate"), raw)
+
+
+def observations(source: ExperimentSource, results: Sequence[RunResult]) -> list[Observation]:
+    """Returns the runs as `blklab calibrate` takes them."""
+    runs = []
+    for result in results:
+        name = result.labels["workload"]
+        words = {key: value for key, value in source.raw["workloads"][name].items() if key in WORDS}
+        runs.append(Observation(name, words, result.read_iops, result.write_iops))
+    return runs
