@@ -321,7 +321,7 @@ def device_models() -> str:
     )
     about = (
         "## Data sheets and simulation\n\nIOPS of 4 KiB with 32 I/Os in flight (NVMe: 256), MB/s of 128 KiB with 32 in"
-        " flight, ms. All\nmodels are of new disks."
+        ' flight, ms.\nUsed disks have `state = "steady"`; other figures are those of a new disk.'
     )
     heads = ("model", "class", "product", "certainty", "source"), ("model", "figure", "rated", "simulated", "error")
     return page("Device models", intro, table(heads[0], listed), about, table(heads[1], figures))

@@ -28,11 +28,31 @@ REASONS: Final = {  # The reasons of the read balancer
 PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
 """Names of the parts of a device."""
 
+COPIES: Final = 1.05
+"""Bytes that flash programs for a written one, above which a sentence says so."""
+
 
 def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
     """Returns sentences with figures, the most important first."""
     outcome = cast(Outcome, of_run)  # only simulations have these figures
-    return [*_limits(document, outcome), *_shares(outcome), *_targets(document, outcome), *_waits(outcome)]
+    return [
+        *_limits(document, outcome),
+        *_wear(outcome),
+        *_shares(outcome),
+        *_targets(document, outcome),
+        *_waits(outcome),
+    ]
+
+
+def _wear(outcome: Outcome) -> Iterator[str]:
+    """Says how much more a used flash disk programs than is written to it."""
+    for device in outcome["devices"]:
+        written, flash = device["sectors"][1] * 512, device["work"]["flash_bytes"]
+        if written and flash > written * COPIES:
+            yield (
+                f"{device['name']} programs {flash / written:.1f} bytes of flash for each byte written: it is used, and"
+                " copies valid pages before it erases a block."
+            )
 
 
 def saturation(device: DiskStats, runtime_ns: int) -> tuple[float, str]:

@@ -19,6 +19,7 @@ ParetoDistribution = TypedDict("ParetoDistribution", {"h": float, "kind": Litera
 NormalDistribution = TypedDict("NormalDistribution", {"deviation": float, "kind": Literal["normal"]})
 ZonedDistribution = TypedDict("ZonedDistribution", {"kind": Literal["zoned"], "zones": list[tuple[float, float]]})
 Filesystem = TypedDict("Filesystem", {"commit_ns": int})
+FlashUse = TypedDict("FlashUse", {"capacity": int, "fill": float, "over_provisioning": float})
 Host = TypedDict("Host", {
     "md_ns": NotRequired[int], "reap_ns": NotRequired[int], "submit_ns": NotRequired[int], "wake_ns": NotRequired[int],
 })
@@ -44,14 +45,16 @@ Member = TypedDict("Member", {
     "node": "NotRequired[Node | None]", "rebuilding": NotRequired[bool], "write_mostly": NotRequired[bool],
 })
 SsdModel = TypedDict("SsdModel", {
-    "buffer_bytes": int, "kind": Literal["ssd"], "page_bytes": int, "page_read_ns": int, "program_bytes": int,
-    "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int, "suspend_ns": int,
-    "units": int, "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
+    "buffer_bytes": int, "fold_ns": NotRequired[int], "kind": Literal["ssd"], "page_bytes": int, "page_read_ns": int,
+    "program_bytes": int, "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int,
+    "slc_bytes": NotRequired[int], "suspend_ns": int, "units": int, "used": "NotRequired[FlashUse | None]",
+    "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
 })
 NvmeModel = TypedDict("NvmeModel", {
-    "buffer_bytes": int, "kind": Literal["nvme"], "page_bytes": int, "page_read_ns": int, "program_bytes": int,
-    "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int, "suspend_ns": int,
-    "units": int, "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
+    "buffer_bytes": int, "fold_ns": NotRequired[int], "kind": Literal["nvme"], "page_bytes": int, "page_read_ns": int,
+    "program_bytes": int, "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int,
+    "slc_bytes": NotRequired[int], "suspend_ns": int, "units": int, "used": "NotRequired[FlashUse | None]",
+    "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
 })
 HddModel = TypedDict("HddModel", {
     "bandwidth": int, "cache_bytes": int, "capacity": int, "command_ns": int, "controller_ns": NotRequired[int],

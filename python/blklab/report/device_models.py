@@ -63,8 +63,7 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
         figure = simulated.get(name)
         both = [draw(figure.simulated), f"{figure.error:+.1%}"] if figure else [formatting.NONE, formatting.NONE]
         rows.append([WORDS.get(name, printable(name)), draw(value), *both])
-    note = "The simulator has no used flash yet." if "steady_random_write_iops" in model.rated else ""
-    return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows, note)
+    return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 
 
 def draw_disks(console: "Console", disks: Sequence[IdentifiedDisk]) -> None:

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from blklab.documents.cell import Model
+from blklab.documents.cell import FlashUse, Model
 from blklab.spec.fields import (
     EXACT,
     NUMBER,
@@ -69,6 +69,27 @@ class _Flash(DiskTable):
     program_ns: Nanoseconds
     buffer_bytes: Annotated[Size, Field(gt=0)]
     suspend_ns: Nanoseconds
+    slc_bytes: Size = 0  # Cache of cells that hold one bit, which `program_ns` is for; 0 is none
+    fold_ns: Nanoseconds = 0  # Time to program as much when this cache is full
+    over_provisioning: Annotated[float, Field(ge=0.001, le=10), NUMBER] = 0.07
+    """Flash that it does not offer, as a share of what it offers."""
+
+    state: Annotated[str, Field(pattern=r"^(fresh|steady|full:\d{1,3}%)$")] = "fresh"
+    """What it went through: nothing, random writes to all of it, or to a share, the rest being discarded."""
+
+    @property
+    def used(self) -> FlashUse | None:
+        """The same as the simulator takes it (crates/sim/src/device/translation.rs)."""
+        if self.state == "fresh" or self.capacity is None:
+            return None
+        fill = 1.0 if self.state == "steady" else min(100, int(self.state[5:-1])) / 100
+        return {"capacity": self.capacity, "over_provisioning": self.over_provisioning, "fill": fill}
+
+    @model_validator(mode="after")
+    def _known_capacity(self) -> "_Flash":
+        if self.state != "fresh" and self.capacity is None:
+            raise ValueError(f"state {self.state!r} needs the capacity of the disk")
+        return self
 
 
 class Ssd(_Flash):
@@ -127,6 +148,8 @@ class Throttled(DiskTable):
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]  # A device with its model's parameters
 KINDS: Final[dict[str, type[DiskTable]]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "throttled": Throttled}
 
+_OF_USED: Final = {"used", "slc_bytes", "fold_ns"}
+
 _RENAMED: Final = {"volatile_cache": "write_cache"}
 """Parameters with another name in a cell: in a file, `write_cache` is a key of the queue."""
 
@@ -137,6 +160,11 @@ def model_document(device: DiskTable) -> Model:
     document = device.model_dump(exclude=set(shared))
     if not isinstance(device, Hdd):
         document.pop("capacity", None)
+    if isinstance(device, _Flash):
+        del document["state"], document["over_provisioning"]
+        document["used"] = device.used
+        # A new disk without such a cache has the document that it always had, and so the cell its key.
+        document = {key: value for key, value in document.items() if value or key not in _OF_USED}
     kind = {"kind": document.pop("kind")}
     renamed = {_RENAMED.get(key, key): value for key, value in document.items()}
     return cast(Model, kind | renamed)

@@ -12,14 +12,16 @@ from blklab.spec.stock_models import LibraryModel, RatedFigure
 TESTS: Final[dict[str, dict[str, Any]]] = {
     "random_read_iops": {"rw": "randread", "bs": "4k", "iodepth": 32},
     "random_write_iops": {"rw": "randwrite", "bs": "4k", "iodepth": 32},
+    "steady_random_write_iops": {"rw": "randwrite", "bs": "4k", "iodepth": 32},
     "read_bandwidth": {"rw": "read", "bs": "128k", "iodepth": 32},
     "write_bandwidth": {"rw": "write", "bs": "128k", "iodepth": 32},
     "average_seek_ms": {"rw": "randread", "bs": "4k", "iodepth": 1},
 }
-"""The loads of data sheets. Without `steady_random_write_iops`: the models are of new disks."""
+"""The loads of data sheets."""
 
 NVME_JOBS: Final = 8  # Jobs of random I/O on an NVMe disk: data sheets have 256 in flight, or more
 RUNTIME: Final = {"hdd": "20s", "throttled": "10s"}  # Of others: half a second
+USED_RUNTIME: Final = "4s"  # Of a used disk, whose memory takes the first writes
 VIRTUAL_SIZE: Final = "64GiB"  # Size of a virtual disk, which states none
 
 
@@ -42,7 +44,11 @@ def rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]
 
 def _cell(model: LibraryModel, name: str) -> Cell:
     table = stock_models.stock(model.name)
-    device = {"model": model.name} if "capacity" in table else {"model": model.name, "size": VIRTUAL_SIZE}
+    device = {"model": model.name}
+    if "capacity" not in table:
+        device["size"] = VIRTUAL_SIZE
+    if name.startswith("steady"):
+        device["state"] = "steady"
     workload = {**TESTS[name], "time_based": True}
     if model.kind == "nvme" and "random" in name:
         workload["numjobs"] = NVME_JOBS
@@ -50,6 +56,9 @@ def _cell(model: LibraryModel, name: str) -> Cell:
         "devices": {"disk": device},
         "stacks": {"alone": {"device": "disk"}},
         "workloads": {name: workload},
-        "settings": {"kernel": "6.1", "runtime": RUNTIME.get(model.kind, "500ms")},
+        "settings": {
+            "kernel": "6.1",
+            "runtime": USED_RUNTIME if "state" in device else RUNTIME.get(model.kind, "500ms"),
+        },
     }
     return cells.plan(load.ExperimentSource(Path(f"{model.name}.toml"), raw)).cells[0]

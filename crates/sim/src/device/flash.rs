@@ -8,12 +8,16 @@
 //! - Data written in sequence are spread over the dies in turn, one programmed unit on each, so few sequential
 //!   streams keep few dies busy.
 //! - A read suspends a program after a while, and delays its end.
+//! - A used disk copies pages before it can program new ones: see `translation`.
+//! - Cells that hold several bits can hold one at first, which is faster. When this cache is full, the disk programs all
+//!   bits; when it is idle, it moves the cached data.
 //!
 //! Each stage serves in the order of arrival, so every completion time is known at submission: one event for each I/O.
 
 use std::collections::VecDeque;
 
 use crate::bio::Op;
+use crate::device::translation::{FlashUse, Translation};
 use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
@@ -38,6 +42,12 @@ pub struct FlashSpec {
     pub program_ns: u64,   // Time to program that much
     pub buffer_bytes: u64, // Bytes that can be acknowledged before they are programmed
     pub suspend_ns: u64,   // Time that a read waits when it suspends a program
+    #[serde(default)]
+    pub slc_bytes: u64, // Cache of cells with one bit; `program_ns` is for it. 0: none
+    #[serde(default)]
+    pub fold_ns: u64, // Time to program as much into cells with all bits, when the cache is full
+    #[serde(default)]
+    pub used: Option<FlashUse>, // What it went through; a new disk copies nothing
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +80,12 @@ pub struct Flash {
     interface_ns: f64,
     die_ns: u64,
     page_hits: u64,
+    translation: Option<Translation>,
+    to_copy: f64, // Bytes to copy, less than what is programmed at once
+    copied: u64,
+    written: u64,
+    slc_used: f64,  // Bytes in the cache of single-bit cells
+    slc_time: Time, // Up to when they are counted
 }
 
 impl DiskModel for Flash {
@@ -96,17 +112,31 @@ impl DiskModel for Flash {
             interface_ns: 0.0,
             die_ns: 0,
             page_hits: 0,
+            translation: model.used.as_ref().map(Translation::new),
+            to_copy: 0.0,
+            copied: 0,
+            written: 0,
+            // A used disk begins with a full cache.
+            slc_used: if model.used.is_some() { model.slc_bytes as f64 } else { 0.0 },
+            slc_time: 0,
             model: model.clone(),
         }
     }
 
     fn work(&self) -> DiskWork {
         let media_ns = self.die_ns / self.dies.len() as u64;
-        DiskWork { interface_ns: self.interface_ns as u64, media_ns, cache_hits: self.page_hits }
+        let interface_ns = self.interface_ns as u64;
+        DiskWork { interface_ns, media_ns, cache_hits: self.page_hits, flash_bytes: self.written + self.copied }
     }
 
     fn busy_ns(&self) -> u64 {
         self.busy
+    }
+
+    fn discard(&mut self, byte: u64, bytes: u64) {
+        if let Some(translation) = &mut self.translation {
+            translation.discard(byte, bytes);
+        }
     }
 
     #[inline(always)]
@@ -198,6 +228,10 @@ impl Flash {
         }
         self.buffered += bytes;
         self.gathered += bytes;
+        self.written += bytes;
+        if self.translation.is_some() {
+            self.collect_garbage(arrived, command.byte, bytes);
+        }
         while self.gathered >= unit {
             self.gathered -= unit;
             self.program(arrived);
@@ -205,13 +239,50 @@ impl Flash {
         arrived + self.model.write_latency_ns
     }
 
-    fn program(&mut self, arrived: Time) {
+    /// Copies what the translation layer must copy for a write: it is read, and programmed again.
+    fn collect_garbage(&mut self, arrived: Time, byte: u64, bytes: u64) {
+        let Some(translation) = &mut self.translation else { return };
+        self.to_copy += translation.write(byte, bytes);
+        let unit = f64::from(self.model.program_bytes.max(1));
+        let reads = u64::from(self.model.program_bytes / self.model.page_bytes.max(1)) * self.model.page_read_ns;
+        while self.to_copy >= unit {
+            self.to_copy -= unit;
+            self.copied += unit as u64;
+            self.occupy_die(arrived, self.model.program_ns + reads);
+        }
+    }
+
+    /// Occupies the next die; returns until when.
+    fn occupy_die(&mut self, arrived: Time, nanoseconds: u64) -> Time {
         let dies = self.dies.len();
-        self.die_ns += self.model.program_ns;
+        self.die_ns += nanoseconds;
         let die = &mut self.dies[self.next_die];
         self.next_die = (self.next_die + 1) % dies;
-        die.program_until = die.program_until.max(die.read_until).max(arrived) + self.model.program_ns;
-        let end = die.program_until;
+        die.program_until = die.program_until.max(die.read_until).max(arrived) + nanoseconds;
+        die.program_until
+    }
+
+    /// The time to program a unit of new data: longer when the cache of single-bit cells is full.
+    fn program_time(&mut self, arrived: Time) -> u64 {
+        let (most, unit) = (self.model.slc_bytes as f64, f64::from(self.model.program_bytes));
+        if most == 0.0 {
+            return self.model.program_ns;
+        }
+        // Idle dies move cached data to cells with all bits.
+        let idle_since = self.dies.iter().map(|die| die.program_until).max().unwrap_or(0).max(self.slc_time);
+        let idle = arrived.saturating_sub(idle_since) as f64;
+        let moved = idle / self.model.fold_ns.max(1) as f64 * unit * self.dies.len() as f64;
+        (self.slc_used, self.slc_time) = ((self.slc_used - moved).max(0.0), arrived);
+        if self.slc_used + unit > most {
+            return self.model.fold_ns;
+        }
+        self.slc_used += unit;
+        self.model.program_ns
+    }
+
+    fn program(&mut self, arrived: Time) {
+        let nanoseconds = self.program_time(arrived);
+        let end = self.occupy_die(arrived, nanoseconds);
         // Nearly sorted already: the dies are programmed in turn.
         let place = self.programs.iter().rposition(|&other| other <= end).map_or(0, |i| i + 1);
         self.programs.insert(place, end);

@@ -143,7 +143,7 @@ impl DiskModel for Hdd {
     }
 
     fn work(&self) -> DiskWork {
-        DiskWork { interface_ns: self.interface_ns, media_ns: self.busy, cache_hits: self.cache_hits }
+        DiskWork { interface_ns: self.interface_ns, media_ns: self.busy, cache_hits: self.cache_hits, flash_bytes: 0 }
     }
 
     fn busy_ns(&self) -> u64 {

@@ -7,6 +7,7 @@ mod flash;
 mod geometry;
 mod hdd;
 mod throttled;
+mod translation;
 
 use std::fmt::Debug;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use flash::FlashSpec;
 pub use hdd::{CommandOrder, HddSpec};
 pub use throttled::ThrottledSpec;
+pub use translation::FlashUse;
 
 /// A command as a disk gets it.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,9 @@ pub trait DiskModel: Debug {
     /// The disk's own timer is due.
     fn timer(&mut self, _now: Time, _events: &mut DiskEvents) {}
 
+    /// A range holds no data any more. It takes no time: no data sheet states it.
+    fn discard(&mut self, _byte: u64, _bytes: u64) {}
+
     /// The work of the disk's parts.
     fn work(&self) -> DiskWork;
 
@@ -83,6 +88,7 @@ pub struct DiskWork {
     pub interface_ns: u64, // The interface and the controller
     pub media_ns: u64,     // Flash dies, or a rotating disk's mechanism
     pub cache_hits: u64,   // Reads answered from the disk's memory
+    pub flash_bytes: u64,  // Bytes that flash programmed, the copies of a used disk included
 }
 
 /// The registry of models: the name in documents (in lower case), the specification, the model.
@@ -121,6 +127,13 @@ macro_rules! models {
             pub fn timer(&mut self, now: Time, events: &mut DiskEvents) {
                 match self {
                     $(Self::$kind(disk) => disk.timer(now, events),)+
+                }
+            }
+
+            /// As [`DiskModel::discard`].
+            pub fn discard(&mut self, byte: u64, bytes: u64) {
+                match self {
+                    $(Self::$kind(disk) => disk.discard(byte, bytes),)+
                 }
             }
 

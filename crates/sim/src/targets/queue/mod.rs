@@ -143,9 +143,9 @@ impl DiskQueue {
 
     /// Maps discards, and bios that are larger than a request.
     #[cold]
-    fn map_special(&self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Mapped {
+    fn map_special(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> Mapped {
         if bio.op == Op::Discard {
-            // No model has a cost for discards.
+            self.disk.discard(self.start + bio.sector * 512, u64::from(bio.sectors) * 512);
             sim.complete(number);
             return Mapped::Taken;
         }

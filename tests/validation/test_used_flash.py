@@ -1,0 +1,74 @@
+"""Used flash disks: what the translation layer and the write cache do to figures that users see."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Run
+
+
+def simulate(run: Run, directory: Path, device: str, workload: str, runtime: str = "1s") -> Any:
+    path = directory / "e.toml"
+    path.write_text(
+        f'[devices]\nd = {{ model = "pm983", {device} }}\n[stacks.s]\ndevice = "d"\n'
+        f"[workloads.w]\n{workload}\ntime_based = true\n"
+        f'[settings]\nkernel = "6.1"\nruntime = "{runtime}"\n'
+    )
+    done = run("run", path, "--json", "--explain", "--no-store")
+    assert done.status == 0, done.err
+    (result,) = json.loads(done.out)
+    return result
+
+
+RANDOM_WRITES = 'rw = "randwrite"\nbs = "4k"\niodepth = 32\nnumjobs = 8'
+
+
+def test_a_used_disk_writes_slower_the_fuller_it_is(run: Run, tmp_path: Path) -> None:
+    fresh, full_80, steady = (
+        simulate(run, tmp_path, f'state = "{state}"', RANDOM_WRITES, "4s") for state in ("fresh", "full:80%", "steady")
+    )
+    iops = [result["write"]["iops"] for result in (fresh, full_80, steady)]
+    assert iops[0] > 2 * iops[1] > 4 * iops[2]
+    # The data sheet of this disk states 50,000 sustained random writes a second.
+    assert iops[2] == pytest.approx(50_000, rel=0.1)
+    assert any("bytes of flash for each byte written" in sentence for sentence in steady["explanation"])
+    assert not any("bytes of flash" in sentence for sentence in fresh["explanation"])
+
+
+def test_reads_of_a_used_disk_are_as_fast(run: Run, tmp_path: Path) -> None:
+    reads = 'rw = "randread"\nbs = "4k"\niodepth = 32\nnumjobs = 4'
+    fresh, steady = (simulate(run, tmp_path, f'state = "{state}"', reads) for state in ("fresh", "steady"))
+    assert steady["read"] == fresh["read"]
+
+
+def test_writes_are_slower_when_the_cache_of_single_bit_cells_is_full(run: Run, tmp_path: Path) -> None:
+    writes = 'rw = "write"\nbs = "128k"\niodepth = 32'
+    # 1 GB at 1.8 GB/s, then as fast as all bits are programmed: four times slower.
+    slow = "slc_bytes = 1_000_000_000, fold_ns = 14_165_028"
+    cached, short, long = (
+        simulate(run, tmp_path, device, writes, runtime)["write"]["bw_bytes"]
+        for device, runtime in (("units = 64", "1s"), (slow, "500ms"), (slow, "3s"))
+    )
+    assert short == pytest.approx(cached, rel=0.05)
+    assert long == pytest.approx((1e9 + (3 - 1e9 / cached) * cached / 4) / 3, rel=0.05)
+
+
+def test_a_used_disk_needs_its_capacity(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(
+        '[devices.d]\nkind = "ssd"\nstate = "steady"\nsize = "1GiB"\n'
+        + "\n".join(
+            f"{key} = 1000"
+            for key in (
+                *("read_command_ns", "write_command_ns", "read_bandwidth", "write_bandwidth", "read_latency_ns"),
+                *("write_latency_ns", "units", "page_bytes", "page_read_ns", "program_bytes", "program_ns"),
+                *("buffer_bytes", "suspend_ns"),
+            )
+        )
+        + '\n[stacks.s]\ndevice = "d"\n[workloads.w]\nrw = "read"\ntime_based = true\n[settings]\nruntime = "1s"\n'
+    )
+    done = run("run", path)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "state 'steady' needs the capacity of the disk" in done.err
