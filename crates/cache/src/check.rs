@@ -8,6 +8,12 @@ use crate::replay::{Counts, Op, Replay, Request};
 use crate::smq::SmqKernel;
 use std::collections::HashSet;
 
+/// smq judges its misses once a second. When, decides what it promotes at first, and the trace does not tell: the check
+/// simulates this many phases of the second, if the cache is so small that they need little memory.
+const PHASES: u64 = 10;
+const MOST_BLOCKS: u32 = 1 << 18;
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// The cache that is checked.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckedCache {
@@ -48,12 +54,18 @@ impl CacheCheck {
         }
     }
 
-    /// Fills a cache for each case; a cache that was empty has only one.
-    pub fn fill(self) -> FilledCaches {
+    /// Fills a cache for each case, of which one that was empty has only one, and each phase of smq. `completions`:
+    /// whether the trace has them.
+    pub fn fill(self, completions: bool) -> FilledCaches {
         // No origin has blocks with such numbers.
         let others: Vec<u64> = (1 << 40..).take(self.used as usize).collect();
         let cases = if self.used == 0 { vec![others] } else { vec![others, self.touched] };
-        FilledCaches(cases.iter().map(|blocks| filled(self.cache, blocks)).collect())
+        let phases = match self.cache {
+            CheckedCache::Dm { geometry, .. } if geometry.cache_blocks <= MOST_BLOCKS => PHASES,
+            _ => 1,
+        };
+        let each = cases.iter().flat_map(|blocks| (0..phases).map(move |phase| (blocks, phase * SECOND_NS / PHASES)));
+        FilledCaches(each.map(|(blocks, phase)| filled(self.cache, blocks, phase, completions)).collect())
     }
 }
 
@@ -64,14 +76,16 @@ fn block_sectors(cache: CheckedCache) -> u64 {
     }
 }
 
-fn filled(cache: CheckedCache, blocks: &[u64]) -> Box<dyn Replay> {
+fn filled(cache: CheckedCache, blocks: &[u64], phase_ns: u64, completions: bool) -> Box<dyn Replay> {
     match cache {
         CheckedCache::Dm { policy, kernel, mode, geometry } => {
             let mut policy = (policy.build)(geometry, kernel);
             for (&block, to) in blocks.iter().zip(0..geometry.cache_blocks) {
                 policy.load_mapping(block, to, false, None).expect("each block is loaded once");
             }
-            Box::new(DmCache::<dyn Policy>::new(policy, geometry, mode, Latencies::DISK))
+            policy.tick(phase_ns + 1);
+            let volume = DmCache::<dyn Policy>::new(policy, geometry, mode, Latencies::DISK);
+            Box::new(if completions { volume.with_completions() } else { volume })
         }
         CheckedCache::Bcache(settings) => {
             let mut bcache = Bcache::new(settings);
@@ -90,7 +104,14 @@ pub struct FilledCaches(Vec<Box<dyn Replay>>);
 impl FilledCaches {
     /// Replays an I/O.
     pub fn request(&mut self, request: &Request) {
-        self.0.iter_mut().for_each(|cache| cache.request(request));
+        // The last second before the trace is the first one of the caches, which has their phase.
+        let request = Request { time_ns: request.time_ns.saturating_add(SECOND_NS), ..*request };
+        self.0.iter_mut().for_each(|cache| cache.request(&request));
+    }
+
+    /// An I/O is done, in a trace with completions.
+    pub fn complete(&mut self, time_ns: u64, sector: u64) {
+        self.0.iter_mut().for_each(|cache| cache.complete(time_ns.saturating_add(SECOND_NS), sector));
     }
 
     /// What each cache counted.

@@ -3,7 +3,7 @@
 use crate::policy::{Access, Geometry, Lookup, Operation, Policy, Work};
 use crate::replay::{Counts, Op, Replay, Request};
 use crate::sampler::Sampler;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Migrations that run at the same time at most (the mempool of the target).
@@ -31,6 +31,16 @@ impl Latencies {
     /// A hard disk with an SSD: 0.1 ms, and one random access of 10 ms.
     pub const DISK: Self = Self { hit_ns: 100_000, miss_ns: 10_000_000, copy_ns: 10_000_000 };
 }
+
+/// Bios that are in flight in a trace with completions, which says when they end.
+#[derive(Debug, Default)]
+struct InFlight {
+    misses: HashMap<u64, u64>,   // The first sectors of those that missed, and when they were queued
+    carrier: Option<(u64, u64)>, // The first sector of the one that carries the tick, and when it was queued
+}
+
+/// A completion that did not come in this time is lost.
+const LOST_NS: u64 = 30 * SECOND_NS;
 
 /// When dm-cache ticks: one bio at a time carries the tick and the policy ticks when it ends; and once a second.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +84,7 @@ pub struct DmCache<P: Policy + ?Sized> {
     latencies: Latencies,
     counts: Counts,
     clock: TickClock,
+    in_flight: Option<InFlight>,
     running: VecDeque<(u64, Work)>, // promotions and writebacks that run, with their ends
     last_end_ns: u64,
     discarded: Vec<bool>, // discard blocks that are discarded, and the sectors of one
@@ -96,6 +107,7 @@ impl<P: Policy + ?Sized> DmCache<P> {
             latencies,
             counts: Counts::default(),
             clock: TickClock::default(),
+            in_flight: None,
             running: VecDeque::new(),
             last_end_ns: 0,
             discarded: vec![false; origin.div_ceil(discard_sectors) as usize],
@@ -112,6 +124,11 @@ impl<P: Policy + ?Sized> DmCache<P> {
     /// Replays only the regions that the sampler takes; the others carry ticks, with a mean latency.
     pub fn sampled(self, sampler: Sampler) -> Self {
         Self { sampler, ..self }
+    }
+
+    /// Takes latencies from the trace, which has completions, instead of assuming them.
+    pub fn with_completions(self) -> Self {
+        Self { in_flight: Some(InFlight::default()), ..self }
     }
 
     fn pass_over(&mut self, now_ns: u64) {
@@ -245,7 +262,17 @@ impl<P: Policy + ?Sized> DmCache<P> {
         }
         let latency = if hit { self.latencies.hit_ns } else { self.latencies.miss_ns };
         self.last_end_ns = self.last_end_ns.max(request.time_ns.saturating_add(latency));
-        self.clock.map_bio(request.time_ns.saturating_add(latency));
+        let Some(in_flight) = &mut self.in_flight else {
+            return self.clock.map_bio(request.time_ns.saturating_add(latency));
+        };
+        let lost = request.time_ns.saturating_sub(LOST_NS);
+        if in_flight.carrier.is_none_or(|(_, begun)| begun < lost) {
+            in_flight.carrier = Some((request.sector, request.time_ns));
+            in_flight.misses.retain(|_, begun| *begun >= lost);
+        }
+        if !hit {
+            in_flight.misses.insert(request.sector, request.time_ns);
+        }
     }
 }
 
@@ -271,6 +298,19 @@ impl<P: Policy + ?Sized> Replay for DmCache<P> {
                 self.pass_over(request.time_ns);
             }
             sector = next;
+        }
+    }
+
+    fn complete(&mut self, time_ns: u64, sector: u64) {
+        self.advance(time_ns);
+        let Some(in_flight) = &mut self.in_flight else { return };
+        if let Some(begun) = in_flight.misses.remove(&sector) {
+            // A copy waits for the bio that missed, and then reads the origin as well.
+            let latency = (7 * self.latencies.miss_ns + time_ns.saturating_sub(begun)) / 8;
+            (self.latencies.miss_ns, self.latencies.copy_ns) = (latency, 2 * latency);
+        }
+        if in_flight.carrier.take_if(|(carrier, _)| *carrier == sector).is_some() {
+            self.policy.tick(time_ns);
         }
     }
 

@@ -47,6 +47,9 @@ pub trait Replay {
         self.request(request);
     }
 
+    /// A request of a trace with completions is done.
+    fn complete(&mut self, _time_ns: u64, _sector: u64) {}
+
     /// What it counted until now.
     fn counts(&self) -> Counts;
 

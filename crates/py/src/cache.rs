@@ -6,7 +6,7 @@ use blklab_cache::check::{CacheCheck, CheckedCache};
 use blklab_cache::curve::{CurveSettings, FirstPass};
 use blklab_cache::{BcacheMode, BcacheSettings, CacheMode, Counts, Geometry, Op, Request, SmqKernel, find_policy};
 use blklab_trace::error::TraceError;
-use blklab_trace::event::{self, Event, Rwbs};
+use blklab_trace::event::{self, Action, Event, Rwbs};
 use blklab_trace::filter::Filter;
 use blklab_trace::source::Capabilities;
 use pyo3::prelude::*;
@@ -33,11 +33,11 @@ pub fn cache_curves(
         CurveSettings { policies, block_bytes: blocks, sizes, kernel, writeback, sample, sample_blocks, samples };
     py.detach(|| {
         let mut first = FirstPass::new(settings).map_err(UsageError::new_err)?;
-        let capabilities = replay(&paths, format.as_deref(), filter.clone(), |request| first.request(request))?;
+        let capabilities = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| first.request(request))?;
         let again = first.needs_second_pass();
         let mut second = first.finish(capabilities.clock_ns.is_some());
         if again {
-            replay(&paths, format.as_deref(), filter, |request| second.request(request))?;
+            replay(&paths, format.as_deref(), filter, false, |request, _| second.request(request))?;
         }
         serde_json::to_string(&second.finish()).map_err(|e| BlklabError::new_err(e.to_string()))
     })
@@ -107,9 +107,12 @@ pub fn cache_check(
     let checked = cache.checked().map_err(UsageError::new_err)?;
     py.detach(|| {
         let mut check = CacheCheck::new(checked, cache.used);
-        replay(&paths, format.as_deref(), filter.clone(), |request| check.touch(request))?;
-        let mut caches = check.fill();
-        replay(&paths, format.as_deref(), filter, |request| caches.request(request))?;
+        let has = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| check.touch(request))?;
+        let mut caches = check.fill(has.completions);
+        replay(&paths, format.as_deref(), filter, has.completions, |request, done| match done {
+            true => caches.complete(request.time_ns, request.sector),
+            false => caches.request(request),
+        })?;
         Ok(caches.counts().iter().map(counters).collect())
     })
 }
@@ -127,17 +130,18 @@ fn counters(counts: &Counts) -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// Reads a trace, and calls `each` for its I/Os in the order of their times.
+/// Reads a trace, and calls `each` for its I/Os in the order of their times, and if wanted for their completions.
 fn replay(
-    paths: &[String], format: Option<&str>, filter: Filter, mut each: impl FnMut(&Request),
+    paths: &[String], format: Option<&str>, filter: Filter, completions: bool, mut each: impl FnMut(&Request, bool),
 ) -> PyResult<Capabilities> {
-    let mut ios = open_replay(paths, format, filter, &ReplayFailure::default())?;
+    let mut ios = open_replay(paths, format, filter, &ReplayFailure::default())?.with_completions(completions);
     let (mut time_ns, mut count) = (0, 0u64);
     let failure = |text: &str| Err(python_error(TraceError::NothingSelected(text.to_owned())));
     while let Some(event) = ios.next_selected().map_err(python_error)? {
         time_ns = event.time.max(time_ns);
         let (op, sectors) = (operation(&event), event.sectors() as u32);
-        each(&Request { time_ns, op, sector: event.sector, sectors, task: event.pid });
+        let request = Request { time_ns, op, sector: event.sector, sectors, task: event.pid };
+        each(&request, event.action == Action::COMPLETE);
         count += 1;
         if count.is_multiple_of(SIGNALS_EVERY) && handle_signals() {
             return failure("interrupted");

@@ -42,6 +42,7 @@ pub fn open_replay(
     Ok(DeviceReplay {
         source,
         filter,
+        completions: false,
         device: None,
         processes: ProcessTable::default(),
         batch: EventBatch::default(),
@@ -55,6 +56,7 @@ pub fn open_replay(
 pub struct DeviceReplay {
     source: Box<dyn Source>,
     filter: TraceFilter,
+    completions: bool,        // Whether completions are selected as well
     device: Option<DeviceId>, // The device of the first I/O; other devices are an error
     processes: ProcessTable,
     batch: EventBatch,
@@ -64,6 +66,11 @@ pub struct DeviceReplay {
 }
 
 impl DeviceReplay {
+    /// Selects completions as well.
+    pub fn with_completions(self, completions: bool) -> Self {
+        Self { completions, ..self }
+    }
+
     /// The next event, in time order.
     fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         while self.event == self.batch.events.len() {
@@ -91,7 +98,8 @@ impl DeviceReplay {
     pub fn next_selected(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.next_event()? {
             let has_sectors = event.op() == event::Op::Flush || event.sectors() > 0;
-            if event.action != Action::QUEUE || event.rwbs.has(Rwbs::PASSTHROUGH) || !has_sectors {
+            let wanted = event.action == Action::QUEUE || (self.completions && event.action == Action::COMPLETE);
+            if !wanted || event.rwbs.has(Rwbs::PASSTHROUGH) || !has_sectors {
                 continue;
             }
             let process = self.processes.name(event.pid).unwrap_or(UNNAMED);

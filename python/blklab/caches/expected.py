@@ -12,7 +12,8 @@ from blklab.caches.model import hit_share
 from blklab.errors import BlklabError, UsageError
 
 HIT_TOLERANCE: Final = 0.02
-"""Difference of a share of hits that is not reported: the replay assumes latencies, which decide when smq ticks."""
+"""Difference of a share of hits that is not reported: without completions in the trace, the replay assumes latencies,
+which decide when smq ticks."""
 
 COUNT_TOLERANCE: Final = 0.1
 """The same for promotions and for the number of accesses, as a share."""
@@ -51,7 +52,7 @@ class CacheCheck:
 
     cache: CacheStatus
     kernel: str
-    empty: bool  # Whether the cache was empty at first; the ranges are exact then
+    empty: bool  # Whether the cache was empty at first; only smq's phase is unknown then
     figures: Sequence[CheckedFigure]
 
     @property

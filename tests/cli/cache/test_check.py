@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from blklab import _core
+from blklab.caches import expected
 from tests.conftest import Run
+
+RECORDED = Path(__file__).parents[2] / "data" / "caches"
 
 COLUMNS = ("--columns", "time=time,op=op,sector=sector,size=size")
 
@@ -83,3 +87,30 @@ def test_a_file_that_is_no_status_is_refused(run: Run, trace: Path) -> None:
     done = run("cache", "check", trace, *COLUMNS, "--before", trace, "--after", trace)
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "expected the output of `blklab cache status --json`" in done.err
+
+
+def test_a_recorded_cache_counted_what_its_policy_does(run: Run) -> None:
+    files = ("--before", RECORDED / "before.json", "--after", RECORDED / "after.json")
+    done = run("cache", "check", RECORDED / "smq.tar.zst", *files, "--json")
+    assert done.status == 0, done.err
+    for figure in json.loads(done.out)["figures"]:
+        slack = 0.005 if figure["name"].endswith("hits") else 0.05 * figure["high"]
+        assert figure["low"] - slack <= figure["counted"] <= figure["high"] + slack, figure
+
+
+def test_in_one_phase_of_the_second_a_replay_counts_the_same() -> None:
+    before, kernel = expected.read_status(str(RECORDED / "before.json"), None)
+    after, _ = expected.read_status(str(RECORDED / "after.json"), None)
+    description: dict[str, Any] = {key: before[key] for key in ("kind", "policy", "mode", "size", "used", "block")} | {
+        "origin": before["origin_size"], "kernel": kernel, "sequential_cutoff": 0, "writeback_percent": 10
+    }  # fmt: skip
+    counted = after["counters"]
+    replays = _core.cache_check([str(RECORDED / "smq.tar.zst")], description)
+    close = [
+        replay
+        for replay in replays
+        if abs(replay["read_hits"] - counted["read_hits"]) <= 0.005 * 7200
+        and abs(replay["write_hits"] - counted["write_hits"]) <= 0.005 * 1800
+        and replay["promotions"] == pytest.approx(counted["promotions"], rel=0.05)
+    ]
+    assert close, replays
