@@ -120,7 +120,10 @@ def _tables(name: str) -> tuple[DeviceTable, DeviceTable]:
     """Returns the device's table and the library's table of a file."""
     known = paths()
     if name not in known:
-        raise ValueError(f"there is no stock model {name!r}; {problems.near(name, list(known))}")
+        hint = problems.near(name, known)
+        raise ValueError(
+            f"there is no stock model {name!r}; {hint if 'mean' in hint else '`blklab devices list` has all of them'}"
+        )
     document = dict(_read(known[name]))
     about = document.pop(LIBRARY, {})
     device = document.get(TABLE, document)

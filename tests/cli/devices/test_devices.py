@@ -89,3 +89,7 @@ def test_predictions_with_a_typical_device_say_how_far_others_are(run: Run, tmp_
     )
     done = run("run", experiment)
     assert "hdd-7200 is a typical device of its class: others differ by about 25%, and so do figures" in done.err
+
+
+def test_a_model_unlike_any_other_leads_to_the_list(run: Run) -> None:
+    assert "`blklab devices list` has all of them" in run("devices", "show", "zzzzzz").err
