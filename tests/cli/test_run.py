@@ -191,6 +191,34 @@ def test_explanations_say_who_was_saturated_and_chosen(run: Run, small: Path) ->
     assert re.search(r"All tags \(nr_requests\) of ssd were in use [\d,]+ times", near)
 
 
+WRITECACHE = """
+[devices]
+slow = { kind = "throttled", iops_total = 300, size = "1GiB" }
+fast = { kind = "throttled", iops_total = 4000, size = "4MiB" }
+[stacks.cached]
+kind = "writecache"
+origin = "slow"
+cache = "fast"
+[workloads.mixed]
+rw = "randrw"
+rwmixread = 20
+bs = "4k"
+size = "128MiB"
+iodepth = 8
+"""
+
+
+def test_explanations_say_what_a_writecache_took(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "writecache.toml").write_text(WRITECACHE)
+    outcome = run("run", tmp_path / "writecache.toml", "--explain", "--no-store", "--set", "settings.max_ios=20000")
+    text = " ".join(outcome.out.split())
+    assert re.search(r"cached took \d+\.\d% of the blocks that were written\. It wrote [\d,.]+k? back", text)
+    assert re.search(r"cached was full: [\d,.]+k? blocks went to the slow device", text)
+    # Random I/O visits each block once: no read finds one in the cache.
+    assert "cached: 0.0% of the blocks that were read were in it." in text
+    assert re.search(r"Hits over time: \d+\.\d% in the first tenth of the time, .* \d+\.\d% in the last tenth", text)
+
+
 def test_explanations_are_in_the_json(run: Run, small: Path) -> None:
     outcome = run("run", small, "--explain", "--json", "--only", "stack=raid1,workload=randread")
     (result,) = json.loads(outcome.out)

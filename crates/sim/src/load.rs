@@ -12,7 +12,7 @@ pub struct Filesystem {
 
 /// A group of equal jobs, in fio's words.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     pub name: String,    // The group's name

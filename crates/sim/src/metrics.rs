@@ -72,7 +72,9 @@ pub struct JobMetrics {
     pub sync: Syncs,
     pub groups: Vec<Group>, // Every job group separately
     pub series: Vec<Point>, // Over time
-    pub ios: u64,           // I/Os counted
+    /// Look-ups in caches, hits and misses, in each interval of the series that has some.
+    pub look_ups: Vec<[u64; 2]>,
+    pub ios: u64, // I/Os counted
 }
 
 /// Counts of one interval.
@@ -81,6 +83,7 @@ pub struct SeriesBin {
     ios: [u64; 2],
     bytes: [u64; 2],
     latency: [u64; 2],
+    cache: [u64; 2],
 }
 
 impl Merge for SeriesBin {
@@ -89,6 +92,7 @@ impl Merge for SeriesBin {
             self.ios[i] += other.ios[i];
             self.bytes[i] += other.bytes[i];
             self.latency[i] += other.latency[i];
+            self.cache[i] += other.cache[i];
         }
     }
 }
@@ -135,6 +139,14 @@ impl MetricsRecorder {
         bin.latency[index] += now - start;
     }
 
+    /// Counts look-ups in a cache.
+    pub fn record_lookups(&mut self, hits: u64, misses: u64, now: Time) {
+        if now >= self.ramp {
+            let [all_hits, all_misses] = &mut self.series.at(now - self.ramp).cache;
+            (*all_hits, *all_misses) = (*all_hits + hits, *all_misses + misses);
+        }
+    }
+
     /// Counts an fsync that took from `start` to `now`.
     pub fn record_sync(&mut self, start: Time, now: Time) {
         if now >= self.ramp {
@@ -165,13 +177,14 @@ impl MetricsRecorder {
             clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
         };
         let series = self.series.iter().map(point).collect();
+        let look_ups = self.series.iter().map(|(_, bin)| bin.cache).filter(|&counts| counts != [0, 0]).collect();
         let [read, write] = totals
             .each_ref()
             .map(|d| Direction { clat_ns: latency_with_bins(&d.latencies), ..direction_figures(d, runtime) });
         let total_ios = self.syncs.count();
         let iops = total_ios as f64 * 1e9 / runtime as f64;
         let sync = Syncs { total_ios, iops, lat_ns: latency_with_bins(&self.syncs) };
-        JobMetrics { runtime_ns: runtime, read, write, sync, groups, series, ios: self.ios }
+        JobMetrics { runtime_ns: runtime, read, write, sync, groups, series, look_ups, ios: self.ios }
     }
 }
 

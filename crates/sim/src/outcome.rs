@@ -23,8 +23,11 @@ pub struct Outcome {
     pub devices: Vec<DiskStats>,    // What each disk did
     pub targets: Vec<TargetReport>, // What each target above the disks did, the lowest first
     pub series: Vec<Point>,         // The jobs' I/Os over time
-    pub processor_ns: u64,          // Processor time of all jobs together
-    pub simulated_ios: u64,         // Simulated I/Os at the top and at the disks, for benchmarks
+    /// Look-ups in caches over time, as these count them: hits and misses in each interval that has some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub look_ups: Vec<[u64; 2]>,
+    pub processor_ns: u64,  // Processor time of all jobs together
+    pub simulated_ios: u64, // Simulated I/Os at the top and at the disks, for benchmarks
 }
 
 impl Outcome {
@@ -43,6 +46,7 @@ impl Outcome {
             devices,
             targets,
             series: measured.series,
+            look_ups: measured.look_ups,
             processor_ns: cpu_time,
             simulated_ios: measured.ios + disk_ios,
         }

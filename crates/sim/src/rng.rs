@@ -2,7 +2,7 @@
 //! library.
 
 /// xoshiro256++ by Blackman and Vigna (2019), seeded with SplitMix64.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rng([u64; 4]);
 
 impl Rng {

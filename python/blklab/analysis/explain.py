@@ -40,6 +40,7 @@ def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
         *_wear(outcome),
         *_shares(outcome),
         *_targets(document, outcome),
+        *_hits_over_time(outcome),
         *_waits(outcome),
     ]
 
@@ -136,6 +137,20 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
         elif sum(target["held"]):
             reads, others = map(format_count, target["held"])
             yield f"{target['name']} delayed {reads} reads and {others} other bios."
+
+
+def _hits_over_time(outcome: Outcome) -> Iterator[str]:
+    """Compares the first, the middle and the last tenth of the time, if their shares of hits differ."""
+    looked_up = outcome.get("look_ups", [])
+    tenth, middle = len(looked_up) // 10, len(looked_up) * 9 // 20
+    if tenth:
+        parts = looked_up[:tenth], looked_up[middle : middle + tenth], looked_up[-tenth:]
+        first, between, last = (sum(h for h, _ in part) / sum(h + m for h, m in part) for part in parts)
+        if max(first, between, last) - min(first, between, last) > 0.01:
+            yield (
+                f"Hits over time: {first:.1%} in the first tenth of the time, {between:.1%} in the middle,"
+                f" {last:.1%} in the last tenth."
+            )
 
 
 def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:

@@ -44,9 +44,9 @@ WritecacheReport = TypedDict("WritecacheReport", {
     "writes_blocked_on_freelist": int,
 })
 Outcome = TypedDict("Outcome", {
-    "devices": "list[DiskStats]", "groups": "list[Group]", "processor_ns": int, "read": "Direction", "runtime_ns": int,
-    "series": "list[Point]", "simulated_ios": int, "sync": "Syncs", "targets": "list[TargetReport]", "watched_ns": int,
-    "write": "Direction",
+    "devices": "list[DiskStats]", "groups": "list[Group]", "look_ups": NotRequired[list[list[int]]],
+    "processor_ns": int, "read": "Direction", "runtime_ns": int, "series": "list[Point]", "simulated_ios": int,
+    "sync": "Syncs", "targets": "list[TargetReport]", "watched_ns": int, "write": "Direction",
 })
 class MdTargetReport(MdReport):
     kind: Literal["md"]

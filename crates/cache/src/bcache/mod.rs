@@ -236,11 +236,6 @@ impl Bcache {
         self.controller.budget(now_ns, self.last_io_ns, self.dirty.len() as u64 * PAGE_SECTORS)
     }
 
-    /// The rate of writeback, in sectors a second.
-    pub fn writeback_rate(&self) -> u64 {
-        self.controller.rate()
-    }
-
     fn write_back(&mut self, now_ns: u64) {
         let mut budget = self.writeback_budget(now_ns);
         while budget >= PAGE_SECTORS

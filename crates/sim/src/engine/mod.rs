@@ -116,6 +116,11 @@ impl Simulation {
         self.submit(task, number);
     }
 
+    /// Counts look-ups in a cache over time: blocks or bios, as the cache counts them.
+    pub fn record_lookups(&mut self, hits: u64, misses: u64) {
+        self.metrics.record_lookups(hits, misses, self.now);
+    }
+
     /// Completes a bio: calls its owner.
     #[inline]
     pub fn complete(&mut self, number: u32) {

@@ -250,6 +250,9 @@ impl BcacheTarget {
             (true, true) => &mut self.report.cache_bypass_hits,
             (false, true) => &mut self.report.cache_bypass_misses,
         }) += 1;
+        if !bypass {
+            sim.record_lookups(u64::from(all_hit), u64::from(!all_hit));
+        }
         for (hit, pages) in pieces {
             let (first, end) = (bio.sector.max(pages.start * PAGE_SECTORS), bio.end().min(pages.end * PAGE_SECTORS));
             let sectors = (end - first) as u32;

@@ -227,8 +227,10 @@ impl WritecacheTarget {
                     .unwrap_or(blocks.end),
                 None => self.cache.next_cached(block).map_or(blocks.end, |next| next.min(blocks.end)),
             };
+            let hits = if slot.is_some() { end - block } else { 0 };
             self.report.reads += end - block;
-            self.report.read_hits += if slot.is_some() { end - block } else { 0 };
+            self.report.read_hits += hits;
+            sim.record_lookups(hits, end - block - hits);
             self.submit_piece(sim, task, &bio, number, (block, end - block), slot);
             block = end;
         }
@@ -262,6 +264,7 @@ impl WritecacheTarget {
             }
         }
         for (block, count, slot) in pieces {
+            sim.record_lookups(slot.map_or(0, |_| count), slot.map_or(count, |_| 0));
             self.submit_piece(sim, task, &bio, number, (block, count), slot);
         }
         let (free, writing) = self.cache.usage();

@@ -18,7 +18,7 @@ pub enum NextAction {
     Finish,               // The job has ended
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct JobState {
     spec: load::Job,
     offset: u64,
@@ -51,24 +51,14 @@ impl JobState {
         Self {
             offset: spec.offset + u64::from(index) * spec.offset_increment,
             blocks,
-            cursor: [0; 2],
             bytes_left: spec.io_bytes,
             offsets: Offsets::new(&spec.distribution, blocks),
             passes: Passes::new(spec.random_map, blocks, &mut rng),
             sizes: [Sizes::new(&spec.read_sizes), Sizes::new(&spec.write_sizes)],
             rng,
-            in_flight: 0,
-            completed: VecDeque::new(),
-            draining: false,
             batch: spec.batch_submit.clamp(1, spec.iodepth.max(1)),
-            since_flush: 0,
-            flush_due: false,
-            since_think: 0,
-            think_due: false,
-            resume: 0,
-            next_by_rate: 0.0,
-            quiescing: false,
             spec: spec.clone(),
+            ..Self::default()
         }
     }
 

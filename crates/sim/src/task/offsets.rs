@@ -4,8 +4,9 @@ use crate::load::{Distribution, RandomMap};
 use crate::rng::{Rng, mix};
 
 /// Draws block numbers of a region of `blocks`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum Offsets {
+    #[default]
     Uniform,
     Zipf(ZipfRanks),             // Zipf's law over ranks; the ranks are scattered over the region
     Pareto(f64),                 // fio's Pareto: `blocks · u^(ln h / ln (1 − h))` (fio, lib/zipf.c, `pareto_init`)
@@ -152,7 +153,7 @@ impl ZipfRanks {
 }
 
 /// Draws sizes by weight.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sizes(Vec<(f64, u32)>);
 
 impl Sizes {

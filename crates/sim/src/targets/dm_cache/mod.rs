@@ -76,7 +76,7 @@ pub struct LvmCacheReport {
     pub promotions: u64,
     pub dirty: u64,
     pub writebacks: u64,      // Blocks written back; the kernel does not show them
-    pub metadata_writes: u64, // Metadata blocks of 4 KiB written
+    pub metadata_writes: u64, // Of the metadata volume, as its statistics count them: blocks of 4 KiB, and flushes
     pub waited: u64,          // Bios that waited for a migration of their block
 }
 
@@ -327,12 +327,14 @@ impl DmCache {
                 return;
             }
             self.report.count_miss(write);
+            sim.record_lookups(0, 1);
             if write {
                 self.clear_discard(block);
             }
             return self.submit(sim, task, number, tag::MAPPED, &[on_origin]);
         };
         *(if write { &mut self.report.write_hits } else { &mut self.report.read_hits }) += 1;
+        sim.record_lookups(1, 0);
         let on_cache = self.on_cache(cache_block, bio.sector % self.geometry.block);
         let both = write && self.mode == Mode::Writethrough && !self.dirty[cache_block as usize];
         match self.mode {
@@ -366,6 +368,7 @@ impl DmCache {
         }
         if self.locks.share(block, bio.op == Op::Write, number) {
             self.report.count_miss(bio.op == Op::Write);
+            sim.record_lookups(0, 1);
             self.submit(sim, task, number, tag::MAPPED, &[self.on_origin(bio.sector)]);
         }
         true

@@ -100,6 +100,15 @@ fn flushes_wait_for_a_commit() {
 }
 
 #[test]
+fn a_commit_of_one_block_of_mappings_is_seven_writes() {
+    // 24 MiB are 384 blocks of 64 KiB, and a block of the array has 509 mappings.
+    let report = report(&cached(24 * MIB, &[reads(job(64 * MIB, 5000))], json!({})));
+    assert!(report.promotions > 100 && report.metadata_writes >= 7, "{report:?}");
+    // Mappings, the tree, bitmap and index of the space map, a flush, the superblock, a flush.
+    assert_eq!(report.metadata_writes % 7, 0, "{report:?}");
+}
+
+#[test]
 fn impossible_caches_are_refused_in_one_line() {
     let small = [job(16 * MIB, 10)];
     for (cell, expected) in [

@@ -32,8 +32,9 @@ struct ChunkCounter {
 }
 
 /// What the bitmap's task is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BitmapStep {
+    #[default]
     Idle,
     PreFlush,
     Write,
@@ -41,7 +42,7 @@ enum BitmapStep {
 }
 
 /// An array's bitmap.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Bitmap {
     chunk: u64,    // Sectors of a chunk: one bit
     pub task: u32, // The worker's task
@@ -72,22 +73,7 @@ impl Bitmap {
 
     /// An empty bitmap with chunks of `chunk` sectors.
     fn new(chunk: u64) -> Self {
-        Self {
-            chunk,
-            task: NONE,
-            counters: BTreeMap::new(),
-            new_chunks: Vec::new(),
-            held_bios: Vec::new(),
-            write_requested: false,
-            writing_chunks: Vec::new(),
-            released_bios: Vec::new(),
-            pages: Vec::new(),
-            step: BitmapStep::Idle,
-            in_flight: 0,
-            cleared: BTreeSet::new(),
-            ran_at: 0,
-            due: None,
-        }
+        Self { chunk, task: NONE, ..Self::default() }
     }
 
     fn page_of(chunk: u64) -> u64 {

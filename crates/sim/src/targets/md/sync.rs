@@ -41,7 +41,7 @@ pub struct SyncPiece {
     pub writes: Vec<MemberSector>, // The member sectors that are then written
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunningSync {
     action: SyncAction,
     pub task: u32,
@@ -70,21 +70,10 @@ impl RunningSync {
             action: md.sync,
             task: NONE,
             speed_limits: (md.sync_speed_min, md.sync_speed_max),
-            position: 0,
             end,
-            active: 0,
-            pieces: Vec::new(),
-            free: Vec::new(),
-            ready: VecDeque::new(),
-            raised_piece: None,
-            checked_position: 0,
             marks: VecDeque::from([(0, 0)]),
-            pace_due: false,
-            draining: false,
-            nap: 0,
-            yielded: false,
-            at_barrier: false,
             others: vec![0; md.members.len()],
+            ..Self::default()
         }
     }
 

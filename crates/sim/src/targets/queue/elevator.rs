@@ -20,7 +20,7 @@ const WRITES_STARVED: u32 = 2;
 const CFQ_QUANTUM: u32 = 4;
 
 /// The requests of a disk that wait.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Elevator {
     kind: Scheduler,
     sorted: [SortedRequests; 2], // By sector, reads and writes separately, for merging and for sorted dispatch
@@ -41,21 +41,7 @@ pub struct Elevator {
 impl Elevator {
     /// An empty elevator.
     pub fn new(kind: Scheduler) -> Self {
-        Self {
-            kind,
-            sorted: Default::default(),
-            arrival: Default::default(),
-            fifo: VecDeque::new(),
-            direction: 0,
-            position: 0,
-            cursor: 0,
-            hint: 0,
-            batch: 0,
-            starved: 0,
-            turns: VecDeque::new(),
-            served: 0,
-            waiting: 0,
-        }
+        Self { kind, ..Self::default() }
     }
 
     /// How many wait.

@@ -34,10 +34,11 @@ pub struct QueueSettings {
 
 /// I/O schedulers.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
-    None,       // First come, first served (`none`, and `noop` which also merges)
+    #[default]
+    None, // First come, first served (`none`, and `noop` which also merges)
     Noop,       // As `none`, with merging: the old kernels' `noop`
     MqDeadline, // Sorted batches with deadlines, in multi-queue kernels
     Deadline,   // The same in single-queue kernels

@@ -94,10 +94,13 @@ fn a_flush_waits_for_the_commit_of_what_was_written() {
 fn blocks_are_overwritten_in_place_and_read_from_the_cache() {
     let overwrites = Job { random_map: RandomMap::Repeated, ..job(4 * MIB, 2048) };
     let mixed = Job { read_share: 0.5, name: "readers".into(), ..job(8 * MIB, 4000) };
-    let report = report(&play(&cached(&[overwrites, mixed], 64 * MIB, json!({}))));
+    let outcome = play(&cached(&[overwrites, mixed], 64 * MIB, json!({})));
+    let report = report(&outcome);
     let hits = report.write_hits_uncommitted + report.write_hits_committed;
     assert_eq!((report.writes, report.writes_around), (report.writes_allocate + hits, 0), "{report:?}");
     assert_eq!(report.blocks - report.free_blocks, report.writes_allocate);
+    let look_ups = outcome.look_ups.iter().fold([0, 0], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
+    assert_eq!(look_ups, [report.read_hits + report.writes, report.reads - report.read_hits]);
     assert!(hits >= 1024 && report.read_hits > 900 && report.read_hits < report.reads, "{report:?}");
 }
 

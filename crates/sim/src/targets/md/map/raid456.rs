@@ -86,11 +86,6 @@ impl Raid456Map {
         1 << self.shift
     }
 
-    /// Sectors of data in a whole stripe.
-    pub fn stripe_sectors(&self) -> u64 {
-        self.data << self.shift
-    }
-
     /// The number of the stripe (a row of chunks across the members) that has this array sector.
     #[inline]
     pub fn stripe_of(&self, sector: u64) -> u64 {
