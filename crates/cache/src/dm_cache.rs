@@ -35,7 +35,7 @@ impl Latencies {
 /// Bios that are in flight in a trace with completions, which says when they end.
 #[derive(Debug, Default)]
 struct InFlight {
-    misses: HashMap<u64, u64>,   // The first sectors of those that missed, and when they were queued
+    misses: HashMap<u64, u64>, // The first sectors of those that missed, and when they were queued
     carrier: Option<(u64, u64)>, // The first sector of the one that carries the tick, and when it was queued
 }
 

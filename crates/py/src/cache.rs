@@ -33,7 +33,8 @@ pub fn cache_curves(
         CurveSettings { policies, block_bytes: blocks, sizes, kernel, writeback, sample, sample_blocks, samples };
     py.detach(|| {
         let mut first = FirstPass::new(settings).map_err(UsageError::new_err)?;
-        let capabilities = replay(&paths, format.as_deref(), filter.clone(), false, |request, _| first.request(request))?;
+        let capabilities =
+            replay(&paths, format.as_deref(), filter.clone(), false, |request, _| first.request(request))?;
         let again = first.needs_second_pass();
         let mut second = first.finish(capabilities.clock_ns.is_some());
         if again {
