@@ -96,6 +96,24 @@ def test_both_bounds_count(iops: float, members: dict[str, tuple[int, int]], hol
     assert row.holds == holds
 
 
+@pytest.mark.parametrize(
+    ("iops", "hit_rate", "holds"), [(1140, 0.61, True), (1160, 0.61, False), (1000, 0.62, False), (1000, 0.586, True)]
+)
+def test_of_caches_the_hit_rate_counts(iops: float, hit_rate: float, holds: bool) -> None:
+    measured = AgreementFigures(1000, 0, MEMBERS, hit_rate=0.6)
+    row = AgreementRow(KEY, "6.1", AgreementFigures(iops, 0, {"fast": (1, 0)}, hit_rate=hit_rate), measured)
+    assert row.holds == holds
+
+
+def test_hits_are_those_of_the_cache_of_the_stack() -> None:
+    dm = {"read_hits": 60, "read_misses": 20, "write_hits": 15, "write_misses": 5}
+    bcache = {"cache_hits": 5, "cache_misses": 5, "cache_bypass_hits": 1, "cache_bypass_misses": 9}
+    direction: Any = {"iops": 5.0}
+    for target, expected in ((dm, 0.75), (bcache, 0.3), ({"reads": 5}, None)):
+        outcome: Any = {"read": direction, "write": direction, "devices": [], "targets": [target]}
+        assert agreement.agreement_figures(outcome).hit_rate == expected
+
+
 def test_nine_of_ten_are_enough() -> None:
     good = AgreementRow(KEY, "6.1", AgreementFigures(1000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))
     bad = AgreementRow(KEY, "6.1", AgreementFigures(2000, 0, MEMBERS), AgreementFigures(1000, 0, MEMBERS))

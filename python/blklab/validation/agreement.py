@@ -1,12 +1,12 @@
 """Compare the simulator with the lab on the same cells.
 
 The comparison uses IOPS and each member's share of the I/Os: of reads if a cell only reads, of
-writes if it only writes, otherwise of both.
+writes if it only writes, otherwise of both. Of caches it uses the hit rate instead of shares.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.outcome import IoCost, Outcome, in_lab
 from blklab.runners.sim import runner as sim
@@ -14,6 +14,8 @@ from blklab.spec.cells import Cell, ExperimentPlan
 
 IOPS: Final = 0.10  # Allowed relative error of predicted IOPS
 SHARE: Final = 0.05  # Allowed error of a member's share, as a fraction of all I/Os
+CACHE_IOPS: Final = 0.15
+HIT_RATE: Final = 0.015  # The same of caches: of IOPS, and of the hit rate
 ENOUGH: Final = 0.9  # Share of cells that must be within both bounds
 
 
@@ -25,6 +27,7 @@ class AgreementFigures:
     write_iops: float
     members: Mapping[str, tuple[int, int]]  # Reads and writes of each disk
     io_cost: IoCost | None = None  # What an I/O cost in the guest; None in the simulator, and in recordings without it
+    hit_rate: float | None = None  # Of a cache
 
     @property
     def iops(self) -> float:
@@ -49,6 +52,7 @@ class AgreementFigures:
             "read_iops": self.read_iops,
             "write_iops": self.write_iops,
             "members": {name: list(ios) for name, ios in self.members.items()},
+            **({} if self.hit_rate is None else {"hit_rate": self.hit_rate}),
             **({"io_cost": dict(self.io_cost)} if self.io_cost else {}),
         }
 
@@ -64,7 +68,18 @@ def agreement_figures(outcome: Outcome) -> AgreementFigures:
             if device.get("leaf", True)
         },
         in_lab(outcome).get("lab", {}).get("io_cost"),
+        _hit_rate(outcome),
     )
+
+
+def _hit_rate(outcome: Outcome) -> float | None:
+    """Returns the hit rate of the stack's cache: of dm-cache's reads and writes, or of bcache's reads."""
+    for target in cast(Any, outcome).get("targets") or []:
+        for words in (("read_", "write_"), ("cache_", "cache_bypass_")):
+            if f"{words[0]}hits" in target:
+                hits, misses = (sum(target[f"{word}{kind}"] for word in words) for kind in ("hits", "misses"))
+                return float(hits / (hits + misses)) if hits + misses else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -109,8 +124,16 @@ class AgreementRow:
         return max(abs(predicted.get(name, 0.0) - share) for name, share in measured.items())
 
     @property
+    def hit_rate_error(self) -> float | None:
+        """Predicted hit rate minus the measured one; None if neither is of a cache."""
+        predicted, measured = self.predicted.hit_rate, self.measured.hit_rate
+        return None if predicted is None or measured is None else predicted - measured
+
+    @property
     def holds(self) -> bool:
         """Whether both are within their bounds."""
+        if (error := self.hit_rate_error) is not None:
+            return abs(self.error) <= CACHE_IOPS and abs(error) <= HIT_RATE
         return abs(self.error) <= IOPS and self.worst_share <= SHARE
 
     def as_dict(self) -> dict[str, Any]:
@@ -123,6 +146,7 @@ class AgreementRow:
             "measured": self.measured.as_dict(),
             "error": self.error,
             "worst_share": self.worst_share,
+            "hit_rate_error": self.hit_rate_error,
             "holds": self.holds,
         }
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 NOTE = (
     "IOPS of both directions. Shares (predicted → measured, %) are of reads if a cell only reads,"
-    " of writes if it only writes, otherwise of both. Of two members, only the first one is shown."
+    " of writes if it only writes, otherwise of both. Of two members, only the first one is shown; of caches, the"
+    " hit rate."
 )
 
 
@@ -44,8 +45,11 @@ def _io_costs(rows: "Sequence[AgreementRow]") -> Iterator[str]:
 
 def _row(row: "AgreementRow") -> list[str]:
     predicted, measured = row.predicted.shares, row.measured.shares
+    if row.hit_rate_error is not None:
+        predicted, measured = ({"hits": figures.hit_rate or 0.0} for figures in (row.predicted, row.measured))
+    digits = 0 if row.hit_rate_error is None else 1
     shares = [
-        f"{printable(name)} {100 * predicted.get(name, 0.0):.0f} → {100 * share:.0f}"
+        f"{printable(name)} {100 * predicted.get(name, 0.0):.{digits}f} → {100 * share:.{digits}f}"
         for name, share in measured.items()
     ]
     return [
@@ -75,7 +79,7 @@ def verdicts_table(judged: "Sequence[AgreementVerdict]") -> TextTable:
     ]
     note = (
         "In nine of ten cells, IOPS must be within ±10 % of the measured ones and every member's"
-        " share of the I/Os within 5 points."
+        " share of the I/Os within 5 points; of caches, IOPS within ±15 % and the hit rate within 1.5 points."
     )
     return TextTable("Agreement with the lab", columns, entries, note)
 
@@ -128,6 +132,7 @@ def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") ->
     for row, miss in known:
         name = f"{row.kernel}, {row.key.suite}: {row.key.text}"
         text = f"*{printable(miss.verdict)}.* {printable(miss.text)}" if miss else "*open.* No explanation yet."
-        worst = f"{100 * row.worst_share:.0f} points"
+        hits = row.hit_rate_error
+        worst = f"{100 * row.worst_share:.0f} points" if hits is None else f"hits {100 * hits:+.1f} points"
         yield f"- **{printable(name)}** ({row.error:+.0%}, {worst}): {text}"
     yield ""

@@ -100,6 +100,7 @@ def _read(path: Path) -> LabRecording:
                     cast(IoCost, {key: int(cost[key]) for key in IoCost.__annotations__})
                     if (cost := cell.get("io_cost"))
                     else None,
+                    None if (hits := cell.get("hit_rate")) is None else float(hits),
                 )
             )
             for cell in raw["cells"]
@@ -136,7 +137,8 @@ def write_recording(directory: Path, recording: LabRecording) -> Path:
 
 def _rounded(cell: AgreementFigures) -> dict[str, Any]:
     figures = cell.as_dict()
-    return figures | {direction: round(figures[direction], 1) for direction in ("read_iops", "write_iops")}
+    digits = {"read_iops": 1, "write_iops": 1, "hit_rate": 4}
+    return figures | {key: round(figures[key], count) for key, count in digits.items() if key in figures}
 
 
 def misses(directory: Path) -> list[KnownDisagreement]:

@@ -71,6 +71,8 @@ def _junk(
         # dm-cache takes a block in at once when all of it is written, as long as it has free ones,
         # if its mode is writeback (dm-cache-target.c, `optimisable_bio`).
         lvm.mode(guest, table["name"], "writeback")
+        if table["state"] == "junk-dirty":
+            lvm.never_idle(guest, table["name"])
         options = {"rw": "write", "bs": str(table["chunk"]), **region}
         _fio(machine, document, target, options, progress)
         if table["state"] == "junk":

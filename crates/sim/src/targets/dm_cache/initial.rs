@@ -10,6 +10,10 @@ const TOP_LEVEL: u32 = 63;
 impl DmCache {
     /// Brings the cache into its initial state. An error is one line.
     pub(super) fn fill(&mut self, state: InitialState, jobs: &[Job]) -> Result<(), String> {
+        if matches!(state, InitialState::JunkDirty | InitialState::Layout) {
+            // The first tick, before writes fill the cache: their blocks stay at the top until it is balanced, after 60 s.
+            self.policy.tick(1);
+        }
         let most = u64::from(self.geometry.cache_blocks);
         let (block_bytes, blocks) = (self.geometry.block * 512, self.geometry.origin / self.geometry.block);
         let job_blocks = JobBlocks { jobs, block_bytes, blocks };
@@ -17,10 +21,13 @@ impl DmCache {
         job_blocks.check(state).map_err(named)?;
         match state {
             InitialState::Empty => {}
-            InitialState::Junk | InitialState::JunkDirty => {
+            InitialState::Junk => {
                 let junk = job_blocks.unused(most).map_err(named)?;
-                let dirty = state == InitialState::JunkDirty;
-                junk.into_iter().for_each(|block| self.load(block, dirty, None));
+                junk.into_iter().for_each(|block| self.load(block, false, None));
+            }
+            InitialState::JunkDirty => {
+                let junk = job_blocks.unused(most).map_err(named)?;
+                junk.into_iter().for_each(|block| self.load(block, true, Some(TOP_LEVEL)));
             }
             InitialState::Warm => {
                 let warm = job_blocks.drawn(most);

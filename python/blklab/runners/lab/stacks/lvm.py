@@ -62,6 +62,14 @@ def mode(guest: GuestStack, name: str, chosen: str) -> None:
     guest.run("lvchange", "-y", "--cachemode", chosen, f"{guest.groups[name]}/data")
 
 
+def never_idle(guest: GuestStack, name: str) -> None:
+    """Keeps dirty blocks dirty between the preparation and the load: dm-cache cleans them after a second without I/O.
+
+    Without a migration threshold it does so no more (dm-cache-target.c, `spare_migration_bandwidth`).
+    """
+    guest.run("dmsetup", "message", f"{guest.groups[name]}-data", "0", "migration_threshold 0")
+
+
 def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> VolumeReport:
     """Returns a cache's activity since the load began: counts, and its present state."""
     grown = {key: after[key] - before[key] for key in COUNTS if key != "dirty"}
