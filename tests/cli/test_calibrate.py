@@ -147,6 +147,12 @@ capacity = "1TiB"
         (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
         (["ref", "--model", "sm883", "--target", "x"], "ref: --target: expected one of ssd"),
         (["fio.json"], "--model: expected where the fit starts"),
+        ([], "expected one of INPUT, --device and --directory"),
+        (["--directory", "", "--model", "virtual"], "--directory"),
+        (["--directory", ".", "--model", "virtual", "--time", "1s"], "--time: expected 10s or more"),
+        (["--directory", ".", "--model", "virtual", "--kernel", "foo"], "foo"),
+        (["--directory", ".", "--model", "virtual", "-o", "no/such/file"], "no/such"),
+        (["--device", "no", "--size", "1g", "--model", "virtual"], "--size: not with --device"),
     ],
 )
 def test_mistakes_are_one_line_and_status_2(run: Run, arguments: list[str], output: str) -> None:

@@ -72,3 +72,27 @@ def test_a_used_disk_needs_its_capacity(run: Run, tmp_path: Path) -> None:
     done = run("run", path)
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "state 'steady' needs the capacity of the disk" in done.err
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ('model = "pm983", slc_bytes = 1_000_000', "slc_bytes needs fold_ns"),
+        ('model = "pm983", state = "full:999%"', "state"),
+        (
+            'kind = "throttled", size = "1GiB", iops_total = 1000, iops_burst = 10, burst_seconds = 5',
+            "iops_burst of 10",
+        ),
+        ('kind = "throttled", size = "1GiB", iops_burst = 10, burst_seconds = 5', "needs iops_total"),
+        ('kind = "throttled", size = "1GiB", bps_total = 1000, bps_burst = 2000', "bps_burst needs burst_seconds"),
+    ],
+)
+def test_impossible_devices_are_refused(run: Run, tmp_path: Path, device: str, message: str) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(
+        f'[devices]\nd = {{ {device} }}\n[stacks.s]\ndevice = "d"\n[workloads.w]\nrw = "read"\ntime_based = true\n'
+        '[settings]\nruntime = "1s"\n'
+    )
+    done = run("run", path)
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert message in done.err

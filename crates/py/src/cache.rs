@@ -44,6 +44,9 @@ pub fn cache_curves(
     })
 }
 
+/// Blocks of a cache that can be replayed: 1 TiB of 64 KiB, and 1 GiB of memory.
+const MOST_BLOCKS: u64 = 1 << 24;
+
 /// A cache as `cache status` describes it. Sizes are bytes.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -65,15 +68,24 @@ impl CacheDescription {
         let kernel =
             SmqKernel::parse(&self.kernel).ok_or_else(|| format!("kernel {}: expected 4.2 or later", self.kernel))?;
         let mode = self.mode.as_str();
+        let (least, most) = if self.kind == "bcache" { (8 << 10, 2 << 30) } else { (32 << 10, 1 << 30) };
+        if !(least..=most).contains(&self.block) || self.block % 4096 != 0 {
+            return Err(format!("block of {} bytes: expected {least} to {most}, as the kernel accepts", self.block));
+        }
+        let blocks = self.size / self.block;
+        if !(1..=MOST_BLOCKS).contains(&blocks) {
+            return Err(format!("a cache of {blocks} blocks: expected 1 to {MOST_BLOCKS}, which can be replayed"));
+        }
         if self.kind == "bcache" {
             let mode = match mode {
                 "writeback" => BcacheMode::Writeback,
                 "writethrough" => BcacheMode::Writethrough,
                 "writearound" => BcacheMode::Writearound,
-                _ => BcacheMode::None,
+                "none" => BcacheMode::None,
+                _ => return Err(format!("mode {mode:?}: unknown to bcache")),
             };
             return Ok(CheckedCache::Bcache(BcacheSettings {
-                buckets: (self.size / self.block) as u32,
+                buckets: blocks as u32,
                 bucket_sectors: (self.block / 512) as u32,
                 mode,
                 sequential_cutoff: self.sequential_cutoff / 512,
@@ -86,11 +98,12 @@ impl CacheDescription {
         let mode = match mode {
             "writeback" => CacheMode::Writeback,
             "writethrough" => CacheMode::Writethrough,
-            _ => CacheMode::Passthrough,
+            "passthrough" => CacheMode::Passthrough,
+            _ => return Err(format!("mode {mode:?}: unknown to dm-cache")),
         };
         let geometry = Geometry {
             origin_blocks: self.origin / self.block,
-            cache_blocks: (self.size / self.block) as u32,
+            cache_blocks: blocks as u32,
             block_sectors: (self.block / 512) as u32,
         };
         Ok(CheckedCache::Dm { policy, kernel, mode, geometry })

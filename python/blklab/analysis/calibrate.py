@@ -111,17 +111,13 @@ def calibrate(
 
     `where` names the input in errors; `tell` gets a line for each stage. Raises UsageError.
     """
-    if device.get("kind") not in STAGES:
-        raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit")
-    if not runs:
-        raise UsageError(f"{where}: no run to calibrate on")
+    check(device, runs, kernel=kernel, filesystem=filesystem, size=size, where=where)
     if device["kind"] == "throttled":
         device = {**device, **as_limits(runs)}
     settings = {"kernel": kernel, "filesystem": filesystem}
     bench = _Bench(settings, size, where)
     fitted = dict(device)
     changed: dict[str, tuple[float, float]] = {}
-    bench.check(device, runs)
     for stage in STAGES[device["kind"]]:
         chosen = [run for run in runs if stage.runs(run)]
         # A stage must not have more parameters than runs.
@@ -132,6 +128,23 @@ def calibrate(
             changed |= {name: (fitted[name], values[name]) for name in parameters}
             fitted |= values
     return Calibration(fitted, changed, bench.residuals(fitted, runs))
+
+
+def check(
+    device: Mapping[str, object],
+    runs: Sequence[Observation],
+    *,
+    kernel: str,
+    filesystem: str,
+    size: str | None,
+    where: Path,
+) -> None:
+    """Raises UsageError for what `calibrate` cannot fit, which does not depend on the measured rates."""
+    if device.get("kind") not in STAGES:
+        raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit")
+    if not runs:
+        raise UsageError(f"{where}: no run to calibrate on")
+    _Bench({"kernel": kernel, "filesystem": filesystem}, size, where).check(device, runs)
 
 
 ONE_LIMIT: Final = 0.05  # Difference of two rates, as a share, that the same limit makes
@@ -174,7 +187,7 @@ class _Bench:
     def __init__(self, settings: Mapping[str, Any], size: str | None, where: Path) -> None:
         self.settings, self.size, self.where = settings, size, where
 
-    def check(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> None:
+    def check(self, device: Mapping[str, object], runs: Sequence[Observation]) -> None:
         """Raises UsageError if the device or a run is not valid."""
         for run in runs:
             self._document(device, run)
@@ -187,7 +200,7 @@ class _Bench:
             for run, simulated in zip(runs, outcomes, strict=True)
         ]
 
-    def _document(self, device: Mapping[str, Any], run: Observation) -> Mapping[str, Any]:
+    def _document(self, device: Mapping[str, object], run: Observation) -> Mapping[str, Any]:
         raw = {
             "devices": {"device": {**device, **({"size": self.size} if self.size else {})}},
             "stacks": {"alone": {"device": "device"}},

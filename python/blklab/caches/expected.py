@@ -1,15 +1,17 @@
 """Compares what a cache counted during a trace with what its policy should have counted."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from blklab import _core
 from blklab.caches.model import hit_share
 from blklab.errors import BlklabError, UsageError
+from blklab.spec.files import read_text
 
 HIT_TOLERANCE: Final = 0.02
 """Difference of a share of hits that is not reported: without completions in the trace, the replay assumes latencies,
@@ -19,20 +21,32 @@ COUNT_TOLERANCE: Final = 0.1
 """The same for promotions and for the number of accesses, as a share."""
 
 
-class CacheStatus(TypedDict):
+Figure = Annotated[int, Field(ge=0, lt=2**62)]
+
+
+class CacheStatus(BaseModel):
     """What is used of a cache in the document of `cache status`."""
 
-    kind: str
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    kind: Literal["dm-cache", "bcache", "writecache"]
     title: str
     identity: str
     mode: str
-    policy: str
-    size: int | None
-    used: int | None
-    block: int | None
-    origin_size: int | None
-    counters: dict[str, int]
-    settings: dict[str, int]
+    policy: str = ""
+    size: Figure | None = None
+    used: Figure | None = None
+    block: Figure | None = None
+    origin_size: Figure | None = None
+    counters: dict[str, Figure]
+    settings: dict[str, int] = {}
+
+
+class StatusDocument(BaseModel):
+    """The document of `cache status`."""
+
+    caches: list[CacheStatus]
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,22 +76,22 @@ class CacheCheck:
 
 
 def read_status(path: str, title: str | None) -> tuple[CacheStatus, str]:
-    """Returns a cache from a document of `cache status --json`, and the kernel's release."""
+    """Returns a cache from a document of `cache status --json`, and the kernel's release. Raises UsageError."""
     try:
-        document = json.loads(Path(path).read_bytes())
-        caches = {cache["title"]: cache for cache in document["caches"] if isinstance(cache["counters"], dict)}
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read it: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{path}: expected the output of `blklab cache status --json`") from None
+        document = StatusDocument.model_validate_json(read_text(Path(path)))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        where = f"{path}: {place}" if place else path
+        raise UsageError(f"{where}: expected the output of `blklab cache status --json`") from None
+    caches = {cache.title: cache for cache in document.caches}
     if title is None and len(caches) == 1:
         title = next(iter(caches))
     if title not in caches:
         listed = ", ".join(caches) or "none"
         raise UsageError(
-            f"{path}: " + (f"no cache {title}; it has: {listed}" if title else f"choose a cache: {listed}")
+            f"{path}: " + (f"no cache {title}; it has: {listed}" if title else f"choose with --cache: {listed}")
         )
-    return caches[title], str(document.get("kernel", ""))
+    return caches[title], document.kernel
 
 
 def check(
@@ -90,32 +104,35 @@ def check(
     selection: str | _core.Filter | None,
 ) -> CacheCheck:
     """Replays the trace, and compares. Raises BlklabError if trace and counters do not belong together."""
-    title, kind = after["title"], after["kind"]
+    title, kind = after.title, after.kind
     if kind == "writecache":
         raise UsageError(f"{title}: dm-writecache takes every write while it has room: see `blklab cache status`")
-    counted = {key: value - before["counters"].get(key, 0) for key, value in after["counters"].items()}
-    if min(counted.values(), default=0) < 0 or before["identity"] != after["identity"]:
+    for key in ("kind", "identity", "size", "block", "mode", "policy"):
+        if getattr(before, key) != getattr(after, key):
+            was, is_ = getattr(before, key), getattr(after, key)
+            raise BlklabError(f"{title}: its {key} was {was!r} before and is {is_!r} after: expected the same cache")
+    counted = {key: value - before.counters.get(key, 0) for key, value in after.counters.items()}
+    if min(counted.values(), default=0) < 0:
         raise BlklabError(f"{title}: the counters began at 0 again: the device was set up again during the trace")
     for key in ("size", "used", "block", *(["origin_size"] if kind == "dm-cache" else [])):
-        if before.get(key) is None:
+        if getattr(before, key) is None:
             raise BlklabError(f"{title}: its {key} is not known: run `blklab cache status` as root")
     version = ".".join(re.findall(r"\d+", kernel)[:2]) if re.match(r"\d+\.\d+\.\d+", kernel) else kernel
-    settings = before["settings"]
     description: dict[str, str | int] = {
         "kind": kind,
-        "policy": before["policy"],
-        "mode": before["mode"],
-        "size": before["size"] or 0,
-        "used": before["used"] or 0,
-        "block": before["block"] or 0,
+        "policy": before.policy,
+        "mode": before.mode,
+        "size": before.size or 0,
+        "used": min(before.used or 0, before.size or 0),
+        "block": before.block or 0,
         "kernel": version or "6.1",
-        "origin": before.get("origin_size") or 0,
-        "sequential_cutoff": settings.get("sequential_cutoff", 4 << 20),
-        "writeback_percent": settings.get("writeback_percent", 10),
+        "origin": before.origin_size or 0,
+        "sequential_cutoff": max(0, before.settings.get("sequential_cutoff", 4 << 20)),
+        "writeback_percent": max(0, before.settings.get("writeback_percent", 10)),
     }
     cases = _core.cache_check(paths, description, format=format_name, selection=selection)
     _check_amount(title, kind, counted, cases[0])
-    return CacheCheck(after, str(description["kernel"]), not before["used"], list(_figures(kind, counted, cases)))
+    return CacheCheck(after, str(description["kernel"]), not before.used, list(_figures(kind, counted, cases)))
 
 
 def _check_amount(title: str, kind: str, counted: Mapping[str, int], case: Mapping[str, int]) -> None:

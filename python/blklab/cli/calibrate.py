@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from blklab.analysis.observations import Observation
     from blklab.spec.load import ExperimentSource
 
+SHORTEST: Final = 10 * 10**9  # ns of all tests together
+
 VIRTUAL: Final = "virtual"
 """Instead of a model: a disk with limits and a latency, as virtual machines have them."""
 
@@ -21,11 +23,22 @@ VIRTUAL: Final = "virtual"
 @click.command()
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, metavar="[INPUT]...")
 @click.option("--device", metavar="PATH", help="Measure this device now. Without --destroy it is only read.")
-@click.option("--directory", type=click.Path(path_type=Path), help="Measure the disk below this directory now.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Measure the disk below this directory now.",
+)
 @click.option("--destroy", multiple=True, metavar="ID", help="Also write to --device, which has this stable name.")
 @click.option("--yes-destroy", multiple=True, metavar="ID", help="The same, even with data on it.")
 @click.option("--force", multiple=True, metavar="NAME", help="Measure despite this condition.")
-@click.option("--time", "length", type=DURATION, default="5m", show_default=True, help="Time of all tests together.")
+@click.option(
+    "--time",
+    "length",
+    type=DURATION,
+    default="5m",
+    show_default=True,
+    help="Time of all tests together, without laying out a file.",
+)
 @click.option("--resume", is_flag=True, help="Continue an interrupted measurement.")
 @store_option
 @click.option(
@@ -91,12 +104,13 @@ def calibrate(
     Exit status: 0 success; 2 an input or the model is not valid.
     """
     from blklab.analysis import calibrate as analysis
-    from blklab.errors import UsageError
+    from blklab.output import check as check_output
 
-    if len([given for given in (inputs, device, directory) if given]) != 1:
-        raise UsageError("expected one of INPUT, --device and --directory")
-    if destroy and not device:
-        raise UsageError("--destroy: expected --device")
+    given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
+    _check_usage(given, destroy=destroy, size=size, length=length)
+    if output is not None:
+        check_output(str(output))
+    where = inputs[0] if inputs else Path(device or directory or "")
     name = model or _model_of(device)
     table = _device(name)
     runs: list[Observation] = []
@@ -105,14 +119,16 @@ def calibrate(
     if not inputs:
         from blklab.validation import device_measurement
 
+        seconds = length / 1e9
         experiment = (
-            device_measurement.device_experiment(device, destroy=destroy, seconds=length / 1e9)
+            device_measurement.device_experiment(device, destroy=destroy, seconds=seconds)
             if device
-            else device_measurement.directory_experiment(directory or Path(), size=size, seconds=length / 1e9)
+            else device_measurement.directory_experiment(directory or Path(), size=size, seconds=seconds)
         )
-        runs = _measured(experiment, store, resume=resume, force=force, yes_destroy=yes_destroy)
         size = size or (device_measurement.size_of(device) if device else device_measurement.FILE_SIZE)
-    where = inputs[0] if inputs else Path(device or directory or "")
+        tests = device_measurement.expected_runs(experiment)
+        analysis.check(table, tests, kernel=kernel, filesystem=filesystem, size=size, where=where)
+        runs = _measured(experiment, store, resume=resume, force=force, yes_destroy=yes_destroy)
     calibration = analysis.calibrate(
         table, runs, kernel=kernel, filesystem=filesystem, size=size, where=where, tell=tell
     )
@@ -124,7 +140,11 @@ def calibrate(
 
         source = f"calibrated from {name} on {', '.join(str(path) for path in inputs or (where,))}"
         write(output, analysis.as_toml(calibration, source).encode())
-    document = {
+    emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
+
+
+def _as_dict(calibration: "Calibration") -> dict[str, object]:
+    return {
         "device": dict(calibration.device),
         "fitted": {name: {"before": a, "after": b} for name, (a, b) in calibration.fitted.items()},
         "residuals": [
@@ -137,7 +157,20 @@ def calibrate(
             for residual in calibration.residuals
         ],
     }
-    emit(document, as_json, lambda console: _draw(console, calibration))
+
+
+def _check_usage(given: list[str], *, destroy: tuple[str, ...], size: str | None, length: int) -> None:
+    """Raise UsageError for options that do not fit together."""
+    from blklab.errors import UsageError
+
+    if len(given) != 1:
+        raise UsageError("expected one of INPUT, --device and --directory")
+    if destroy and given != ["--device"]:
+        raise UsageError("--destroy: expected --device")
+    if size and given == ["--device"]:
+        raise UsageError("--size: not with --device, which is measured as a whole")
+    if given != ["INPUT"] and length < SHORTEST:
+        raise UsageError("--time: expected 10s or more for all tests")
 
 
 def _model_of(device: str | None) -> str:

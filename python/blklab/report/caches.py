@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from blklab.caches.expected import CacheCheck
 from blklab.caches.model import BlockCache, CacheInventory, hit_share
 from blklab.diagnostic import Diagnostic
 from blklab.report import diagnostics, formatting
@@ -15,6 +14,8 @@ from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from blklab.caches.expected import CacheCheck
 
 DAY: Final = 86_400
 
@@ -114,7 +115,7 @@ def as_dict(inventory: CacheInventory, findings: Sequence[Diagnostic]) -> dict[s
     }
 
 
-def show_check(console: "Console", check: CacheCheck) -> None:
+def show_check(console: "Console", check: "CacheCheck") -> None:
     """Prints what was counted next to what the policy should have done."""
     shown = {"read_hits": "read hits", "write_hits": "write hits", "bypassed_bytes": "bypassed"}
     rows = []
@@ -129,18 +130,18 @@ def show_check(console: "Console", check: CacheCheck) -> None:
     columns = [text("figure"), *figures("counted", "expected"), text("as expected")]
     contents = "was empty" if check.empty else "was in use: it may have held other data, or the data of this trace"
     cache = check.cache
-    policy = f"{cache['policy']} of Linux {check.kernel}" if cache["kind"] == "dm-cache" else "bcache"
-    title = printable(f"{cache['title']}: {formatting.size(cache['size'])}, {cache['mode']}, {policy}")
+    policy = f"{cache.policy} of Linux {check.kernel}" if cache.kind == "dm-cache" else "bcache"
+    title = printable(f"{cache.title}: {formatting.size(cache.size)}, {cache.mode}, {policy}")
     draw_table(console, TextTable(title, columns, rows, f"When the trace began, the cache {contents}."))
     verdict = "as its policy should" if check.holds else "NOT as its policy should"
     console.print(f"The cache works {verdict}.")
 
 
-def check_as_dict(check: CacheCheck) -> dict[str, Any]:
+def check_as_dict(check: "CacheCheck") -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, "cache check"."""
     return {
         "format_version": FORMAT_VERSION,
-        "cache": check.cache["title"],
+        "cache": check.cache.title,
         "kernel": check.kernel,
         "empty_at_first": check.empty,
         "figures": [asdict(figure) for figure in check.figures],

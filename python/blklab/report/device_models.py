@@ -27,7 +27,12 @@ WORDS: Final = {
 def draw_models(console: "Console", models: Sequence[LibraryModel]) -> None:
     """Prints models."""
     rows = [
-        [model.name, model.device_class or formatting.NONE, printable(model.product), _certainty(model)]
+        [
+            printable(model.name),
+            printable(model.device_class) or formatting.NONE,
+            printable(model.product),
+            _certainty(model),
+        ]
         for model in models
     ]
     columns = [text("model"), text("class"), text("product"), text("figures")]
@@ -47,7 +52,9 @@ def print_model(console: "Console", model: LibraryModel, rated: Sequence[RatedFi
 
     console.print(Text(printable(model.product), style="bold"))
     console.print(Text(f"model = {model.name!r}".replace("'", '"'), style="dim"))
-    console.print(Text(f"{model.device_class or 'no class'} · {_certainty(model)} · {printable(model.source)}"))
+    console.print(
+        Text(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
+    )
     if model.spread:
         console.print(f"A typical device: others of its class differ by about {model.spread:.0%} in both directions.")
     console.print()
@@ -73,7 +80,7 @@ def draw_disks(console: "Console", disks: Sequence[IdentifiedDisk]) -> None:
             disk.name or formatting.NONE,
             printable(disk.says) or formatting.NONE,
             formatting.size(disk.bytes),
-            disk.model.name if disk.model else formatting.NONE,
+            printable(disk.model.name) if disk.model else formatting.NONE,
             disk.obstacle or disk.guess or "the library has this disk",
         ]
         for disk in disks

@@ -74,7 +74,7 @@ class _Flash(DiskTable):
     over_provisioning: Annotated[float, Field(ge=0.001, le=10), NUMBER] = 0.07
     """Flash that it does not offer, as a share of what it offers."""
 
-    state: Annotated[str, Field(pattern=r"^(fresh|steady|full:\d{1,3}%)$")] = "fresh"
+    state: Annotated[str, Field(pattern=r"^(fresh|steady|full:([1-9][0-9]?|100)%)$")] = "fresh"
     """What it went through: nothing, random writes to all of it, or to a share, the rest being discarded."""
 
     @property
@@ -82,13 +82,15 @@ class _Flash(DiskTable):
         """The same as the simulator takes it (crates/sim/src/device/translation.rs)."""
         if self.state == "fresh" or self.capacity is None:
             return None
-        fill = 1.0 if self.state == "steady" else min(100, int(self.state[5:-1])) / 100
+        fill = 1.0 if self.state == "steady" else int(self.state[5:-1]) / 100
         return {"capacity": self.capacity, "over_provisioning": self.over_provisioning, "fill": fill}
 
     @model_validator(mode="after")
-    def _known_capacity(self) -> "_Flash":
+    def _possible(self) -> "_Flash":
         if self.state != "fresh" and self.capacity is None:
             raise ValueError(f"state {self.state!r} needs the capacity of the disk")
+        if self.slc_bytes and self.fold_ns < self.program_ns:
+            raise ValueError(f"slc_bytes needs fold_ns, at least program_ns ({self.program_ns}): found {self.fold_ns}")
         return self
 
 
@@ -143,6 +145,16 @@ class Throttled(DiskTable):
     bps_burst: Rate = 0
     burst_seconds: Annotated[int, Field(ge=0, le=86_400), NUMBER] = 0  # Length of such a burst
     latency_ns: Nanoseconds = 0
+
+    @model_validator(mode="after")
+    def _possible_burst(self) -> "Throttled":
+        for unit in ("iops", "bps"):
+            burst, rate = getattr(self, f"{unit}_burst"), getattr(self, f"{unit}_total")
+            if burst and not 0 < rate <= burst:
+                raise ValueError(f"{unit}_burst of {burst:g} needs {unit}_total, at most as large: found {rate:g}")
+            if burst and not self.burst_seconds:
+                raise ValueError(f"{unit}_burst needs burst_seconds")
+        return self
 
 
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]  # A device with its model's parameters

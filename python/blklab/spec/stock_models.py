@@ -1,6 +1,7 @@
 """The library of device models: one TOML file each in `devices/` and in the user's directory; and calibrated models."""
 
 import fnmatch
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ def user_directory() -> Path:
 def paths() -> dict[str, Path]:
     """Returns the files of all models by name; the user's come before blklab's."""
     try:
-        own = {path.stem: path for path in user_directory().glob("*.toml")}
+        own = {path.stem: path for path in user_directory().glob("*.toml") if path.is_file()}
     except OSError:
         own = {}
     return {path.stem: path for path in DIRECTORY.glob("*.toml")} | own
@@ -82,7 +83,12 @@ def library() -> list[LibraryModel]:
 def library_model(name: str) -> LibraryModel:
     """Returns what the library says about a model. Raises ValueError if there is none of this name."""
     device, about = _tables(name)
+    rated, match, spread = about.get("rated", {}), about.get("match", []), about.get("spread", 0)
     try:
+        if not isinstance(match, list) or not all(0 < float(figure) < math.inf for figure in rated.values()):
+            raise ValueError("match must be a list, and figures positive")
+        if not 0 <= float(spread) < 1 or ("average_seek_ms" in rated and device.get("kind") != "hdd"):
+            raise ValueError("no such spread or figure")
         return LibraryModel(
             name,
             str(about.get("name", name)),
@@ -90,9 +96,9 @@ def library_model(name: str) -> LibraryModel:
             str(about.get("certainty", "")),
             str(device.get("source", "")),
             str(device.get("kind", "")),
-            tuple(map(str, about.get("match", ()))),
-            {str(key): float(value) for key, value in about.get("rated", {}).items()},
-            float(about.get("spread", 0)),
+            tuple(map(str, match)),
+            {str(key): float(value) for key, value in rated.items()},
+            float(spread),
             paths()[name].parent != DIRECTORY,
         )
     except (AttributeError, TypeError, ValueError):

@@ -66,11 +66,19 @@ def _experiment(
     return ExperimentSource(Path("calibrate"), raw)
 
 
+def expected_runs(source: ExperimentSource) -> list[Observation]:
+    """Returns the runs before they are measured, with rates of 1."""
+    return [Observation(name, _words(source, name), 1.0, 0.0) for name in source.raw["workloads"]]
+
+
 def observations(source: ExperimentSource, results: Sequence[RunResult]) -> list[Observation]:
     """Returns the runs as `blklab calibrate` takes them."""
-    runs = []
-    for result in results:
-        name = result.labels["workload"]
-        words = {key: value for key, value in source.raw["workloads"][name].items() if key in WORDS}
-        runs.append(Observation(name, words, result.read_iops, result.write_iops))
-    return runs
+    names = [result.labels["workload"] for result in results]
+    return [
+        Observation(name, _words(source, name), result.read_iops, result.write_iops)
+        for name, result in zip(names, results, strict=True)
+    ]
+
+
+def _words(source: ExperimentSource, name: str) -> dict[str, Any]:
+    return {key: value for key, value in source.raw["workloads"][name].items() if key in WORDS}

@@ -50,11 +50,24 @@ def test_users_models_belong_to_the_library(run: Run, tmp_path: Path, monkeypatc
     assert json.loads(done.out)[0]["read"]["iops"] == pytest.approx(10, rel=0.1)
 
 
-def test_a_broken_model_of_the_user_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "library = 3\n",
+        '[library]\nmatch = "foo*"\n',
+        "[library.rated]\nrandom_read_iops = 0\n",
+        "[library.rated]\nread_bandwidth = inf\n",
+        "[library]\nspread = nan\n",
+        "[library.rated]\nx = 'a'\n",
+    ],
+)
+def test_a_broken_model_of_the_user_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     own = tmp_path / "blklab" / "devices"
     own.mkdir(parents=True)
-    (own / "bad.toml").write_text("kind = 'hdd'\nlibrary = 3\n")
+    (own / "bad.toml").write_text(f"kind = 'nvme'\n{content}")
     done = run("devices", "list")
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert f"{own}/bad.toml" in done.err

@@ -248,7 +248,9 @@ impl Flash {
         while self.to_copy >= unit {
             self.to_copy -= unit;
             self.copied += unit as u64;
-            self.occupy_die(arrived, self.model.program_ns + reads);
+            // Copies go to cells with all bits.
+            let program = if self.model.slc_bytes > 0 { self.model.fold_ns } else { self.model.program_ns };
+            self.occupy_die(arrived, program + reads);
         }
     }
 
@@ -272,7 +274,9 @@ impl Flash {
         let idle_since = self.dies.iter().map(|die| die.program_until).max().unwrap_or(0).max(self.slc_time);
         let idle = arrived.saturating_sub(idle_since) as f64;
         let moved = idle / self.model.fold_ns.max(1) as f64 * unit * self.dies.len() as f64;
-        (self.slc_used, self.slc_time) = ((self.slc_used - moved).max(0.0), arrived);
+        let moved = moved.min(self.slc_used);
+        self.copied += moved as u64;
+        (self.slc_used, self.slc_time) = (self.slc_used - moved, arrived);
         if self.slc_used + unit > most {
             return self.model.fold_ns;
         }
