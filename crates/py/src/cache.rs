@@ -69,7 +69,7 @@ impl CacheDescription {
             SmqKernel::parse(&self.kernel).ok_or_else(|| format!("kernel {}: expected 4.2 or later", self.kernel))?;
         let mode = self.mode.as_str();
         let (least, most) = if self.kind == "bcache" { (8 << 10, 2 << 30) } else { (32 << 10, 1 << 30) };
-        if !(least..=most).contains(&self.block) || self.block % 4096 != 0 {
+        if !(least..=most).contains(&self.block) || !self.block.is_multiple_of(4096) {
             return Err(format!("block of {} bytes: expected {least} to {most}, as the kernel accepts", self.block));
         }
         let blocks = self.size / self.block;
