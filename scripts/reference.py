@@ -316,8 +316,8 @@ def device_models() -> str:
     )
     intro = (
         'Names for `model = "..."` of a device in an experiment. `certainty` says where the figures come from:\n'
-        "`measured` (calibrated on a disk), `data sheet`, `documentation` (of a cloud), or `typical`: a usual disk of\n"
-        "the class, from which others differ by the spread. See `blklab devices`."
+        "`measured` (calibrated on a disk), `data sheet` (read yours again before you buy), `documentation` (of a\n"
+        "cloud), or `typical`: a usual disk of the class, from which others differ by the spread. See `blklab devices`."
     )
     about = (
         "## Data sheets and simulation\n\nIOPS of 4 KiB with 32 I/Os in flight (NVMe: 256), MB/s of 128 KiB with 32 in"
