@@ -27,6 +27,12 @@ CASES = [
         MEMBERS + '\n[stacks.top]\nlevel = 1\nmembers = ["near", "near"]',
         "stacks.top.members: 'near' is used twice",
     ),
+    (
+        'layout = "n2"',
+        'layout = "n2"\nkind = []',
+        "stacks.near.kind: found a list, expected one of lvm, lvmcache, bcache, writecache, delay; for an md array, set"
+        " level",
+    ),
     ('layout = "n2"', 'layout = "n3"', "stacks.near.layout: found 2 members, 3 copies need at least 3"),
     ('"512K"', '"6K"', "stacks.near.chunk: 6 KiB is not a multiple of 4 KiB"),
     ('"512K"', '"12K"', "stacks.near.chunk: 12 KiB is not a power of two, as level 10 needs"),

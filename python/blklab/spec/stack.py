@@ -179,6 +179,12 @@ class Volume(ExperimentTable):
         """Returns its capacity in bytes, from the sizes of its parts by key. Raises KeyedError."""
         raise NotImplementedError
 
+    def _check_powers_of_two(self, *keys: str) -> None:
+        for key in keys:
+            value = getattr(self, key)
+            if value & (value - 1):
+                raise KeyedError(key, f"{units.format_size(value)} is not a power of two")
+
 
 class Lvm(Volume):
     """A logical volume over one or several physical volumes."""
@@ -192,8 +198,7 @@ class Lvm(Volume):
 
     @model_validator(mode="after")
     def _together(self) -> "Lvm":
-        if self.stripe_size & (self.stripe_size - 1):
-            raise KeyedError("stripe_size", f"{units.format_size(self.stripe_size)} is not a power of two")
+        self._check_powers_of_two("stripe_size")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -256,10 +261,7 @@ class Bcache(Volume):
 
     @model_validator(mode="after")
     def _together(self) -> "Bcache":
-        for key in ("bucket", "block"):
-            value = getattr(self, key)
-            if value & (value - 1):
-                raise KeyedError(key, f"{units.format_size(value)} is not a power of two")
+        self._check_powers_of_two("bucket", "block")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -287,8 +289,7 @@ class Writecache(Volume):
 
     @model_validator(mode="after")
     def _together(self) -> "Writecache":
-        if self.block & (self.block - 1):
-            raise KeyedError("block", f"{units.format_size(self.block)} is not a power of two")
+        self._check_powers_of_two("block")
         if self.low_watermark > self.high_watermark:
             raise KeyedError(
                 "low_watermark", f"{self.low_watermark} is more than high_watermark, {self.high_watermark}"
@@ -345,7 +346,7 @@ def _kind(value: Any) -> str:
 
 def _known(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
-    if kind is not None and kind not in VOLUMES:
+    if kind is not None and kind not in (*VOLUMES,):  # which may be a list, and have no hash
         raise KeyedError(
             "kind", f"found {shown(kind)}, expected one of {', '.join(VOLUMES)}; for an md array, set level"
         )
