@@ -8,8 +8,8 @@ use crate::replay::{Counts, Op, Replay, Request};
 use crate::smq::SmqKernel;
 use std::collections::HashSet;
 
-/// smq judges its misses once a second. When, decides what it promotes at first, and the trace does not tell: the check
-/// simulates this many phases of the second, if the cache is so small that they need little memory.
+/// smq judges its misses once a second. The moment decides what it promotes at first, and the trace does not show it: the
+/// check simulates this many phases of the second, if the cache is so small that there is memory for all of them.
 const PHASES: u64 = 10;
 const MOST_BLOCKS: u32 = 1 << 18;
 const SECOND_NS: u64 = 1_000_000_000;

@@ -51,8 +51,8 @@ def _wear(outcome: Outcome) -> Iterator[str]:
         written, flash = device["sectors"][1] * 512, device["work"]["flash_bytes"]
         if written and flash > written * COPIES:
             yield (
-                f"{device['name']} programs {flash / written:.1f} bytes of flash for each byte written: it is used, and"
-                " copies valid pages before it erases a block."
+                f"{device['name']} programs {flash / written:.1f} bytes of flash for each byte written: a used disk"
+                " copies valid pages before it erases a block, and a cache of single-bit cells is moved when idle."
             )
 
 

@@ -1,7 +1,7 @@
 """Which model of the library describes each disk of this host."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,19 +41,15 @@ def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
     disk = IdentifiedDisk(node.name, words, int(size) * 512 if size and size.isdigit() else None, None)
     if (zoned := text(node / "queue/zoned")) == "host-managed":
         why = "the host must write its zones in sequence, which md and most filesystems cannot do"
-        return _with(disk, None, obstacle=f"host-managed shingled disk: {why}")
+        return replace(disk, obstacle=f"host-managed shingled disk: {why}")
     matching = [stock_models.identify(name) for name in (words, model) if name]
     known = next((model for model in matching if model), None)
     if known:
-        return _with(disk, known)
+        return replace(disk, model=known)
     if not words or re.match(r"(QEMU|VBOX|VMware|Virtio|Msft Virtual)", words, re.I):
-        return _with(disk, None, obstacle="virtual disk: measure it with `blklab calibrate`")
+        return replace(disk, obstacle="virtual disk: measure it with `blklab calibrate`")
     name, why = _class(node, zoned, roots)
-    return _with(disk, stock_models.library_model(name), guess=why)
-
-
-def _with(disk: IdentifiedDisk, model: LibraryModel | None, *, guess: str = "", obstacle: str = "") -> IdentifiedDisk:
-    return IdentifiedDisk(disk.name, disk.says, disk.bytes, model, guess, obstacle)
+    return replace(disk, model=stock_models.library_model(name), guess=why)
 
 
 def _class(node: Path, zoned: str | None, roots: Roots) -> tuple[str, str]:

@@ -18,7 +18,7 @@ class BlockCache:
     size: int | None = None
     used: int | None = None
     dirty: int | None = None
-    origin_size: int | None = None  # Of dm-cache
+    origin_size: int | None = None  # Of dm-cache and dm-writecache
     block: int | None = None  # A chunk of dm-cache, a bucket of bcache
     metadata_used: float | None = None  # A share
     counters: Mapping[str, int] = field(default_factory=dict)

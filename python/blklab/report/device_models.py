@@ -88,7 +88,7 @@ def draw_disks(console: "Console", disks: Sequence[IdentifiedDisk]) -> None:
     columns = [text("disk"), text("says"), *figures("size"), text("model"), text("why")]
     draw_table(console, TextTable("Disks", columns, rows, spare=("size",)))
     if not disks:
-        console.print("No disk both.")
+        console.print("No disk found.")
 
 
 def as_dict(model: LibraryModel, rated: Sequence[RatedFigure] | None = None) -> dict[str, object]:

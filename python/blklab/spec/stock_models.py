@@ -76,13 +76,17 @@ def names() -> list[str]:
 
 def library() -> list[LibraryModel]:
     """Returns all models, classes first. Raises UsageError for a broken file of the user."""
-    models = [library_model(name) for name in names()]
+    models = [_library_model(name, path) for name, path in paths().items()]
     return sorted(models, key=lambda model: (model.certainty != "typical", model.device_class, model.name))
 
 
 def library_model(name: str) -> LibraryModel:
     """Returns what the library says about a model. Raises ValueError if there is none of this name."""
-    device, about = _tables(name)
+    return _library_model(name, _path(name))
+
+
+def _library_model(name: str, path: Path) -> LibraryModel:
+    device, about = _tables(path)
     rated, match, spread = about.get("rated", {}), about.get("match", []), about.get("spread", 0)
     try:
         if not isinstance(match, list) or not all(0 < float(figure) < math.inf for figure in rated.values()):
@@ -99,10 +103,10 @@ def library_model(name: str) -> LibraryModel:
             tuple(map(str, match)),
             {str(key): float(value) for key, value in rated.items()},
             float(spread),
-            paths()[name].parent != DIRECTORY,
+            path.parent != DIRECTORY,
         )
     except (AttributeError, TypeError, ValueError):
-        raise UsageError(f"{paths()[name]}: [library]: expected the keys of docs/reference/experiments.md") from None
+        raise UsageError(f"{path}: [library]: expected the keys of docs/reference/experiments.md") from None
 
 
 def identify(model: str) -> LibraryModel | None:
@@ -122,25 +126,30 @@ def _read(path: Path) -> DeviceTable:
     return read_toml(path) if path.parent != DIRECTORY else tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def _tables(name: str) -> tuple[DeviceTable, DeviceTable]:
-    """Returns the device's table and the library's table of a file."""
+def _path(name: str) -> Path:
+    """Returns the file of a model. Raises ValueError if there is none of this name."""
     known = paths()
     if name not in known:
         hint = problems.near(name, known)
         raise ValueError(
             f"there is no stock model {name!r}; {hint if 'mean' in hint else '`blklab devices list` has all of them'}"
         )
-    document = dict(_read(known[name]))
+    return known[name]
+
+
+def _tables(path: Path) -> tuple[DeviceTable, DeviceTable]:
+    """Returns the device's table and the library's table of a file."""
+    document = dict(_read(path))
     about = document.pop(LIBRARY, {})
     device = document.get(TABLE, document)
     if not isinstance(about, dict) or not isinstance(device, dict):
-        raise UsageError(f"{known[name]}: [{LIBRARY}] and [{TABLE}] must be tables")
+        raise UsageError(f"{path}: [{LIBRARY}] and [{TABLE}] must be tables")
     return device, about
 
 
 def stock(name: str) -> DeviceTable:
     """Returns a stock model's table. Raises ValueError if there is none of this name."""
-    return dict(_tables(name)[0])
+    return dict(_tables(_path(name))[0])
 
 
 def calibrated(path: Path) -> DeviceTable:

@@ -1,11 +1,15 @@
 """`blklab devices`, end to end."""
 
+import io
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rich.console import Console
 
 from blklab.analysis.identified_disks import identify_disks
+from blklab.report import device_models
 from tests.conftest import Run
 from tests.system.machine import Machine
 
@@ -102,6 +106,12 @@ def test_predictions_with_a_typical_device_say_how_far_others_are(run: Run, tmp_
     )
     done = run("run", experiment)
     assert "hdd-7200 is a typical device of its class: others differ by about 25%, and so do figures" in done.err
+
+
+def test_a_host_without_disks_is_described() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    device_models.draw_disks(console, [])
+    assert cast(io.StringIO, console.file).getvalue() == "No disk found.\n"
 
 
 def test_a_model_unlike_any_other_leads_to_the_list(run: Run) -> None:

@@ -163,16 +163,10 @@ impl StackDistances {
     pub fn new(sampler: Sampler, most: Option<usize>) -> Self {
         let slot = FrequentBlock { block: u64::MAX, position: 0, score: 0 };
         let is_sample = most.is_some() || sampler.rate() < 1.0;
+        let watched = if is_sample { FREQUENT_BLOCKS.min(most.unwrap_or(usize::MAX)) } else { 0 };
         Self {
             sampler,
-            frequent: vec![
-                slot;
-                if is_sample {
-                    FREQUENT_BLOCKS.min(most.unwrap_or(usize::MAX)).next_multiple_of(SLOTS)
-                } else {
-                    0
-                }
-            ],
+            frequent: vec![slot; watched.next_multiple_of(SLOTS)],
             most: most.unwrap_or(usize::MAX),
             by_hash: BinaryHeap::new(),
             entries: Vec::new(),

@@ -14,6 +14,7 @@
 //!
 //! Each stage serves in the order of arrival, so every completion time is known at submission: one event for each I/O.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 
 use crate::bio::Op;
@@ -80,8 +81,8 @@ pub struct Flash {
     interface_ns: f64,
     die_ns: u64,
     page_hits: u64,
-    translation: Option<Translation>,
-    to_copy: f64, // Bytes to copy, less than what is programmed at once
+    translation: OnceCell<Translation>, // Of a used disk; made by its first write, because it takes a while
+    to_copy: f64,                       // Bytes to copy, less than what is programmed at once
     copied: u64,
     written: u64,
     slc_used: f64,  // Bytes in the cache of single-bit cells
@@ -112,7 +113,7 @@ impl DiskModel for Flash {
             interface_ns: 0.0,
             die_ns: 0,
             page_hits: 0,
-            translation: model.used.as_ref().map(Translation::new),
+            translation: OnceCell::new(),
             to_copy: 0.0,
             copied: 0,
             written: 0,
@@ -134,7 +135,7 @@ impl DiskModel for Flash {
     }
 
     fn discard(&mut self, byte: u64, bytes: u64) {
-        if let Some(translation) = &mut self.translation {
+        if let Some(translation) = self.translation() {
             translation.discard(byte, bytes);
         }
     }
@@ -229,7 +230,7 @@ impl Flash {
         self.buffered += bytes;
         self.gathered += bytes;
         self.written += bytes;
-        if self.translation.is_some() {
+        if self.model.used.is_some() {
             self.collect_garbage(arrived, command.byte, bytes);
         }
         while self.gathered >= unit {
@@ -239,10 +240,15 @@ impl Flash {
         arrived + self.model.write_latency_ns
     }
 
+    fn translation(&mut self) -> Option<&mut Translation> {
+        let used = self.model.used.as_ref()?;
+        self.translation.get_or_init(|| Translation::new(used));
+        self.translation.get_mut()
+    }
+
     /// Copies what the translation layer must copy for a write: it is read, and programmed again.
     fn collect_garbage(&mut self, arrived: Time, byte: u64, bytes: u64) {
-        let Some(translation) = &mut self.translation else { return };
-        self.to_copy += translation.write(byte, bytes);
+        self.to_copy += self.translation().map_or(0.0, |translation| translation.write(byte, bytes));
         let unit = f64::from(self.model.program_bytes.max(1));
         let reads = u64::from(self.model.program_bytes / self.model.page_bytes.max(1)) * self.model.page_read_ns;
         while self.to_copy >= unit {

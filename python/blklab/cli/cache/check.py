@@ -36,8 +36,9 @@ def check(
     TRACE is of the cached volume. The two files are outputs of `blklab cache status --json`. The
     trace is replayed through smq or bcache as the kernel runs them. If the cache was in use before,
     its contents are not known: the range then reaches from a cache that holds other data to a cache
-    that holds what the trace touches. Nor does the trace tell in which phase of its second smq was,
-    which moves the hits of a short trace by a few points: the range includes ten phases.
+    that holds what the trace touches. smq judges its misses once a second, and the trace does not
+    show when. This changes the hits of a short trace by a few points, so the range includes ten
+    phases of the second.
 
     \b
     Example:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
@@ -69,7 +69,7 @@ def rates(document: LabCellDocument, scale: float) -> DiskRates:
                     "less than 1 a second: set a smaller lab.scale"
                 )
         if seconds := device["model"].get("burst_seconds"):
-            scaled["burst_seconds"] = int(str(seconds))
+            scaled["burst_seconds"] = cast(int, seconds)
         limits.append(scaled)
     return DiskRates(scale, limits, _doubts(document))
 
