@@ -102,6 +102,13 @@ class LoadRamp(TypedDict):
     best_iops: float | None  # The highest IOPS whose 99th percentile is below the limit; None if there is none
 
 
+class PredictionInterval(TypedDict):
+    """The interval that holds nine of ten measurements, as factors of the predicted figures: lower and upper."""
+
+    iops: tuple[float, float]  # Of reads, of writes and of both
+    p99: tuple[float, float]
+
+
 class Outcome(TypedDict, total=False):
     """What every runner returns, and every imported format."""
 
@@ -114,6 +121,7 @@ class Outcome(TypedDict, total=False):
     devices: Sequence[DeviceResult]
     warnings: list[str]
     load_ramp: LoadRamp
+    interval: PredictionInterval  # Only of predictions
     series: list[simulated.Point]  # The jobs' I/Os over time; the store keeps them separately
 
 

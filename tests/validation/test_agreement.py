@@ -1,6 +1,7 @@
 """The simulator agrees with what the lab has measured: reference/lab."""
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from blklab.errors import UsageError
 from blklab.outcome import IoCost
+from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec import cells, lab_cell
 from blklab.validation import agreement, recordings
 from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
@@ -31,6 +33,11 @@ def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
         (verdict,) = agreement.agreement_verdicts(rows)
         missed = [row.key.text for row in rows if not row.holds]
         assert verdict.holds, missed
+
+
+def test_intervals_have_the_errors_of_known_devices() -> None:
+    squares = [math.log1p(row.error) ** 2 for _, rows in recorded() for row in rows]
+    assert math.sqrt(sum(squares) / len(squares)) == pytest.approx(KERNEL, abs=0.005)
 
 
 def test_every_cell_is_recorded() -> None:

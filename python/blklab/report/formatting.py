@@ -112,3 +112,9 @@ def cells(numbers: Sequence[int]) -> str:
     parts = [f"{span[0]} to {span[-1]}" if len(span) > 1 else str(span[0]) for span in spans]
     listed = ", ".join(parts[:6]) + (" …" if len(parts) > 6 else "")
     return f"{'cell' if len(numbers) == 1 else 'cells'} {listed}"
+
+
+def interval(factors: tuple[float, float]) -> str:
+    """Returns an interval, given as factors, in percent: `±9%`, or `-22…+28%` if its sides differ."""
+    low, high = (round(100 * (factor - 1)) for factor in factors)
+    return f"±{high}%" if abs(high + low) <= 1 else f"{low:+}…{high:+}%"

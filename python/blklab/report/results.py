@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blklab.runners.result import RunResult
     from blklab.spec.cells import Cell, ExperimentPlan
 
-SPARE: Final = ("in queues", "p99", "share")  # Columns that a narrow terminal hides, the first one first
+SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
 
 
 def print_results(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
@@ -51,16 +51,21 @@ def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> Tex
     varied = [label for label in plan.varied if label not in {"stack", "workload"}]
     columns = [TableColumn("#"), text("stack"), text("workload")]
     columns += [text(label) for label in varied]
-    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
+    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS")]
+    predicted = any("interval" in result.outcome for result in results)
+    columns += [text("±IOPS")] if predicted else []
+    columns += [TableColumn(name) for name in ("mean", "p99")]
     syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
     columns += [TableColumn("fsync p99")] if syncs else []
     columns += [text("share"), TableColumn("in queues")]
-    rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
+    rows = [_row(cell, result, varied, syncs=syncs, predicted=predicted) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
     commands = any(result.outcome.get("command") for result in results)
     note = (
         f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}. share: each disk's share of"
         " the I/Os. in queues: mean number of requests in each disk and its queue."
+        + " ±IOPS: the interval that holds nine of ten measurements."
+        * predicted
     )
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 
@@ -71,7 +76,7 @@ def _pairs(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> "list[tupl
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: bool) -> list[str]:
+def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: bool, predicted: bool) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
@@ -87,7 +92,9 @@ def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: boo
         printable(cell.labels["stack"]),
         printable(cell.labels["workload"]),
         *(printable(cell.labels[label]) for label in varied),
-        *figures,
+        *figures[:2],
+        *([formatting.interval(outcome["interval"]["iops"])] if predicted else []),
+        *figures[2:],
         *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
         " ".join(shares),
         " ".join(depths),

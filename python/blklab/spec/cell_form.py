@@ -1,15 +1,16 @@
 """How a runner takes the cells of an experiment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from blklab.spec import load
+from blklab.spec.device import Uncertainty
 from blklab.spec.experiment import Experiment
 from blklab.spec.replays import ReplaySource
 
-Made = tuple[dict[str, Any], int, ReplaySource | None]
-"""A cell's document without the seed, its `capacity`, and its `replay`."""
+Made = tuple[dict[str, Any], int, ReplaySource | None, Sequence[Uncertainty]]
+"""A cell's document without the seed, its `capacity`, its `replay`, and its `uncertainties`."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from blklab.errors import UsageError
 from blklab.spec import host_cell, load, problems, replays, sim_cell, stack_resolution, stock_models, sweep
 from blklab.spec.cell_form import CellForm
+from blklab.spec.device import Uncertainty
 from blklab.spec.documents import as_host
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import shown
@@ -35,6 +36,7 @@ class Cell:
     document: Mapping[str, Any]  # What its runner takes: crates/sim/src/cell, `spec.host_cell`, `spec.lab_cell`
     capacity: int  # Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts
     replay: replays.ReplaySource | None = None  # The trace whose I/Os the simulator replays
+    uncertainties: Sequence[Uncertainty] = ()  # Of each device; only for predictions
     place: float = 0.0  # Where it is among the cells of its repeat, if they are measured one after the other
 
     @property
@@ -194,7 +196,8 @@ def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: Cel
             labels |= {change.key: _label(change.value) for change in point}
             labels |= swept.labels
             try:
-                document, capacity, replay = form.document(source, experiment, stack, workload, swept.settings)
+                made = form.document(source, experiment, stack, workload, swept.settings)
+                document, capacity, replay, uncertainties = made
             except SpecProblems as problem:
                 troubles += _origins(problem.found, origins)
                 continue
@@ -209,6 +212,7 @@ def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: Cel
                     {"seed": experiment.seed + repeat - 1, **document},
                     capacity,
                     replay,
+                    uncertainties,
                     shuffle.random() if base.order == "random" else 0.0,
                 )
     if troubles:

@@ -33,6 +33,17 @@ class DeviceQueue(ExperimentTable):
     """As in `queue/write_cache`; by default the model's `write_back` decides."""
 
 
+Deviation = Annotated[float, Field(ge=0, le=3), NUMBER]
+
+
+class Uncertainty(ExperimentTable):
+    """The standard deviation of measured over predicted IOPS of a device, as a natural logarithm: 0.1 is about 10 %."""
+
+    read: Deviation = 0.0
+    write: Deviation = 0.0
+    mixed: Deviation = 0.0
+
+
 class DiskTable(DeviceQueue):
     """What every device has."""
 
@@ -50,6 +61,7 @@ class DiskTable(DeviceQueue):
     physical_block_size: Literal[512, 4096] = 512
     discard: bool = True  # What the lab's virtual disk reports
     source: str = ""  # Source of the figures
+    uncertainty: Uncertainty = Uncertainty()  # By the kind of load; nothing for parameters that you state
 
 
 Page = Annotated[int, Field(ge=SECTOR, le=1 << 30), NUMBER]  # Bytes that flash reads or programs at a time

@@ -56,7 +56,7 @@ def document(
         "destroy": list(experiment.destroy),
         **sim_cell.load_ramp(tables),
     }
-    return made, 0, None
+    return made, 0, None, ()
 
 
 FORM: Final = CellForm("host", document, on_targets=True)

@@ -77,7 +77,7 @@ def document(
         "settings": others,
         **sim_cell.load_ramp(tables),
     }
-    return made, room, None
+    return made, room, None, ()
 
 
 FORM: Final = CellForm("lab", document)

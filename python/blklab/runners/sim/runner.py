@@ -14,6 +14,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
+from blklab.runners.sim.uncertainty import interval
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.replays import ReplaySource
 from blklab.store import series
@@ -106,4 +107,5 @@ def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> FinishedRun | Non
     except UsageError as error:  # not a typing error: the experiment was checked before
         ledger.fail(cell, str(error))
         raise BlklabError(f"{cell.name}: {error}") from error
-    return replace(finished, seconds=time.perf_counter() - begin)
+    predicted: Outcome = {**finished.outcome, "interval": interval(cell, finished.outcome)}
+    return replace(finished, outcome=predicted, seconds=time.perf_counter() - begin)

@@ -1,0 +1,70 @@
+"""The interval in which a measurement is expected, given a simulation.
+
+The logarithm of measured over predicted IOPS is taken to be normal. Its variance is the sum of two: that of the
+devices' models (`uncertainty` of a device: the residuals of its calibration, or how certain the library is), and that
+of the simulated kernel. Neither is fitted to published arrays, so `blklab validate --reference` can count how many of
+them are inside.
+"""
+
+import math
+from typing import Final
+
+from blklab.outcome import DeviceResult, Outcome, PredictionInterval
+from blklab.spec.cells import Cell
+from blklab.spec.device import Uncertainty
+
+NOMINAL: Final = 0.9  # The share of measurements that are expected inside
+NORMAL: Final = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
+
+KERNEL: Final = 0.056
+"""The deviation of IOPS if the devices are known exactly: the root mean square of the logarithmic errors of the 283
+cells that `blklab validate --lab --recorded` compares with real kernels."""
+
+TAIL: Final = 0.42
+"""The deviation that a 99th percentile has in addition. No table has percentiles: in reference/randomio_runs.csv, the
+mean plus 2.33 standard deviations of the read latency differs from the prediction by 0.44, and IOPS by 0.12."""
+
+COMPLETE: Final = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
+MIXED: Final = 0.1  # With a smaller share of the other direction, a device's load is of one direction
+
+
+def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
+    """Returns the interval as factors of the predicted IOPS, of both directions, and of the predicted 99th percentile.
+
+    If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
+    """
+    devices = outcome["devices"]
+    total = max(1, sum(sum(device["ios"]) for device in devices))
+    # The members of an array are often equal disks, whose errors are equal too: deviations add up, not variances.
+    of_devices = sum(
+        sum(device["ios"]) / total * _deviation(device, uncertainty)
+        for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
+    )
+    deviation = math.hypot(of_devices, KERNEL)
+    low, high = _factors(deviation)
+    if (limit := _limit(cell, outcome)) <= COMPLETE:
+        # The busiest device could do more: in the time in which it is idle.
+        busy = max(device["busy_ns"] or 0 for device in devices) / outcome["watched_ns"]
+        low, high = min(1.0, low / max(busy, low)), 1.0
+    return {"iops": (low, min(high, limit)), "p99": _factors(math.hypot(deviation, TAIL))}
+
+
+def _deviation(device: DeviceResult, uncertainty: Uncertainty) -> float:
+    reads, writes = device["ios"]
+    if min(reads, writes) > MIXED * (reads + writes):
+        return uncertainty.mixed
+    return uncertainty.read if reads > writes else uncertainty.write
+
+
+def _factors(deviation: float) -> tuple[float, float]:
+    return math.exp(-NORMAL * deviation), math.exp(NORMAL * deviation)
+
+
+def _limit(cell: Cell, outcome: Outcome) -> float:
+    """Returns the factor of IOPS at which the load is complete; infinite if it has no rate."""
+    if (replay := cell.document["replay"]) is not None:
+        return 1.0 if replay["timed"] else math.inf
+    jobs = cell.document["jobs"]
+    rates = [job["numjobs"] * job["rate_iops"] if job.get("rate_iops") else math.inf for job in jobs]
+    iops = outcome["read"]["iops"] + outcome["write"]["iops"]
+    return max(1.0, sum(rates) / iops) if iops else math.inf
