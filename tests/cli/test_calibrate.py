@@ -82,12 +82,15 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
     for name, value in TRUTH.items():
         assert document["fitted"][name]["after"] == pytest.approx(value, rel=0.05)
         assert document["device"][name] == document["fitted"][name]["after"]
+        assert document["fitted"][name]["interval"] is None  # as many parameters as runs
     for item in document["residuals"]:
         assert abs(item["error"]) < 0.02
         assert item["measured"]["read_iops"] == pytest.approx(measured[item["run"]], rel=0.01)
     # What says nothing of writes leaves their parameters alone.
     assert document["device"]["write_command_ns"] == 3898
 
+    assert document["device"]["uncertainty"]["read"] == pytest.approx(0.087 / 3**0.5, rel=0.05)  # two exact runs more
+    assert document["device"]["uncertainty"]["write"] == 0.087
     written = tomllib.loads(Path("my.toml").read_text())["device"]
     assert written["source"] == "calibrated from sm883 on fio.out"
     assert written | {"source": ""} == document["device"] | {"source": ""}
@@ -108,7 +111,7 @@ def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> N
     assert outcome.status == 0
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     # One run tells one parameter.
-    assert lines[1:3] == ["Fitted", "parameter before after"]
+    assert lines[1:3] == ["Fitted", "parameter before after 90% interval"]
     assert lines[3].startswith("read_command_ns 3,209 ")
     assert "read_bandwidth" not in outcome.out
     assert lines[5:7] == ["Residuals, IOPS", "run measured predicted error"]

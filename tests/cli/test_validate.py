@@ -48,13 +48,16 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
         ("md10fs", "8 threads, 512 B"),
     ]
     for row in rows:
-        assert list(row) == ["target", "test", "published", "predicted", "error", "members"]
+        assert list(row) == ["target", "test", "published", "predicted", "error", "interval", "inside", "members"]
         latencies = [] if row["target"] != "md10fs" else ["read_lat_ms", "write_lat_ms"]
         assert sorted(row["published"]) == sorted([*FIGURES, *latencies])
         assert sorted(row["predicted"]) == sorted([*FIGURES, *latencies])
         published, predicted = (sum(row[side][figure] for figure in FIGURES) for side in ("published", "predicted"))
         assert row["error"] == pytest.approx(predicted / published - 1)
         assert abs(row["error"]) < 0.2
+        low, high = row["interval"]
+        assert low < predicted < high
+        assert row["inside"] == (low <= published <= high)
     assert rows[-1]["members"] == {}
     raid10 = rows[2]["members"]
     assert raid10["sdc"]["published_share"] == pytest.approx(123994 / 262144)
@@ -73,7 +76,8 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
         "## Calibration of `nvme`",
     ):
         assert f"{heading}\n" in text
-    assert "| arrays of flash | 3 | 3 | ±15% |" in text
+    assert "| arrays of flash | 3 | 3 | 3 | ±15% |" in text
+    assert "value is inside in 5 of 5 rows (100%, nominal 90 %)" in " ".join(text.split())
     assert "| fast-raid10 | randread | 207,521 |" in text
 
 
@@ -85,7 +89,7 @@ def test_tables_are_drawn(run: Run, copy: Path) -> None:
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert "Predictions and measurements" in lines
     assert any(line.startswith("fast-raid1 randread 601,722 ") for line in lines)
-    assert any(line.startswith("arrays of flash 2 2 ±15%") for line in lines)
+    assert any(line.startswith("arrays of flash 2 2 2 ±15%") for line in lines)
 
 
 def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
@@ -139,7 +143,7 @@ def test_a_row_is_judged_by_what_its_target_is_made_of(run: Run, copy: Path, tmp
         edit(copy / name, ("fast-", "array-"))
     outcome = run("validate", "--reference", copy, "-o", tmp_path / "accuracy.md")
     assert outcome.status == 0
-    assert "| arrays of flash | 3 | 3 | ±15% |" in (tmp_path / "accuracy.md").read_text()
+    assert "| arrays of flash | 3 | 3 | 3 | ±15% |" in (tmp_path / "accuracy.md").read_text()
 
 
 def test_a_check_fails_when_a_row_is_outside_its_bound(run: Run, copy: Path) -> None:

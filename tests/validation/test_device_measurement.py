@@ -1,11 +1,14 @@
 """Measuring a device and fitting its model: what was put in is fitted again."""
 
+import math
+import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blklab.analysis.calibrate import calibrate
+from blklab.analysis.observations import Observation
 from blklab.runners.result import RunResult
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import cells
@@ -32,4 +35,23 @@ def test_the_limits_of_a_virtual_disk_are_fitted(tmp_path: Path, truth: dict[str
     ]
     runs = observations(source, results)
     fitted = calibrate({"kind": "throttled"}, runs, kernel="6.1", filesystem="none", size="4GiB", where=tmp_path).device
-    assert {key: value for key, value in fitted.items() if key != "kind"} == pytest.approx(truth, rel=0.05)
+    assert {key: value for key, value in fitted.items() if key not in {"kind", "uncertainty"}} == pytest.approx(
+        truth, rel=0.05
+    )
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_the_interval_of_a_parameter_is_that_of_repeats(tmp_path: Path, noise: float) -> None:
+    # One I/O at a time of 1 ms, measured five times: the mean of the logarithms is known by its standard error.
+    logs = [noise * z for z in (-1.3, -0.4, 0.2, 0.5, 1.0)]
+    workload = {"rw": "randread", "bs": "4k", "iodepth": 1}
+    runs = [Observation(f"repeat {at}", workload, 1000 * math.exp(log), 0.0) for at, log in enumerate(logs)]
+    start = {"kind": "throttled", "uncertainty": {"read": 0.1}}
+    fitted = calibrate(start, runs, kernel="6.1", filesystem="none", size="1GiB", where=tmp_path)
+    low, high = fitted.intervals["latency_ns"]
+    assert low < 1_000_000 < high
+    student = 2.132  # the 95th percentile of Student's t with four degrees of freedom
+    error = student * statistics.stdev(logs) / math.sqrt(5)
+    assert math.log(high / low) / 2 == pytest.approx(error, rel=0.1)
+    deviation = math.hypot(0.1, *logs) / math.sqrt(6)
+    assert fitted.device["uncertainty"]["read"] == pytest.approx(deviation, rel=0.05)

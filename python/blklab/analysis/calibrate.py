@@ -3,6 +3,9 @@
 Data sheets and physics give most parameters of a model. A few parameters are fitted, one or two at a time, each to the
 runs that depend on it. The fit minimises the squared logarithm of predicted over measured IOPS with the Nelder-Mead
 simplex (SciPy). A small penalty keeps a parameter near its initial value if the runs do not depend on it.
+
+The interval of a parameter comes from the residuals and from how much the runs depend on it, as in linear regression
+(Gauss-Newton), with Student's t. Repeats of a run count as further runs.
 """
 
 import math
@@ -14,8 +17,10 @@ from typing import Any, Final
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.runners.sim import runner as sim
+from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.spec import cells, load
 from blklab.spec.fields import EXACT, HOUR, SECTOR
+from blklab.spec.stock_models import DeviceTable
 from blklab.text import printable
 from blklab.units import parse_size
 
@@ -23,6 +28,8 @@ HOLD: Final = 0.003  # The weight of the penalty: of the squared logarithmic dis
 ENOUGH_IOS: Final = 300_000
 """I/Os that the simulation of a run has in a fit: enough for the steady state of a fast disk."""
 
+BEFORE: Final = 1.1  # Half of the width of a parameter's interval before the fit, logarithmic: a factor of three
+STEP: Final = 0.1  # Logarithmic step of a parameter that shows how much runs depend on it
 BAD: Final = 0.25  # A larger error means that the model does not describe the device
 ENOUGH_TIME: Final = "300s"  # Maximum simulated time: dozens of flushes of a slow disk
 
@@ -78,6 +85,11 @@ class Residual:
     write_iops: float
 
     @property
+    def log_error(self) -> float:
+        """The logarithm of predicted over measured IOPS."""
+        return math.log(max(1e-9, 1 + self.error))
+
+    @property
     def error(self) -> float:
         """Predicted over measured IOPS, minus one."""
         return (self.read_iops + self.write_iops) / (self.run.read_iops + self.run.write_iops) - 1
@@ -89,6 +101,7 @@ class Calibration:
 
     device: Mapping[str, Any]  # Its table, as in `[devices.x]` of an experiment
     fitted: Mapping[str, tuple[float, float]]  # The fitted parameters: values before and after
+    intervals: Mapping[str, tuple[float, float]]  # Of fitted parameters, 90 %; missing if there are too few runs
     residuals: Sequence[Residual]
 
     @property
@@ -118,6 +131,7 @@ def calibrate(
     bench = _Bench(settings, size, where)
     fitted = dict(device)
     changed: dict[str, tuple[float, float]] = {}
+    stages: list[FittedStage] = []
     for stage in STAGES[device["kind"]]:
         chosen = [run for run in runs if stage.runs(run)]
         # A stage must not have more parameters than runs.
@@ -127,7 +141,70 @@ def calibrate(
             values = _fit(bench, fitted, parameters, chosen)
             changed |= {name: (fitted[name], values[name]) for name in parameters}
             fitted |= values
-    return Calibration(fitted, changed, bench.residuals(fitted, runs))
+            stages.append((parameters, chosen))
+    residuals = bench.residuals(fitted, runs)
+    fitted["uncertainty"] = _uncertainty(device.get("uncertainty", {}), residuals)
+    return Calibration(fitted, changed, _intervals(bench, fitted, stages, residuals), residuals)
+
+
+def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
+    """Returns the deviation of each kind of load: the root mean square of the errors, in which that of the initial
+    model counts as one run, because few runs can be fitted without an error.
+    """
+    kinds: dict[str, Callable[[Observation], bool]] = {
+        "read": lambda run: run.reads,
+        "write": lambda run: run.writes,
+        "mixed": _mixed,
+    }
+    deviations = {}
+    for kind, chosen in kinds.items():
+        errors = [before.get(kind, 0.0), *(residual.log_error for residual in residuals if chosen(residual.run))]
+        deviations[kind] = round(math.hypot(*errors) / math.sqrt(len(errors)), 4)
+    return deviations
+
+
+FittedStage = tuple[Sequence[str], Sequence[Observation]]
+"""The parameters of a stage, and the runs to which they were fitted."""
+
+
+def _intervals(
+    bench: "_Bench", device: DeviceTable, stages: Sequence[FittedStage], residuals: Sequence[Residual]
+) -> dict[str, tuple[float, float]]:
+    """Returns the interval of each parameter.
+
+    What was known before the fit limits the interval of a parameter on which the runs do not depend. A stage with more
+    runs than parameters shows their error itself; for others, all runs together show it.
+    """
+    import numpy as np
+    from scipy.stats import t as student
+
+    def noise(runs: Sequence[Observation], free: int) -> float:
+        """Returns half of the width of an interval of one run."""
+        squares = sum(residual.log_error**2 for residual in residuals if residual.run in runs)
+        return float(math.sqrt(squares / free) * student.ppf((1 + NOMINAL) / 2, free))
+
+    everything = [residual.run for residual in residuals]
+    all_free = len(everything) - sum(len(parameters) for parameters, _ in stages)
+    intervals = {}
+    for parameters, runs in stages:
+        free = len(runs) - len(parameters)
+        if max(free, all_free) < 1:
+            continue
+        width = noise(runs, free) if free > 0 else noise(everything, all_free)
+        slopes = np.array([_slopes(bench, device, name, runs) for name in parameters])
+        known = slopes @ slopes.T / max(width, 1e-6) ** 2 + np.eye(len(parameters)) / BEFORE**2
+        for name, variance in zip(parameters, np.diag(np.linalg.inv(known)), strict=True):
+            factor = math.exp(math.sqrt(variance))
+            intervals[name] = (device[name] / factor, device[name] * factor)
+    return intervals
+
+
+def _slopes(bench: "_Bench", device: DeviceTable, name: str, runs: Sequence[Observation]) -> list[float]:
+    """Returns how much the logarithm of each run's IOPS depends on that of a parameter."""
+    up, down = (_allowed(name, device[name] * math.exp(step)) for step in (STEP, -STEP))
+    sides = [bench.residuals({**device, name: value}, runs) for value in (up, down)]
+    step = max(STEP, math.log(up / down))
+    return [(above.log_error - below.log_error) / step for above, below in zip(*sides, strict=True)]
 
 
 def check(
@@ -224,8 +301,7 @@ def _fit(
     def misfit(point: Sequence[float]) -> float:
         away = sum((x - x0) ** 2 for x, x0 in zip(point, begin, strict=True))
         residuals = bench.residuals({**device, **values(point)}, runs)
-        errors = [math.log(max(1e-9, 1 + residual.error)) for residual in residuals]
-        return sum(error**2 for error in errors) / len(errors) + HOLD * away
+        return sum(residual.log_error**2 for residual in residuals) / len(residuals) + HOLD * away
 
     count = len(parameters)
     start = begin
@@ -260,6 +336,8 @@ def as_toml(calibration: Calibration, source: str) -> str:
     for key, value in calibration.device.items():
         if key != "source":
             mark = "  # fitted" if key in calibration.fitted else ""
+            if limits := calibration.intervals.get(key):
+                mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({NOMINAL:.0%})"
             lines.append(f"{key} = {_shown(value)}{mark}")
     lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
@@ -276,6 +354,8 @@ def _shown(value: Any) -> str:
     """Returns a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_shown(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, str):
         harmless = printable(value).replace("\\", "\\\\").replace('"', '\\"')
         return f'"{harmless}"'

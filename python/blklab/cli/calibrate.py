@@ -86,7 +86,8 @@ def calibrate(
 
     INPUT is fio's output (JSON or text), or a directory of tables as `blklab validate` reads. Most
     parameters come from data sheets and physics. The few important ones are fitted in stages, each
-    to the runs that depend on it. The command prints the error of the fitted model for each run.
+    to the runs that depend on it. The command prints the interval that holds each of them with a
+    probability of 90 %, and the error of the fitted model for each run.
 
     --device and --directory measure with fio, under the safety rules of `blklab run --on host`. The
     measurements are stored; after an interruption, --resume continues them.
@@ -146,7 +147,10 @@ def calibrate(
 def _as_dict(calibration: "Calibration") -> dict[str, object]:
     return {
         "device": dict(calibration.device),
-        "fitted": {name: {"before": a, "after": b} for name, (a, b) in calibration.fitted.items()},
+        "fitted": {
+            name: {"before": a, "after": b, "interval": calibration.intervals.get(name)}
+            for name, (a, b) in calibration.fitted.items()
+        },
         "residuals": [
             {
                 "run": residual.run.name,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from blklab.report.tables.base import TextTable, figures, text
+from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -11,9 +12,16 @@ if TYPE_CHECKING:
 
 def fitted(calibration: "Calibration") -> TextTable:
     """Returns the table of fitted parameters."""
-    columns = [text("parameter"), *figures("before", "after")]
-    entries = [[name, f"{a:,.0f}", f"{b:,.0f}"] for name, (a, b) in calibration.fitted.items()]
+    columns = [text("parameter"), *figures("before", "after", f"{NOMINAL:.0%} interval")]
+    entries = [
+        [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
+        for name, (before, after) in calibration.fitted.items()
+    ]
     return TextTable("Fitted", columns, entries)
+
+
+def _limits(limits: tuple[float, float] | None) -> str:
+    return "too few runs" if limits is None else f"{limits[0]:,.0f} to {limits[1]:,.0f}"
 
 
 def residuals(calibration: "Calibration") -> TextTable:

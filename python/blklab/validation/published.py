@@ -11,6 +11,7 @@ from blklab.errors import UsageError
 from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
+from blklab.runners.sim.uncertainty import interval
 from blklab.spec.cells import Cell
 from blklab.validation import experiments, published_caches
 from blklab.validation.published_caches import CacheRow
@@ -37,7 +38,13 @@ class PublishedRow:
     predicted: Mapping[str, float]
     members: Mapping[str, MemberShare]
     outcome: Outcome  # The complete outcome of the simulation
-    kind: Kind  # The kernel of the measurement
+    kind: Kind
+    interval: tuple[float, float]  # Factors of the predicted IOPS
+
+    @property
+    def inside(self) -> bool:
+        """Whether the published IOPS are in the interval of the prediction."""
+        return self.interval[0] <= 1 / (1 + self.error) <= self.interval[1]
 
     @property
     def error(self) -> float:
@@ -58,6 +65,8 @@ class PublishedRow:
             "published": dict(self.published),
             "predicted": dict(self.predicted),
             "error": self.error,
+            "interval": [factor * _iops(self.predicted) for factor in self.interval],
+            "inside": self.inside,
             "members": {
                 name: {"published_share": share.published, "predicted_share": share.predicted}
                 for name, share in self.members.items()
@@ -103,6 +112,7 @@ class PublishedVerdict:
 
     bound: ErrorBound
     rows: int
+    inside: int  # Rows whose published IOPS are in the interval of the prediction
     within: int  # Rows whose IOPS, and latency if published, are within the bound
     median: float
     worst_share: float | None  # The largest error of a member's share of reads, as a fraction of all
@@ -130,7 +140,8 @@ def published_verdicts(rows: Sequence[PublishedRow]) -> list[PublishedVerdict]:
         ]
         median = statistics.median(abs(row.error) for row in chosen)
         within = sum(_within(row, bound) for row in chosen)
-        verdicts_given.append(PublishedVerdict(bound, len(chosen), within, median, max(shares, default=None)))
+        inside = sum(row.inside for row in chosen)
+        verdicts_given.append(PublishedVerdict(bound, len(chosen), inside, within, median, max(shares, default=None)))
     return verdicts_given
 
 
@@ -182,7 +193,7 @@ def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], 
         _fio_row(reference, singles, run, cell, outcome)
         for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
     ]
-    rows += map(_randomio_row, reference.randomio, outcomes[count:])
+    rows += map(_randomio_row, reference.randomio, cells[count:], outcomes[count:])
     if reference.caches:
         tell(f"predicting {len(reference.caches)} runs of caches")
     return Validation(rows, calibrations, published_caches.validate(reference))
@@ -213,7 +224,8 @@ def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, 
         share = served[name][direction] / all_served if name in served else None
         members[name or member] = MemberShare(share, ios / everything)
     kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
-    return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind)
+    limits = interval(cell, outcome)["iops"]
+    return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind, limits)
 
 
 def _published_names(
@@ -241,7 +253,7 @@ def _published_names(
     return names
 
 
-def _randomio_row(run: RandomioRun, outcome: Outcome) -> PublishedRow:
+def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
     published = {
         "read_iops": run.read_iops,
         "write_iops": run.write_iops,
@@ -253,4 +265,5 @@ def _randomio_row(run: RandomioRun, outcome: Outcome) -> PublishedRow:
         predicted[f"{direction}_iops"] = figures["iops"]
         predicted[f"{direction}_lat_ms"] = (figures["clat_ns"]["mean"] or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
-    return PublishedRow(run.config, test, published, predicted, {}, outcome, "spindles")
+    limits = interval(cell, outcome)["iops"]
+    return PublishedRow(run.config, test, published, predicted, {}, outcome, "spindles", limits)

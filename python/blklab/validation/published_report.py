@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blklab.report import calibration
+from blklab.report import calibration, formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 
 def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
     """Returns the table of published and predicted figures of all rows."""
-    columns = [text("target"), text("test"), *figures("published", "predicted", "error")]
+    columns = [text("target"), text("test"), *figures("published", "predicted", "error"), text("±IOPS")]
     columns += [TableColumn("read latency, ms"), text("share")]
     note = (
         "IOPS of both directions; mean latency and members' shares as published → predicted. Shares are of reads if "
-        "the test reads, otherwise of writes. Of two members, only the first one is shown."
+        "the test reads, otherwise of writes. Of two members, only the first one is shown. "
+        "±IOPS: the interval around the prediction that holds nine of ten measurements; * if the published value is "
+        f"outside. {coverage(published_rows)}."
     )
     return TextTable("Predictions and measurements", columns, [_row(row) for row in published_rows], note)
+
+
+def coverage(published_rows: "Sequence[PublishedRow]") -> str:
+    """Returns how often the published value is in the interval, as a sentence without its end."""
+    count, inside = len(published_rows), sum(row.inside for row in published_rows)
+    return f"The published value is inside in {inside} of {count} rows ({inside / max(1, count):.0%}, nominal 90 %)"
 
 
 def _row(row: "PublishedRow") -> list[str]:
@@ -40,6 +48,7 @@ def _row(row: "PublishedRow") -> list[str]:
         calibration.iops(published),
         calibration.iops(predicted),
         f"{row.error:+.1%}",
+        formatting.interval(row.interval) + " *" * (not row.inside),
         "" if latency is None else f"{latency:,.1f} → {row.predicted['read_lat_ms']:,.1f}",
         ", ".join(shares[:1] if len(shares) == 2 else shares),
     ]
@@ -47,7 +56,7 @@ def _row(row: "PublishedRow") -> list[str]:
 
 def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
     """Returns the result of each class of rows against its bounds."""
-    columns = [text("predicted"), *figures("rows", "within", "bound", "median error")]
+    columns = [text("predicted"), *figures("rows", "inside ±IOPS", "within", "bound", "median error")]
     columns += figures("worst share")
     return TextTable(
         "Verdict",
@@ -56,6 +65,7 @@ def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
             [
                 verdict.bound.name,
                 str(verdict.rows),
+                str(verdict.inside),
                 str(verdict.within),
                 f"±{verdict.bound.iops:.0%}"
                 + (f", latency ±{verdict.bound.latency:.0%}" if verdict.bound.latency else ""),
