@@ -38,6 +38,7 @@ def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
     return [
         *_limits(document, outcome),
         *_wear(outcome),
+        *_cleaning(outcome),
         *_shares(outcome),
         *_targets(document, outcome),
         *_hits_over_time(outcome),
@@ -53,6 +54,18 @@ def _wear(outcome: Outcome) -> Iterator[str]:
             yield (
                 f"{device['name']} programs {flash / written:.1f} bytes of flash for each byte written: a used disk"
                 " copies valid pages before it erases a block, and a cache of single-bit cells is moved when idle."
+            )
+
+
+def _cleaning(outcome: Outcome) -> Iterator[str]:
+    """Says when the media cache of a shingled disk was full."""
+    for device in outcome["devices"]:
+        full_ns, bands = device["work"]["media_cache_full_ns"], device["work"]["bands_cleaned"]
+        if full_ns is not None:
+            yield (
+                f"The media cache of {device['name']} was full after {full_ns / 1e9:.1f} s: from then on, writes waited"
+                f" until a band was rewritten ({format_count(bands)} bands in all). `media_cache_fill` is how full it"
+                " is at first."
             )
 
 

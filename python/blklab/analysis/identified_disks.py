@@ -5,14 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from blklab.errors import UsageError
 from blklab.spec import stock_models
 from blklab.spec.stock_models import LibraryModel
+from blklab.system.identity import resolve
 from blklab.system.roots import Roots, entries, text
 
 CLASSES_BY_RPM: Final = ((5_999, "hdd-5400"), (7_999, "hdd-7200"), (11_999, "hdd-10000"))  # Above: hdd-15000
 
 NO_DISKS: Final = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "bcache", "drbd")
 """Beginnings of the names of block devices that are no disks."""
+
+
+HOST_MANAGED: Final = "host-managed shingled disk"
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,15 @@ def identify_disks(roots: Roots) -> list[IdentifiedDisk]:
     return [_identify(node, roots) for node in nodes]
 
 
+def refuse_host_managed(device: str, roots: Roots) -> None:
+    """Raises UsageError if a block device is on a host-managed disk."""
+    described = resolve(device, roots)
+    node = described.node
+    disk = _identify(node.parent if (node / "partition").exists() else node, roots)
+    if (disk.obstacle or "").startswith(HOST_MANAGED):
+        raise UsageError(f"{described.path}: found a {disk.obstacle}")
+
+
 def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
     vendor, model = (text(node / "device" / file) or "" for file in ("vendor", "model"))
     # SATA disks have the vendor ATA, NVMe and virtio disks a number.
@@ -41,7 +55,7 @@ def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
     disk = IdentifiedDisk(node.name, words, int(size) * 512 if size and size.isdigit() else None, None)
     if (zoned := text(node / "queue/zoned")) == "host-managed":
         why = "the host must write its zones in sequence, which md and most filesystems cannot do"
-        return replace(disk, obstacle=f"host-managed shingled disk: {why}")
+        return replace(disk, obstacle=f"{HOST_MANAGED}: {why}")
     matching = [stock_models.identify(name) for name in (words, model) if name]
     known = next((model for model in matching if model), None)
     if known:

@@ -105,13 +105,17 @@ def calibrate(
     Exit status: 0 success; 2 an input or the model is not valid.
     """
     from blklab.analysis import calibrate as analysis
+    from blklab.analysis.identified_disks import refuse_host_managed
     from blklab.output import check as check_output
+    from blklab.system.roots import Roots
 
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
     _check_usage(given, destroy=destroy, size=size, length=length)
     if output is not None:
         check_output(str(output))
     where = inputs[0] if inputs else Path(device or directory or "")
+    if device:
+        refuse_host_managed(device, Roots())
     name = model or _model_of(device)
     table = _device(name)
     runs: list[Observation] = []

@@ -60,8 +60,8 @@ HddModel = TypedDict("HddModel", {
     "bandwidth": int, "cache_bytes": int, "capacity": int, "command_ns": int, "controller_ns": NotRequired[int],
     "destage_ns": int, "flush_ns": int, "heads": int, "inner_track_bytes": int, "kind": Literal["hdd"],
     "order": "NotRequired[CommandOrder]", "outer_track_bytes": int, "read_ahead_bytes": int, "read_streams": int,
-    "rpm": int, "seek_average_ns": int, "seek_full_ns": int, "seek_track_ns": int, "write_cache": bool,
-    "write_cache_requests": int,
+    "rpm": int, "seek_average_ns": int, "seek_full_ns": int, "seek_track_ns": int,
+    "shingled": "NotRequired[ShingledSpec | None]", "write_cache": bool, "write_cache_requests": int,
 })
 ThrottledModel = TypedDict("ThrottledModel", {
     "bps_burst": NotRequired[float], "bps_read": NotRequired[float], "bps_total": NotRequired[float],
@@ -78,6 +78,10 @@ QueueSettings = TypedDict("QueueSettings", {
     "wbt_lat_ns": int, "write_back": bool,
 })
 Replay = TypedDict("Replay", {"iodepth": int, "speed": NotRequired[float], "timed": bool})
+ShingledSpec = TypedDict("ShingledSpec", {
+    "band_bytes": int, "band_clean_ns": int, "media_cache_bytes": int, "media_cache_extents": int,
+    "media_cache_fill": float,
+})
 Writecache = TypedDict("Writecache", {
     "block": int, "cache": "Node", "high_watermark": int, "low_watermark": int, "max_age_ns": NotRequired[int | None],
     "name": str, "origin": "Node",

@@ -16,7 +16,10 @@ DiskStats = TypedDict("DiskStats", {
     "busy_ns": int, "flush_ns": int, "flushes": int, "ios": list[int], "merges": list[int], "name": str,
     "sectors": list[int], "tag_waits": int, "throttle_waits": int, "ticks_ns": list[int], "work": "DiskWork",
 })
-DiskWork = TypedDict("DiskWork", {"cache_hits": int, "flash_bytes": int, "interface_ns": int, "media_ns": int})
+DiskWork = TypedDict("DiskWork", {
+    "bands_cleaned": int, "cache_hits": int, "flash_bytes": int, "interface_ns": int,
+    "media_cache_full_ns": int | None, "media_ns": int,
+})
 Group = TypedDict("Group", {"name": str, "read": "Direction", "write": "Direction"})
 Latency = TypedDict("Latency", {
     "bins": NotRequired[list[tuple[int, int]]], "count": int, "max": int | None, "mean": float | None,

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, cast
 
 from pydantic import Field, model_validator
 
-from blklab.documents.cell import FlashUse, Model
+from blklab.documents.cell import FlashUse, Model, ShingledSpec
 from blklab.spec.fields import (
     EXACT,
     NUMBER,
@@ -141,6 +141,37 @@ class Hdd(DiskTable):
     write_cache_requests: Count
     flush_ns: Nanoseconds
     destage_ns: Nanoseconds
+    media_cache_bytes: Size = 0  # Where a shingled disk collects writes; 0: tracks do not overlap
+    media_cache_extents: Annotated[int, Field(ge=0, le=10**7), NUMBER] = 0  # What its map can hold
+    media_cache_fill: Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$")] = "0%"
+    """How much of the map earlier writes use, which went to random places of the disk."""
+
+    band_bytes: Size = 0  # What the disk rewrites as a whole, and how long that takes
+    band_clean_ns: Nanoseconds = 0
+
+    @property
+    def shingled(self) -> ShingledSpec | None:
+        """The same as the simulator takes it (crates/sim/src/device/shingled.rs)."""
+        if not self.media_cache_bytes:
+            return None
+        return {
+            "media_cache_bytes": self.media_cache_bytes,
+            "media_cache_extents": self.media_cache_extents,
+            "media_cache_fill": int(self.media_cache_fill[:-1]) / 100,
+            "band_bytes": self.band_bytes,
+            "band_clean_ns": self.band_clean_ns,
+        }
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Hdd":
+        missing = [key for key in _OF_SHINGLED if key != "media_cache_fill" and not getattr(self, key)]
+        if self.media_cache_bytes and missing:
+            raise ValueError(f"media_cache_bytes needs {', '.join(missing)}")
+        if not self.media_cache_bytes and self.media_cache_fill != "0%":
+            raise ValueError(f"media_cache_fill {self.media_cache_fill!r} needs media_cache_bytes: the disk has none")
+        if self.media_cache_bytes >= self.capacity:
+            raise ValueError(f"media_cache_bytes must be less than the capacity, {self.capacity}")
+        return self
 
 
 class Throttled(DiskTable):
@@ -172,7 +203,8 @@ class Throttled(DiskTable):
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]  # A device with its model's parameters
 KINDS: Final[dict[str, type[DiskTable]]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "throttled": Throttled}
 
-_OF_USED: Final = {"used", "slc_bytes", "fold_ns"}
+_OF_USED: Final = {"used", "slc_bytes", "fold_ns", "shingled"}
+_OF_SHINGLED: Final = ("media_cache_bytes", "media_cache_extents", "media_cache_fill", "band_bytes", "band_clean_ns")
 
 _RENAMED: Final = {"volatile_cache": "write_cache"}
 """Parameters with another name in a cell: in a file, `write_cache` is a key of the queue."""
@@ -187,8 +219,11 @@ def model_document(device: DiskTable) -> Model:
     if isinstance(device, _Flash):
         del document["state"], document["over_provisioning"]
         document["used"] = device.used
-        # A new disk without such a cache has the document that it always had, and so the cell its key.
-        document = {key: value for key, value in document.items() if value or key not in _OF_USED}
+    if isinstance(device, Hdd):
+        document = {key: value for key, value in document.items() if key not in _OF_SHINGLED}
+        document["shingled"] = device.shingled
+    # A new disk without such a cache has the document that it always had, and so the cell its key.
+    document = {key: value for key, value in document.items() if value or key not in _OF_USED}
     kind = {"kind": document.pop("kind")}
     renamed = {_RENAMED.get(key, key): value for key, value in document.items()}
     return cast(Model, kind | renamed)

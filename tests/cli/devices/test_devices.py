@@ -8,8 +8,10 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from blklab.analysis.identified_disks import identify_disks
+from blklab.analysis.identified_disks import identify_disks, refuse_host_managed
+from blklab.errors import UsageError
 from blklab.report import device_models
+from blklab.system.identity import of_number
 from tests.conftest import Run
 from tests.system.machine import Machine
 
@@ -96,6 +98,20 @@ def test_disks_of_this_host_get_a_model_or_the_reason(tmp_path: Path) -> None:
     assert disks["sdc"].obstacle.startswith("host-managed shingled disk")
     assert disks["vda"].obstacle.startswith("virtual disk")
     assert "loop0" not in disks
+
+
+def test_calibration_of_a_host_managed_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path)
+    machine.device("sdc", "8:32", device__model="ACME 10", queue__zoned="host-managed")
+    machine.device("sdc1", "8:33", parent="sdc")
+    machine.device("sdd", "8:48", device__model="ACME 10", queue__zoned="none")
+    monkeypatch.setattr(
+        "blklab.analysis.identified_disks.resolve", lambda number, roots: of_number(number, roots, f"/dev/{number}")
+    )
+    for number in ("8:32", "8:33"):
+        with pytest.raises(UsageError, match=f"^/dev/{number}: found a host-managed shingled disk: the host must"):
+            refuse_host_managed(number, machine.roots)
+    refuse_host_managed("8:48", machine.roots)
 
 
 def test_predictions_with_a_typical_device_say_how_far_others_are(run: Run, tmp_path: Path) -> None:

@@ -127,7 +127,8 @@ impl DiskModel for Flash {
     fn work(&self) -> DiskWork {
         let media_ns = self.die_ns / self.dies.len() as u64;
         let interface_ns = self.interface_ns as u64;
-        DiskWork { interface_ns, media_ns, cache_hits: self.page_hits, flash_bytes: self.written + self.copied }
+        let flash_bytes = self.written + self.copied;
+        DiskWork { interface_ns, media_ns, cache_hits: self.page_hits, flash_bytes, ..DiskWork::default() }
     }
 
     fn busy_ns(&self) -> u64 {

@@ -10,9 +10,11 @@
 //! - **Read-ahead.** While no command waits the disk reads on. Reads of cached bytes need no mechanism.
 //! - **Write cache.** Writes are acknowledged from the cache, up to a number. They are written when no reads wait or
 //!   the cache is full. A flush writes them all.
+//! - **Shingled tracks.** A write goes to the media cache, and bands are cleaned: see `shingled`.
 
 use crate::bio::Op;
 use crate::device::geometry::{DiskPosition, Geometry};
+use crate::device::shingled::{Segment, Shingled, ShingledSpec};
 use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,8 @@ pub struct HddSpec {
     pub flush_ns: u64,             // Extra time of a flush, even if there is little to write: long with shingled tracks
     /// Extra time to write a request from the cache, in addition to seek and rotation: shingled disks keep a journal.
     pub destage_ns: u64,
+    #[serde(default)]
+    pub shingled: Option<ShingledSpec>, // How it manages shingled tracks, if it has them
 }
 
 /// How a disk orders the commands in its queue.
@@ -62,6 +66,9 @@ pub enum CommandOrder {
 
 /// Time of the connection for a command, without its bytes.
 const INTERFACE: Time = 50_000;
+/// How long the disk must be idle before it cleans bands. An estimate: Skylight shows that cleaning begins within
+/// seconds after the last command ("aggressive" cleaning).
+const IDLE_BEFORE_CLEANING: Time = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 struct QueuedCommand {
@@ -88,6 +95,7 @@ enum MechanismState {
     Read(QueuedCommand),  // Reading for a command
     Write(QueuedCommand), // Writing acknowledged data, or (without a write cache) for a command
     Flush(u32),           // The end of a flush
+    Clean,                // Cleaning a band
 }
 
 impl PartialEq for QueuedCommand {
@@ -115,6 +123,8 @@ pub struct Hdd {
     busy: u64,
     interface_ns: u64,
     cache_hits: u64,
+    shingled: Option<Box<Shingled>>,
+    media_cache_full_ns: Option<Time>, // When it was full for the first time
 }
 
 impl DiskModel for Hdd {
@@ -138,19 +148,35 @@ impl DiskModel for Hdd {
             busy: 0,
             interface_ns: 0,
             cache_hits: 0,
+            shingled: model.shingled.as_ref().map(|spec| Box::new(Shingled::new(spec, model.capacity))),
+            media_cache_full_ns: None,
             model: model.clone(),
         }
     }
 
     fn work(&self) -> DiskWork {
-        DiskWork { interface_ns: self.interface_ns, media_ns: self.busy, cache_hits: self.cache_hits, flash_bytes: 0 }
+        DiskWork {
+            interface_ns: self.interface_ns,
+            media_ns: self.busy,
+            cache_hits: self.cache_hits,
+            bands_cleaned: self.shingled.as_ref().map_or(0, |shingled| shingled.bands_cleaned),
+            media_cache_full_ns: self.media_cache_full_ns,
+            ..DiskWork::default()
+        }
     }
 
     fn busy_ns(&self) -> u64 {
         self.busy
     }
 
+    fn discard(&mut self, byte: u64, bytes: u64) {
+        if let Some(shingled) = &mut self.shingled {
+            shingled.forget(byte, byte + bytes);
+        }
+    }
+
     fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
+        self.clean_after_idle(now, events);
         match command.op {
             Op::Flush => self.flush = Some(command.request),
             Op::Discard => unreachable!("queues answer discards"),
@@ -192,7 +218,7 @@ impl DiskModel for Hdd {
                 }
             }
             MechanismState::Flush(request) => events.plan_completion(now, request),
-            MechanismState::Nothing => {}
+            MechanismState::Clean | MechanismState::Nothing => {}
         }
         self.start_next(now, events);
     }
@@ -266,11 +292,16 @@ impl Hdd {
             match (best_read, best_write) {
                 (Some((read_index, cost)), write) if write.is_none_or(|(_, other)| cost <= other) => {
                     let waiting = self.reads.swap_remove(read_index);
-                    (MechanismState::Read(waiting), self.move_head_over(&waiting, cost))
+                    (MechanismState::Read(waiting), self.move_head_over(now, &waiting, cost))
+                }
+                (_, Some((write_index, _))) if self.must_clean(now, write_index) => {
+                    (MechanismState::Clean, self.clean_band().unwrap_or(0))
                 }
                 (_, Some((write_index, cost))) => {
                     let waiting = self.dirty.swap_remove(write_index);
-                    (MechanismState::Write(waiting), self.move_head_over(&waiting, cost) + self.model.destage_ns)
+                    let in_place = self.shingled.as_ref().is_some_and(|s| s.is_streamed(waiting.command.byte));
+                    let destage = if in_place { 0 } else { self.model.destage_ns };
+                    (MechanismState::Write(waiting), self.move_head_over(now, &waiting, cost) + destage)
                 }
                 _ => unreachable!("a read or a write waits"),
             }
@@ -295,13 +326,14 @@ impl Hdd {
         let list = if reads { &self.reads } else { &self.dirty };
         let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
         let reach = |w: &QueuedCommand| {
-            let begin = if w.position.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
-            begin - now + self.geometry.reach_time(begin, &self.head, &w.position)
+            let to = self.position_of(w);
+            let begin = if to.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
+            begin - now + self.geometry.reach_time(begin, &self.head, &to)
         };
         let (index, waiting) = match self.model.order {
             CommandOrder::Rotation => candidates.min_by_key(|(_, w)| reach(w)),
             CommandOrder::Seek => candidates.min_by(|(_, a), (_, b)| {
-                let distance = |w: &QueuedCommand| self.geometry.distance(&self.head, &w.position);
+                let distance = |w: &QueuedCommand| self.geometry.distance(&self.head, &self.position_of(w));
                 distance(a).total_cmp(&distance(b))
             }),
             CommandOrder::Arrival => candidates.min_by_key(|(_, w)| w.arrival),
@@ -309,11 +341,75 @@ impl Hdd {
         Some((index, reach(waiting)))
     }
 
+    /// Where a command begins.
+    #[inline]
+    fn position_of(&self, waiting: &QueuedCommand) -> DiskPosition {
+        match &self.shingled {
+            None => waiting.position,
+            Some(shingled) => {
+                let write = waiting.command.op == Op::Write;
+                self.geometry.locate(shingled.first_byte(waiting.position.byte, write))
+            }
+        }
+    }
+
     /// Moves the head over a command's bytes, and returns how long that takes.
-    fn move_head_over(&mut self, waiting: &QueuedCommand, reach: Time) -> Time {
+    fn move_head_over(&mut self, now: Time, waiting: &QueuedCommand, reach: Time) -> Time {
         let end = waiting.command.byte + u64::from(waiting.command.bytes);
-        self.head = self.geometry.locate(end);
-        reach + self.geometry.pass_time(&waiting.position, &self.head)
+        let Some(shingled) = &mut self.shingled else {
+            self.head = self.geometry.locate(end);
+            return reach + self.geometry.pass_time(&waiting.position, &self.head);
+        };
+        let (byte, bytes) = (waiting.position.byte, end.saturating_sub(waiting.position.byte));
+        let segments = match waiting.command.op {
+            Op::Write => shingled.write(byte, bytes),
+            _ => shingled.read(byte, bytes),
+        };
+        let mut duration = reach;
+        for (index, &Segment { at, bytes }) in segments.iter().enumerate() {
+            let from = self.geometry.locate(at);
+            if index > 0 {
+                duration += self.geometry.reach_time(now + duration, &self.head, &from);
+            }
+            self.head = self.geometry.locate(at + bytes);
+            duration += self.geometry.pass_time(&from, &self.head);
+        }
+        duration
+    }
+
+    /// Whether a band must be cleaned before a write, because the media cache is full.
+    fn must_clean(&mut self, now: Time, write: usize) -> bool {
+        let command = self.dirty[write].command;
+        let full = self.shingled.as_ref().is_some_and(|s| s.must_clean(command.byte, u64::from(command.bytes)));
+        if full {
+            self.media_cache_full_ns.get_or_insert(now);
+        }
+        full
+    }
+
+    /// Cleans a band, and returns how long that takes; nothing if the media cache is empty.
+    fn clean_band(&mut self) -> Option<Time> {
+        let band = self.shingled.as_mut()?.clean()?;
+        self.head = self.geometry.locate(band);
+        self.model.shingled.as_ref().map(|spec| spec.band_clean_ns)
+    }
+
+    /// Accounts for the bands that the idle disk cleaned since its last command. It completes the last one first.
+    fn clean_after_idle(&mut self, now: Time, events: &mut DiskEvents) {
+        if self.shingled.is_none() || self.mechanism != MechanismState::Nothing {
+            return;
+        }
+        let mut end = self.idle_since + IDLE_BEFORE_CLEANING;
+        while end < now
+            && let Some(duration) = self.clean_band()
+        {
+            (end, self.idle_since) = (end + duration, now);
+            self.busy += duration;
+            if end > now {
+                self.mechanism = MechanismState::Clean;
+                events.plan_timer(end);
+            }
+        }
     }
 
     /// If all of a read's bytes are in the cache, transfers them and returns when that ends.

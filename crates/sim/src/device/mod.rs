@@ -6,6 +6,7 @@
 mod flash;
 mod geometry;
 mod hdd;
+mod shingled;
 mod throttled;
 mod translation;
 
@@ -85,10 +86,12 @@ pub trait DiskModel: Debug {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DiskWork {
-    pub interface_ns: u64, // The interface and the controller
-    pub media_ns: u64,     // Flash dies, or a rotating disk's mechanism
-    pub cache_hits: u64,   // Reads answered from the disk's memory
-    pub flash_bytes: u64,  // Bytes that flash programmed, the copies of a used disk included
+    pub interface_ns: u64,                // The interface and the controller
+    pub media_ns: u64,                    // Flash dies, or a rotating disk's mechanism
+    pub cache_hits: u64,                  // Reads answered from the disk's memory
+    pub flash_bytes: u64,                 // Bytes that flash programmed, the copies of a used disk included
+    pub bands_cleaned: u64,               // Bands that a shingled disk rewrote
+    pub media_cache_full_ns: Option<u64>, // When a shingled disk's media cache was full for the first time
 }
 
 /// The registry of models: the name in documents (in lower case), the specification, the model.

@@ -22,6 +22,7 @@ fn disk() -> HddSpec {
         write_cache_requests: 64,
         flush_ns: 0,
         destage_ns: 0,
+        shingled: None,
     }
 }
 
