@@ -12,6 +12,7 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
+    "advise": CommandEntry("blklab.cli.advise:advise", "Find the array to build for a load, on given disks"),
     "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
     "tune": CommandEntry("blklab.cli.tune:tune", "Show which setting of a sweep had an effect, and how to keep it"),
     "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ"),

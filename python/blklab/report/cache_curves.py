@@ -180,8 +180,9 @@ def sections(document: "CacheCurves", name: str = "") -> list[PageSection]:
 def render(document: "CacheCurves", *, title: str, command: str) -> str:
     """Returns the page; `command` created it."""
     return shell.render(
-        "cache_curves.html.j2",
+        "document.html.j2",
         sections(document),
+        kicker="cache sizes",
         title=title,
         facts=facts(document),
         sentences=sentences(document),

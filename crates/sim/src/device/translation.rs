@@ -9,10 +9,11 @@
 
 use crate::rng::Rng;
 use serde::{Deserialize, Serialize};
+use std::sync::Mutex;
 
 /// A disk that is not new.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashUse {
     pub capacity: u64,          // Bytes that the disk offers
@@ -34,8 +35,13 @@ const OPEN_BLOCKS: u64 = 3;
 const WINDOW: f64 = 16384.0;
 const NONE: u32 = u32::MAX;
 
+/// The last maps that were filled. Campaigns and searches simulate the same used disks hundreds of times.
+static FILLED: Mutex<Vec<(FlashUse, Translation)>> = Mutex::new(Vec::new());
+/// Maps in `FILLED` at most; each has a few MB.
+const MOST_FILLED: usize = 8;
+
 /// The map of a disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Translation {
     pub scale: u64, // one of so many pages is simulated; odd, so that no stride of a load misses all of them
     physical: Vec<u32>, // where each page is
@@ -53,6 +59,18 @@ pub struct Translation {
 impl Translation {
     /// A disk in this state.
     pub fn new(used: &FlashUse) -> Self {
+        // The lock is held while a map is filled, so that parallel runs do not fill the same one.
+        let mut filled = FILLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, map)) = filled.iter().find(|(of, _)| of == used) {
+            return map.clone();
+        }
+        let map = Self::filled(used);
+        filled.truncate(MOST_FILLED - 1);
+        filled.insert(0, (used.clone(), map.clone()));
+        map
+    }
+
+    fn filled(used: &FlashUse) -> Self {
         let pages = (used.capacity / PAGE_BYTES).max(u64::from(BLOCK_PAGES));
         let scale = pages.div_ceil(MOST_PAGES) | 1;
         let logical = pages / scale;

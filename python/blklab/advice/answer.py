@@ -1,0 +1,155 @@
+"""The answer to a question: what to build, how it compares, why, and what to type."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from blklab.advice import figures as situations
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.candidates import RemovedCandidates
+from blklab.advice.commands import script
+from blklab.advice.figures import ArrangementFigures
+from blklab.advice.question import FLASH, Question
+from blklab.advice.race import Candidate, RaceResult, longest, price_of, race
+from blklab.advice.samples import SampleRequest, Simulations, document_of
+from blklab.advice.search import SearchSpace, needed_capacity, relaxations, sized, space
+from blklab.analysis.explain import explain
+from blklab.errors import BlklabError
+from blklab.runners.sim.runner import outcome
+from blklab.spec import stock_models
+from blklab.spec.documents import SimCell
+from blklab.units import format_duration, format_size
+
+MOST_ROWS: Final = 8  # Arrangements in the answer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to build."""
+
+    question: Question
+    rows: Sequence[ArrangementFigures]  # The best first; none is better than another in every respect
+    why: Sequence[str]  # What limits the best, in sentences
+    doubts: Sequence[str]  # What the figures depend on
+    script: Sequence[str]  # What to type
+    candidates: int  # Arrangements that were considered
+    removed: Sequence[RemovedCandidates]  # Those that needed no simulation
+    fitting: int  # Those that were simulated
+    fully_simulated: int
+    simulated_ios: int
+    full_ios: int  # I/Os that simulating all of them in full would have taken
+
+
+def advise(
+    question: Question,
+    file: Path | None = None,
+    jobs: int | None = None,
+    paths: Mapping[str, str] | None = None,
+    present: Sequence[Arrangement] = (),
+    filesystem: str = "ext4",
+    tick: Callable[[int, int], object] = lambda _done, _total: None,
+) -> Answer:
+    """Searches the arrangements and returns the answer.
+
+    `paths` are those of known disks, by name; `present` are arrays that the user has, to compare with. Raises
+    BlklabError if no arrangement meets the constraints, with the constraint to relax.
+    """
+    simulations = Simulations(question, file, jobs)
+    options = space(question, simulations)
+    if not options.fitting:
+        raise BlklabError(_nothing_fits(question, options))
+    result = race(question, options.fitting, simulations, tick)
+    if not result.kept:
+        raise BlklabError(_too_slow(question, result))
+    ordered = _ordered(question, result.kept)[:MOST_ROWS]
+    best = situations.tuned(question, ordered[0], simulations)
+    rows = [situations.figures(question, candidate, simulations) for candidate in [best, *ordered[1:]]]
+    rows[0] = situations.with_changes(question, rows[0], simulations)
+    have = [arrangement for each in present if (arrangement := sized(question, each)).capacity]
+    rows += [
+        situations.figures(question, candidate, simulations)
+        for candidate in [Candidate(of, price_of(of, question.pools)) for of in have]
+    ]
+    document = simulations.cell(best.arrangement, question.loads[0]).document
+    return Answer(
+        question,
+        rows,
+        _why(question, best, simulations),
+        _doubts(question),
+        script(best.arrangement, document["stack"], paths or {}, filesystem),
+        len(options.every) + sum(removed.count for removed in options.removed[:3]),
+        options.removed,
+        len(options.fitting),
+        result.fully_simulated,
+        result.simulated_ios,
+        len(options.fitting) * longest(question) * len(question.loads),
+    )
+
+
+def _ordered(question: Question, kept: Sequence[Candidate]) -> list[Candidate]:
+    """Returns candidates in the order of the answer: with a bound and prices, the cheapest first."""
+    if question.constraints.p99_ns is not None and question.priced:
+        return sorted(kept, key=lambda candidate: candidate.price or 0)
+    return list(kept)
+
+
+def _nothing_fits(question: Question, options: SearchSpace) -> str:
+    wanted = question.constraints
+    lines = relaxations(question, options.every)
+    help_ = f"relax one of these: {'; '.join(lines)}" if lines else "relax several constraints, or add disks"
+    needed = format_size(needed_capacity(question))
+    return f"no arrangement of these disks has {needed} and survives {wanted.failures} failures, as asked: {help_}"
+
+
+def _too_slow(question: Question, result: RaceResult) -> str:
+    best = result.too_slow[0]
+    bound = format_duration(question.constraints.p99_ns or 0)
+    reached = max(sample.p99_ns for sample in best.samples)
+    return (
+        f"no arrangement has a 99th percentile below {bound}: the best, {best.arrangement.words}, has"
+        f" {format_duration(reached)}: relax --p99-below to {_rounded_up(reached)}"
+    )
+
+
+def _rounded_up(nanoseconds: float) -> str:
+    """Returns a duration with two digits that is not shorter, as an option takes it."""
+    scale = 10 ** (math.floor(math.log10(nanoseconds)) - 1)
+    return format_duration(math.ceil(nanoseconds / scale) * scale).replace(" ", "")
+
+
+def _why(question: Question, best: Candidate, simulations: Simulations) -> list[str]:
+    """Returns sentences about the best arrangement under its slowest load."""
+    slowest = max(range(len(question.loads)), key=lambda at: best.samples[at].p99_ns)
+    load = question.loads[slowest]
+    cell = simulations.cell(best.arrangement, load)
+    document = document_of(cell, SampleRequest(best.arrangement, load, longest(question), question.growth))
+    limit, *others = explain(cast(SimCell, document), outcome(document, None, cell.replay))
+    return [limit, *(line for line in others if line.startswith(best.arrangement.top) and "bitmap" not in line)]
+
+
+def _doubts(question: Question) -> list[str]:
+    """Returns what the figures depend on."""
+    doubts = []
+    for pool in question.pools:
+        model = pool.table.get("model")
+        about = stock_models.library_model(str(model)) if model else None
+        if pool.guess:
+            doubts.append(f"{pool.name}: the model is a guess: {pool.guess}.")
+        if about is not None and about.spread:
+            doubts.append(f"{pool.name} is a typical disk: others differ by about {about.spread:.0%}.")
+        if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
+            doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
+    needed = max(load.span for load in question.loads)
+    for load in question.loads:
+        if load.timed:
+            doubts.append(
+                f"The trace uses the first {format_size(load.span)} of the array, and caches begin empty. Rotating"
+                " disks are slower when the data is spread."
+            )
+            break
+    if needed and any(not load.timed for load in question.loads):
+        doubts.append("The data of a mix is at the beginning of the array, and caches begin empty.")
+    doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
+    return doubts

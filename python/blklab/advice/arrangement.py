@@ -1,0 +1,105 @@
+"""An arrangement: a stack of disks, its redundancy, and its words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from blklab.advice.question import Question, Table
+from blklab.spec import load
+from blklab.spec.stack import MISSING
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A stack that might be built."""
+
+    name: str
+    words: str  # For people: `RAID-10 near 2, chunk 512K, of 4 × hdd-7200`
+    stacks: Mapping[str, Table]  # As in an experiment file; the last is the outermost
+    disks: Sequence[str]  # Those that hold data
+    failures: int  # Disks that can fail, whichever they are, without data loss
+    spares: Sequence[str] = ()  # Hot spares
+    sizes: Mapping[str, int] = field(default_factory=dict)  # Bytes of disks of which only a part is used
+    settings: Table = field(default_factory=dict)  # Of its queues, as in an experiment file
+    kinds: frozenset[str] = frozenset()  # Its levels and kinds, as `Constraints.excluded` names them
+    capacity: int = field(default=0, compare=False)  # Bytes
+
+    @property
+    def top(self) -> str:
+        """The name of the outermost stack."""
+        return list(self.stacks)[-1]
+
+    @property
+    def top_table(self) -> Table:
+        """The outermost stack."""
+        return self.stacks[self.top]
+
+    def arrays(self) -> dict[str, Table]:
+        """Returns the md arrays by name."""
+        return {name: table for name, table in self.stacks.items() if "level" in table}
+
+    def changed(self, stack: str, **keys: object) -> "Arrangement":
+        """Returns the arrangement with other keys in a stack."""
+        return replace(self, stacks={**self.stacks, stack: {**self.stacks[stack], **keys}})
+
+    def renamed(self, name: str) -> "Arrangement":
+        """Returns the arrangement with another name, also of its outermost stack."""
+        stacks = {name if key == self.top else key: table for key, table in self.stacks.items()}
+        return replace(self, name=name, stacks=stacks)
+
+    def redundant_array(self, question: Question) -> str | None:
+        """Returns the array whose disk fails in the figures: that of the largest disks with redundancy."""
+        sizes = {pool.disk(number): pool.bytes for pool in question.pools for number in range(1, pool.count + 1)}
+        candidates = [
+            (sum(sizes.get(member, 0) for member in members_of(table)), name)
+            for name, table in self.arrays().items()
+            if table["level"] not in {0, "linear"} and members_of(table)[0] in sizes
+        ]
+        return max(candidates)[1] if candidates else None
+
+    def degraded(self, stack: str) -> "Arrangement":
+        """Returns the arrangement without the first member of an array."""
+        _, *others = members_of(self.stacks[stack])
+        return self._without_write_mostly(stack, others).changed(stack, members=[MISSING, *others])
+
+    def rebuilding(self, stack: str) -> "Arrangement":
+        """Returns the arrangement while the first member of an array is rebuilt."""
+        first, *others = members_of(self.stacks[stack])
+        return self._without_write_mostly(stack, others).changed(stack, rebuilding=[first])
+
+    def _without_write_mostly(self, stack: str, others: Sequence[str]) -> "Arrangement":
+        """Keeps those of the write-mostly members that remain in sync, unless no other is left."""
+        mostly = set(names_in(self.stacks[stack], "write_mostly"))
+        kept = sorted(mostly & set(others)) if set(others) - mostly else []
+        return self.changed(stack, write_mostly=kept) if mostly else self
+
+    def devices(self, question: Question) -> dict[str, Table]:
+        """Returns the tables of its disks by name."""
+        return {
+            name: {**pool.table, "size": str(self.sizes.get(name, pool.bytes))}
+            for pool in question.pools
+            for name in map(pool.disk, range(1, pool.count + 1))
+            if name in self.disks or name in self.spares
+        }
+
+    def experiment(self, question: Question, workloads: Mapping[str, Table]) -> load.ExperimentSource:
+        """Returns the experiment that runs loads on it."""
+        raw = {
+            "seed": question.seed,
+            "devices": self.devices(question),
+            "stacks": self.stacks,
+            "workloads": workloads,
+            "settings": {**question.settings, **self.settings},
+            "cells": [{"stack": self.top, "workload": list(workloads)}],
+        }
+        return load.ExperimentSource(question.directory / "advice.toml", raw)
+
+
+def members_of(table: Table) -> list[str]:
+    """Returns the members of an array."""
+    return names_in(table, "members")
+
+
+def names_in(table: Table, key: str) -> list[str]:
+    """Returns the names that a key of a stack has; none without the key."""
+    names = table.get(key)
+    return [*names] if isinstance(names, list) else []

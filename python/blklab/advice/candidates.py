@@ -1,0 +1,270 @@
+"""The arrangements that a competent administrator would consider, and some that they would miss.
+
+Within a function, the order is that of preference: of equal arrangements, the first is chosen. Chunks begin
+with mdadm's default, RAID-10 with the layout near.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Final
+
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.question import DiskPool, Question, Table
+
+CHUNKS: Final = ("512K", "64K", "256K", "1M")  # mdadm's default first
+LAYOUTS: Final = {"n": "near", "f": "far", "o": "offset"}
+MOST_COPIES: Final = 4  # Copies of a mirror; more only cost writes
+CACHES: Final[Sequence[tuple[str, dict[str, str], bool]]] = (
+    ("lvmcache", {"mode": "writethrough"}, False),
+    ("lvmcache", {"mode": "writeback"}, True),
+    ("bcache", {"mode": "writethrough"}, False),
+    ("bcache", {"mode": "writeback"}, True),
+    ("writecache", {}, True),
+)
+"""Caches, and whether they hold data that the slow disks do not have yet."""
+
+CACHE_WORDS: Final = {"lvmcache": "dm-cache", "bcache": "bcache", "writecache": "dm-writecache"}
+LVM_CHUNKS: Final = 1_000_000  # Chunks of a cache above which LVM takes larger ones (lvm2, cache_manip.c)
+SMALL_CHUNK: Final = 64 << 10  # Bytes; LVM's smallest default
+CHUNK_UNIT: Final = 32 << 10  # Bytes; chunks are multiples of it (lvmcache(7))
+SMALL_CACHE: Final = 60 << 30  # Bytes that LVM_CHUNKS of SMALL_CHUNK hold, rounded down
+FASTER: Final = 4.0
+"""How many times as many random reads a disk must serve as another to be worth being its cache."""
+
+
+@dataclass(frozen=True)
+class RemovedCandidates:
+    """Arrangements that need no simulation, and why."""
+
+    count: int
+    reason: str
+
+
+def candidates(question: Question, random_reads: dict[str, float]) -> tuple[list[Arrangement], list[RemovedCandidates]]:
+    """Returns all arrangements, and what was removed because another is as good in every respect.
+
+    `random_reads` are the random reads per second of one disk of each pool, by the pool's name.
+    """
+    groups = [_of_pool(pool, question.priced) for pool in question.pools]
+    by_speed = [
+        group
+        for _, group in sorted(zip(question.pools, groups, strict=True), key=lambda pair: random_reads[pair[0].name])
+    ]
+    flat = [arrangement for group in groups for arrangement in group]
+    mixed = [
+        arrangement
+        for first, second in combinations(sorted(question.pools, key=lambda pool: -random_reads[pool.name]), 2)
+        for arrangement in _mixed(first, second)
+    ]
+    joined = [
+        _joined(one_side, other)
+        for first, second in combinations(by_speed, 2)
+        for one_side in first
+        for other in second
+        if _usual(one_side) and _usual(other) and not one_side.spares and not other.spares
+    ]
+    cached = [
+        arrangement
+        for slow_pool, slow in zip(question.pools, groups, strict=True)
+        for fast_pool, fast in zip(question.pools, groups, strict=True)
+        if random_reads[fast_pool.name] >= FASTER * random_reads[slow_pool.name]
+        for origin in slow
+        if _usual(origin)
+        for cache in fast
+        if _is_cache(cache)
+        for arrangement in _cached(origin, cache, fast_pool)
+    ]
+    notes = [
+        RemovedCandidates(sum(_raid4(pool) for pool in question.pools), "RAID-4: RAID-5 is never slower"),
+        RemovedCandidates(sum(pool.count > 1 for pool in question.pools), "linear: RAID-0 is never slower"),
+        RemovedCandidates(
+            0 if question.priced else sum(_subsets(pool) for pool in question.pools),
+            "the same with fewer disks of a kind: they cost nothing without --price",
+        ),
+    ]
+    return [*flat, *mixed, *joined, *cached], [note for note in notes if note.count]
+
+
+def _raid4(pool: DiskPool) -> int:
+    return len(CHUNKS) if pool.count > 2 else 0
+
+
+def _subsets(pool: DiskPool) -> int:
+    """Returns how many arrangements of fewer disks are left out."""
+    return len(list(_of_pool(pool, priced=True))) - len(list(_of_pool(pool, priced=False)))
+
+
+def _usual(arrangement: Arrangement) -> bool:
+    """Whether its chunks are mdadm's default, so that caches and joined arrays need no search of chunks."""
+    return all(table.get("chunk", CHUNKS[0]) == CHUNKS[0] for table in arrangement.stacks.values())
+
+
+def _is_cache(arrangement: Arrangement) -> bool:
+    """Whether it can be a cache: a disk or a mirror."""
+    return not arrangement.spares and set(arrangement.kinds) <= {"1"}
+
+
+def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:
+    """Returns the arrangements of equal disks: all of them, or all but a hot spare; with prices, of any number."""
+    fewest = 1 if priced else max(1, pool.count - 1)
+    listed = [_bare(pool)]
+    for count in range(pool.count, fewest - 1, -1):
+        names = [pool.disk(number) for number in range(1, count + 1)]
+        spares = [pool.disk(pool.count)] if count < pool.count and not priced else []
+        words = " and a hot spare" if spares else ""
+        listed += [replace(array, spares=spares, words=array.words + words) for array in _arrays(pool, names)]
+    # Mirrors of fewer disks are faster to write, and are searched in any case.
+    listed += [_mirror(pool, copies) for copies in range(2, min(pool.count - 1, MOST_COPIES) + 1)]
+    unique: dict[tuple[str, ...], Arrangement] = {}
+    for of in listed:
+        unique.setdefault((str(of.stacks), str(bool(of.spares))), of)
+    return list(unique.values())
+
+
+def _bare(pool: DiskPool) -> Arrangement:
+    name = f"single-{pool.name}"
+    return Arrangement(name, f"a single {pool.name}", {name: {"device": pool.disk(1)}}, [pool.disk(1)], 0)
+
+
+def _mirror(pool: DiskPool, copies: int) -> Arrangement:
+    names = [pool.disk(number) for number in range(1, copies + 1)]
+    return _array(pool, names, "raid1", "RAID-1", {"level": 1}, copies - 1)
+
+
+def _arrays(pool: DiskPool, names: Sequence[str]) -> Iterator[Arrangement]:
+    """Yields the arrays of some disks of a pool."""
+    count = len(names)
+    if count < 2:
+        return
+    if count <= MOST_COPIES:
+        yield _mirror(pool, count)
+    for chunk in CHUNKS:
+        keys = {"chunk": chunk}
+        suffix, words = chunk.lower(), f"chunk {chunk}"
+        for copies in (2, 3):
+            for letter, layout in LAYOUTS.items():
+                if copies <= count and not (letter == "n" and copies == count):
+                    table = {"level": 10, "layout": f"{letter}{copies}", **keys}
+                    about = f"RAID-10 {layout} {copies}, {words}"
+                    yield _array(pool, names, f"raid10-{letter}{copies}-{suffix}", about, table, copies - 1)
+        if count > 2:
+            yield _array(pool, names, f"raid5-{suffix}", f"RAID-5, {words}", {"level": 5, **keys}, 1)
+        if count > 3:
+            yield _array(pool, names, f"raid6-{suffix}", f"RAID-6, {words}", {"level": 6, **keys}, 2)
+            yield from _striped(pool, names, chunk)
+        yield _array(pool, names, f"raid0-{suffix}", f"RAID-0, {words}", {"level": 0, **keys}, 0)
+
+
+def _array(pool: DiskPool, names: Sequence[str], label: str, words: str, table: Table, failures: int) -> Arrangement:
+    name = f"{label}-{len(names)}x{pool.name}"
+    level = str(table["level"])
+    bitmap = {"bitmap": True} if level != "0" else {}
+    stacks = {name: {**table, **bitmap, "members": list(names)}}
+    return Arrangement(
+        name, f"{words}, of {len(names)} × {pool.name}", stacks, names, failures, kinds=frozenset({level})
+    )
+
+
+def _striped(pool: DiskPool, names: Sequence[str], chunk: str) -> Iterator[Arrangement]:
+    """Yields RAID-0 over mirrors, and over RAID-5 and RAID-6 of half of the disks each."""
+    count = len(names)
+    for level, size, failures, fewest in ((1, 2, 1, 2), (5, count // 2, 1, 3), (6, count // 2, 2, 4)):
+        if count % size or count < 2 * size or size < fewest:
+            continue
+        label = f"raid0-over-raid{level}-{chunk.lower()}-{count}x{pool.name}"
+        keys = {"level": level, "bitmap": True} | ({"chunk": chunk} if level != 1 else {})
+        parts = {
+            f"{label}-part{at // size + 1}": {**keys, "members": list(names[at : at + size])}
+            for at in range(0, count, size)
+        }
+        stacks: dict[str, Table] = {**parts, label: {"level": 0, "chunk": chunk, "members": list(parts)}}
+        words = f"RAID-0, chunk {chunk}, over {len(parts)} × RAID-{level}, of {count} × {pool.name}"
+        yield Arrangement(label, words, stacks, names, failures, kinds=frozenset({"0", str(level)}))
+
+
+def _mixed(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:
+    """Yields mirrors with a fast and a slow half."""
+    pairs = min(fast.count, slow.count)
+    fast_names = [fast.disk(number) for number in range(1, pairs + 1)]
+    slow_names = [slow.disk(number) for number in range(1, pairs + 1)]
+    names = [fast_names[0], slow_names[0]]
+    of = f"{fast.name}+{slow.name}"
+    both = f"of {fast.name} and {slow.name}"
+    mirror = {"level": 1, "members": names, "bitmap": True}
+    mostly = {**mirror, "write_mostly": [slow_names[0]]}
+    kinds = frozenset({"1"})
+    yield Arrangement(
+        f"raid1-wm-{_slug(of)}",
+        f"RAID-1 {both} (write-mostly)",
+        {f"raid1-wm-{_slug(of)}": mostly},
+        names,
+        1,
+        kinds=kinds,
+    )
+    yield Arrangement(f"raid1-{_slug(of)}", f"RAID-1 {both}", {f"raid1-{_slug(of)}": mirror}, names, 1, kinds=kinds)
+    every = [name for pair in zip(fast_names, slow_names, strict=True) for name in pair]
+    for letter, layout in LAYOUTS.items():
+        label = f"raid10-{letter}2-{pairs}x-{_slug(of)}"
+        table = {"level": 10, "layout": f"{letter}2", "chunk": CHUNKS[0], "members": every, "bitmap": True}
+        words = f"RAID-10 {layout} 2, chunk {CHUNKS[0]}, of {pairs} × {fast.name} and {pairs} × {slow.name}"
+        yield Arrangement(label, words, {label: table}, every, 1, kinds=frozenset({"10"}))
+
+
+def _slug(of: str) -> str:
+    return of.replace("+", "_")
+
+
+def _joined(slow: Arrangement, fast: Arrangement) -> Arrangement:
+    """Returns a volume over two arrays: first the slow one, where the load begins."""
+    name = f"{slow.name}_and_{fast.name}"
+    stacks = {**slow.stacks, **fast.stacks, name: {"level": "linear", "members": [slow.top, fast.top]}}
+    words = f"an LVM volume over {slow.words}, and {fast.words}"
+    disks, failures = [*slow.disks, *fast.disks], min(slow.failures, fast.failures)
+    return Arrangement(name, words, _plain_members(stacks), disks, failures, kinds=slow.kinds | fast.kinds | {"linear"})
+
+
+def _cached(origin: Arrangement, cache: Arrangement, pool: DiskPool) -> Iterator[Arrangement]:
+    """Yields an arrangement with each kind of cache; with a dm-cache, also on a part of the fast disks.
+
+    The whole of a large disk needs large chunks, which are expensive to promote.
+    """
+    for kind, keys, holds_data in CACHES:
+        mode = keys.get("mode")
+        name = "_".join([origin.name, "-".join([kind, *([mode] if mode else [])]), cache.name])
+        below = "backing" if kind == "bcache" else "origin"
+        words = f"{origin.words}, behind a {CACHE_WORDS[kind]}{f' ({mode})' if mode else ''}"
+        whole = Arrangement(
+            name,
+            f"{words} on {cache.words}",
+            _plain_members(
+                {**origin.stacks, **cache.stacks, name: {"kind": kind, below: origin.top, "cache": cache.top, **keys}}
+            ),
+            [*origin.disks, *cache.disks],
+            min(origin.failures, cache.failures) if holds_data else origin.failures,
+            origin.spares,
+            kinds=origin.kinds | cache.kinds | {kind, *keys.values()},
+        )
+        if kind != "lvmcache":
+            yield whole
+            continue
+        chunk = max(SMALL_CHUNK, -(-pool.bytes // LVM_CHUNKS // CHUNK_UNIT) * CHUNK_UNIT)
+        yield whole.changed(name, chunk=chunk)
+        if pool.bytes > SMALL_CACHE:
+            part = whole.changed(name, chunk=SMALL_CHUNK).renamed(f"{name}-60g")
+            words_of_part = f"{words} on 60 GiB of {cache.words}"
+            yield replace(part, words=words_of_part, sizes=dict.fromkeys(cache.disks, SMALL_CACHE))
+
+
+def _plain_members(stacks: dict[str, Table]) -> dict[str, Table]:
+    """Puts bare disks in the place of the stacks that consist of one."""
+    disks = {name: table["device"] for name, table in stacks.items() if "device" in table}
+
+    def plain(value: object) -> object:
+        if isinstance(value, list):
+            return [disks.get(member, member) for member in value]
+        return disks.get(value, value) if isinstance(value, str) else value
+
+    return {
+        name: {key: plain(value) for key, value in table.items()} for name, table in stacks.items() if name not in disks
+    }

@@ -1,0 +1,80 @@
+"""The experiment that proves an answer: its arrangements and loads, for `blklab run`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from blklab.advice.answer import Answer
+from blklab.advice.question import Table
+from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
+
+MOST: Final = 4  # Arrangements in the experiment
+
+
+def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
+    """Returns the experiment; `plans` stand for the traces, by the load's name: the lab and hosts run fio."""
+    disks: dict[str, Table] = {}
+    stacks: dict[str, Table] = {}
+    for number, row in enumerate(answer.rows[:MOST], 1):
+        of = row.arrangement
+        # Stacks get a number, and disks of which a part is used another name: arrangements use them differently.
+        names = {name: f"{name}-part" for name in of.sizes} | {name: f"a{number}-{name}" for name in of.stacks}
+        disks |= {names.get(name, name): table for name, table in of.devices(answer.question).items()}
+        stacks |= {
+            names[name]: {key: _renamed(value, names) for key, value in table.items()}
+            for name, table in of.stacks.items()
+        }
+    settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
+    sections: list[tuple[str, Table]] = [("settings", settings)]
+    sections += [(f"devices.{name}", table) for name, table in disks.items()]
+    sections += [(f"stacks.{name}", table) for name, table in stacks.items()]
+    for load in answer.question.loads:
+        plan = plans.get(load.name)
+        jobs: Mapping[str, Table] = {job.name: _job(plan, job) for job in plan.jobs} if plan else {}
+        sections += [(f"workloads.{load.name}.jobs.{name}", table) for name, table in jobs.items()]
+        sections += [] if plan else [(f"workloads.{load.name}", load.table)]
+    lines = ["# Predicts, or with --on lab or --on host measures, what `blklab advise` found.", 'title = "Advice"']
+    lines += [f"seed = {answer.question.seed}"]
+    return "\n".join([*lines, *(line for name, table in sections for line in _table(name, table))]) + "\n"
+
+
+def _job(plan: FioPlan, job: JobPlan) -> Table:
+    """Returns a job with the directions, sizes and I/Os in flight of a trace; its arrivals and zones are left out."""
+    reads = sum(part.ios for part in job.directions if part.direction == "read")
+    splits = [
+        ":".join(f"{share.bytes}/{share.percent}" for share in part.sizes)
+        for part in job.directions
+        if part.direction != "trim"
+    ]
+    sequential = all(part.sequential >= SEQUENTIAL for part in job.directions)
+    mixed = "rw" if 0 < reads < job.ios else "read" if reads else "write"
+    return {
+        "rw": mixed if sequential else f"rand{mixed}",
+        **({"rwmixread": round(100 * reads / job.ios)} if mixed == "rw" else {}),
+        "bssplit": ",".join(splits),
+        "blockalign": min(part.align for part in job.directions),
+        "iodepth": job.iodepth,
+        "numjobs": job.numjobs,
+        "size": plan.locality.size,
+        **({"random_distribution": plan.locality.option} if plan.locality.kind == "zipf" else {}),
+    }
+
+
+def _renamed(value: object, names: Mapping[str, str]) -> object:
+    if isinstance(value, list):
+        return [_renamed(part, names) for part in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def _table(name: str, table: Mapping[str, object]) -> Iterator[str]:
+    yield from ("", f"[{name}]")
+    yield from (f"{key} = {_toml(value)}" for key, value in table.items())
+
+
+def _toml(value: object) -> str:
+    """Returns a value as TOML; texts, numbers, truth values and lists are written as in JSON."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(part)}" for key, part in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

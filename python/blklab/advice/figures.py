@@ -1,0 +1,219 @@
+"""The figures of the arrangements that remain: today's load, headroom, failures, wear."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from blklab.advice.arrangement import Arrangement, members_of
+from blklab.advice.question import FLASH, DiskPool, Load, Question
+from blklab.advice.race import SAME, Candidate, longest, measured
+from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
+
+KEEPS_UP: Final = 0.97  # Share of the recorded rate that still counts as keeping up
+SATURATED: Final = 0.98  # Busy share of a device that has no headroom
+MOST_HEADROOM: Final = 256.0  # Times today's load that are tried
+REFINED: Final = 3  # Halvings of the interval of the headroom
+DAY: Final = 86_400
+STRIPE_CACHE: Final = 4096  # Pages for each member that are tried with levels 5 and 6
+
+
+@dataclass(frozen=True)
+class ArrangementFigures:
+    """What an arrangement does. Latencies are those of the load with the highest 99th percentile."""
+
+    arrangement: Arrangement
+    price: float | None
+    today: Sequence[Sample]  # For each load
+    peak: Sequence[Sample]  # For each load, as fast as possible
+    headroom: float | None
+    """How many times today's load it serves; None without a trace, whose rate could grow."""
+
+    headroom_is_more: bool  # Whether it is more than that
+    degraded: Sequence[Sample]  # Without one disk; empty if no disk can fail
+    rebuilding: Sequence[Sample]  # While one disk is rebuilt
+    rebuild_seconds: float | None
+    drive_writes_per_day: float | None  # The most of all flash disks; None without flash
+    changes: Mapping[str, float] = field(default_factory=dict)
+    """Mean latency with one choice changed, as a ratio to this."""
+
+    def slowest(self) -> Sample:
+        """Returns the load with the highest 99th percentile."""
+        return max(self.today, key=lambda sample: sample.p99_ns)
+
+
+def figures(
+    question: Question, candidate: Candidate, simulations: Simulations, tick: Callable[[], object] = lambda: None
+) -> ArrangementFigures:
+    """Simulates an arrangement in all situations that the answer shows."""
+    of, full = candidate.arrangement, longest(question)
+
+    def requests(arrangement: Arrangement, **keys: bool) -> list[SampleRequest]:
+        return [SampleRequest(arrangement, load, full, question.growth, **keys) for load in question.loads]
+
+    wanted = requests(of) + requests(of, as_fast_as_possible=True)
+    array = of.redundant_array(question) if of.failures else None
+    if array:
+        wanted += requests(of.degraded(array)) + requests(of.rebuilding(array))
+    samples, size = simulations.run(wanted, tick), len(question.loads)
+    today, peak, degraded, rebuilding = (samples[at * size : (at + 1) * size] for at in range(4))
+    headroom, more = _headroom(question, of, simulations, full, tick)
+    rate = min((sample.sync_rate for sample in rebuilding), default=0.0)
+    return ArrangementFigures(
+        of,
+        candidate.price,
+        today,
+        peak,
+        headroom,
+        more,
+        degraded,
+        rebuilding,
+        _member_bytes(question, of, array) / rate if array and rate else None,
+        _drive_writes(question, today),
+    )
+
+
+def _member_bytes(question: Question, of: Arrangement, array: str) -> int:
+    sizes = {pool.disk(number): pool.bytes for pool in question.pools for number in range(1, pool.count + 1)}
+    sizes |= dict(of.sizes)
+    return min(sizes[member] for member in members_of(of.stacks[array]))
+
+
+def _drive_writes(question: Question, today: Sequence[Sample]) -> float | None:
+    """Returns the writes per day of the flash disk that is written most, in capacities of the disk.
+
+    Of several loads, the mean by weight counts.
+    """
+    sizes = {
+        pool.disk(number): pool.bytes
+        for pool in question.pools
+        if pool.kind in FLASH
+        for number in range(1, pool.count + 1)
+    }
+    weights = sum(load.weight for load in question.loads)
+    writes: dict[str, float] = {}
+    for load, sample in zip(question.loads, today, strict=True):
+        for name, rate in sample.written.items():
+            if name in sizes:
+                writes[name] = writes.get(name, 0.0) + rate * load.weight / weights * DAY / sizes[name]
+    return max(writes.values(), default=None)
+
+
+def _headroom(
+    question: Question, of: Arrangement, simulations: Simulations, full: int, tick: Callable[[], object]
+) -> tuple[float | None, bool]:
+    """Returns how many times the traces' rates the arrangement serves, and whether it is more.
+
+    It doubles the speed until a device saturates, I/Os fall behind, or the bound is exceeded; then it halves the
+    interval (on a logarithmic scale).
+    """
+    timed = [load for load in question.loads if load.timed]
+    if not timed:
+        return None, False
+    recorded = [_recorded_seconds(question, load, full) for load in timed]
+
+    def serves(times: float) -> bool:
+        samples = simulations.run([SampleRequest(of, load, full, times) for load in timed], tick)
+        return all(
+            _keeps_up(question, sample, seconds / times) for sample, seconds in zip(samples, recorded, strict=True)
+        )
+
+    low, high = 0.0, 1.0
+    while high <= MOST_HEADROOM and serves(high):
+        low, high = high, high * 2
+    if high > MOST_HEADROOM:
+        return low, True
+    if not low:
+        low, high = 1 / 16, 1.0
+        if not serves(low):
+            return 0.0, False
+    for _ in range(REFINED):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if serves(middle) else (low, middle)
+    return low, False
+
+
+def _keeps_up(question: Question, sample: Sample, seconds: float) -> bool:
+    bound = question.constraints.p99_ns
+    if bound is not None and sample.p99_ns > bound:
+        return False
+    return sample.busy < SATURATED and sample.seconds * KEEPS_UP <= seconds
+
+
+def _recorded_seconds(question: Question, load: Load, ios: int) -> float:
+    """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
+    pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
+    unlimited = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
+    simulations = Simulations(replace(question, pools=[pool]))
+    return simulations.run([SampleRequest(unlimited, load, ios)])[0].seconds
+
+
+def tuned(question: Question, candidate: Candidate, simulations: Simulations) -> Candidate:
+    """Returns the arrangement with the settings that make it clearly faster: schedulers, the stripe cache."""
+    for setting in _tunings(question, candidate.arrangement):
+        both = [candidate, replace(candidate, arrangement=setting, by_length={})]
+        candidate, other = measured(question, both, simulations, longest(question))
+        slower, half = other.slower(candidate, [load.weight for load in question.loads])
+        if slower + half < -SAME:
+            candidate = other
+    return candidate
+
+
+def _tunings(question: Question, of: Arrangement) -> Iterator[Arrangement]:
+    for name, table in of.arrays().items():
+        if table["level"] in {5, 6}:
+            yield of.changed(name, stripe_cache_size=STRIPE_CACHE)
+    rotating = [pool for pool in question.pools if pool.kind == "hdd" and pool.disk(1) in of.disks]
+    if rotating and "scheduler" not in question.settings:
+        yield replace(of, settings={**of.settings, "scheduler": "none"})
+
+
+def with_changes(question: Question, of: ArrangementFigures, simulations: Simulations) -> ArrangementFigures:
+    """Adds what single choices contribute: the mean latency with another layout or chunk, or without a cache."""
+    variants = dict(_variants(of.arrangement))
+    candidates = [Candidate(other, None) for other in variants.values()]
+    others = measured(question, candidates, simulations, longest(question))
+    weights = [load.weight for load in question.loads]
+    changes = {
+        name: math.exp(difference(other.samples, of.today, weights)[0])
+        for name, other in zip(variants, others, strict=True)
+    }
+    return replace(of, changes=changes)
+
+
+def _variants(of: Arrangement) -> list[tuple[str, Arrangement]]:
+    """Returns the arrangement with one choice changed, by what is changed."""
+    variants = []
+    for name, table in of.arrays().items():
+        if table.get("chunk"):
+            variants += [
+                (f"chunk {chunk}", of.changed(name, chunk=chunk)) for chunk in ("64K", "1M") if chunk != table["chunk"]
+            ]
+        if table["level"] == 10:
+            copies = str(table["layout"])[1:]
+            variants += [
+                (f"layout {letter}{copies}", of.changed(name, layout=f"{letter}{copies}"))
+                for letter in "nfo"
+                if letter != str(table["layout"])[0]
+            ]
+        if table.get("bitmap"):
+            variants.append(("no bitmap (a resync after a crash takes hours)", of.changed(name, bitmap=False)))
+        if table.get("write_mostly"):
+            variants.append(("no write-mostly", of.changed(name, write_mostly=[])))
+        break  # The first array holds the data: caches come after it
+    if any("stripe_cache_size" in table for table in of.arrays().values()):
+        plain = {
+            name: {key: value for key, value in table.items() if key != "stripe_cache_size"}
+            for name, table in of.stacks.items()
+        }
+        variants.append(("the default stripe cache", replace(of, stacks=plain)))
+    if of.settings:
+        variants.append(("the default scheduler", replace(of, settings={})))
+    origin = of.top_table.get("origin", of.top_table.get("backing"))
+    if isinstance(origin, str):
+        names = list(of.stacks)
+        if origin in names:
+            stacks = {name: of.stacks[name] for name in names[: names.index(origin) + 1]}
+            disks = [disk for disk in of.disks if any(disk in str(table) for table in stacks.values())]
+            variants.append(("no cache", replace(of, stacks=stacks, disks=disks)))
+    return variants

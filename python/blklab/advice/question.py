@@ -1,0 +1,139 @@
+"""What advice is asked for: disks, loads and constraints."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import UsageError
+from blklab.spec import load, problems, stock_models
+from blklab.spec.fields import NAME
+from blklab.units import parse_size
+
+Table = Mapping[str, object]
+"""A table of an experiment file."""
+
+_DISKS: Final = re.compile(r"(?:(\d{1,3})x)?(.+?)(?::([^:/]+))?", re.A)
+MOST_DISKS: Final = 64
+
+FLASH: Final = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them
+
+
+@dataclass(frozen=True)
+class DiskPool:
+    """Equal disks."""
+
+    name: str  # The model's name, without what a device's name cannot have
+    count: int
+    table: Table  # A disk, as in an experiment file
+    kind: str
+    bytes: int  # Of each
+    price: float | None = None  # Of each
+    guess: str = ""  # Why the disk has this model, if that is a guess
+
+    def disk(self, number: int) -> str:
+        """Returns the name of a disk; numbers begin at 1."""
+        return f"{self.name}-{number}"
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What an arrangement must be."""
+
+    capacity: int = 0  # Bytes
+    failures: int = 1  # Disks that can fail without data loss
+    drives: int | None = None  # Most disks
+    budget: float | None = None
+    p99_ns: int | None = None  # The largest 99th percentile
+    excluded: Sequence[str] = ()  # Levels and kinds, as in an experiment file: `5`, `bcache`
+
+
+@dataclass(frozen=True)
+class Load:
+    """A workload and its weight."""
+
+    name: str
+    table: Table  # As in an experiment file
+    source: str  # Where it comes from, for people
+    weight: float = 1.0
+    timed: bool = False  # Whether I/Os arrive at their own times, as in a trace
+    ios: int | None = None  # I/Os of a trace
+    span: int = 0  # Bytes that it needs; 0 if it adapts to the array
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that the answer depends on."""
+
+    pools: Sequence[DiskPool]
+    loads: Sequence[Load]
+    constraints: Constraints
+    settings: Table = field(default_factory=dict)  # As in an experiment file: kernel, filesystem
+    growth: float = 1.0  # How many times today's load to plan for
+    seed: int = 1
+    directory: Path = Path()  # To which paths in tables are relative
+
+    @property
+    def priced(self) -> bool:
+        """Whether all disks have prices."""
+        return all(pool.price is not None for pool in self.pools)
+
+
+def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: str) -> list[DiskPool]:
+    """Returns the disks of `2xpm983,4xhdd-7200`; a name with a `/` or `.toml` is a calibrated file.
+
+    `flash_state` is the state of flash disks, as in an experiment file. Raises UsageError.
+    """
+    pools: dict[str, DiskPool] = {}
+    for text in (word.strip() for listed in texts for word in listed.split(",")):
+        pool = _pool(text, prices, flash_state)
+        if pool.name in pools:
+            raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
+        pools[pool.name] = pool
+    unknown = [name for name in prices if name not in {key for pool in pools.values() for key in _names(pool)}]
+    if unknown:
+        raise UsageError(f"--price: no disk {unknown[0]!r}; {problems.near(unknown[0], pools)}")
+    if sum(pool.count for pool in pools.values()) > MOST_DISKS:
+        raise UsageError(f"--devices: more than {MOST_DISKS} disks")
+    return list(pools.values())
+
+
+def _names(pool: DiskPool) -> set[str]:
+    return {pool.name, str(pool.table.get("model", pool.name))}
+
+
+def _pool(text: str, prices: Mapping[str, float], flash_state: str) -> DiskPool:
+    match = _DISKS.fullmatch(text)
+    if match is None or match[1] == "0":
+        raise UsageError(f"--devices {text!r}: expected a model with a count, such as 2xpm983 or 4xhdd-7200:1TiB")
+    count, model, size = int(match[1] or 1), match[2], match[3]
+    if "/" in model or model.endswith(".toml"):
+        path = Path(model).expanduser().resolve()
+        parameters, table = load.calibrated(path), {"calibrated": str(path)}
+        name = path.stem
+    else:
+        try:
+            parameters, table, name = stock_models.stock(model), {"model": model}, model
+        except ValueError as error:
+            raise UsageError(f"--devices {text!r}: {error}") from None
+    try:
+        bytes_of_each = parse_size(size) if size else _size(parameters)
+    except ValueError as error:
+        raise UsageError(f"--devices {text!r}: {error}") from None
+    kind = str(parameters["kind"])
+    table["size"] = str(bytes_of_each)
+    if kind in FLASH and "state" not in parameters:
+        table["state"] = flash_state
+    price = prices.get(model, prices.get(name))
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
+    if not NAME.fullmatch(name):
+        raise UsageError(f"--devices {text!r}: {name!r} is no name of a device")
+    return DiskPool(name, count, table, kind, bytes_of_each, price)
+
+
+def _size(parameters: Table) -> int:
+    size = parameters.get("size", parameters.get("capacity"))
+    if size is None:
+        raise ValueError("the model has no capacity: add a size, such as aws-gp3:500GiB")
+    return parse_size(str(size))

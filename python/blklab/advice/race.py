@@ -1,0 +1,209 @@
+"""The search: short simulations of all arrangements first, longer ones of those that remain.
+
+Successive halving (Jamieson and Talwalkar, AISTATS 2016) within classes of equal capacity, redundancy and price, with
+paired comparisons: an arrangement leaves when another is surely faster and as good in every other respect.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.question import DiskPool, Question
+from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
+
+ROUNDS: Final = (64, 16, 4, 1)  # What part of the longest simulation each round has
+LONGEST: Final = 65_536  # I/Os of the longest simulation
+SHORTEST: Final = 256
+SAME: Final = 0.05  # Differences of latency that are no reason to choose
+KEPT: Final = 3  # A round keeps at most a third of each class, and the preferred one
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An arrangement with its samples, one for each load, by the I/Os of the simulation."""
+
+    arrangement: Arrangement
+    price: float | None
+    by_length: Mapping[int, Sequence[Sample]] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """The longest samples."""
+        return self.by_length[max(self.by_length)]
+
+    @property
+    def p99_ns(self) -> float:
+        """The largest 99th percentile of all loads."""
+        return max(sample.p99_ns for sample in self.samples)
+
+    def slower(self, other: "Candidate", weights: Sequence[float]) -> tuple[float, float]:
+        """Returns `difference` to another candidate, at the largest length that both have."""
+        length = max(self.by_length.keys() & other.by_length.keys())
+        return difference(self.by_length[length], other.by_length[length], weights)
+
+    def at_least_as_good(self, other: "Candidate") -> bool:
+        """Whether it is as good as another in every respect except speed."""
+        mine, others = self.arrangement, other.arrangement
+        return (
+            mine.capacity >= 0.99 * others.capacity
+            and mine.failures >= others.failures
+            and (self.price or 0) <= (other.price or 0)
+        )
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """What remains of the candidates."""
+
+    kept: Sequence[Candidate]  # None is better than another in every respect; the fastest first
+    fully_simulated: int
+    simulated_ios: int
+    too_slow: Sequence[Candidate]  # Above the bound of the 99th percentile; the best first
+
+
+def price_of(arrangement: Arrangement, pools: Sequence[DiskPool]) -> float | None:
+    """Returns the price of the disks, None if any is unknown."""
+    prices = {pool.disk(number): pool.price for pool in pools for number in range(1, pool.count + 1)}
+    used = [prices[name] for name in (*arrangement.disks, *arrangement.spares)]
+    return None if None in used else sum(price or 0 for price in used)
+
+
+def longest(question: Question) -> int:
+    """Returns the I/Os of the longest simulation."""
+    return min(LONGEST, *(load.ios or LONGEST for load in question.loads))
+
+
+def race(
+    question: Question,
+    arrangements: Sequence[Arrangement],
+    simulations: Simulations,
+    tick: Callable[[int, int], object] = lambda _done, _total: None,
+    rounds: Sequence[int] = ROUNDS,
+) -> RaceResult:
+    """Returns the best arrangements. `tick` gets the finished I/Os and all that are expected.
+
+    With `rounds` of (1,) every arrangement is simulated at full length.
+    """
+    full, before = longest(question), simulations.simulated_ios
+    weights = [load.weight for load in question.loads]
+    lengths = [max(SHORTEST, full // part) for part in rounds]
+    expected = sum(len(arrangements) * ios // KEPT**at for at, ios in enumerate(lengths)) * len(weights)
+    alive = [Candidate(arrangement, price_of(arrangement, question.pools)) for arrangement in arrangements]
+    too_slow: list[Candidate] = []
+    measured_in_full = 0
+    for ios in lengths:
+        wanted = alive if ios in {lengths[0], full} else _undecided(question, alive, weights)
+        measured_in_full += len(wanted) if ios == lengths[-1] else 0
+        longer = measured(
+            question, wanted, simulations, ios, lambda: tick(simulations.simulated_ios - before, expected)
+        )
+        by_name = {id(old): new for old, new in zip(wanted, longer, strict=True)}
+        alive = [by_name.get(id(candidate), candidate) for candidate in alive]
+        fast, slow = _within_bound(question, alive, last=ios == lengths[-1])
+        too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
+        alive = _best_of_each_class(undominated(fast, weights), weights)
+        if len(lengths) > 1 and ios == lengths[-2]:
+            alive = [_preferred(members, weights) for members in _classes(alive)]
+    chosen = undominated([_preferred(members, weights) for members in _classes(alive)], weights)
+    return RaceResult(_by_speed(chosen, weights), measured_in_full, simulations.simulated_ios - before, too_slow)
+
+
+def measured(
+    question: Question,
+    candidates: Sequence[Candidate],
+    simulations: Simulations,
+    ios: int,
+    tick: Callable[[], object] = lambda: None,
+) -> list[Candidate]:
+    """Simulates candidates under all loads."""
+    requests = [
+        SampleRequest(candidate.arrangement, load, ios, question.growth)
+        for candidate in candidates
+        for load in question.loads
+    ]
+    samples = simulations.run(requests, tick)
+    size = len(question.loads)
+    return [
+        replace(candidate, by_length={**candidate.by_length, ios: samples[at * size : (at + 1) * size]})
+        for at, candidate in enumerate(candidates)
+    ]
+
+
+def _undecided(question: Question, candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
+    """Returns the candidates that need longer simulations.
+
+    Those of classes with several members, those that might be the fastest of all, and with a bound, all.
+    """
+    if question.constraints.p99_ns is not None or not candidates:
+        return list(candidates)
+    fastest, *others = _by_speed(candidates, weights)
+    several = {id(member) for members in _classes(candidates) if len(members) > 1 for member in members}
+    close = {id(other) for other in others if _surely(other.slower(fastest, weights)) <= SAME}
+    several |= close | ({id(fastest)} if close else set())
+    return [candidate for candidate in candidates if id(candidate) in several]
+
+
+def _surely(difference_and_half: tuple[float, float]) -> float:
+    """Returns the lower end of a difference's interval."""
+    slower, half = difference_and_half
+    return slower - half
+
+
+def _within_bound(
+    question: Question, candidates: Sequence[Candidate], *, last: bool
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Splits candidates by the bound of the 99th percentile; short simulations may exceed it by half."""
+    bound = question.constraints.p99_ns
+    limit = math.inf if bound is None else bound if last else 1.5 * bound
+    fast = [candidate for candidate in candidates if candidate.p99_ns <= limit]
+    return fast, [candidate for candidate in candidates if candidate.p99_ns > limit]
+
+
+def undominated(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
+    """Returns candidates for which no other is surely faster, or as fast and preferred, and as good otherwise."""
+    kept = []
+    for at, candidate in enumerate(candidates):
+        for other_at, other in enumerate(candidates):
+            if other is candidate or not other.at_least_as_good(candidate):
+                continue
+            slower, half = candidate.slower(other, weights)
+            equal = abs(slower) + half < SAME and (other_at < at or not candidate.at_least_as_good(other))
+            if (slower - half > 0 and slower > SAME) or equal:
+                break
+        else:
+            kept.append(candidate)
+    return kept
+
+
+def _classes(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Returns candidates in classes of equal capacity (to 1 %), redundancy and price."""
+    classes: dict[tuple[object, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        of = candidate.arrangement
+        key = (round(100 * math.log(max(1, of.capacity))), of.failures, candidate.price)
+        classes.setdefault(key, []).append(candidate)
+    return list(classes.values())
+
+
+def _by_speed(members: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
+    return sorted(members, key=lambda candidate: candidate.slower(members[0], weights)[0])
+
+
+def _preferred(members: Sequence[Candidate], weights: Sequence[float]) -> Candidate:
+    """Returns the first member of a class that may be as fast as the fastest."""
+    fastest = _by_speed(members, weights)[0]
+    return next(each for each in members if each is fastest or each.slower(fastest, weights)[0] <= SAME)
+
+
+def _best_of_each_class(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
+    """Returns, of each class, those that may be the fastest, at most a third, and the preferred one."""
+    chosen = set()
+    for members in _classes(candidates):
+        fastest, *others = _by_speed(members, weights)
+        close = [other for other in others if _surely(other.slower(fastest, weights)) <= 0]
+        most = -(-len(members) // KEPT)
+        preferred = next(each for each in members if each is fastest or _surely(each.slower(fastest, weights)) <= SAME)
+        chosen |= {id(candidate) for candidate in (preferred, fastest, *close[: most - 1])}
+    return [candidate for candidate in candidates if id(candidate) in chosen]

@@ -1,0 +1,218 @@
+"""Simulations of arrangements, reduced to what a search needs; finished ones are kept in a file."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, cast
+
+from blklab import __version__
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.question import Load, Question, Table
+from blklab.documents import outcome as simulated
+from blklab.outcome import LatencyResult, Outcome
+from blklab.runners.sim.runner import cores, outcome, stopping
+from blklab.runners.sim.uncertainty import interval
+from blklab.spec import cells
+from blklab.spec.cells import Cell
+
+BATCHES: Final = 16  # Parts of a run, for its interval
+WARM_UP: Final = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
+COMPARED: Final = BATCHES - WARM_UP
+T_95: Final = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
+LONG: Final = 10**15  # ns of simulated time at most; the number of I/Os ends a run
+PEAK_DEPTH: Final = 32  # I/Os in flight when a trace is replayed as fast as possible
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one simulation says of one load. Latencies are ns, of reads and writes together."""
+
+    mean_ns: float
+    p50_ns: float
+    p99_ns: float
+    iops: float
+    bandwidth: float
+    busy: float  # The busy share of the busiest disk
+    busiest: str
+    seconds: float  # Simulated
+    ios: int  # That the simulator executed for this load
+    batches: Sequence[float]  # Mean latencies of BATCHES parts with equally many I/Os
+    written: Mapping[str, float]  # Bytes per second written to each disk
+    sync_rate: float = 0.0  # Bytes per second that md rebuilds, of each member
+    p99_interval: Sequence[float] = ()  # Factors of the 99th percentile that nine of ten measurements are between
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """A simulation to run."""
+
+    arrangement: Arrangement
+    load: Load
+    ios: int  # I/Os to complete
+    speed: float = 1.0  # Of a trace
+    as_fast_as_possible: bool = False  # A trace, without its times
+
+
+class Simulations:
+    """Runs simulations, several at a time. The same request is never simulated twice."""
+
+    def __init__(self, question: Question, file: Path | None = None, jobs: int | None = None) -> None:
+        """Keeps finished simulations in a file, from which a later search goes on."""
+        self.question = question
+        self.simulated_ios = 0
+        self._jobs = jobs or cores()
+        self._file = file
+        self._known = {} if file is None else _read(file)
+        self._cells: dict[tuple[str, str], Cell] = {}
+
+    def cell(self, arrangement: Arrangement, load: Load) -> Cell:
+        """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
+        key = (json.dumps([arrangement.stacks, dict(arrangement.sizes), dict(arrangement.settings)]), load.name)
+        if key not in self._cells:
+            source = arrangement.experiment(self.question, {load.name: load.table})
+            self._cells[key] = cells.plan(source).cells[0]
+        return self._cells[key]
+
+    def run(self, requests: Sequence[SampleRequest], tick: Callable[[], object] = lambda: None) -> list[Sample]:
+        """Returns the sample of each request. Calls `tick` after each simulation."""
+        with ThreadPoolExecutor(self._jobs) as pool, stopping() as stop:
+
+            def sample(request: SampleRequest) -> Sample:
+                cell = self.cell(request.arrangement, request.load)
+                document = document_of(cell, request)
+                key = hashlib.sha256(
+                    json.dumps([__version__, document, cell.replay and asdict(cell.replay)], sort_keys=True).encode()
+                ).hexdigest()
+                if key not in self._known:
+                    measured = outcome(document, stop, cell.replay)
+                    self._known[key] = replace(reduced(measured), p99_interval=[*interval(cell, measured)["p99"]])
+                    self._keep(key)
+                tick()
+                self.simulated_ios += self._known[key].ios
+                return self._known[key]
+
+            return list(pool.map(sample, requests))
+
+    def _keep(self, key: str) -> None:
+        if self._file is not None:
+            # The line before may be cut off.
+            with self._file.open("a", encoding="utf-8") as stream:
+                stream.write(f"\n{json.dumps([key, asdict(self._known[key])])}")
+
+
+def _read(file: Path) -> dict[str, Sample]:
+    """Reads finished simulations; an unfinished last line is ignored."""
+    known = {}
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    for line in lines:
+        try:
+            key, fields = json.loads(line)
+            known[key] = Sample(**fields)
+        except (ValueError, TypeError):
+            continue
+    return known
+
+
+def document_of(cell: Cell, request: SampleRequest) -> Table:
+    """Returns the cell, limited to the I/Os of a request."""
+    document = {**cell.document, "max_ios": request.ios, "runtime_ns": LONG, "ramp_ns": 0}
+    document.pop("load_ramp", None)
+    if document["replay"]:
+        timed = not request.as_fast_as_possible
+        document["replay"] = {"timed": timed, "iodepth": PEAK_DEPTH, "speed": request.speed if timed else 1.0}
+    return document
+
+
+def reduced(measured: Outcome) -> Sample:
+    """Reduces an outcome to a sample."""
+    reads, writes = measured["read"], measured["write"]
+    total = reads["total_ios"] + writes["total_ios"]
+    counts = {direction["total_ios"]: direction["clat_ns"] for direction in (reads, writes) if direction["total_ios"]}
+    mean = sum(count * (latency["mean"] or 0) for count, latency in counts.items()) / max(1, total)
+    watched = max(1, measured["watched_ns"])
+    busy = {device["name"]: (device["busy_ns"] or 0) / watched for device in measured["devices"]}
+    busiest = max(busy, key=lambda name: busy[name])
+    p50, p99 = _merged_percentiles([reads["clat_ns"], writes["clat_ns"]], (0.5, 0.99))
+    reports = cast(simulated.Outcome, measured)["targets"]
+    rebuilt = sum(report["sync_bytes"] for report in reports if report["kind"] == "md")
+    return Sample(
+        mean,
+        p50,
+        p99,
+        reads["iops"] + writes["iops"],
+        reads["bw_bytes"] + writes["bw_bytes"],
+        min(1.0, busy[busiest]),
+        busiest,
+        measured["runtime_ns"] / 1e9,
+        total,
+        _batches(measured),
+        {device["name"]: (device["sectors"] or [0, 0])[1] * 512e9 / watched for device in measured["devices"]},
+        rebuilt * 1e9 / watched,
+    )
+
+
+def _merged_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
+    """Returns percentiles of several histograms together, ns; the upper value of a bin counts."""
+    bins = sorted((value, count) for latency in latencies for value, count in latency.get("bins", ()))
+    total = sum(count for _, count in bins)
+    results = []
+    for share in shares:
+        passed = 0
+        for value, count in bins:
+            passed += count
+            if passed >= share * total:
+                results.append(float(value))
+                break
+        else:
+            results.append(0.0)
+    return results
+
+
+def _batches(measured: Outcome) -> list[float]:
+    """Returns the mean latencies of BATCHES parts with equally many I/Os, ns."""
+    points = [
+        (count, mean or 0.0)
+        for point in measured.get("series", [])
+        for count, mean in zip(point["ios"], point["clat_ns"], strict=True)
+        if count
+    ]
+    size = sum(count for count, _ in points) / BATCHES
+    sums, filled, at = [0.0] * BATCHES, 0.0, 0
+    for count, mean in points:
+        left = float(count)
+        while left > 0:
+            part = min(left, size - filled) if at < BATCHES - 1 else left
+            sums[at] += part * mean
+            filled, left = filled + part, left - part
+            if filled >= size - 1e-9 and at < BATCHES - 1:
+                at, filled = at + 1, 0.0
+    return [part / size for part in sums] if size else []
+
+
+def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequence[float]) -> tuple[float, float]:
+    """Returns how much longer I/Os of one arrangement take than of another, for several loads.
+
+    The natural logarithm of the ratio of mean latencies, weighted, and the half-width of its 95 % interval:
+    both simulate the same I/Os, so that parts are compared in pairs (Law, Simulation Modeling and
+    Analysis, 5th edition, sections 9.5.3 and 10.2: batch means, paired t).
+    """
+    total, square, share = 0.0, 0.0, sum(weights)
+    for sample, against, weight in zip(first, other, weights, strict=True):
+        mine, others = sample.batches[WARM_UP:], against.batches[WARM_UP:]
+        if len(mine) != COMPARED or len(others) != COMPARED:
+            return math.log(max(1.0, sample.mean_ns) / max(1.0, against.mean_ns)), math.inf
+        means = [max(1.0, sum(batches) / COMPARED) for batches in (mine, others)]
+        total += weight / share * math.log(means[0] / means[1])
+        pairs = [one_side - other_side for one_side, other_side in zip(mine, others, strict=True)]
+        middle = sum(pairs) / COMPARED
+        variance = sum((pair - middle) ** 2 for pair in pairs) / (COMPARED - 1)
+        half = T_95 * math.sqrt(variance / COMPARED) / (sum(means) / 2)
+        square += (weight / share * half) ** 2
+    return total, math.sqrt(square)

@@ -1,0 +1,125 @@
+"""Finds the arrangements that meet the constraints, and searches them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.candidates import RemovedCandidates, candidates
+from blklab.advice.question import Constraints, Load, Question
+from blklab.advice.race import price_of
+from blklab.advice.samples import SampleRequest, Simulations
+from blklab.spec import load, stack_resolution
+from blklab.spec.problems import SpecProblems
+from blklab.units import format_size
+
+PROBE_IOS = 2_000  # Random reads that tell how fast one disk is
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Arrangements that meet the constraints, and how many do not."""
+
+    fitting: Sequence[Arrangement]
+    every: Sequence[Arrangement]
+    removed: Sequence[RemovedCandidates]
+
+
+def space(question: Question, simulations: Simulations) -> SearchSpace:
+    """Returns the arrangements to simulate. Raises UsageError for disks that no array takes."""
+    every, removed = candidates(question, random_reads(question, simulations))
+    every = [sized(question, arrangement) for arrangement in every]
+    every = [arrangement for arrangement in every if arrangement.capacity]
+    unique: dict[str, Arrangement] = {}
+    for arrangement in every:
+        unique.setdefault(arrangement.name + str(bool(arrangement.spares)), arrangement)
+    every = list(unique.values())
+    fitting = every
+    for reason, meets in requirements(question):
+        left = [arrangement for arrangement in fitting if meets(arrangement)]
+        if len(left) < len(fitting):
+            removed = [*removed, RemovedCandidates(len(fitting) - len(left), reason)]
+        fitting = left
+    alone = [arrangement for arrangement in fitting if "linear" not in arrangement.kinds]
+    if alone and len(alone) < len(fitting):
+        reason = "volumes over two arrays: a single array is large enough"
+        removed = [*removed, RemovedCandidates(len(fitting) - len(alone), reason)]
+    return SearchSpace(alone or fitting, every, removed)
+
+
+def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangement], bool]]]:
+    """Yields each constraint in words, and whether an arrangement meets it."""
+    wanted = question.constraints
+    needed = needed_capacity(question)
+    yield f"fewer than {wanted.failures} disks can fail", lambda of: of.failures >= wanted.failures
+    yield f"smaller than {format_size(needed)}", lambda of: of.capacity >= needed
+    if wanted.drives is not None:
+        drives = wanted.drives
+        yield f"more than {drives} disks", lambda of: len(of.disks) + len(of.spares) <= drives
+    if wanted.budget is not None:
+        budget = wanted.budget
+        yield f"dearer than {budget:g}", lambda of: (price_of(of, question.pools) or 0) <= budget
+    if wanted.excluded:
+        yield "excluded", lambda of: not of.kinds & set(wanted.excluded)
+
+
+def needed_capacity(question: Question) -> int:
+    """Returns the bytes that an arrangement must have: those asked for, and the end of each trace."""
+    return max(question.constraints.capacity, *(load.span for load in question.loads))
+
+
+def relaxations(question: Question, every: Sequence[Arrangement]) -> list[str]:
+    """Says, if nothing fits, which single constraint to relax, and by how much."""
+    wanted, needed = question.constraints, needed_capacity(question)
+    lines = []
+    for name, relaxed in _without_each(wanted):
+        tests = [meets for _, meets in requirements(replace(question, constraints=relaxed))]
+        left = [of for of in every if all(meets(of) for meets in tests)]
+        if not left:
+            continue
+        if name == "failures":
+            lines.append(f"--failures {max(of.failures for of in left)}")
+        elif name == "capacity":
+            most = max(of.capacity for of in left)
+            if most >= max(load.span for load in question.loads):
+                lines.append(f"--capacity {most} ({format_size(most)} instead of {format_size(needed)})")
+        elif name == "drives":
+            lines.append(f"--drives {min(len(of.disks) + len(of.spares) for of in left)}")
+        elif name == "budget":
+            lines.append(f"--budget {min(price_of(of, question.pools) or 0 for of in left):g}")
+        else:
+            levels = sorted({kind for of in left for kind in of.kinds & set(wanted.excluded)})
+            lines.append(f"no --exclude {' or '.join(levels)}")
+    return lines
+
+
+def _without_each(wanted: Constraints) -> Iterator[tuple[str, Constraints]]:
+    if wanted.failures:
+        yield "failures", replace(wanted, failures=0)
+    yield "capacity", replace(wanted, capacity=0)
+    if wanted.drives is not None:
+        yield "drives", replace(wanted, drives=None)
+    if wanted.budget is not None:
+        yield "budget", replace(wanted, budget=None)
+    if wanted.excluded:
+        yield "excluded", replace(wanted, excluded=())
+
+
+def sized(question: Question, arrangement: Arrangement) -> Arrangement:
+    """Returns the arrangement with its capacity; 0 if it cannot be built."""
+    source = arrangement.experiment(question, {"any": {"rw": "read"}})
+    try:
+        experiment = load.checked(source, source.raw)
+        return replace(arrangement, capacity=stack_resolution.build(experiment, arrangement.top).capacity)
+    except SpecProblems:
+        return arrangement
+
+
+def random_reads(question: Question, simulations: Simulations) -> dict[str, float]:
+    """Returns the random reads per second of one disk of each pool: 4 KiB, 8 in flight."""
+    probe = Load("probe", {"rw": "randread", "bs": "4k", "iodepth": 8}, "")
+    requests = []
+    for pool in question.pools:
+        single = Arrangement(pool.name, pool.name, {pool.name: {"device": pool.disk(1)}}, [pool.disk(1)], 0)
+        requests.append(SampleRequest(single, probe, PROBE_IOS))
+    samples = simulations.run(requests)
+    return {pool.name: sample.iops for pool, sample in zip(question.pools, samples, strict=True)}

@@ -1,0 +1,217 @@
+"""`blklab advise`: which array to build."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blklab.cli.common import DURATION, SIZE, Quantity, emit, json_option, notes, warn
+from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from blklab.advice.answer import Answer
+    from blklab.advice.arrangement import Arrangement
+    from blklab.advice.question import DiskPool, Load, Question
+
+COMMANDS: dict[str, CommandEntry] = {}
+
+
+def _parse_price(text: str) -> tuple[str, float]:
+    name, equals, price = text.partition("=")
+    try:
+        amount = float(price)
+    except ValueError:
+        amount = -1.0
+    if not equals or not 0 <= amount < 1e12:
+        raise ValueError(f"{text!r}: expected a disk and its price, such as pm983=420")
+    return name, amount
+
+
+def _parse_times(text: str) -> float:
+    try:
+        times = float(text.removesuffix("x"))
+    except ValueError:
+        times = 0.0
+    if not 0.001 <= times <= 1000:
+        raise ValueError(f"{text!r}: expected a factor from 0.001 to 1000, such as 2x")
+    return times
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    invoke_without_command=True,
+    subcommand_metavar="[runs ...]",
+    options_metavar="[OPTIONS]",
+)
+@click.option("--trace", "traces", multiple=True, metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
+@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@click.option("--job", "job_files", multiple=True, metavar="FILE[=WEIGHT]", help="A fio job file.")
+@click.option("--experiment", "experiments", multiple=True, metavar="FILE[=WEIGHT]", help="Workloads of an experiment.")
+@click.option(
+    "--load", "mixes", multiple=True, metavar="NAME[=WEIGHT]",
+    help="A published mix: backup, database, file-server or virtual-machines.",
+)  # fmt: skip
+@click.option("--working-set", type=SIZE, default="64g", show_default=True, help="Bytes that a published mix uses.")
+@click.option("--growth", type=Quantity("factor", _parse_times), default="1x", show_default=True,
+              help="Plan for so many times the rate of the traces.")  # fmt: skip
+@click.option("--devices", multiple=True, metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
+@click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
+@click.option("--price", "prices", multiple=True, type=Quantity("price", _parse_price), metavar="MODEL=PRICE",
+              help="Price of a disk.")  # fmt: skip
+@click.option("--capacity", type=SIZE, default="0", help="Bytes that the array must have; default: what the load uses.")
+@click.option("--failures", type=click.IntRange(0, 8), default=1, show_default=True,
+              help="Disks that can fail without data loss.")  # fmt: skip
+@click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
+@click.option("--budget", type=click.FloatRange(0), help="Most that the disks may cost.")
+@click.option("--p99-below", type=DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
+@click.option("--exclude", multiple=True, metavar="KIND", help="A level or kind: 5, 10, bcache, lvmcache, writeback.")
+@click.option("--kernel", default="6.1", show_default=True, help="Kernel of the array.")
+@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", show_default=True,
+              help="Filesystem to make.")  # fmt: skip
+@click.option("--flash-state", type=click.Choice(["fresh", "steady"]), default="steady", show_default=True,
+              help="Whether flash disks are new or used.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of random numbers.")
+@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs.")
+@click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
+@click.option("--html", metavar="FILE", help="Write the answer as a page.")
+@json_option
+@click.pass_context
+def advise(ctx: click.Context, /, **options: Any) -> None:
+    """Find the array to build: for this load, on these disks, within these constraints.
+
+    blklab simulates the arrangements that a competent administrator would consider: levels, layouts, chunks, mirrors
+    with write-mostly, groups of arrays, hot spares, caches. Short simulations come first, longer ones follow for those
+    that remain. The same question has the same answer. An interrupted search continues where it stopped.
+
+    \b
+    Examples:
+      blklab advise --trace md4 --devices 2xpm983,4xhdd-7200 --capacity 6TiB
+      blklab advise --load database --devices 2xpm983,1xsm883 --json
+      blklab advise --load backup --devices 10xhdd-7200 --failures 2 --exclude 10
+      blklab advise --trace md4 --this-host -o advice.toml && blklab run advice.toml --on lab
+
+    \b
+    Exit status: 0 an answer; 1 no arrangement meets the constraints; 2 wrong usage.
+    """
+    if ctx.invoked_subcommand is None:
+        _advise(**options)
+
+
+def _advise(
+    *, as_json: bool, output: str | None, html: str | None, jobs: int | None, filesystem: str, **asked: Any
+) -> None:
+    import shlex
+    import sys
+
+    from blklab import output as out
+    from blklab.report import advice as report
+
+    for file in (output, html):
+        if file is not None:
+            out.check(file)
+    question, paths, present = _question(**asked)
+    answer = _search(question, paths, present, filesystem, jobs)
+    if output is not None:
+        _write_experiment(answer, output)
+    if html is not None:
+        command = shlex.join(["blklab", *sys.argv[1:]]) if sys.argv[1:2] == ["advise"] else ""
+        out.write(html, report.render(answer, title="Which array to build", command=command).encode())
+        notes().print(f"{printable(html)}: written")
+    emit(report.as_dict(answer), as_json, lambda console: report.print_answer(console, answer))
+
+
+def _question(
+    *,
+    traces: tuple[str, ...],
+    device: str | None,
+    job_files: tuple[str, ...],
+    experiments: tuple[str, ...],
+    mixes: tuple[str, ...],
+    working_set: int,
+    growth: float,
+    devices: tuple[str, ...],
+    this_host: bool,
+    prices: tuple[tuple[str, float], ...],
+    kernel: str,
+    flash_state: str,
+    seed: int,
+    exclude: tuple[str, ...],
+    **limits: Any,
+) -> "tuple[Question, dict[str, str], list[Arrangement]]":
+    """Return the question, the paths of known disks, and the arrays of this host."""
+    from blklab.advice import loads
+    from blklab.advice.question import Constraints, Question, read_pools
+    from blklab.errors import UsageError
+
+    every: list[Load] = [loads.of_trace(trace, device, at) for at, trace in enumerate(traces, 1)]
+    every += [load for file in job_files for load in loads.of_job_file(file)]
+    every += [load for file in experiments for load in loads.of_experiment(file)]
+    every += [loads.published(name, working_set) for name in mixes]
+    if not every:
+        raise UsageError("no load: give --trace, --job, --experiment or --load")
+    pools: list[DiskPool] = read_pools(devices, dict(prices), flash_state) if devices else []
+    paths: dict[str, str] = {}
+    present: list[Arrangement] = []
+    if this_host:
+        from blklab.advice.this_host import pools_of_this_host
+        from blklab.system.roots import Roots
+
+        own, paths, present = pools_of_this_host(Roots(), dict(prices), flash_state, warn)
+        pools += own
+    if not pools:
+        raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
+    if limits["budget"] is not None and any(pool.price is None for pool in pools):
+        raise UsageError("--budget: needs the --price of each disk")
+    excluded = [word.lower().removeprefix("raid") for word in exclude]
+    constraints = Constraints(
+        limits["capacity"], limits["failures"], limits["drives"], limits["budget"], limits["p99_below"], excluded
+    )
+    settings = {"kernel": kernel}
+    question = Question(pools, loads.distinct(every), constraints, settings, growth, seed, Path.cwd())
+    return question, paths, present
+
+
+def _search(
+    question: "Question", paths: dict[str, str], present: "list[Arrangement]", filesystem: str, jobs: int | None
+) -> "Answer":
+    """Search with a progress bar, and keep finished simulations."""
+    import hashlib
+
+    import platformdirs
+
+    from blklab import output as out
+    from blklab.advice.answer import advise as find
+    from blklab.cli.common import progress
+
+    directory = platformdirs.user_cache_path("blklab") / "advice"
+    out.make_directory(directory)
+    digest = hashlib.sha256(repr((question.pools, question.loads, question.seed)).encode()).hexdigest()[:16]
+    with progress("Simulating", total=1000) as tick:
+        return find(
+            question,
+            directory / f"{digest}.jsonl",
+            jobs,
+            paths,
+            present,
+            filesystem,
+            lambda done, total: tick(min(1000, 1000 * done // max(1, total))),
+        )
+
+
+def _write_experiment(answer: "Answer", output: str) -> None:
+    """Write the experiment, with jobs that resemble the traces."""
+    from blklab import _core
+    from blklab import output as out
+    from blklab.advice.experiment_file import as_toml
+    from blklab.trace.fio import FioPlan, make_plan
+    from blklab.trace.profile import characterise
+
+    plans: dict[str, FioPlan] = {}
+    for load in answer.question.loads:
+        if load.timed:
+            only = _core.Filter(devices=[str(load.table["device"])])
+            plans[load.name] = make_plan(characterise([str(load.table["replay"])], only))
+    out.write(output, as_toml(answer, plans).encode())
+    notes().print(f"{printable(output)}: written; `blklab run {printable(output)} --on lab` proves it")

@@ -1,0 +1,135 @@
+"""Answers: figures, commands, and the experiment that proves them."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from blklab.advice import race as racing
+from blklab.advice.answer import Answer, advise
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.commands import script
+from blklab.advice.experiment_file import as_toml
+from blklab.advice.loads import distinct, of_experiment, of_job_file, of_trace, published, weighted
+from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.samples import Simulations
+from blklab.errors import BlklabError, UsageError
+from blklab.report import advice as report
+from blklab.spec import cells, load
+
+TRACE = Path("tests/data/traces/pgbench-raid1")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(racing, "LONGEST", 2_048)
+
+
+def question(devices: str = "2xhdd-7200:1TiB,1xpm983:64GiB", **limits: object) -> Question:
+    loads = [of_trace(str(TRACE), "md127", 1)]
+    constraints = Constraints(**limits)  # type: ignore[arg-type]
+    return Question(read_pools([devices], {}, "fresh"), loads, constraints, {"kernel": "6.1"}, directory=Path.cwd())
+
+
+def answer(**limits: object) -> Answer:
+    return advise(question(**limits))  # type: ignore[arg-type]
+
+
+def test_rows_have_all_figures() -> None:
+    result = answer(excluded=("bcache", "writecache"))
+    best = result.rows[0]
+    assert best.headroom is not None and best.headroom > 1
+    assert best.rebuild_seconds is not None
+    # md rebuilds the smaller member with at most 200 MB/s.
+    assert best.rebuild_seconds >= 0.9 * (64 << 30) / 204_800_000
+    assert {len(part) for part in (best.today, best.peak, best.degraded, best.rebuilding)} == {1}
+    assert best.drive_writes_per_day is not None and best.drive_writes_per_day > 0
+    document = report.as_dict(result)
+    assert str(document["answer"]).startswith("Build ")
+    assert result.simulated_ios < result.full_ios
+
+
+def test_p99_of_merged_directions_is_within_both() -> None:
+    (sample,) = answer().rows[0].today
+    assert 0 < sample.p50_ns <= sample.p99_ns
+
+
+def test_the_experiment_runs(tmp_path: Path) -> None:
+    text = as_toml(answer(), {})
+    raw = tomllib.loads(text)
+    assert raw["workloads"]["trace1"]["timing"] == "recorded"
+    plan = cells.plan(load.ExperimentSource(tmp_path / "advice.toml", raw))
+    assert len(plan.cells) == min(4, len([name for name in raw["stacks"] if name.startswith("a")])) or plan.cells
+
+
+def test_a_bound_that_nothing_meets_names_what_is_reached() -> None:
+    with pytest.raises(BlklabError, match=r"no arrangement has a 99th percentile below 1 µs: .* relax --p99-below to"):
+        answer(p99_ns=1_000)
+
+
+def test_prices_and_a_bound_choose_the_cheapest() -> None:
+    pools = read_pools(["2xhdd-7200:1TiB,2xpm983:64GiB"], {"hdd-7200": 100, "pm983": 400}, "fresh")
+    asked = replace(question(), pools=pools, constraints=Constraints(failures=1, p99_ns=10**9))
+    best = advise(asked).rows[0]
+    assert (best.arrangement.name, best.price) == ("raid1-2xhdd-7200", 200)
+
+
+def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object) -> list[str]:
+    asked = question()
+    of = Arrangement("any", "any", stacks, disks, 1, **keys)  # type: ignore[arg-type]
+    pools = read_pools(["4xhdd-7200:1TiB,2xpm983:64GiB"], {}, "fresh")
+    node = Simulations(replace(asked, pools=pools)).cell(of, asked.loads[0]).document["stack"]
+    return script(of, node, {"hdd-7200-1": "/dev/disk/by-id/ata-A"}, "ext4")
+
+
+def test_the_script_of_an_array() -> None:
+    disks = [f"hdd-7200-{number}" for number in range(1, 5)]
+    table = {"level": 5, "chunk": "64K", "members": disks, "bitmap": True, "stripe_cache_size": 4096}
+    commands = lines({"top": table}, disks)
+    assert commands[:2] == ["hdd_7200_1=/dev/disk/by-id/ata-A", "hdd_7200_2=/dev/disk/by-id/  # complete this"]
+    create = "mdadm --create /dev/md/data --metadata=1.2 --level=5 --raid-devices=4 --chunk=64K --bitmap=internal"
+    assert any(line.startswith(create) for line in commands)
+    assert any("CREATE bbl=no" in line for line in commands)
+    assert "mkfs.ext4 -E stride=16,stripe_width=48 /dev/md/data" in commands
+    assert any('ATTR{md/stripe_cache_size}="4096"' in line for line in commands)
+
+
+def test_the_script_of_a_cache() -> None:
+    stacks: dict[str, dict[str, object]] = {
+        "slow": {"level": 1, "members": ["hdd-7200-1", "hdd-7200-2"], "bitmap": True},
+        "top": {"kind": "lvmcache", "origin": "slow", "cache": "pm983-1", "mode": "writethrough", "chunk": 65536},
+    }
+    commands = lines(stacks, ["hdd-7200-1", "hdd-7200-2", "pm983-1"], sizes={"pm983-1": 60 << 30})
+    assert [line for line in commands if line.startswith(("vg", "lv"))] == [
+        'vgcreate data /dev/md/data "$pm983_1"',
+        "lvcreate --name data --extents 100%PVS data /dev/md/data",
+        'lvcreate --name fast --size 60g data "$pm983_1"',
+        "lvconvert --yes --type cache --chunksize 64k --cachemode writethrough --cachevol fast data/data",
+    ]
+
+
+def test_the_page_escapes_names() -> None:
+    result = answer()
+    hostile = replace(result.question.loads[0], source="<script>alert(1)</script>")
+    page = report.render(
+        replace(result, question=replace(result.question, loads=[hostile])), title="<b>", command="blklab advise"
+    )
+    assert "<script>alert" not in page
+    assert "What to type" in page
+
+
+def test_loads_of_files(tmp_path: Path) -> None:
+    sections = "[a]\nrw=randread\ndirect=1\nsize=1g\n[b]\nstonewall\nrw=write\ndirect=1\nsize=1g\n"
+    (tmp_path / "two.fio").write_text(sections)
+    first, other = of_job_file(f"{tmp_path}/two.fio=3")
+    assert (first.name, other.name, first.weight) == ("two-1", "two-2", 1.5)
+    names = [load.name for load in of_experiment("examples/unbalanced.toml")]
+    assert "randread" in names
+    with pytest.raises(UsageError, match="two loads are called 'database'"):
+        distinct([published("database", 1 << 30), published("database", 1 << 30)])
+    with pytest.raises(UsageError, match="no such mix; did you mean 'database'"):
+        published("databse", 1 << 30)
+    assert weighted("a=b") == ("a=b", 1.0)
+    with pytest.raises(UsageError, match="expected a weight above 0"):
+        weighted("database=0")

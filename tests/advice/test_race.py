@@ -1,0 +1,94 @@
+"""The race finds what simulating every arrangement in full finds."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from blklab.advice import race as racing
+from blklab.advice.loads import published
+from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.race import SAME, race
+from blklab.advice.samples import BATCHES, Sample, SampleRequest, Simulations, difference
+from blklab.advice.search import space
+
+
+def question(devices: str, mix: str, failures: int = 1, seed: int = 1) -> Question:
+    pools = read_pools([devices], {}, "fresh")
+    return Question(pools, [published(mix, 8 << 30)], Constraints(failures=failures), {"kernel": "6.1"}, seed=seed)
+
+
+def sample(batches: list[float]) -> Sample:
+    mean = sum(batches) / len(batches)
+    return Sample(mean, mean, mean, 1, 1, 0.5, "a", 1, 100, batches, {})
+
+
+SEARCHES = [
+    ("4xhdd-7200", "database", 1),
+    ("6xhdd-5400", "virtual-machines", 1),
+    ("1xpm983,1xsm883", "database", 1),
+    ("4xsm883", "file-server", 1),
+    ("6xhdd-7200", "backup", 2),
+    ("5xhdd-10000", "file-server", 1),
+    ("4xssd-consumer", "virtual-machines", 1),
+    ("2xssd-datacenter:64GiB,2xhdd-7200", "database", 1),
+    ("3xnvme-consumer", "database", 0),
+    ("8xhdd-15000", "backup", 1),
+]
+
+
+@pytest.mark.parametrize(("devices", "mix", "failures"), SEARCHES)
+def test_the_winner_is_that_of_brute_force(
+    monkeypatch: pytest.MonkeyPatch, devices: str, mix: str, failures: int
+) -> None:
+    monkeypatch.setattr(racing, "LONGEST", 16_384)
+    asked = question(devices, mix, failures)
+    simulations = Simulations(asked)
+    fitting = space(asked, simulations).fitting
+    raced = race(asked, fitting, simulations)
+    every = race(asked, fitting, Simulations(asked), rounds=(1,))
+    slower, half = raced.kept[0].slower(every.kept[0], [1.0])
+    assert slower - half <= SAME, (raced.kept[0].arrangement.name, every.kept[0].arrangement.name)
+    if len(fitting) > 30:
+        assert raced.simulated_ios <= 0.2 * every.simulated_ios
+
+
+def test_the_same_seed_gives_the_same_answer_on_any_number_of_cores() -> None:
+    asked = question("4xhdd-7200", "database")
+    answers = []
+    for jobs in (1, 3):
+        simulations = Simulations(asked, jobs=jobs)
+        kept = race(asked, space(asked, simulations).fitting, simulations).kept
+        answers.append([(each.arrangement.name, each.samples) for each in kept])
+    assert answers[0] == answers[1]
+
+
+def test_a_difference_is_that_of_paired_parts() -> None:
+    slow, fast = sample([2e6] * BATCHES), sample([1e6] * BATCHES)
+    doubled, half = difference([slow], [fast], [1.0])
+    assert doubled == pytest.approx(math.log(2))
+    assert half == 0
+    # Both vary alike: the pairs differ by 10 % each time.
+    waves = [1e6 * (1 + at % 4) for at in range(BATCHES)]
+    ratio, half = difference([sample([1.1 * wave for wave in waves])], [sample(waves)], [1.0])
+    assert ratio == pytest.approx(math.log(1.1))
+    assert 0 < half < 0.05
+    # The mean of two loads, by weight.
+    both, _ = difference([slow, fast], [fast, fast], [3.0, 1.0])
+    assert both == pytest.approx(0.75 * math.log(2))
+
+
+def test_finished_simulations_are_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "kept.jsonl"
+    asked = question("2xhdd-7200", "database")
+    first = Simulations(asked, file)
+    arrangement = space(asked, first).fitting[0]
+    request = SampleRequest(arrangement, asked.loads[0], 500)
+    measured = first.run([request])
+    with file.open("a") as stream:
+        stream.write('["cut off by a kill", {"mean')
+    again = Simulations(asked, file)
+    assert again.run([request]) == measured
+    lines = file.read_text().splitlines()
+    again.run([request])
+    assert file.read_text().splitlines() == lines

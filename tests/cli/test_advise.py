@@ -1,0 +1,64 @@
+"""`blklab advise`, end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blklab.advice import race as racing
+from tests.conftest import Run
+
+TRACE = "tests/data/traces/pgbench-raid1"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(racing, "LONGEST", 1_024)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_the_answer_for_a_trace(run: Run, tmp_path: Path) -> None:
+    experiment, page = tmp_path / "advice.toml", tmp_path / "advice.html"
+    command = (
+        "advise", "--trace", TRACE, "--device", "md127", "--devices", "2xpm983:64GiB,2xhdd-7200:1TiB",
+        "-o", experiment, "--html", page,
+    )  # fmt: skip
+    done = run(*command, "--json")
+    assert done.status == 0, done.err
+    document = json.loads(done.out)
+    best = document["arrangements"][0]
+    assert best["failures"] >= 1
+    assert all("pm983" in disk for disk in best["disks"])
+    assert document["search"]["ios"] < document["search"]["ios_in_full"]
+    assert "mdadm --create" in "\n".join(document["script"])
+    assert "Latency and capacity" in page.read_text()
+    # The experiment that it wrote has the trace as a job file, which every runner takes.
+    planned = run("run", experiment, "--dry-run", "--json")
+    assert planned.status == 0, planned.err
+    assert len(json.loads(planned.out)["cells"]) == min(4, len(document["arrangements"]))
+    again = run(*command, "--json")
+    assert json.loads(again.out) == document
+    terminal = run(*command)
+    assert terminal.out.startswith("Answer")
+    assert "What to type, as root. It destroys what is on these disks:" in terminal.out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--load", "database"], 2, "no disks: give --devices"),
+        (["--devices", "2xpm983"], 2, "no load: give --trace"),
+        (["--load", "databse", "--devices", "2xpm983"], 2, "no such mix; did you mean 'database'?"),
+        (["--trace", "/absent", "--devices", "2xpm983"], 2, "/absent"),
+        (["--load", "backup", "--devices", "1xpm983"], 1, "relax one of these: --failures 0"),
+        (["--load", "backup", "--devices", "2xpm983", "--budget", "1"], 2, "--budget: needs the --price of each disk"),
+        (["--load", "backup", "--devices", "2xpm983", "--price", "sm883=1"], 2, "--price: no disk 'sm883'"),
+        (["--load", "backup", "--devices", "2xpm983", "--growth", "0x"], 2, "expected a factor from 0.001 to 1000"),
+    ],
+)
+def test_a_question_without_an_answer_is_one_line(run: Run, words: list[str], status: int, message: str) -> None:
+    done = run("advise", *words)
+    assert done.status == status, done.err
+    assert message in done.err
+    assert done.out == ""
+    assert "Traceback" not in done.err
