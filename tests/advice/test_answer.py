@@ -104,7 +104,7 @@ def test_the_script_of_a_cache() -> None:
     assert [line for line in commands if line.startswith(("vg", "lv"))] == [
         'vgcreate data /dev/md/data "$pm983_1"',
         "lvcreate --name data --extents 100%PVS data /dev/md/data",
-        'lvcreate --name fast --size 60g data "$pm983_1"',
+        'lvcreate --activate n --name fast --size 60g data "$pm983_1"',
         "lvconvert --yes --type cache --chunksize 64k --cachemode writethrough --cachevol fast data/data",
     ]
 

@@ -62,3 +62,17 @@ def test_a_question_without_an_answer_is_one_line(run: Run, words: list[str], st
     assert message in done.err
     assert done.out == ""
     assert "Traceback" not in done.err
+
+
+def test_runs_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    experiment = ("run", "examples/unbalanced.toml", "--only", "stack=near,workload=randread", "--set", "repeats=3")
+    assert run(*experiment, "--set", "max_ios=2000", "--store", store).status == 0
+    done = run("advise", "runs", "unbalanced", "--change", "3%", "--store", store, "--json")
+    plans = json.loads(done.out)["runs"]
+    assert [plan["labels"]["kernel"] for plan in plans] == ["4.19", "5.3"]
+    assert all(plan["runs"] == 3 and plan["repeats"] >= 2 for plan in plans)
+    shown = run("advise", "runs", "unbalanced", "--store", store)
+    assert "Runs that find a change of iops by 5 %" in shown.out
+    refused = run("advise", "runs", "unbalanced", "--change", "0", "--store", store)
+    assert (refused.status, "expected a share between 0 and 100 %" in refused.err) == (2, True)

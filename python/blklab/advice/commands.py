@@ -83,7 +83,8 @@ def _volume(of: Arrangement, table: Table, where: Mapping[str, str]) -> Iterator
         return
     yield f"lvcreate --name {GROUP} --extents 100%PVS {GROUP} {paths[0]}"
     size = f"--size {min(of.sizes.values()) >> 30}g" if of.sizes else "--extents 100%PVS"
-    yield f"lvcreate --name fast {size} {GROUP} {paths[1]}"
+    # dm-writecache is only made of an inactive volume.
+    yield f"lvcreate --activate n --name fast {size} {GROUP} {paths[1]}"
     options = "--type writecache"
     if kind == "lvmcache":
         options = f"--type cache --chunksize {parse_size(str(table['chunk'])) >> 10}k --cachemode {table['mode']}"

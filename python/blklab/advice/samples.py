@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from blklab import __version__
+from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import Load, Question, Table
 from blklab.documents import outcome as simulated
@@ -19,6 +19,7 @@ from blklab.runners.sim.uncertainty import interval
 from blklab.spec import cells
 from blklab.spec.cells import Cell
 
+BUILD: Final = [__version__, Path(str(_core.__file__)).stat().st_mtime_ns]  # Of the simulator
 BATCHES: Final = 16  # Parts of a run, for its interval
 WARM_UP: Final = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
 COMPARED: Final = BATCHES - WARM_UP
@@ -85,7 +86,7 @@ class Simulations:
                 cell = self.cell(request.arrangement, request.load)
                 document = document_of(cell, request)
                 key = hashlib.sha256(
-                    json.dumps([__version__, document, cell.replay and asdict(cell.replay)], sort_keys=True).encode()
+                    json.dumps([BUILD, document, cell.replay and asdict(cell.replay)], sort_keys=True).encode()
                 ).hexdigest()
                 if key not in self._known:
                     measured = outcome(document, stop, cell.replay)

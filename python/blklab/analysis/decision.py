@@ -99,6 +99,20 @@ def intervals(
     return result
 
 
+def repeats_to_find(spread: Spread, change: float, confidence: float) -> int:
+    """Returns how many runs of each side find a change with the probability `POWER`; at least 2.
+
+    More than `MOST_REPEATS` if those are not enough.
+    """
+    log = math.log1p(change)
+    for count in range(2, MOST_REPEATS + 1):
+        degrees = max(spread.degrees, 2.0 * (count - 1))
+        quantiles = _quantile(confidence, degrees) + _quantile(2 * POWER - 1, degrees)
+        if quantiles * math.sqrt(2 * spread.variance / count) <= log:
+            return count
+    return MOST_REPEATS + 1
+
+
 @dataclass(frozen=True)
 class _Contrast:
     """The logarithm of a ratio, and the cells whose variation makes it uncertain."""

@@ -79,7 +79,7 @@ confidence_option: Final = click.option(
 """Decorator: add `--confidence`, for all intervals and verdicts of a command."""
 
 
-def _share(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
+def parse_share(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
     """Parse a share: `5%` or `0.05`."""
     with suppress(ValueError):
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -90,7 +90,7 @@ def _share(_context: click.Context, _parameter: click.Parameter, text: str) -> f
 
 margin_option: Final = click.option(
     "--margin",
-    callback=_share,
+    callback=parse_share,
     default="5%",
     show_default=True,
     metavar="SHARE",

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from blklab.advice.arrangement import Arrangement
     from blklab.advice.question import DiskPool, Load, Question
 
-COMMANDS: dict[str, CommandEntry] = {}
+COMMANDS: dict[str, CommandEntry] = {
+    "runs": CommandEntry("blklab.cli.advise.runs:runs", "Show how long and how often to measure to see a change")
+}
 
 
 def _parse_price(text: str) -> tuple[str, float]:

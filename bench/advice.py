@@ -1,0 +1,99 @@
+"""Ask `blklab advise` and the lab the same questions: examples/advice/scenarios.toml.
+
+    .venv/bin/python bench/advice.py [SCENARIO...]
+
+For each question, it builds the three best arrangements of the answer and the worst one on a real kernel, and prints
+IOPS as predicted and measured, the rank correlation (Spearman), and how far the advised one is from the lab's best.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+from scipy.stats import spearmanr
+
+from blklab import _core
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.experiment_file import as_toml
+from blklab.advice.loads import of_trace, published
+from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.race import Candidate, measured, race
+from blklab.advice.samples import Simulations
+from blklab.advice.search import space
+from blklab.trace.fio import make_plan
+from blklab.trace.profile import characterise
+
+DIRECTORY = Path(__file__).parent.parent / "examples/advice"
+WORKING_SET = 1 << 30
+SHORT = 2_048  # I/Os with which the worst arrangement is found
+
+
+def main(names: list[str]) -> None:
+    """Print a line for each arrangement, and a summary for each scenario."""
+    scenarios = tomllib.loads((DIRECTORY / "scenarios.toml").read_text())
+    os.chdir(DIRECTORY)
+    good = 0
+    for name in names or scenarios:
+        good += ask(name, scenarios[name])
+    print(f"the advised arrangement is the lab's best, or within 5 %: {good} of {len(names or scenarios)}")
+
+
+def ask(name: str, scenario: dict[str, object]) -> bool:
+    """Print a scenario; whether the advised arrangement is the lab's best or within 5 %."""
+    trace = scenario.get("trace")
+    load = of_trace(str(trace), None, 1) if trace else published(str(scenario["load"]), WORKING_SET)
+    constraints = Constraints(failures=int(str(scenario.get("failures", 1))))
+    pools = read_pools([str(scenario["devices"])], {}, "fresh")
+    question = Question(pools, [load], constraints, {"kernel": "6.1"}, directory=Path.cwd())
+    arrangements = chosen(question)
+    plans = {}
+    if trace:
+        profile = characterise([str(trace)], _core.Filter(devices=[str(load.table["device"])]))
+        plans[load.name] = make_plan(profile)
+    answer = SimpleNamespace(question=question, rows=[SimpleNamespace(arrangement=each) for each in arrangements])
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "advice.toml"
+        file.write_text(as_toml(answer, plans).replace('runtime = "30s"', 'runtime = "12s"\nramp_time = "3s"'))
+        predicted, lab = (iops(file, runner) for runner in ("sim", "lab"))
+    print(f"\n{name}")
+    for number, arrangement in enumerate(arrangements):
+        print(f"  {predicted[number]:7.0f} {lab[number]:7.0f}  {arrangement.words}")
+    rank = spearmanr(predicted, lab).statistic
+    behind = 1 - lab[0] / max(lab)
+    print(f"  rank correlation {rank:.2f}; the advised one is {behind:.1%} behind the lab's best", flush=True)
+    return bool(behind <= 0.05)
+
+
+def chosen(question: Question) -> list[Arrangement]:
+    """Return the three best arrangements, of different kinds, and the worst."""
+    simulations = Simulations(question)
+    fitting = space(question, simulations).fitting
+    kept = [candidate.arrangement for candidate in race(question, fitting, simulations).kept]
+    every = measured(question, [Candidate(of, None) for of in fitting if not of.spares], simulations, SHORT)
+    every.sort(key=lambda candidate: candidate.samples[0].mean_ns)
+    best = [*kept[:3], *(candidate.arrangement for candidate in every)]
+    words: dict[str, Arrangement] = {}
+    for arrangement in best:
+        words.setdefault(arrangement.words.split(",")[0], arrangement)
+    top = list(words.values())[:3]
+    worst = every[-1].arrangement
+    return top if worst in top else [*top, worst]
+
+
+def iops(file: Path, runner: str) -> list[float]:
+    """Return the IOPS of each stack on a runner, in the order of the file."""
+    store = file.with_suffix(".db")
+    command = [sys.executable, "-m", "blklab.cli", "run", str(file), "--on", runner, "--json", "--store", str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{runner}: {done.stderr}")
+    return [run["read"]["iops"] + run["write"]["iops"] for run in json.loads(done.stdout)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

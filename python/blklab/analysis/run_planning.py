@@ -1,0 +1,83 @@
+"""How long and how often to measure, to see a change: from the variation of stored runs.
+
+The variance of a run's value is that between runs, which longer runs do not reduce, and that within a run, which falls
+with its length (batch means: Law, Simulation Modeling and Analysis, 5th edition, section 9.5).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.analysis.decision import MOST_REPEATS, repeats_to_find
+from blklab.analysis.metrics import Metric
+from blklab.analysis.samples import Points, run_samples
+from blklab.analysis.variation import RunSample, Spread, series_variance, spreads
+from blklab.store.query import StoredRun
+
+LENGTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # Times the present length that are considered
+SHORTEST: Final = 5.0  # Seconds; a shorter run is mostly its beginning
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a cell needs."""
+
+    labels: Mapping[str, str]
+    runs: int  # Stored
+    seconds: float  # Of a run, on average
+    variation: float | None  # The standard deviation between runs, as a share; None if it is unknown
+    repeats: int | None
+    """Runs of each side that find the change; None if the variation is unknown, more than `MOST_REPEATS` if those are
+    not enough."""
+
+    best: tuple[int, float] | None  # The runs and their seconds with which the measurement is shortest
+
+
+def plan_runs(
+    runs: Sequence[StoredRun], metric: Metric, points: Points, change: float, confidence: float
+) -> list[RunPlan]:
+    """Returns a plan for each cell of a campaign: to find a change, as a share, with a probability of 80 %."""
+    cells: dict[tuple[tuple[str, str], ...], list[tuple[StoredRun, RunSample]]] = {}
+    for run, sample in run_samples(runs, metric, points):
+        labels = tuple((label, value) for label, value in run.labels.items() if label != "repeat")
+        cells.setdefault(labels, []).append((run, sample))
+    samples = [[sample for _, sample in cell] for cell in cells.values()]
+    known = spreads(samples, [0] * len(samples), metric.resolution)
+    plans = []
+    for (labels, cell), spread in zip(cells.items(), known, strict=True):
+        seconds = sum((run.outcome or {}).get("runtime_ns", 0) for run, _ in cell) / len(cell) / 1e9
+        plan = RunPlan(dict(labels), len(cell), seconds, None, None, None)
+        if spread is not None:
+            within = _within([sample for _, sample in cell])
+            repeats = repeats_to_find(spread, change, confidence)
+            best = _shortest(spread, within, seconds, change, confidence)
+            plan = RunPlan(dict(labels), len(cell), seconds, math.sqrt(spread.variance), repeats, best)
+        plans.append(plan)
+    return plans
+
+
+def _within(samples: Sequence[RunSample]) -> float:
+    """Returns the relative variance of a run's value that its length explains; 0 if no run has a long enough series."""
+    known = [
+        variance[0] / sample.value**2
+        for sample in samples
+        if sample.value and (variance := series_variance(sample.series)) is not None
+    ]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _shortest(
+    spread: Spread, within: float, seconds: float, change: float, confidence: float
+) -> tuple[int, float] | None:
+    options = []
+    for length in LENGTHS:
+        if seconds * length < min(seconds, SHORTEST):
+            continue
+        reduced = min(within, spread.variance) * (1 - 1 / length)
+        variance = max(spread.variance / 100, spread.variance - reduced)
+        other = Spread(spread.mean, spread.runs, variance, spread.degrees, spread.origin)
+        repeats = repeats_to_find(other, change, confidence)
+        if repeats <= MOST_REPEATS:
+            options.append((repeats * seconds * length, repeats, seconds * length))
+    return min(options)[1:] if options else None

@@ -1,0 +1,85 @@
+"""What `blklab advise` says to type, typed on a real kernel."""
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from blklab.advice.arrangement import Arrangement
+from blklab.advice.commands import script
+from blklab.advice.loads import published
+from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.samples import Simulations
+from blklab.runners.lab.machine.disks import VirtualDiskShape
+from tests.md.guest.rig import Rig
+
+SLOW = [VirtualDiskShape(f"slow{number}", 320 << 20) for number in range(3)]
+FAST = VirtualDiskShape("fast", 200 << 20)
+DISKS = ["hdd-7200-1", "hdd-7200-2", "hdd-7200-3"]
+
+
+def commands(of: Arrangement, paths: dict[str, str], filesystem: str) -> list[str]:
+    pools = read_pools(["3xhdd-7200:320MiB,1xpm983:200MiB"], {}, "fresh")
+    load = published("database", 64 << 20)
+    node = Simulations(Question(pools, [load], Constraints())).cell(of, load).document["stack"]
+    return script(of, node, paths, filesystem)
+
+
+def typed(machine: Rig, lines: Sequence[str]) -> None:
+    """Does what a shell does: the guest has none. Lines that concern the next boot only are left out."""
+    variables: dict[str, str] = {}
+    for line in lines:
+        if match := re.fullmatch(r"(\w+)=(/\S+)", line):
+            variables[match[1]] = match[2]
+        elif "CREATE bbl=no" in line:
+            machine.guest.agent.write("/etc/mdadm/mdadm.conf", "CREATE bbl=no\n")
+        elif not line.startswith(("mdadm --detail", "update-initramfs", "echo ", "udevadm ")):
+            words = shlex.split(re.sub(r"\$(\w+)", lambda match: variables[match[1]], line))
+            if words == ["mount", "/srv/data"]:
+                device = next(line for line in lines if line.startswith("mkfs")).split()[-1]
+                words = ["mount", device, "/srv/data"]
+            machine.run(*words)
+
+
+@pytest.mark.guest
+def test_an_array_has_its_layout_no_lists_and_an_aligned_filesystem(
+    rig: Callable[[Sequence[VirtualDiskShape]], Rig],
+) -> None:
+    machine = rig(SLOW)
+    for module in ("raid456", "ext4"):
+        machine.run("modprobe", module)
+    paths = machine.names(SLOW)
+    table = {"level": 5, "chunk": "64K", "members": DISKS, "bitmap": True}
+    of = Arrangement("any", "any", {"any": table}, DISKS, 1)
+    lines = commands(of, dict(zip(DISKS, paths, strict=True)), "ext4")
+    typed(machine, lines)
+    assert machine.lists(paths) == ["none"] * 3
+    kernel = machine.run("lsblk", "-no", "NAME", "/dev/md/data").stdout.strip()
+    assert machine.read(f"/sys/block/{kernel}/md/chunk_size") == str(64 << 10)
+    assert machine.read(f"/sys/block/{kernel}/md/level") == "raid5"
+    assert machine.read(f"/sys/block/{kernel}/md/bitmap/location") != "none"
+    assert "/srv/data ext4" in machine.read("/proc/mounts")
+    # ext4's superblock: s_raid_stride and s_raid_stripe_width.
+    audited = machine.blklab("md", "audit", "--json")
+    assert "unaligned" not in audited.stdout
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("kind", ["lvmcache", "writecache"])
+def test_a_cache_of_lvm_is_made(rig: Callable[[Sequence[VirtualDiskShape]], Rig], kind: str) -> None:
+    machine = rig([*SLOW[:2], FAST])
+    for module in ("raid1", "dm-cache", "dm-cache-smq", "dm-writecache", "xfs"):
+        machine.run("modprobe", module)
+    names = [*DISKS[:2], "pm983-1"]
+    keys: dict[str, object] = {"mode": "writethrough", "chunk": 65536} if kind == "lvmcache" else {}
+    stacks: dict[str, dict[str, object]] = {
+        "slow": {"level": 1, "members": DISKS[:2], "bitmap": True},
+        "any": {"kind": kind, "origin": "slow", "cache": "pm983-1", **keys},
+    }
+    of = Arrangement("any", "any", stacks, names, 1)
+    paths = dict(zip(names, machine.names([*SLOW[:2], FAST]), strict=True))
+    typed(machine, commands(of, paths, "xfs"))
+    table = machine.run("dmsetup", "table", "data-data").stdout.split()
+    assert table[2] == {"lvmcache": "cache", "writecache": "writecache"}[kind]
+    assert "/srv/data xfs" in machine.read("/proc/mounts")
