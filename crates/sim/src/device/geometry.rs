@@ -7,8 +7,9 @@ use crate::events::Time;
 pub struct DiskPosition {
     pub byte: u64,   // In bytes from the beginning of the disk
     revolution: f64, // Tracks before it, plus the fraction of the track it is on
-    cylinder: f64,
-    angle: f64, // Its angle with the skew of its track, 0 to 1
+    pub track: f64,  // Tracks before it
+    pub cylinder: f64,
+    pub angle: f64, // Its angle with the skew of its track, 0 to 1
 }
 
 /// A disk's tracks and its seek curve. Times in ns.
@@ -18,9 +19,10 @@ pub struct Geometry {
     outer: f64,
     shrink: f64, // By how much a track is shorter than the one before it
     heads: f64,
-    rotation: f64,
+    pub rotation: f64,
     skew: f64, // Revolutions by which each track begins later than the one before
-    track_seek: f64,
+    pub track_seek: f64,
+    pub seek_revolutions: u32, // Revolutions until the longest seek has certainly ended
     root: f64,
     knee: f64,
     slope: f64,
@@ -49,6 +51,7 @@ impl Geometry {
             rotation,
             skew: (track / rotation).fract(),
             track_seek: track,
+            seek_revolutions: (full.max(track).max(average) * 3.0 / rotation) as u32 + 2,
             root: at_knee / knee.sqrt(),
             knee,
             slope: (full - track - at_knee).max(0.0) / (cylinders - knee),
@@ -61,25 +64,26 @@ impl Geometry {
         let bytes = byte as f64;
         let root = (self.outer * self.outer - 2.0 * self.shrink * bytes).max(0.0).sqrt();
         let revolution = (2.0 * bytes / (self.outer + root)).min(self.tracks);
-        let track = revolution.floor();
+        let track = whole(revolution);
         DiskPosition {
             byte,
             revolution,
-            cylinder: (track / self.heads).floor(),
-            angle: (revolution + track * self.skew).fract(),
+            track,
+            cylinder: whole(track / self.heads),
+            angle: fraction(revolution + track * self.skew),
         }
     }
 
     /// The time until the head is at `to`, if it leaves `from` at `now`: seek and rotation.
+    #[inline]
     pub fn reach_time(&self, now: Time, from: &DiskPosition, to: &DiskPosition) -> Time {
         if from.byte == to.byte {
             return 0;
         }
-        let seek =
-            self.seek_time((to.cylinder - from.cylinder).abs(), from.revolution.floor() != to.revolution.floor());
+        let seek = self.seek_time((to.cylinder - from.cylinder).abs(), from.track != to.track);
         let arrival = now as f64 + seek;
-        let angle = (arrival / self.rotation).fract();
-        let wait = (to.angle - angle).rem_euclid(1.0) * self.rotation;
+        let ahead = to.angle - fraction(arrival / self.rotation);
+        let wait = if ahead < 0.0 { ahead + 1.0 } else { ahead } * self.rotation;
         (seek + wait) as Time
     }
 
@@ -88,6 +92,19 @@ impl Geometry {
         (to.cylinder - from.cylinder).abs()
     }
 
+    /// Whether a seek over a distance can take at most `time` more than the shortest one: never false if it does.
+    #[inline]
+    pub fn may_reach(&self, cylinders: f64, time: f64) -> bool {
+        let short = if cylinders < self.knee { cylinders } else { self.knee };
+        self.root * self.root * short <= time * time
+    }
+
+    /// The angle under the head at a time, 0 to 1.
+    pub fn angle_at(&self, time: f64) -> f64 {
+        fraction(time / self.rotation)
+    }
+
+    #[inline]
     fn seek_time(&self, cylinders: f64, other_track: bool) -> f64 {
         if cylinders < 0.5 {
             // Another head of the same cylinder settles as after the shortest seek.
@@ -98,7 +115,7 @@ impl Geometry {
 
     /// The time in which the head passes from one position to a later one.
     pub fn pass_time(&self, from: &DiskPosition, to: &DiskPosition) -> Time {
-        let tracks = to.revolution.floor() - from.revolution.floor();
+        let tracks = to.track - from.track;
         ((to.revolution - from.revolution + tracks * self.skew) * self.rotation) as Time
     }
 
@@ -109,5 +126,17 @@ impl Geometry {
     }
 }
 
+/// As `floor` of a positive number below 2⁶³. Processors without SSE 4.1 have no instruction for `floor`.
+#[inline]
+fn whole(value: f64) -> f64 {
+    (value as i64) as f64
+}
+
+/// As `fract` of a positive number below 2⁶³.
+#[inline]
+fn fraction(value: f64) -> f64 {
+    value - whole(value)
+}
+
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -13,11 +13,13 @@
 //! - **Shingled tracks.** A write goes to the media cache, and bands are cleaned: see `shingled`.
 
 use crate::bio::Op;
+use crate::device::command_queue::{CommandQueue, Departure, QueuedCommand};
 use crate::device::geometry::{DiskPosition, Geometry};
 use crate::device::shingled::{Segment, Shingled, ShingledSpec};
 use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// A rotating disk.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -70,15 +72,6 @@ const INTERFACE: Time = 50_000;
 /// seconds after the last command ("aggressive" cleaning).
 const IDLE_BEFORE_CLEANING: Time = 1_000_000_000;
 
-#[derive(Clone, Copy, Debug)]
-struct QueuedCommand {
-    command: DiskCommand,
-    position: DiskPosition,
-    batch: u32,
-    arrival: u64,
-    ready: Time, // When the controller passes it on
-}
-
 /// A stream that read-ahead follows: the bytes in the cache, and how far the host has asked.
 #[derive(Clone, Copy, Debug)]
 struct ReadAheadStream {
@@ -98,12 +91,6 @@ enum MechanismState {
     Clean,                // Cleaning a band
 }
 
-impl PartialEq for QueuedCommand {
-    fn eq(&self, other: &Self) -> bool {
-        self.command.request == other.command.request
-    }
-}
-
 /// A rotating disk.
 #[derive(Debug)]
 pub struct Hdd {
@@ -111,8 +98,8 @@ pub struct Hdd {
     geometry: Geometry,
     head: DiskPosition,
     mechanism: MechanismState,
-    reads: Vec<QueuedCommand>,
-    dirty: Vec<QueuedCommand>, // Acknowledged writes; without the write cache, waiting writes
+    reads: CommandQueue,
+    dirty: CommandQueue, // Acknowledged writes; without the write cache, waiting writes
     uncached_writes: std::collections::VecDeque<DiskCommand>, // Writes that wait because the cache is full
     flush: Option<u32>,
     batch: u32,
@@ -136,8 +123,8 @@ impl DiskModel for Hdd {
             head: geometry.locate(0),
             geometry,
             mechanism: MechanismState::Nothing,
-            reads: Vec::new(),
-            dirty: Vec::new(),
+            reads: CommandQueue::new(model.order, model.shingled.is_some()),
+            dirty: CommandQueue::new(model.order, model.shingled.is_some()),
             uncached_writes: Default::default(),
             flush: None,
             batch: 0,
@@ -182,7 +169,7 @@ impl DiskModel for Hdd {
             Op::Discard => unreachable!("queues answer discards"),
             Op::Read => {
                 self.read_on_idle(now);
-                if let Some(done) = self.read_from_cache(now, &command) {
+                if let Some(done) = self.read_from_cache(now, &command, 0..self.streams.len()) {
                     events.plan_completion(done, command.request);
                     return;
                 }
@@ -208,7 +195,8 @@ impl DiskModel for Hdd {
             MechanismState::Read(waiting) => {
                 let done = self.transfer_bytes(now, waiting.command.bytes);
                 events.plan_completion(done, waiting.command.request);
-                self.record_stream(&waiting.command);
+                let stream = self.record_stream(&waiting.command);
+                self.answer_from_cache(now, stream, events);
             }
             MechanismState::Write(waiting) => {
                 if !self.model.write_cache {
@@ -266,12 +254,7 @@ impl Hdd {
         let done = self.transfer_bytes(now, command.bytes);
         events.plan_completion(done, command.request);
         // A write that continues a cached one is written with it, up to a track.
-        let continues = |w: &&mut QueuedCommand| {
-            let bytes = u64::from(w.command.bytes);
-            w.command.byte + bytes == command.byte && bytes < self.model.inner_track_bytes.min(1 << 30)
-        };
-        if let Some(unwritten) = self.dirty.iter_mut().find(continues) {
-            unwritten.command.bytes += command.bytes;
+        if self.dirty.append(command.byte, command.bytes, self.model.inner_track_bytes.min(1 << 30)) {
             return;
         }
         // The request's number can be used again from now on.
@@ -281,7 +264,6 @@ impl Hdd {
 
     /// Chooses the next operation and plans its end.
     fn start_next(&mut self, now: Time, events: &mut DiskEvents) {
-        self.answer_from_cache(now, events);
         let flushing = self.flush.is_some();
         let full = self.is_full() || !self.model.write_cache;
         let write = !self.dirty.is_empty() && (flushing || full || self.reads.is_empty());
@@ -322,35 +304,12 @@ impl Hdd {
         if reads && !self.reads.iter().any(|w| w.batch != self.batch) {
             self.batch = self.batch.wrapping_add(1);
         }
-        let current = self.batch;
-        let list = if reads { &self.reads } else { &self.dirty };
-        let candidates = list.iter().enumerate().filter(|(_, w)| !reads || w.batch != current);
-        let reach = |w: &QueuedCommand| {
-            let to = self.position_of(w);
-            let begin = if to.byte == self.head.byte { now } else { w.ready.max(now) + self.model.command_ns };
-            begin - now + self.geometry.reach_time(begin, &self.head, &to)
-        };
-        let (index, waiting) = match self.model.order {
-            CommandOrder::Rotation => candidates.min_by_key(|(_, w)| reach(w)),
-            CommandOrder::Seek => candidates.min_by(|(_, a), (_, b)| {
-                let distance = |w: &QueuedCommand| self.geometry.distance(&self.head, &self.position_of(w));
-                distance(a).total_cmp(&distance(b))
-            }),
-            CommandOrder::Arrival => candidates.min_by_key(|(_, w)| w.arrival),
-        }?;
-        Some((index, reach(waiting)))
-    }
-
-    /// Where a command begins.
-    #[inline]
-    fn position_of(&self, waiting: &QueuedCommand) -> DiskPosition {
-        match &self.shingled {
-            None => waiting.position,
-            Some(shingled) => {
-                let write = waiting.command.op == Op::Write;
-                self.geometry.locate(shingled.first_byte(waiting.position.byte, write))
-            }
-        }
+        let queue = if reads { &self.reads } else { &self.dirty };
+        let from = Departure { geometry: &self.geometry, head: &self.head, now, overhead: self.model.command_ns };
+        queue.first(&from, reads.then_some(self.batch), |queued| match &self.shingled {
+            Some(shingled) => self.geometry.locate(shingled.first_byte(queued.position.byte, !reads)),
+            None => queued.position,
+        })
     }
 
     /// Moves the head over a command's bytes, and returns how long that takes.
@@ -413,27 +372,25 @@ impl Hdd {
     }
 
     /// If all of a read's bytes are in the cache, transfers them and returns when that ends.
-    fn read_from_cache(&mut self, now: Time, command: &DiskCommand) -> Option<Time> {
+    fn read_from_cache(&mut self, now: Time, command: &DiskCommand, streams: Range<usize>) -> Option<Time> {
         let end = command.byte + u64::from(command.bytes);
         self.uses += 1;
-        let stream = self.streams.iter_mut().find(|s| s.start <= command.byte && end <= s.end)?;
+        let stream = self.streams[streams].iter_mut().find(|s| s.start <= command.byte && end <= s.end)?;
         (stream.used, stream.asked) = (self.uses, stream.asked.max(end));
         self.cache_hits += 1;
         Some(self.transfer_bytes(now, command.bytes))
     }
 
-    /// Completes reads that waited while their bytes were read ahead.
-    fn answer_from_cache(&mut self, now: Time, events: &mut DiskEvents) {
-        let mut index = 0;
-        while index < self.reads.len() {
-            let command = self.reads[index].command;
-            match self.read_from_cache(now, &command) {
-                Some(done) => {
-                    events.plan_completion(done, command.request);
-                    self.reads.swap_remove(index);
-                }
-                None => index += 1,
+    /// Completes reads that waited while a stream's read-ahead read their bytes.
+    fn answer_from_cache(&mut self, now: Time, stream: usize, events: &mut DiskEvents) {
+        let mut from = 0;
+        let ReadAheadStream { start, end, .. } = self.streams[stream];
+        while let Some(index) = self.reads.find_within(from, start, end) {
+            let command = self.reads.swap_remove(index).command;
+            if let Some(done) = self.read_from_cache(now, &command, stream..stream + 1) {
+                events.plan_completion(done, command.request);
             }
+            from = index;
         }
     }
 
@@ -463,21 +420,25 @@ impl Hdd {
         (2 * self.model.read_ahead_bytes).min(part)
     }
 
-    fn record_stream(&mut self, command: &DiskCommand) {
+    /// Adds what was read to its stream, or begins one; returns its index.
+    fn record_stream(&mut self, command: &DiskCommand) -> usize {
         let end = command.byte + u64::from(command.bytes);
         self.uses += 1;
         let used = self.uses;
         let kept = self.kept_bytes();
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.start <= command.byte && command.byte <= s.end) {
+        let continued = self.streams.iter().position(|s| s.start <= command.byte && command.byte <= s.end);
+        if let Some(index) = continued {
+            let stream = &mut self.streams[index];
             stream.end = stream.end.max(end);
             stream.start = stream.start.max(stream.end.saturating_sub(kept));
             (stream.used, stream.asked) = (used, stream.asked.max(end));
-            return;
+            return index;
         }
         if self.streams.len() >= self.model.read_streams.max(1) as usize {
             let oldest = self.streams.iter().enumerate().min_by_key(|(_, s)| s.used).map_or(0, |(i, _)| i);
             self.streams.swap_remove(oldest);
         }
         self.streams.push(ReadAheadStream { start: command.byte, end, asked: end, used });
+        self.streams.len() - 1
     }
 }

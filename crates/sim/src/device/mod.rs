@@ -3,6 +3,7 @@
 //! A new model needs one file with its `Spec` (the fields of the experiment's device) and its [`DiskModel`], and one
 //! line in the registry below.
 
+mod command_queue;
 mod flash;
 mod geometry;
 mod hdd;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::device::CommandOrder;
 
-fn disk() -> HddSpec {
+pub fn disk() -> HddSpec {
     HddSpec {
         capacity: 500_000_000_000,
         rpm: 7200,
