@@ -92,7 +92,7 @@ impl Geometry {
         (to.cylinder - from.cylinder).abs()
     }
 
-    /// Whether a seek over a distance can take at most `time` more than the shortest one: never false if it does.
+    /// False if a seek over a distance certainly takes more than the shortest seek and `time`.
     #[inline]
     pub fn may_reach(&self, cylinders: f64, time: f64) -> bool {
         let short = if cylinders < self.knee { cylinders } else { self.knee };
