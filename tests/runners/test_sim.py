@@ -162,3 +162,27 @@ def test_fsync_latency_is_simulated(simulate: Simulate) -> None:
         assert sync["lat_ns"]["count"] == sync["total_ios"]
         assert 0 < sync["lat_ns"]["p50"] <= sync["lat_ns"]["p99"] <= sync["lat_ns"]["max"]
         assert sync["iops"] == pytest.approx(sync["total_ios"] / outcome["runtime_ns"] * 1e9)
+
+
+def test_a_virtual_disk_holds_one_request_in_which_nothing_is_merged(simulate: Simulate) -> None:
+    """32 reads are in 8 requests in the disk, one that is held, one that grows, and one that is being submitted."""
+    (outcome,) = simulate("""
+[devices.disk]
+kind = "throttled"
+iops_total = 300
+size = "1GiB"
+queue_depth = 8
+nr_requests = 64
+scheduler = "mq-deadline"
+[stacks.alone]
+device = "disk"
+[workloads.stream]
+rw = "read"
+iodepth = 32
+[settings]
+kernel = "6.1"
+max_ios = 20_000
+""").values()
+    (disk,) = outcome["devices"]
+    reads_in_a_request = 1 + disk["merges"][0] / disk["ios"][0]
+    assert 32 / 11 <= reads_in_a_request <= 32 / 9.5

@@ -85,6 +85,12 @@ def test_a_cell(document: Document) -> None:
     assert result["settings"] == {}
 
 
+def test_a_queue_is_a_power_of_two(document: Document) -> None:
+    result = document('kind = "throttled"\niops_total = 1000', 'kind = "throttled"\nqueue_depth = 31')["devices"][0]
+    assert result["virtual"]["queue_depth"] == 16
+    assert result["queue"]["queue_depth"] == 31
+
+
 def test_a_disk_says_what_it_is(document: Document) -> None:
     result = document(
         'kind = "throttled"\niops_total = 1000',

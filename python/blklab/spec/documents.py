@@ -103,6 +103,7 @@ class VirtualDiskDocument(TypedDict):
     logical_block_size: int
     physical_block_size: int
     discard: bool
+    queue_depth: NotRequired[int]  # A power of two
     queue: Mapping[str, str]
 
 

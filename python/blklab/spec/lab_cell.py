@@ -126,7 +126,7 @@ def _virtual(device: cell.Device, disk: DiskTable, settings: Settings, tried: Ma
         value = getattr(settings, key, None) if given is None else given
         if value is not None:
             queue[key] = sweep.text(value)
-    return {
+    document: VirtualDiskDocument = {
         "logical_block_size": disk.logical_block_size,
         "physical_block_size": max(disk.physical_block_size, disk.logical_block_size),
         "discard": disk.discard,
@@ -134,3 +134,6 @@ def _virtual(device: cell.Device, disk: DiskTable, settings: Settings, tried: Ma
             key: tried.get(key, queue.get(key, "")) for key in ("rotational", *QUEUE) if key in tried or key in queue
         },
     }
+    if depth := disk.queue_depth or settings.queue_depth:
+        document["queue_depth"] = 1 << min(max(depth, 4), 1024).bit_length() - 1  # as QEMU takes it
+    return document

@@ -44,6 +44,7 @@ def shapes(document: LabCellDocument) -> list[VirtualDiskShape]:
             bytes=device["bytes"] + taken.get(at, 0),
             logical_block_size=device["virtual"]["logical_block_size"],
             physical_block_size=device["virtual"]["physical_block_size"],
+            queue_depth=device["virtual"].get("queue_depth"),
             discard=device["virtual"]["discard"],
             write_back=device["queue"]["write_back"],
         )

@@ -16,8 +16,8 @@ from blklab.spec.device import Uncertainty
 NOMINAL: Final = 0.9  # The share of measurements that are expected inside
 NORMAL: Final = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
 
-KERNEL: Final = 0.056
-"""The deviation of IOPS if the devices are known exactly: the root mean square of the logarithmic errors of the 283
+KERNEL: Final = 0.065
+"""The deviation of IOPS if the devices are known exactly: the root mean square of the logarithmic errors of the 383
 cells that `blklab validate --lab --recorded` compares with real kernels."""
 
 TAIL: Final = 0.42

@@ -10,7 +10,7 @@ mod wbt;
 use std::collections::VecDeque;
 
 use crate::bio::{Bio, Flags, NONE, Op};
-use crate::device::{Disk, DiskCommand, DiskEvents};
+use crate::device::{Disk, DiskCommand, DiskEvents, Model};
 use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
@@ -48,6 +48,10 @@ pub struct DiskQueue {
     /// kernels have one pool, the first.
     tags: [u32; 2],
     in_disk: u32,
+    /// Without a budget (virtio, NVMe) mq-deadline gives up one request more than the disk has slots for, which then
+    /// waits in `hctx->dispatch`, where nothing is merged into it. SCSI disks are asked first (`scsi_mq_get_budget`).
+    holds_one: bool,
+    held: Option<u32>,
     flushes: VecDeque<u32>, // Flushes that wait for the disk to be empty, and whether one is running
     flushing: bool,
     freed: u32, // Tags that became free since tasks were last woken
@@ -132,6 +136,9 @@ impl DiskQueue {
             disk: Disk::new(&device.model),
             tags: [queue.nr_requests.max(1); 2],
             in_disk: 0,
+            holds_one: queue.scheduler == Scheduler::MqDeadline
+                && matches!(device.model, Model::Nvme(_) | Model::Throttled(_)),
+            held: None,
             flushes: VecDeque::new(),
             flushing: false,
             freed: 0,
@@ -243,7 +250,8 @@ impl DiskQueue {
     /// Sends waiting requests to the disk while it has free slots.
     #[inline(always)]
     fn dispatch(&mut self, sim: &mut Simulation) {
-        if (self.elevator.len() > 0 && self.in_disk < self.depth) || !self.flushes.is_empty() {
+        let waiting = self.elevator.len() > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
+        if waiting || (self.held.is_some() && self.in_disk < self.depth) || !self.flushes.is_empty() {
             self.dispatch_waiting(sim);
         }
     }
@@ -253,9 +261,13 @@ impl DiskQueue {
         if !self.flushes.is_empty() {
             self.dispatch_flush(sim);
         }
-        while self.elevator.len() > 0 && self.can_dispatch() {
-            let Some(number) = self.elevator.next_request(sim.now, &self.requests) else { break };
+        while self.can_dispatch() {
+            let next = self.held.take().or_else(|| self.elevator.next_request(sim.now, &self.requests));
+            let Some(number) = next else { return };
             self.send_to_disk(sim, number);
+        }
+        if self.holds_one && self.held.is_none() {
+            self.held = self.elevator.next_request(sim.now, &self.requests);
         }
     }
 

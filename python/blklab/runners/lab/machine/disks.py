@@ -28,6 +28,7 @@ class VirtualDiskShape:
     physical_block_size: int = 512
     discard: bool = True
     write_back: bool = True
+    queue_depth: int | None = None  # A power of two, for one hardware queue; None: QEMU's, one for each processor
 
 
 @dataclass

@@ -102,6 +102,8 @@ def _disk(place: int, disk: VirtualDisk) -> list[str]:
         # QEMU would merge what the guest has sent before it is throttled: a disk counts them all.
         "request-merging": "off",
     }
+    if shape.queue_depth is not None:
+        device |= {"queue-size": str(shape.queue_depth), "num-queues": "1"}
     return [
         *("-add-fd", f"fd={disk.descriptor},set={disk.number}"),
         *("-blockdev", ",".join(f"{key}={value}" for key, value in file.items())),
