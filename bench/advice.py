@@ -2,8 +2,9 @@
 
     .venv/bin/python bench/advice.py [SCENARIO...]
 
-For each question, it builds the three best arrangements of the answer and the worst one on a real kernel, and prints
-IOPS as predicted and measured, the rank correlation (Spearman), and how far the advised one is from the lab's best.
+For each question, it builds the three best arrangements of the answer and the worst one on a real kernel. It prints
+the mean latency in ms as predicted and measured, the rank correlation (Spearman), and how much slower the advised one
+is than the lab's best. A trace has its recorded rate.
 """
 
 import json
@@ -59,13 +60,13 @@ def ask(name: str, scenario: dict[str, object]) -> bool:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "advice.toml"
         file.write_text(as_toml(answer, plans).replace('runtime = "30s"', 'runtime = "12s"\nramp_time = "3s"'))
-        predicted, lab = (iops(file, runner) for runner in ("sim", "lab"))
+        predicted, lab = (latencies(file, runner) for runner in ("sim", "lab"))
     print(f"\n{name}")
     for number, arrangement in enumerate(arrangements):
-        print(f"  {predicted[number]:7.0f} {lab[number]:7.0f}  {arrangement.words}")
+        print(f"  {predicted[number]:7.1f} {lab[number]:7.1f}  {arrangement.words}")
     rank = spearmanr(predicted, lab).statistic
-    behind = 1 - lab[0] / max(lab)
-    print(f"  rank correlation {rank:.2f}; the advised one is {behind:.1%} behind the lab's best", flush=True)
+    behind = lab[0] / min(lab) - 1
+    print(f"  rank correlation {rank:.2f}; the advised one is {behind:.1%} slower than the lab's best", flush=True)
     return bool(behind <= 0.05)
 
 
@@ -85,14 +86,19 @@ def chosen(question: Question) -> list[Arrangement]:
     return top if worst in top else [*top, worst]
 
 
-def iops(file: Path, runner: str) -> list[float]:
-    """Return the IOPS of each stack on a runner, in the order of the file."""
+def latencies(file: Path, runner: str) -> list[float]:
+    """Return the mean latency of each stack on a runner in ms, in the order of the file."""
     store = file.with_suffix(".db")
     command = [sys.executable, "-m", "blklab.cli", "run", str(file), "--on", runner, "--json", "--store", str(store)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{runner}: {done.stderr}")
-    return [run["read"]["iops"] + run["write"]["iops"] for run in json.loads(done.stdout)]
+    means = []
+    for run in json.loads(done.stdout):
+        directions = [run[name] for name in ("read", "write") if run[name].get("total_ios")]
+        total = sum(direction["total_ios"] for direction in directions)
+        means.append(sum(each["total_ios"] * each["clat_ns"]["mean"] for each in directions) / total / 1e6)
+    return means
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def advise(
         _why(question, best, simulations),
         _doubts(question),
         script(best.arrangement, document["stack"], paths or {}, filesystem),
-        len(options.every) + sum(removed.count for removed in options.removed[:3]),
+        len(options.fitting) + sum(removed.count for removed in options.removed),
         options.removed,
         len(options.fitting),
         result.fully_simulated,
@@ -150,6 +150,6 @@ def _doubts(question: Question) -> list[str]:
             )
             break
     if needed and any(not load.timed for load in question.loads):
-        doubts.append("The data of a mix is at the beginning of the array, and caches begin empty.")
+        doubts.append("The data of jobs is at the beginning of the array, and dm-cache and bcache hold what fits.")
     doubts.append("The space of md's and LVM's metadata is not subtracted, at most 128 MiB of each disk.")
     return doubts

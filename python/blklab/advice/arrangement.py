@@ -81,12 +81,19 @@ class Arrangement:
             if name in self.disks or name in self.spares
         }
 
+    def warm(self) -> dict[str, Table]:
+        """Returns the stacks with caches that hold what jobs use; those of a trace must begin empty."""
+        return {
+            name: {**table, "state": "warm"} if table.get("kind") in {"lvmcache", "bcache"} else table
+            for name, table in self.stacks.items()
+        }
+
     def experiment(self, question: Question, workloads: Mapping[str, Table]) -> load.ExperimentSource:
         """Returns the experiment that runs loads on it."""
         raw = {
             "seed": question.seed,
             "devices": self.devices(question),
-            "stacks": self.stacks,
+            "stacks": self.warm() if all("replay" not in table for table in workloads.values()) else self.stacks,
             "workloads": workloads,
             "settings": {**question.settings, **self.settings},
             "cells": [{"stack": self.top, "workload": list(workloads)}],

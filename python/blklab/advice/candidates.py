@@ -4,7 +4,7 @@ Within a function, the order is that of preference: of equal arrangements, the f
 with mdadm's default, RAID-10 with the layout near.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -29,6 +29,7 @@ LVM_CHUNKS: Final = 1_000_000  # Chunks of a cache above which LVM takes larger 
 SMALL_CHUNK: Final = 64 << 10  # Bytes; LVM's smallest default
 CHUNK_UNIT: Final = 32 << 10  # Bytes; chunks are multiples of it (lvmcache(7))
 SMALL_CACHE: Final = 60 << 30  # Bytes that LVM_CHUNKS of SMALL_CHUNK hold, rounded down
+SIMILAR: Final = 2.0  # Disks that serve at most so many times as many random reads as others share arrays with them
 FASTER: Final = 4.0
 """How many times as many random reads a disk must serve as another to be worth being its cache."""
 
@@ -41,7 +42,9 @@ class RemovedCandidates:
     reason: str
 
 
-def candidates(question: Question, random_reads: dict[str, float]) -> tuple[list[Arrangement], list[RemovedCandidates]]:
+def candidates(
+    question: Question, random_reads: Mapping[str, float]
+) -> tuple[list[Arrangement], list[RemovedCandidates]]:
     """Returns all arrangements, and what was removed because another is as good in every respect.
 
     `random_reads` are the random reads per second of one disk of each pool, by the pool's name.
@@ -57,6 +60,7 @@ def candidates(question: Question, random_reads: dict[str, float]) -> tuple[list
         for first, second in combinations(sorted(question.pools, key=lambda pool: -random_reads[pool.name]), 2)
         for arrangement in _mixed(first, second)
     ]
+    together = list(_together(question.pools, random_reads))
     joined = [
         _joined(one_side, other)
         for first, second in combinations(by_speed, 2)
@@ -83,7 +87,7 @@ def candidates(question: Question, random_reads: dict[str, float]) -> tuple[list
             "the same with fewer disks of a kind: they cost nothing without --price",
         ),
     ]
-    return [*flat, *mixed, *joined, *cached], [note for note in notes if note.count]
+    return [*flat, *together, *mixed, *joined, *cached], [note for note in notes if note.count]
 
 
 def _raid4(pool: DiskPool) -> int:
@@ -115,7 +119,10 @@ def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:
         words = " and a hot spare" if spares else ""
         listed += [replace(array, spares=spares, words=array.words + words) for array in _arrays(pool, names)]
     # Mirrors of fewer disks are faster to write, and are searched in any case.
-    listed += [_mirror(pool, copies) for copies in range(2, min(pool.count - 1, MOST_COPIES) + 1)]
+    listed += [
+        _mirror(pool, [pool.disk(number) for number in range(1, copies + 1)])
+        for copies in range(2, min(pool.count - 1, MOST_COPIES) + 1)
+    ]
     unique: dict[tuple[str, ...], Arrangement] = {}
     for of in listed:
         unique.setdefault((str(of.stacks), str(bool(of.spares))), of)
@@ -127,9 +134,8 @@ def _bare(pool: DiskPool) -> Arrangement:
     return Arrangement(name, f"a single {pool.name}", {name: {"device": pool.disk(1)}}, [pool.disk(1)], 0)
 
 
-def _mirror(pool: DiskPool, copies: int) -> Arrangement:
-    names = [pool.disk(number) for number in range(1, copies + 1)]
-    return _array(pool, names, "raid1", "RAID-1", {"level": 1}, copies - 1)
+def _mirror(pool: DiskPool, names: Sequence[str]) -> Arrangement:
+    return _array(pool, names, "raid1", "RAID-1", {"level": 1}, len(names) - 1)
 
 
 def _arrays(pool: DiskPool, names: Sequence[str]) -> Iterator[Arrangement]:
@@ -138,7 +144,7 @@ def _arrays(pool: DiskPool, names: Sequence[str]) -> Iterator[Arrangement]:
     if count < 2:
         return
     if count <= MOST_COPIES:
-        yield _mirror(pool, count)
+        yield _mirror(pool, names)
     for chunk in CHUNKS:
         keys = {"chunk": chunk}
         suffix, words = chunk.lower(), f"chunk {chunk}"
@@ -181,6 +187,23 @@ def _striped(pool: DiskPool, names: Sequence[str], chunk: str) -> Iterator[Arran
         stacks: dict[str, Table] = {**parts, label: {"level": 0, "chunk": chunk, "members": list(parts)}}
         words = f"RAID-0, chunk {chunk}, over {len(parts)} × RAID-{level}, of {count} × {pool.name}"
         yield Arrangement(label, words, stacks, names, failures, kinds=frozenset({"0", str(level)}))
+
+
+def _together(pools: Sequence[DiskPool], random_reads: Mapping[str, float]) -> Iterator[Arrangement]:
+    """Yields the arrays of all disks of several pools that are about as fast as each other, striped in turn."""
+    for size in range(2, len(pools) + 1):
+        for several in combinations(pools, size):
+            speeds = [random_reads[pool.name] for pool in several]
+            if max(speeds) > SIMILAR * min(speeds):
+                continue
+            longest = max(pool.count for pool in several)
+            names = [pool.disk(at) for at in range(1, longest + 1) for pool in several if at <= pool.count]
+            label = "_".join(f"{pool.count}x{pool.name}" for pool in several)
+            words = " and ".join(f"{pool.count} × {pool.name}" for pool in several)
+            union = replace(several[0], name=label, count=len(names))
+            for array in _arrays(union, names):
+                if len(names) > 2 or array.kinds == {"0"}:  # `_mixed` has the mirrors of two
+                    yield replace(array, words=array.words.replace(f"{len(names)} × {label}", words))
 
 
 def _mixed(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:

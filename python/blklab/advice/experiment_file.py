@@ -22,7 +22,7 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
         disks |= {names.get(name, name): table for name, table in of.devices(answer.question).items()}
         stacks |= {
             names[name]: {key: _renamed(value, names) for key, value in table.items()}
-            for name, table in of.stacks.items()
+            for name, table in of.warm().items()
         }
     settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
     sections: list[tuple[str, Table]] = [("settings", settings)]
@@ -39,7 +39,7 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
 
 
 def _job(plan: FioPlan, job: JobPlan) -> Table:
-    """Returns a job with the directions, sizes and I/Os in flight of a trace; its arrivals and zones are left out."""
+    """Returns a job with the directions, sizes, rate and I/Os in flight of a trace; bursts and zones are left out."""
     reads = sum(part.ios for part in job.directions if part.direction == "read")
     splits = [
         ":".join(f"{share.bytes}/{share.percent}" for share in part.sizes)
@@ -56,6 +56,8 @@ def _job(plan: FioPlan, job: JobPlan) -> Table:
         "iodepth": job.iodepth,
         "numjobs": job.numjobs,
         "size": plan.locality.size,
+        # fio limits each direction of each process; the mix keeps the smaller one below its limit.
+        "rate_iops": max(1, round(max(part.rate for part in job.directions) / job.numjobs)),
         **({"random_distribution": plan.locality.option} if plan.locality.kind == "zipf" else {}),
     }
 

@@ -9,6 +9,7 @@ from blklab.advice.arrangement import Arrangement, members_of
 from blklab.advice.question import FLASH, DiskPool, Load, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
+from blklab.errors import UsageError
 
 KEEPS_UP: Final = 0.97  # Share of the recorded rate that still counts as keeping up
 SATURATED: Final = 0.98  # Busy share of a device that has no headroom
@@ -152,7 +153,10 @@ def tuned(question: Question, candidate: Candidate, simulations: Simulations) ->
     """Returns the arrangement with the settings that make it clearly faster: schedulers, the stripe cache."""
     for setting in _tunings(question, candidate.arrangement):
         both = [candidate, replace(candidate, arrangement=setting, by_length={})]
-        candidate, other = measured(question, both, simulations, longest(question))
+        try:
+            candidate, other = measured(question, both, simulations, longest(question))
+        except UsageError:  # this kernel does not have the setting
+            continue
         slower, half = other.slower(candidate, [load.weight for load in question.loads])
         if slower + half < -SAME:
             candidate = other

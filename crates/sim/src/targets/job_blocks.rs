@@ -71,6 +71,12 @@ impl JobBlocks<'_> {
 
     /// The first blocks that the jobs draw, each once, in this order: those drawn first are drawn most often.
     pub fn drawn(&self, most: u64) -> Vec<u64> {
+        let all: u64 = self.regions().map(|(job, _)| job.size.div_ceil(self.block_bytes) + 1).sum();
+        let uniform = |job: &Job| !job.random || matches!(job.distribution, Distribution::Random);
+        if all <= most && self.jobs.iter().all(uniform) {
+            return self.used(); // drawing all of them takes long, and no block is drawn more often
+        }
+        let most = most.min(all);
         let align = |job: &Job| u64::from(job.align.max(512));
         let units = |job: &Job| (job.size / align(job)).max(1);
         let uniform = Distribution::Random;
