@@ -1,5 +1,6 @@
 """The disks and arrays of a host, as parts of a question."""
 
+from pathlib import Path
 
 import pytest
 
