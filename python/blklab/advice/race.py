@@ -38,6 +38,11 @@ class Candidate:
         """The largest 99th percentile of all loads."""
         return max(sample.p99_ns for sample in self.samples)
 
+    def mean_ns(self, weights: Sequence[float]) -> float:
+        """Returns the geometric mean of the loads' mean latencies, ns."""
+        logs = (weight * math.log(max(1.0, of.mean_ns)) for weight, of in zip(weights, self.samples, strict=True))
+        return math.exp(sum(logs) / sum(weights))
+
     def slower(self, other: "Candidate", weights: Sequence[float]) -> tuple[float, float]:
         """Returns `difference` to another candidate, at the largest length that both have."""
         length = max(self.by_length.keys() & other.by_length.keys())
@@ -107,7 +112,9 @@ def race(
         if len(lengths) > 1 and ios == lengths[-2]:
             alive = [_preferred(members, weights) for members in _classes(alive)]
     chosen = undominated([_preferred(members, weights) for members in _classes(alive)], weights)
-    return RaceResult(_by_speed(chosen, weights), measured_in_full, simulations.simulated_ios - before, too_slow)
+    chosen = [candidate for candidate in chosen if not any(_beats(other, candidate) for other in chosen)]
+    chosen.sort(key=lambda candidate: candidate.mean_ns(weights))
+    return RaceResult(chosen, measured_in_full, simulations.simulated_ios - before, too_slow)
 
 
 def measured(
@@ -143,6 +150,13 @@ def _undecided(question: Question, candidates: Sequence[Candidate], weights: Seq
     close = {id(other) for other in others if _surely(other.slower(fastest, weights)) <= SAME}
     several |= close | ({id(fastest)} if close else set())
     return [candidate for candidate in candidates if id(candidate) in several]
+
+
+def _beats(other: Candidate, candidate: Candidate) -> bool:
+    """Whether another is better in one respect, and not worse in any; both were simulated in full."""
+    ones = [1.0] * len(candidate.samples)
+    better = other.at_least_as_good(candidate) and not candidate.at_least_as_good(other)
+    return better and other.mean_ns(ones) <= candidate.mean_ns(ones)
 
 
 def _surely(difference_and_half: tuple[float, float]) -> float:
