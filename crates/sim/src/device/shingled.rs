@@ -180,17 +180,27 @@ impl Shingled {
     /// Whether a write at a byte goes to its band: the beginning of a band, after cached data, opens it.
     pub fn is_streamed(&self, byte: u64) -> bool {
         let continues = || byte > 0 && self.extents_in(byte - 1, byte).next().is_some();
-        self.streams.contains(&byte) || (byte.is_multiple_of(self.spec.band_bytes) && continues())
+        self.stream_at(byte).is_some() || (byte.is_multiple_of(self.spec.band_bytes) && continues())
+    }
+
+    /// The sequential write that a write at a byte continues, or whose data in the same band it replaces: those are
+    /// still in the disk's memory, which holds several bands, and are written again with it.
+    fn stream_at(&self, byte: u64) -> Option<usize> {
+        let band = byte / self.spec.band_bytes;
+        let same_band = |&next: &u64| byte < next && (next - 1) / self.spec.band_bytes == band;
+        let continued = self.streams.iter().position(|&next| next == byte);
+        continued.or_else(|| self.streams.iter().position(same_band))
     }
 
     /// A sequential write continues. A band has one at most: another one would overwrite its tracks.
     fn stream(&mut self, byte: u64, end: u64) {
+        let end = self.stream_at(byte).map_or(end, |at| end.max(self.streams.remove(at)));
         let band = |end: u64| (end - 1) / self.spec.band_bytes;
         let mut dropped = Vec::new();
         self.streams.retain(|&next| {
-            let other = next != byte && band(next) == band(end);
+            let other = band(next) == band(end);
             dropped.extend(other.then_some(next));
-            next != byte && !other
+            !other
         });
         if self.streams.len() >= STREAMS {
             dropped.push(self.streams.remove(0));

@@ -106,3 +106,17 @@ fn the_media_cache_can_be_in_use_at_first() {
     assert!(bands.len() >= 97, "{}", bands.len());
     assert!(!disk.must_clean(5 * MB, 4096));
 }
+
+#[test]
+fn data_that_a_sequential_write_has_just_written_are_replaced_in_the_band() {
+    let mut disk = disk(100, 0.0);
+    disk.write(9 * MB, 6 * MB); // 1 MB cached, 5 MB in the band from 10 MB on
+    // Another job writes the same file a little later: in place, and the first one continues.
+    assert_eq!(disk.write(12 * MB, MB), [segment(12 * MB, MB)]);
+    assert_eq!(disk.write(15 * MB, MB), [segment(15 * MB, MB)]);
+    // Beyond what was written, a write is not sequential.
+    assert_eq!(disk.write(18 * MB, MB), [segment(MB, MB)]);
+    // One that begins behind the end and reaches beyond it moves the end.
+    assert_eq!(disk.write(14 * MB, 3 * MB), [segment(14 * MB, 3 * MB)]);
+    assert_eq!(disk.write(17 * MB, MB), [segment(17 * MB, MB)]);
+}
