@@ -1,5 +1,6 @@
 """Answers: figures, commands, and the experiment that proves them."""
 
+import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_prices_and_a_bound_choose_the_cheapest() -> None:
 def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object) -> list[str]:
     asked = question()
     of = Arrangement("any", "any", stacks, disks, 1, **keys)  # type: ignore[arg-type]
-    pools = read_pools(["4xhdd-7200:1TiB,2xpm983:64GiB"], {}, "fresh")
+    pools = read_pools(["6xhdd-7200:1TiB,2xpm983:64GiB"], {}, "fresh")
     node = Simulations(replace(asked, pools=pools)).cell(of, asked.loads[0]).document["stack"]
     return script(of, node, {"hdd-7200-1": "/dev/disk/by-id/ata-A"}, "ext4")
 
@@ -87,8 +88,12 @@ def test_the_script_of_an_array() -> None:
     disks = [f"hdd-7200-{number}" for number in range(1, 5)]
     table = {"level": 5, "chunk": "64K", "members": disks, "bitmap": True, "stripe_cache_size": 4096}
     commands = lines({"top": table}, disks)
-    assert commands[:2] == ["hdd_7200_1=/dev/disk/by-id/ata-A", "hdd_7200_2=/dev/disk/by-id/  # complete this"]
-    create = "mdadm --create /dev/md/data --metadata=1.2 --level=5 --raid-devices=4 --chunk=64K --bitmap=internal"
+    assert commands[:3] == [
+        "set -eu",
+        "disk_1=/dev/disk/by-id/ata-A  # hdd-7200-1",
+        "disk_2=/dev/disk/by-id/  # complete this: a hdd-7200",
+    ]
+    create = "mdadm --create /dev/md/data --run --metadata=1.2 --level=5 --raid-devices=4 --chunk=64K --bitmap=internal"
     assert any(line.startswith(create) for line in commands)
     assert any("CREATE bbl=no" in line for line in commands)
     assert "mkfs.ext4 -E stride=16,stripe_width=48 /dev/md/data" in commands
@@ -102,11 +107,40 @@ def test_the_script_of_a_cache() -> None:
     }
     commands = lines(stacks, ["hdd-7200-1", "hdd-7200-2", "pm983-1"], sizes={"pm983-1": 60 << 30})
     assert [line for line in commands if line.startswith(("vg", "lv"))] == [
-        'vgcreate data /dev/md/data "$pm983_1"',
-        "lvcreate --name data --extents 100%PVS data /dev/md/data",
-        'lvcreate --activate n --name fast --size 60g data "$pm983_1"',
+        'vgcreate data /dev/md/data-part1 "$disk_3"',
+        "lvcreate --yes --name data --extents 100%PVS data /dev/md/data-part1",
+        'lvcreate --yes --activate n --name fast --size 60g data "$disk_3"',
         "lvconvert --yes --type cache --chunksize 64k --cachemode writethrough --cachevol fast data/data",
     ]
+
+
+def test_the_script_stops_before_it_writes(tmp_path: Path) -> None:
+    disks = ["hdd-7200-1", "hdd-7200-2"]
+    file = tmp_path / "advice.sh"
+    file.write_text("\n".join(lines({"top": {"level": 1, "members": disks}}, disks)))
+    done = subprocess.run(["/bin/sh", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "/dev/disk/by-id/ata-A: expected an empty disk: see wipefs --no-act\n"
+
+
+def test_the_script_of_a_bcache_finds_its_number() -> None:
+    stacks: dict[str, dict[str, object]] = {
+        "top": {"kind": "bcache", "backing": "hdd-7200-1", "cache": "pm983-1", "mode": "writeback"}
+    }
+    commands = lines(stacks, ["hdd-7200-1", "pm983-1"])
+    assert 'make-bcache --writeback -B "$disk_1" -C "$disk_2"' in commands
+    assert 'mkfs.ext4 "$bcache"' in commands
+
+
+def test_a_filesystem_over_several_parity_arrays_asks_the_kernel() -> None:
+    parts: dict[str, dict[str, object]] = {
+        f"part{at}": {"level": 5, "members": [f"hdd-7200-{3 * at + number}" for number in (1, 2, 3)]} for at in (0, 1)
+    }
+    commands = lines(
+        {**parts, "top": {"level": 0, "members": ["part0", "part1"]}}, [f"hdd-7200-{n}" for n in range(1, 7)]
+    )
+    assert any("/dev/md/data-part2 --run" in line for line in commands)
+    assert "mkfs.ext4 /dev/md/data" in commands
 
 
 def test_the_page_escapes_names() -> None:
@@ -116,7 +150,7 @@ def test_the_page_escapes_names() -> None:
         replace(result, question=replace(result.question, loads=[hostile])), title="<b>", command="blklab advise"
     )
     assert "<script>alert" not in page
-    assert "What to type" in page
+    assert "What to do on Debian" in page
 
 
 def test_loads_of_files(tmp_path: Path) -> None:

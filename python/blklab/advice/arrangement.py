@@ -41,6 +41,20 @@ class Arrangement:
         """Returns the arrangement with other keys in a stack."""
         return replace(self, stacks={**self.stacks, stack: {**self.stacks[stack], **keys}})
 
+    def all_changed(self, stacks: Sequence[str], **keys: object) -> "Arrangement":
+        """Returns the arrangement with other keys in several stacks."""
+        changed = {name: {**self.stacks[name], **keys} for name in stacks}
+        return replace(self, stacks={**self.stacks, **changed})
+
+    def below(self, stack: str) -> "Arrangement":
+        """Returns the arrangement that ends with an inner stack, or with a disk."""
+        if stack not in self.stacks:
+            return replace(self, stacks={f"single-{stack}": {"device": stack}}, disks=[stack])
+        names = list(self.stacks)
+        stacks = {name: self.stacks[name] for name in names[: names.index(stack) + 1]}
+        used = {member for table in stacks.values() for member in names_in(table, "members")}
+        return replace(self, stacks=stacks, disks=[disk for disk in self.disks if disk in used])
+
     def renamed(self, name: str) -> "Arrangement":
         """Returns the arrangement with another name, also of its outermost stack."""
         stacks = {name if key == self.top else key: table for key, table in self.stacks.items()}

@@ -96,7 +96,8 @@ def _raid4(pool: DiskPool) -> int:
 
 def _subsets(pool: DiskPool) -> int:
     """Returns how many arrangements of fewer disks are left out."""
-    return len(list(_of_pool(pool, priced=True))) - len(list(_of_pool(pool, priced=False)))
+    every, searched = ({array.name for array in _of_pool(pool, priced=priced)} for priced in (True, False))
+    return len(every - searched)
 
 
 def _usual(arrangement: Arrangement) -> bool:
@@ -116,8 +117,11 @@ def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:
     for count in range(pool.count, fewest - 1, -1):
         names = [pool.disk(number) for number in range(1, count + 1)]
         spares = [pool.disk(pool.count)] if count < pool.count and not priced else []
-        words = " and a hot spare" if spares else ""
-        listed += [replace(array, spares=spares, words=array.words + words) for array in _arrays(pool, names)]
+        arrays = list(_arrays(pool, names))
+        if spares:  # md gives a spare to one array only, and none to RAID-0
+            redundant = [array for array in arrays if array.failures and len(array.stacks) == 1]
+            arrays = [replace(array, spares=spares, words=f"{array.words} and a hot spare") for array in redundant]
+        listed += arrays
     # Mirrors of fewer disks are faster to write, and are searched in any case.
     listed += [
         _mirror(pool, [pool.disk(number) for number in range(1, copies + 1)])

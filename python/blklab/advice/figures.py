@@ -1,7 +1,7 @@
 """The figures of the arrangements that remain: today's load, headroom, failures, wear."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -151,7 +151,10 @@ def _recorded_seconds(question: Question, load: Load, ios: int) -> float:
 
 def tuned(question: Question, candidate: Candidate, simulations: Simulations) -> Candidate:
     """Returns the arrangement with the settings that make it clearly faster: schedulers, the stripe cache."""
-    for setting in _tunings(question, candidate.arrangement):
+    for changed in (_with_stripe_cache, _with_scheduler):
+        setting = changed(question, candidate.arrangement)
+        if setting is None:
+            continue
         both = [candidate, replace(candidate, arrangement=setting, by_length={})]
         try:
             candidate, other = measured(question, both, simulations, longest(question))
@@ -163,13 +166,16 @@ def tuned(question: Question, candidate: Candidate, simulations: Simulations) ->
     return candidate
 
 
-def _tunings(question: Question, of: Arrangement) -> Iterator[Arrangement]:
-    for name, table in of.arrays().items():
-        if table["level"] in {5, 6}:
-            yield of.changed(name, stripe_cache_size=STRIPE_CACHE)
-    rotating = [pool for pool in question.pools if pool.kind == "hdd" and pool.disk(1) in of.disks]
-    if rotating and "scheduler" not in question.settings:
-        yield replace(of, settings={**of.settings, "scheduler": "none"})
+def _with_stripe_cache(_question: Question, of: Arrangement) -> Arrangement | None:
+    arrays = [name for name, table in of.arrays().items() if table["level"] in {5, 6}]
+    return of.all_changed(arrays, stripe_cache_size=STRIPE_CACHE) if arrays else None
+
+
+def _with_scheduler(question: Question, of: Arrangement) -> Arrangement | None:
+    rotating = any(pool.kind == "hdd" and pool.disk(1) in of.disks for pool in question.pools)
+    if not rotating or "scheduler" in question.settings:
+        return None
+    return replace(of, settings={**of.settings, "scheduler": "none"})
 
 
 def with_changes(question: Question, of: ArrangementFigures, simulations: Simulations) -> ArrangementFigures:
@@ -186,38 +192,31 @@ def with_changes(question: Question, of: ArrangementFigures, simulations: Simula
 
 
 def _variants(of: Arrangement) -> list[tuple[str, Arrangement]]:
-    """Returns the arrangement with one choice changed, by what is changed."""
+    """Returns the arrangement with one choice changed, by what is changed. Arrays of the same level change together."""
     variants = []
+    cache = of.top_table.get("cache")
+    levels: dict[str, list[str]] = {}
     for name, table in of.arrays().items():
-        if table.get("chunk"):
-            variants += [
-                (f"chunk {chunk}", of.changed(name, chunk=chunk)) for chunk in ("64K", "1M") if chunk != table["chunk"]
-            ]
-        if table["level"] == 10:
-            copies = str(table["layout"])[1:]
-            variants += [
-                (f"layout {letter}{copies}", of.changed(name, layout=f"{letter}{copies}"))
-                for letter in "nfo"
-                if letter != str(table["layout"])[0]
-            ]
+        if name != cache:
+            levels.setdefault(str(table["level"]), []).append(name)
+    for level, names in levels.items():
+        table = of.stacks[names[0]]
+        about = f" of RAID-{level}" if len(levels) > 1 else ""
+        chunks = [chunk for chunk in ("64K", "1M") if table.get("chunk") not in {None, chunk}]
+        variants += [(f"chunk {chunk}{about}", of.all_changed(names, chunk=chunk)) for chunk in chunks]
+        if level == "10":
+            letter, copies = str(table["layout"])[0], str(table["layout"])[1:]
+            layouts = [f"{other}{copies}" for other in "nfo" if other != letter]
+            variants += [(f"layout {layout}", of.all_changed(names, layout=layout)) for layout in layouts]
         if table.get("bitmap"):
-            variants.append(("no bitmap (a resync after a crash takes hours)", of.changed(name, bitmap=False)))
+            variants.append(("no bitmap (a resync after a crash takes hours)", of.all_changed(names, bitmap=False)))
         if table.get("write_mostly"):
-            variants.append(("no write-mostly", of.changed(name, write_mostly=[])))
-        break  # The first array holds the data: caches come after it
-    if any("stripe_cache_size" in table for table in of.arrays().values()):
-        plain = {
-            name: {key: value for key, value in table.items() if key != "stripe_cache_size"}
-            for name, table in of.stacks.items()
-        }
-        variants.append(("the default stripe cache", replace(of, stacks=plain)))
+            variants.append(("no write-mostly", of.all_changed(names, write_mostly=[])))
+        if "stripe_cache_size" in table:
+            variants.append(("the default stripe cache", of.all_changed(names, stripe_cache_size=256)))
     if of.settings:
         variants.append(("the default scheduler", replace(of, settings={})))
     origin = of.top_table.get("origin", of.top_table.get("backing"))
     if isinstance(origin, str):
-        names = list(of.stacks)
-        if origin in names:
-            stacks = {name: of.stacks[name] for name in names[: names.index(origin) + 1]}
-            disks = [disk for disk in of.disks if any(disk in str(table) for table in stacks.values())]
-            variants.append(("no cache", replace(of, stacks=stacks, disks=disks)))
+        variants.append(("no cache", of.below(origin)))
     return variants

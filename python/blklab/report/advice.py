@@ -165,7 +165,7 @@ def print_answer(console: "Console", answer: "Answer") -> None:
     console.print()
     terminal.prose(console, [Sentence("Note" if not at else "", line) for at, line in enumerate(answer.doubts)])
     console.print()
-    console.print("What to type, as root. It destroys what is on these disks:")
+    console.print("What to do on Debian, as root: save this as a file and run it with sh. It needs empty disks.")
     console.print()
     for line in answer.script:
         console.print(f"    {line}", soft_wrap=True)
@@ -178,7 +178,12 @@ def render(answer: "Answer", *, title: str, command: str) -> str:
         PageSection(
             "front", "Arrangements", "Arrangements", [*([drawn] if drawn else []), front(answer), endurance(answer)]
         ),
-        PageSection("script", "What to type", "What to type", [PlainText("Commands", "\n".join(answer.script))]),
+        PageSection(
+            "script",
+            "Script",
+            "What to do on Debian, as root",
+            [PlainText("Run it with sh: it needs empty disks", "\n".join(answer.script))],
+        ),
     ]
     return shell.render(
         "document.html.j2",

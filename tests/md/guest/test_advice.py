@@ -30,11 +30,11 @@ def typed(machine: Rig, lines: Sequence[str]) -> None:
     """Does what a shell does: the guest has none. Lines that concern the next boot only are left out."""
     variables: dict[str, str] = {}
     for line in lines:
-        if match := re.fullmatch(r"(\w+)=(/\S+)", line):
+        if match := re.fullmatch(r"(\w+)=(/\S+)  #.*", line):
             variables[match[1]] = match[2]
         elif "CREATE bbl=no" in line:
             machine.guest.agent.write("/etc/mdadm/mdadm.conf", "CREATE bbl=no\n")
-        elif not line.startswith(("mdadm --detail", "update-initramfs", "echo ", "udevadm ")):
+        elif not line.startswith(("set ", "for ", "mdadm --detail", "update-initramfs", "echo ", "udevadm ")):
             words = shlex.split(re.sub(r"\$(\w+)", lambda match: variables[match[1]], line))
             if words == ["mount", "/srv/data"]:
                 device = next(line for line in lines if line.startswith("mkfs")).split()[-1]
