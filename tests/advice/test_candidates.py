@@ -1,12 +1,14 @@
 """The arrangements that are considered."""
 
+from dataclasses import replace
+
 import pytest
 
 from blklab.advice.candidates import candidates
 from blklab.advice.loads import published
-from blklab.advice.question import Constraints, Question, read_pools
+from blklab.advice.question import Constraints, Load, Question, read_pools
 from blklab.advice.samples import Simulations
-from blklab.advice.search import relaxations, sized, space
+from blklab.advice.search import excluded_kinds, relaxations, sized, space
 from blklab.errors import UsageError
 
 READS = {"pm983": 100_000.0, "sm883": 60_000.0, "hdd-7200": 150.0}
@@ -84,6 +86,23 @@ def test_volumes_are_searched_only_if_an_array_is_too_small() -> None:
     assert not any("linear" in of.kinds for of in space(small, Simulations(small)).fitting)
     fitting = space(large, Simulations(large)).fitting
     assert [of.words.startswith("an LVM volume over RAID-5") for of in fitting] == [True] * len(fitting) != []
+
+
+def test_arrangements_that_cannot_run_the_load_are_left_out() -> None:
+    asked = question("2xpm983:64GiB,2xhdd-7200:1TiB")
+    blocks = replace(asked, loads=[Load("small", {"rw": "randread", "bs": "1k"}, "")])
+    options = space(blocks, Simulations(blocks))
+    assert options.fitting and not any("writecache" in of.kinds for of in options.fitting)
+    assert "cannot run this load, or not with this kernel" in [each.reason for each in options.removed]
+    large = replace(asked, loads=[Load("large", {"rw": "read", "size": "5t"}, "")])
+    with pytest.raises(UsageError, match="no arrangement that meets the constraints can run this: "):
+        space(large, Simulations(large))
+
+
+def test_excluded_kinds_have_the_names_that_are_printed() -> None:
+    assert excluded_kinds(["RAID-10,dm-cache,", "raid5", "writeback"]) == ["10", "lvmcache", "5", "writeback"]
+    with pytest.raises(UsageError, match="--exclude 'raid-7': no such level or kind; "):
+        excluded_kinds(["raid-7"])
 
 
 @pytest.mark.parametrize(

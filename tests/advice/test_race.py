@@ -85,10 +85,11 @@ def test_finished_simulations_are_not_repeated(tmp_path: Path) -> None:
     arrangement = space(asked, first).fitting[0]
     request = SampleRequest(arrangement, asked.loads[0], 500)
     measured = first.run([request])
-    with file.open("a") as stream:
-        stream.write('["cut off by a kill", {"mean')
+    with file.open("ab") as stream:
+        stream.write(b'["cut off by a kill", {"mean\xff')
     again = Simulations(asked, file)
     assert again.run([request]) == measured
-    lines = file.read_text().splitlines()
+    lines = file.read_text(errors="replace").splitlines()
     again.run([request])
-    assert file.read_text().splitlines() == lines
+    assert file.read_text(errors="replace").splitlines() == lines
+    assert Simulations(asked, tmp_path).run([request]) == measured  # a directory in the place of the file

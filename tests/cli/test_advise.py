@@ -54,6 +54,9 @@ def test_the_answer_for_a_trace(run: Run, tmp_path: Path) -> None:
         (["--load", "backup", "--devices", "2xpm983", "--budget", "1"], 2, "--budget: needs the --price of each disk"),
         (["--load", "backup", "--devices", "2xpm983", "--price", "sm883=1"], 2, "--price: no disk 'sm883'"),
         (["--load", "backup", "--devices", "2xpm983", "--growth", "0x"], 2, "expected a factor from 0.001 to 1000"),
+        (["--load", "backup", "--devices", "2xpm983", "--growth", "2x"], 2, "--growth: only the rate of a trace can"),
+        (["--load", "backup", "--devices", "2xpm983", "--device", "md0"], 2, "--device: is the device of a trace"),
+        (["--load", "backup", "--devices", "2xpm983", "--exclude", "bcach"], 2, "did you mean 'bcache'?"),
     ],
 )
 def test_a_question_without_an_answer_is_one_line(run: Run, words: list[str], status: int, message: str) -> None:
@@ -62,6 +65,14 @@ def test_a_question_without_an_answer_is_one_line(run: Run, words: list[str], st
     assert message in done.err
     assert done.out == ""
     assert "Traceback" not in done.err
+
+
+def test_a_trace_of_a_single_io_has_an_answer(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "short.iolog"
+    log.write_text("fio version 3 iolog\n0 disk add\n0 disk open\n1000 disk read 0 4096\n2000 disk close\n")
+    done = run("advise", "--trace", log, "--devices", "2xpm983", "--json")
+    assert done.status == 0, done.err
+    assert any("is short: 1 I/O, whose" in note for note in json.loads(done.out)["notes"])
 
 
 def test_runs_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:

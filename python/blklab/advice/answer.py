@@ -14,14 +14,16 @@ from blklab.advice.figures import ArrangementFigures
 from blklab.advice.question import FLASH, Question
 from blklab.advice.race import Candidate, RaceResult, longest, price_of, race
 from blklab.advice.samples import SampleRequest, Simulations, document_of
-from blklab.advice.search import SearchSpace, needed_capacity, relaxations, sized, space
+from blklab.advice.search import SearchSpace, needed_capacity, relaxations, runnable, sized, space
 from blklab.analysis.explain import explain
 from blklab.errors import BlklabError
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
 from blklab.spec.documents import SimCell
+from blklab.text import printable
 from blklab.units import format_duration, format_size
 
+FEW: Final = 1_000  # I/Os of a trace below which its 99th percentile is that of fewer than ten I/Os
 MOST_ROWS: Final = 8  # Arrangements in the answer
 
 
@@ -67,7 +69,7 @@ def advise(
     best = situations.tuned(question, ordered[0], simulations)
     rows = [situations.figures(question, candidate, simulations) for candidate in [best, *ordered[1:]]]
     rows[0] = situations.with_changes(question, rows[0], simulations)
-    have = [arrangement for each in present if (arrangement := sized(question, each)).capacity]
+    have, _ = runnable([of for each in present if (of := sized(question, each)).capacity], simulations)
     rows += [
         situations.figures(question, candidate, simulations)
         for candidate in [Candidate(of, price_of(of, question.pools)) for of in have]
@@ -141,6 +143,11 @@ def _doubts(question: Question) -> list[str]:
             doubts.append(f"{pool.name} is a typical disk: others differ by about {about.spread:.0%}.")
         if pool.kind in FLASH and pool.table.get("state") not in {None, "fresh"}:
             doubts.append(f"{pool.name} is simulated as a used disk (state {pool.table['state']}).")
+    doubts += [
+        f"{printable(load.source)}, is short: {load.ios:,} I/O{'s' * (load.ios != 1)}, whose figures vary much."
+        for load in question.loads
+        if load.ios is not None and load.ios < FEW
+    ]
     needed = max(load.span for load in question.loads)
     for load in question.loads:
         if load.timed:

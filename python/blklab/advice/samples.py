@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, cast
@@ -100,17 +101,17 @@ class Simulations:
 
     def _keep(self, key: str) -> None:
         if self._file is not None:
-            # The line before may be cut off.
-            with self._file.open("a", encoding="utf-8") as stream:
+            # The line before may be cut off. Without the file, a later search only takes longer.
+            with suppress(OSError), self._file.open("a", encoding="utf-8") as stream:
                 stream.write(f"\n{json.dumps([key, asdict(self._known[key])])}")
 
 
 def _read(file: Path) -> dict[str, Sample]:
-    """Reads finished simulations; an unfinished last line is ignored."""
+    """Reads finished simulations; damaged lines are ignored."""
     known = {}
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
         return {}
     for line in lines:
         try:

@@ -1,17 +1,24 @@
 """Finds the arrangements that meet the constraints, and searches them."""
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+from blklab import _core
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.candidates import RemovedCandidates, candidates
+from blklab.advice.candidates import CACHE_WORDS, CACHES, RemovedCandidates, candidates
 from blklab.advice.question import Constraints, Load, Question
 from blklab.advice.race import price_of
 from blklab.advice.samples import SampleRequest, Simulations
-from blklab.spec import load, stack_resolution
+from blklab.errors import UsageError
+from blklab.runners.load_ramp import without_ramp
+from blklab.spec import load, problems, stack_resolution
 from blklab.spec.problems import SpecProblems
 from blklab.units import format_size
 
+LEVELS: Final = ("0", "1", "4", "5", "6", "10", "linear")
 PROBE_IOS = 2_000  # Random reads that tell how fast one disk is
 
 
@@ -22,6 +29,19 @@ class SearchSpace:
     fitting: Sequence[Arrangement]
     every: Sequence[Arrangement]
     removed: Sequence[RemovedCandidates]
+
+
+def excluded_kinds(texts: Sequence[str]) -> list[str]:
+    """Returns the levels and kinds of `raid-10,dm-cache`, as arrangements have them. Raises UsageError."""
+    printed = {words: kind for kind, words in CACHE_WORDS.items()}
+    known = [*LEVELS, *CACHE_WORDS, *(mode for _, keys, _ in CACHES for mode in keys.values())]
+    kinds = []
+    for word in (part.strip().lower() for text in texts for part in text.split(",")):
+        kind = printed.get(word, re.sub(r"^raid[- ]?(?=\d)", "", word))
+        if kind not in known and word:
+            raise UsageError(f"--exclude {word!r}: no such level or kind; {problems.near(word, dict.fromkeys(known))}")
+        kinds += [kind] if word else []
+    return kinds
 
 
 def space(question: Question, simulations: Simulations) -> SearchSpace:
@@ -40,10 +60,34 @@ def space(question: Question, simulations: Simulations) -> SearchSpace:
             removed = [*removed, RemovedCandidates(len(fitting) - len(left), reason)]
         fitting = left
     alone = [arrangement for arrangement in fitting if "linear" not in arrangement.kinds]
-    if alone and len(alone) < len(fitting):
+    chosen, messages = runnable(alone, simulations)
+    if chosen and len(alone) < len(fitting):
         reason = "volumes over two arrays: a single array is large enough"
         removed = [*removed, RemovedCandidates(len(fitting) - len(alone), reason)]
-    return SearchSpace(alone or fitting, every, removed)
+    elif not chosen:
+        volumes = [arrangement for arrangement in fitting if "linear" in arrangement.kinds]
+        chosen, others = runnable(volumes, simulations)
+        messages = [*messages, *others]
+    if messages:
+        if not chosen:
+            raise UsageError(f"no arrangement that meets the constraints can run this: {messages[0]}")
+        removed = [*removed, RemovedCandidates(len(messages), "cannot run this load, or not with this kernel")]
+    return SearchSpace(chosen, every, removed)
+
+
+def runnable(arrangements: Sequence[Arrangement], simulations: Simulations) -> tuple[list[Arrangement], list[str]]:
+    """Returns the arrangements that can run all loads, and why each of the others cannot."""
+    able, messages = [], []
+    for arrangement in arrangements:
+        try:
+            for each in simulations.question.loads:
+                document = json.dumps(without_ramp(simulations.cell(arrangement, each).document))
+                # What a cache holds is no obstacle, and takes long to prepare.
+                _core.check_cell(document.replace('"state": "warm"', '"state": "empty"'))
+            able.append(arrangement)
+        except UsageError as error:
+            messages.append(str(error))
+    return able, messages
 
 
 def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangement], bool]]]:

@@ -68,7 +68,7 @@ def _parse_times(text: str) -> float:
 @click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
 @click.option("--budget", type=click.FloatRange(0), help="Most that the disks may cost.")
 @click.option("--p99-below", type=DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
-@click.option("--exclude", multiple=True, metavar="KIND", help="A level or kind: 5, 10, bcache, lvmcache, writeback.")
+@click.option("--exclude", multiple=True, metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
 @click.option("--kernel", default="6.1", show_default=True, help="Kernel of the array.")
 @click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", show_default=True,
               help="Filesystem to make.")  # fmt: skip
@@ -145,6 +145,7 @@ def _question(
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import loads
     from blklab.advice.question import Constraints, Question, read_pools
+    from blklab.advice.search import excluded_kinds
     from blklab.errors import UsageError
 
     every: list[Load] = [loads.of_trace(trace, device, at) for at, trace in enumerate(traces, 1)]
@@ -153,6 +154,10 @@ def _question(
     every += [loads.published(name, working_set) for name in mixes]
     if not every:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
+    if device is not None and not traces:
+        raise UsageError("--device: is the device of a trace: give --trace")
+    if growth != 1 and not traces:
+        raise UsageError("--growth: only the rate of a trace can grow: give --trace")
     pools: list[DiskPool] = read_pools(devices, dict(prices), flash_state) if devices else []
     paths: dict[str, str] = {}
     present: list[Arrangement] = []
@@ -166,9 +171,13 @@ def _question(
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
     if limits["budget"] is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
-    excluded = [word.lower().removeprefix("raid") for word in exclude]
     constraints = Constraints(
-        limits["capacity"], limits["failures"], limits["drives"], limits["budget"], limits["p99_below"], excluded
+        limits["capacity"],
+        limits["failures"],
+        limits["drives"],
+        limits["budget"],
+        limits["p99_below"],
+        excluded_kinds(exclude),
     )
     settings = {"kernel": kernel}
     question = Question(pools, loads.distinct(every), constraints, settings, growth, seed, Path.cwd())

@@ -44,7 +44,7 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
     low, high = _factors(deviation)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
         # The busiest device could do more: in the time in which it is idle.
-        busy = max(device["busy_ns"] or 0 for device in devices) / outcome["watched_ns"]
+        busy = max(device["busy_ns"] or 0 for device in devices) / max(1, outcome["watched_ns"])
         low, high = min(1.0, low / max(busy, low)), 1.0
     return {"iops": (low, min(high, limit)), "p99": _factors(math.hypot(deviation, TAIL))}
 
