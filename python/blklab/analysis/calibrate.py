@@ -69,7 +69,7 @@ STAGES: Final[dict[str, tuple[Stage, ...]]] = {
     "hdd": (
         Stage(("seek_track_ns",), lambda run: run.reads and run.random),
         Stage(("read_ahead_bytes",), lambda run: run.reads and not run.random),
-        Stage(("flush_ns", "destage_ns"), lambda run: not run.reads and run.random),
+        Stage(("flush_ns", "destage_ns"), lambda run: not run.reads),
     ),
     # A virtual disk begins with the limits that the runs show: see `as_limits`.
     "throttled": (Stage(("latency_ns",), lambda run: run.alone),),
