@@ -84,6 +84,26 @@ def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object
     return script(of, node, {"hdd-7200-1": "/dev/disk/by-id/ata-A"}, "ext4")
 
 
+def test_growth_that_is_not_served_comes_first() -> None:
+    result = answer(excluded=("lvmcache", "bcache", "writecache"))
+    grown = replace(result, question=replace(result.question, growth=1000))
+    assert report.verdict(grown).startswith("This does not serve 1000 times today's load; no arrangement of the table")
+    slow = replace(result.rows[0], headroom=0.5, headroom_is_more=False)
+    assert "<1" in report.front(replace(result, rows=[slow])).rows[0]
+    owned = replace(result, rows=result.rows[:1], present=[slow])
+    assert (report.present(owned).rows[0][0], as_toml(owned, {})) == ("2", as_toml(replace(owned, present=[]), {}))
+    hostile = replace(result.question.loads[0], source="the trace \x1b[2J")
+    shown = report.sentences(replace(result, question=replace(result.question, loads=[hostile])))
+    assert "\x1b" not in "".join(sentence.text for sentence in shown)
+    assert not any("raid" in line for line in result.why), result.why
+
+
+def test_a_short_trace_does_not_shorten_a_mix() -> None:
+    short = replace(question().loads[0], ios=100)
+    asked = replace(question(), loads=[short, published("database", 1 << 30)])
+    assert (racing.longest(asked), racing.ios_of(short, 2_048)) == (2_048, 100)
+
+
 def test_the_script_of_an_array() -> None:
     disks = [f"hdd-7200-{number}" for number in range(1, 5)]
     table = {"level": 5, "chunk": "64K", "members": disks, "bitmap": True, "stripe_cache_size": 4096}

@@ -6,7 +6,7 @@ import pytest
 
 from blklab.advice.candidates import candidates
 from blklab.advice.loads import published
-from blklab.advice.question import Constraints, Load, Question, read_pools
+from blklab.advice.question import Constraints, Load, Question, merged, read_pools
 from blklab.advice.samples import Simulations
 from blklab.advice.search import excluded_kinds, relaxations, sized, space
 from blklab.errors import UsageError
@@ -75,7 +75,7 @@ def test_nothing_that_fits_names_the_constraint_to_relax() -> None:
     asked = question("4xhdd-7200:1TiB", failures=2, capacity=3 << 40)
     options = space(asked, Simulations(asked))
     assert options.fitting == []
-    assert relaxations(asked, options.every) == ["--failures 1", "--capacity 2199023255552 (2 TiB instead of 3 TiB)"]
+    assert relaxations(asked, options.every) == ["--failures 1", "--capacity 2TiB (instead of 3 TiB)"]
 
 
 def test_volumes_are_searched_only_if_an_array_is_too_small() -> None:
@@ -103,6 +103,13 @@ def test_excluded_kinds_have_the_names_that_are_printed() -> None:
     assert excluded_kinds(["RAID-10,dm-cache,", "raid5", "writeback"]) == ["10", "lvmcache", "5", "writeback"]
     with pytest.raises(UsageError, match="--exclude 'raid-7': no such level or kind; "):
         excluded_kinds(["raid-7"])
+
+
+def test_disks_of_this_host_and_others_are_one_pool_if_they_are_equal() -> None:
+    own, other = read_pools(["2xpm983,1xsm883"], {}, "fresh"), read_pools(["3xpm983"], {}, "fresh")
+    assert [(pool.name, pool.count) for pool in merged(own, other)] == [("pm983", 5), ("sm883", 1)]
+    with pytest.raises(UsageError, match="--devices: this host has pm983 of "):
+        merged(own, read_pools(["3xpm983:64GiB"], {}, "fresh"))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
     sections += [(f"stacks.{name}", table) for name, table in stacks.items()]
     for load in answer.question.loads:
         plan = plans.get(load.name)
-        jobs: Mapping[str, Table] = {job.name: _job(plan, job) for job in plan.jobs} if plan else {}
+        growth = answer.question.growth
+        jobs: Mapping[str, Table] = {job.name: _job(plan, job, growth) for job in plan.jobs} if plan else {}
         sections += [(f"workloads.{load.name}.jobs.{name}", table) for name, table in jobs.items()]
         sections += [] if plan else [(f"workloads.{load.name}", load.table)]
     lines = ["# Predicts, or with --on lab or --on host measures, what `blklab advise` found.", 'title = "Advice"']
@@ -38,8 +39,11 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
     return "\n".join([*lines, *(line for name, table in sections for line in _table(name, table))]) + "\n"
 
 
-def _job(plan: FioPlan, job: JobPlan) -> Table:
-    """Returns a job with the directions, sizes, rate and I/Os in flight of a trace; bursts and zones are left out."""
+def _job(plan: FioPlan, job: JobPlan, growth: float) -> Table:
+    """Returns a job with the directions, sizes, rate and I/Os in flight of a trace; bursts and zones are left out.
+
+    The rate is `growth` times that of the trace.
+    """
     reads = sum(part.ios for part in job.directions if part.direction == "read")
     splits = [
         ":".join(f"{share.bytes}/{share.percent}" for share in part.sizes)
@@ -57,7 +61,7 @@ def _job(plan: FioPlan, job: JobPlan) -> Table:
         "numjobs": job.numjobs,
         "size": plan.locality.size,
         # fio limits each direction of each process; the mix keeps the smaller one below its limit.
-        "rate_iops": max(1, round(max(part.rate for part in job.directions) / job.numjobs)),
+        "rate_iops": max(1, round(growth * max(part.rate for part in job.directions) / job.numjobs)),
         **({"random_distribution": plan.locality.option} if plan.locality.kind == "zipf" else {}),
     }
 

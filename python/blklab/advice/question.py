@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from blklab.errors import UsageError
 from blklab.spec import load, problems, stock_models
 from blklab.spec.fields import NAME
-from blklab.units import parse_size
+from blklab.units import format_size, parse_size
 
 Table = Mapping[str, object]
 """A table of an experiment file."""
@@ -86,17 +86,38 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
     `flash_state` is the state of flash disks, as in an experiment file. Raises UsageError.
     """
     pools: dict[str, DiskPool] = {}
-    for text in (word.strip() for listed in texts for word in listed.split(",")):
+    words = [word.strip() for listed in texts for word in listed.split(",")]
+    for text in [word for word in words if word] or [""]:
         pool = _pool(text, prices, flash_state)
         if pool.name in pools:
             raise UsageError(f"--devices: {pool.name!r} is named twice: add the counts")
         pools[pool.name] = pool
-    unknown = [name for name in prices if name not in {key for pool in pools.values() for key in _names(pool)}]
-    if unknown:
-        raise UsageError(f"--price: no disk {unknown[0]!r}; {problems.near(unknown[0], pools)}")
     if sum(pool.count for pool in pools.values()) > MOST_DISKS:
         raise UsageError(f"--devices: more than {MOST_DISKS} disks")
     return list(pools.values())
+
+
+def merged(own: Sequence[DiskPool], others: Sequence[DiskPool]) -> list[DiskPool]:
+    """Returns the disks of this host, which come first in each pool, and others. Raises UsageError."""
+    pools = {pool.name: pool for pool in own}
+    for pool in others:
+        same = pools.get(pool.name)
+        if same is not None and dict(same.table) != dict(pool.table):
+            size = format_size(same.bytes)
+            raise UsageError(f"--devices: this host has {pool.name} of {size}: name disks of this size, or other ones")
+        pools[pool.name] = pool if same is None else replace(same, count=same.count + pool.count)
+    if sum(pool.count for pool in pools.values()) > MOST_DISKS:
+        raise UsageError(f"--devices: more than {MOST_DISKS} disks with those of this host")
+    return list(pools.values())
+
+
+def check_prices(prices: Mapping[str, float], pools: Sequence[DiskPool]) -> None:
+    """Raises UsageError for a price of no disk, and for disks without a price if others have one."""
+    names = {name for pool in pools for name in _names(pool)}
+    if unknown := [name for name in prices if name not in names]:
+        raise UsageError(f"--price: no disk {unknown[0]!r}; {problems.near(unknown[0], sorted(names))}")
+    if prices and (free := [pool.name for pool in pools if pool.price is None]):
+        raise UsageError(f"--price: none for {free[0]!r}: give the price of each disk, 0 for those that you have")
 
 
 def _names(pool: DiskPool) -> set[str]:

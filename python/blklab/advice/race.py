@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import DiskPool, Question
+from blklab.advice.question import DiskPool, Load, Question
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 
 ROUNDS: Final = (64, 16, 4, 1)  # What part of the longest simulation each round has
@@ -76,8 +76,13 @@ def price_of(arrangement: Arrangement, pools: Sequence[DiskPool]) -> float | Non
 
 
 def longest(question: Question) -> int:
-    """Returns the I/Os of the longest simulation."""
-    return min(LONGEST, *(load.ios or LONGEST for load in question.loads))
+    """Returns the I/Os of the longest simulation, of the load that has the most."""
+    return max(ios_of(load, LONGEST) for load in question.loads)
+
+
+def ios_of(load: Load, ios: int) -> int:
+    """Returns the I/Os of a load in a simulation of `ios`: a trace may have fewer."""
+    return min(ios, load.ios or ios)
 
 
 def race(
@@ -93,7 +98,7 @@ def race(
     """
     full, before = longest(question), simulations.simulated_ios
     weights = [load.weight for load in question.loads]
-    lengths = [max(SHORTEST, full // part) for part in rounds]
+    lengths = sorted({min(full, max(SHORTEST, full // part)) for part in rounds})
     expected = sum(len(arrangements) * ios // KEPT**at for at, ios in enumerate(lengths)) * len(weights)
     alive = [Candidate(arrangement, price_of(arrangement, question.pools)) for arrangement in arrangements]
     too_slow: list[Candidate] = []

@@ -94,11 +94,12 @@ def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangemen
     """Yields each constraint in words, and whether an arrangement meets it."""
     wanted = question.constraints
     needed = needed_capacity(question)
-    yield f"fewer than {wanted.failures} disks can fail", lambda of: of.failures >= wanted.failures
+    survivable = f"{wanted.failures} disk{'s' * (wanted.failures != 1)}"
+    yield f"fewer than {survivable} can fail", lambda of: of.failures >= wanted.failures
     yield f"smaller than {format_size(needed)}", lambda of: of.capacity >= needed
     if wanted.drives is not None:
         drives = wanted.drives
-        yield f"more than {drives} disks", lambda of: len(of.disks) + len(of.spares) <= drives
+        yield f"more than {drives} disk{'s' * (drives != 1)}", lambda of: len(of.disks) + len(of.spares) <= drives
     if wanted.budget is not None:
         budget = wanted.budget
         yield f"dearer than {budget:g}", lambda of: (price_of(of, question.pools) or 0) <= budget
@@ -125,7 +126,7 @@ def relaxations(question: Question, every: Sequence[Arrangement]) -> list[str]:
         elif name == "capacity":
             most = max(of.capacity for of in left)
             if most >= max(load.span for load in question.loads):
-                lines.append(f"--capacity {most} ({format_size(most)} instead of {format_size(needed)})")
+                lines.append(f"--capacity {_rounded_down(most)} (instead of {format_size(needed)})")
         elif name == "drives":
             lines.append(f"--drives {min(len(of.disks) + len(of.spares) for of in left)}")
         elif name == "budget":
@@ -134,6 +135,14 @@ def relaxations(question: Question, every: Sequence[Arrangement]) -> list[str]:
             levels = sorted({kind for of in left for kind in of.kinds & set(wanted.excluded)})
             lines.append(f"no --exclude {' or '.join(levels)}")
     return lines
+
+
+def _rounded_down(size: int) -> str:
+    """Returns a size that is not larger, as an option takes it."""
+    for at, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
+        if size >> at >= 100 or size >> at << at == size:
+            return f"{size >> at}{unit}"
+    return str(size)
 
 
 def _without_each(wanted: Constraints) -> Iterator[tuple[str, Constraints]]:

@@ -9,6 +9,7 @@ from blklab.report.charts.base import Chart, chart_spec, layer, quantity, tip
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection, PlainText
 from blklab.report.tables.base import TextTable, figures, text
+from blklab.text import printable
 from blklab.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -27,13 +28,19 @@ def verdict(answer: "Answer") -> str:
     cheapest = wanted.p99_ns is not None and answer.question.priced
     which = f"the {'cheapest' if cheapest else 'fastest'} arrangement that meets the constraints"
     sample = best.slowest()
-    served = ""
+    served = lacks = ""
     if best.headroom is not None:
         served = f" It serves {headroom(best)} today's load."
+        growth = answer.question.growth
+        if best.headroom < growth and not best.headroom_is_more:
+            rows = enumerate(answer.rows, 1)
+            able = [at for at, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
+            which_does = f"number {able[0]} of the table does" if able else "no arrangement of the table does"
+            lacks = f"This does not serve {growth:g} times today's load; {which_does}. "
     low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
     return (
-        f"Build {best.arrangement.words}: {which}. The mean latency is {format_duration(sample.mean_ns)}, the 99th"
-        f" percentile {format_duration(sample.p99_ns)} (nine of ten measurements: {low} to {high}).{served}"
+        f"{lacks}Build {best.arrangement.words}: {which}. The mean latency is {format_duration(sample.mean_ns)}, the"
+        f" 99th percentile {format_duration(sample.p99_ns)} (nine of ten measurements: {low} to {high}).{served}"
     )
 
 
@@ -46,10 +53,15 @@ def headroom(row: "ArrangementFigures") -> str:
     return f"{'more than ' * row.headroom_is_more}{formatting.number(row.headroom)} times"
 
 
+def _short_headroom(row: "ArrangementFigures") -> str:
+    """Returns the same for a column."""
+    return "<1" if row.headroom is not None and row.headroom < 1 else headroom(row).removesuffix(" times")
+
+
 def sentences(answer: "Answer") -> list[Sentence]:
     """Returns the answer, its reasons, and what it depends on."""
     listed = [Sentence("Answer", verdict(answer))]
-    loads = "; ".join(load.source for load in answer.question.loads)
+    loads = "; ".join(printable(load.source) for load in answer.question.loads)
     grown = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
     listed.append(Sentence("Load", f"{loads}{grown}."))
     listed += [Sentence("Why" if not at else "", line) for at, line in enumerate(answer.why)]
@@ -74,17 +86,26 @@ def search(answer: "Answer") -> str:
     """Says how many arrangements were considered, and why the others were not simulated."""
     removed = "; ".join(f"{each.count} {each.reason}" for each in answer.removed)
     share = answer.simulated_ios / max(1, answer.full_ios)
+    saved = f": {formatting.share(share)} of the I/Os of simulating all in full" if share < 1 else ""
     return (
         f"{formatting.plural(answer.candidates, 'arrangement')} considered. Not simulated: {removed or 'none'}."
-        f" {answer.fitting} simulated, {answer.fully_simulated} of them in full:"
-        f" {formatting.share(share)} of the I/Os of simulating all in full."
+        f" {answer.fitting} simulated, {answer.fully_simulated} of them in full{saved}."
     )
 
 
 def front(answer: "Answer") -> TextTable:
     """Returns the arrangements of which none is better than another in every respect: today's load."""
+    return _table(answer, answer.rows, 1, "None of these is better than another in every respect")
+
+
+def present(answer: "Answer") -> TextTable:
+    """Returns the arrays that the user has, to compare with."""
+    return _table(answer, answer.present, len(answer.rows) + 1, "What you have, to compare with")
+
+
+def _table(answer: "Answer", listed: "Sequence[ArrangementFigures]", first: int, title: str) -> TextTable:
     timed = answer.rows[0].headroom is not None
-    priced = any(row.price is not None for row in answer.rows)
+    priced = any(row.price is not None for row in [*answer.rows, *answer.present])
     columns = [*figures("#"), text("arrangement"), *figures("capacity", "failures", "mean", "p99")]
     columns += figures(*["headroom"] * timed, *["price"] * priced)
     rows = [
@@ -95,23 +116,23 @@ def front(answer: "Answer") -> TextTable:
             str(row.arrangement.failures),
             format_duration(row.slowest().mean_ns),
             format_duration(row.slowest().p99_ns),
-            *([headroom(row).removesuffix(" times")] if timed else []),
+            *([_short_headroom(row)] if timed else []),
             *([formatting.number(row.price)] if priced else []),
         ]
-        for number, row in enumerate(answer.rows, 1)
+        for number, row in enumerate(listed, first)
     ]
     note = "failures: disks that can fail, whichever they are"
     note += "; headroom: times today's load until a disk saturates, I/Os fall behind or p99 exceeds the limit" * timed
-    return TextTable("None of these is better than another in every respect", columns, rows, note, frozenset({0}))
+    return TextTable(title, columns, rows, note, frozenset({0}))
 
 
 def endurance(answer: "Answer") -> TextTable:
     """Returns what the arrangements do at most, and when a disk has failed."""
-    wear = any(row.drive_writes_per_day is not None for row in answer.rows)
+    wear = any(row.drive_writes_per_day is not None for row in [*answer.rows, *answer.present])
     columns = figures("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
     columns += figures(*["writes/day"] * wear)
     rows = []
-    for number, row in enumerate(answer.rows, 1):
+    for number, row in enumerate([*answer.rows, *answer.present], 1):
         peak = max(row.peak, key=lambda sample: sample.p99_ns)
         cells = [
             str(number),
@@ -135,7 +156,8 @@ def _worst(samples: "Sequence[Sample]") -> str:
 
 def chart(answer: "Answer") -> Chart | None:
     """Returns latency over capacity."""
-    if len(answer.rows) < 2:
+    every = [*answer.rows, *answer.present]
+    if len(every) < 2:
         return None
     table = front(answer)
     rows = [
@@ -145,7 +167,7 @@ def chart(answer: "Answer") -> Chart | None:
             "milliseconds": row.slowest().mean_ns / 1e6,
             "failures": str(row.arrangement.failures),
         }
-        for number, row in enumerate(answer.rows, 1)
+        for number, row in enumerate(every, 1)
     ]
     encoding = {
         "x": quantity("tebibytes", "capacity, TiB"),
@@ -161,6 +183,7 @@ def print_answer(console: "Console", answer: "Answer") -> None:
     """Prints the answer, the table and what to type."""
     terminal.prose(console, sentences(answer))
     terminal.draw_table(console, front(answer))
+    terminal.draw_table(console, present(answer))
     terminal.draw_table(console, endurance(answer))
     console.print()
     terminal.prose(console, [Sentence("Note" if not at else "", line) for at, line in enumerate(answer.doubts)])
@@ -174,10 +197,9 @@ def print_answer(console: "Console", answer: "Answer") -> None:
 def render(answer: "Answer", *, title: str, command: str) -> str:
     """Returns the page; `command` created it."""
     drawn = chart(answer)
+    tables = [front(answer), *([present(answer)] if answer.present else []), endurance(answer)]
     sections = [
-        PageSection(
-            "front", "Arrangements", "Arrangements", [*([drawn] if drawn else []), front(answer), endurance(answer)]
-        ),
+        PageSection("front", "Arrangements", "Arrangements", [*([drawn] if drawn else []), *tables]),
         PageSection(
             "script",
             "Script",
@@ -190,7 +212,7 @@ def render(answer: "Answer", *, title: str, command: str) -> str:
         sections,
         kicker="advice",
         title=title,
-        facts=[load.source for load in answer.question.loads],
+        facts=[printable(load.source) for load in answer.question.loads],
         sentences=sentences(answer),
         doubts=[Sentence("Note", line) for line in answer.doubts],
         command=command,
@@ -202,6 +224,7 @@ def as_dict(answer: "Answer") -> dict[str, object]:
     return {
         "answer": verdict(answer),
         "arrangements": [_row(row) for row in answer.rows],
+        "present": [_row(row) for row in answer.present],
         "why": list(answer.why),
         "notes": list(answer.doubts),
         "script": list(answer.script),

@@ -19,15 +19,22 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 
 
+def _parse_amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e12:
+        raise ValueError(f"{text!r}: expected an amount from 0, below 1e12")
+    return amount
+
+
 def _parse_price(text: str) -> tuple[str, float]:
     name, equals, price = text.partition("=")
     try:
-        amount = float(price)
+        return name, _parse_amount(price if equals else "")
     except ValueError:
-        amount = -1.0
-    if not equals or not 0 <= amount < 1e12:
-        raise ValueError(f"{text!r}: expected a disk and its price, such as pm983=420")
-    return name, amount
+        raise ValueError(f"{text!r}: expected a disk and its price, such as pm983=420") from None
 
 
 def _parse_times(text: str) -> float:
@@ -66,7 +73,7 @@ def _parse_times(text: str) -> float:
 @click.option("--failures", type=click.IntRange(0, 8), default=1, show_default=True,
               help="Disks that can fail without data loss.")  # fmt: skip
 @click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
-@click.option("--budget", type=click.FloatRange(0), help="Most that the disks may cost.")
+@click.option("--budget", type=Quantity("amount", _parse_amount), help="Most that the disks may cost.")
 @click.option("--p99-below", type=DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
 @click.option("--exclude", multiple=True, metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
 @click.option("--kernel", default="6.1", show_default=True, help="Kernel of the array.")
@@ -144,7 +151,7 @@ def _question(
 ) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import loads
-    from blklab.advice.question import Constraints, Question, read_pools
+    from blklab.advice.question import Constraints, Question, check_prices, merged, read_pools
     from blklab.advice.search import excluded_kinds
     from blklab.errors import UsageError
 
@@ -166,9 +173,10 @@ def _question(
         from blklab.system.roots import Roots
 
         own, paths, present = pools_of_this_host(Roots(), dict(prices), flash_state, warn)
-        pools += own
+        pools = merged(own, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
+    check_prices(dict(prices), pools)
     if limits["budget"] is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
     constraints = Constraints(
