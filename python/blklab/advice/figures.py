@@ -180,14 +180,14 @@ def _with_scheduler(question: Question, of: Arrangement) -> Arrangement | None:
 
 def with_changes(question: Question, of: ArrangementFigures, simulations: Simulations) -> ArrangementFigures:
     """Adds what single choices contribute: the mean latency with another layout or chunk, or without a cache."""
-    variants = dict(_variants(of.arrangement))
-    candidates = [Candidate(other, None) for other in variants.values()]
-    others = measured(question, candidates, simulations, longest(question))
     weights = [load.weight for load in question.loads]
-    changes = {
-        name: math.exp(difference(other.samples, of.today, weights)[0])
-        for name, other in zip(variants, others, strict=True)
-    }
+    changes = {}
+    for name, variant in _variants(of.arrangement):
+        try:
+            (other,) = measured(question, [Candidate(variant, None)], simulations, longest(question))
+        except UsageError:  # this kernel does not have it, or the load does not fit
+            continue
+        changes[name] = math.exp(difference(other.samples, of.today, weights)[0])
     return replace(of, changes=changes)
 
 

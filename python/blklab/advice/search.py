@@ -94,8 +94,8 @@ def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangemen
     """Yields each constraint in words, and whether an arrangement meets it."""
     wanted = question.constraints
     needed = needed_capacity(question)
-    survivable = f"{wanted.failures} disk{'s' * (wanted.failures != 1)}"
-    yield f"fewer than {survivable} can fail", lambda of: of.failures >= wanted.failures
+    failed = "a disk" if wanted.failures == 1 else f"{wanted.failures} disks"
+    yield f"that lose data if {failed} fail{'s' * (wanted.failures == 1)}", lambda of: of.failures >= wanted.failures
     yield f"smaller than {format_size(needed)}", lambda of: of.capacity >= needed
     if wanted.drives is not None:
         drives = wanted.drives
