@@ -38,8 +38,11 @@ def verdict(answer: "Answer") -> str:
             which_does = f"number {able[0]} of the table does" if able else "no arrangement of the table does"
             lacks = f"This does not serve {growth:g} times today's load; {which_does}. "
     low, high = (format_duration(sample.p99_ns * factor) for factor in sample.p99_interval)
+    loads = answer.question.loads
+    of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
     return (
-        f"{lacks}Build {best.arrangement.words}: {which}. The mean latency is {format_duration(sample.mean_ns)}, the"
+        f"{lacks}Build {best.arrangement.words}: {which}. The mean latency{of_load} is"
+        f" {format_duration(sample.mean_ns)}, the"
         f" 99th percentile {format_duration(sample.p99_ns)} (nine of ten measurements: {low} to {high}).{served}"
     )
 
