@@ -11,7 +11,6 @@ from blklab.spec.files import read_toml
 from blklab.units import format_size
 
 MIXES: Final = Path(__file__).parent / "mixes"
-WORKING_SET: Final = 64 << 30  # Bytes that a published mix uses
 
 
 def weighted(text: str) -> tuple[str, float]:

@@ -46,11 +46,19 @@ impl JobBlocks<'_> {
 
     /// The blocks of the jobs' files, in order, each once.
     pub fn used(&self) -> Vec<u64> {
-        let mut seen = HashSet::new();
-        let blocks = self.regions().flat_map(|(job, start)| {
-            start / self.block_bytes..(start + job.size).div_ceil(self.block_bytes).min(self.blocks)
-        });
-        blocks.filter(|&block| seen.insert(block)).collect()
+        let mut before: Vec<std::ops::Range<u64>> = Vec::new();
+        let mut blocks = Vec::new();
+        for (job, start) in self.regions() {
+            let end = (start + job.size).div_ceil(self.block_bytes).min(self.blocks);
+            let region = start / self.block_bytes..end;
+            if !before.contains(&region) {
+                let overlapping: Vec<_> =
+                    before.iter().filter(|other| other.start < region.end && region.start < other.end).collect();
+                blocks.extend(region.clone().filter(|block| !overlapping.iter().any(|other| other.contains(block))));
+                before.push(region);
+            }
+        }
+        blocks
     }
 
     /// At most `most` blocks that no job uses. An error is one line: there are none.

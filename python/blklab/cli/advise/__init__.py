@@ -62,7 +62,7 @@ def _parse_times(text: str) -> float:
     "--load", "mixes", multiple=True, metavar="NAME[=WEIGHT]",
     help="A published mix: backup, database, file-server or virtual-machines.",
 )  # fmt: skip
-@click.option("--working-set", type=SIZE, default="64g", show_default=True, help="Bytes that a published mix uses.")
+@click.option("--working-set", type=SIZE, default="8g", show_default=True, help="Bytes that a published mix uses.")
 @click.option("--growth", type=Quantity("factor", _parse_times), default="1x", show_default=True,
               help="Plan for so many times the rate of the traces.")  # fmt: skip
 @click.option("--devices", multiple=True, metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
