@@ -4,6 +4,7 @@ import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,8 +15,9 @@ from blklab.advice.commands import script
 from blklab.advice.experiment_file import as_toml
 from blklab.advice.loads import distinct, of_experiment, of_job_file, of_trace, published, weighted
 from blklab.advice.question import Constraints, Question, read_pools
-from blklab.advice.samples import Simulations
+from blklab.advice.samples import Simulations, reduced
 from blklab.errors import BlklabError, UsageError
+from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, Outcome
 from blklab.report import advice as report
 from blklab.spec import cells, load
 
@@ -54,6 +56,20 @@ def test_rows_have_all_figures() -> None:
 def test_p99_of_merged_directions_is_within_both() -> None:
     (sample,) = answer().rows[0].today
     assert 0 < sample.p50_ns <= sample.p99_ns
+
+
+def test_the_mean_counts_both_directions_also_if_they_have_as_many_ios() -> None:
+    def direction(mean: float) -> DirectionResult:
+        latency: LatencyResult = {"mean": mean, "bins": [[int(mean), 10]]}
+        return {"total_ios": 10, "iops": 10.0, "bw_bytes": 0.0, "clat_ns": latency}
+
+    device: DeviceResult = {
+        "name": "a", "ios": [10, 10], "merges": None, "sectors": None, "ticks_ns": None, "busy_ns": 5, "flushes": None,
+        "flush_ns": None,
+    }  # fmt: skip
+    sides: Outcome = {"read": direction(100.0), "write": direction(300.0), "devices": [device]}
+    sample = reduced(cast(Outcome, {**sides, "watched_ns": 10, "runtime_ns": 10, "targets": []}))
+    assert (sample.mean_ns, sample.p50_ns, sample.p99_ns, sample.busy) == (200.0, 100.0, 300.0, 0.5)
 
 
 def test_the_experiment_runs(tmp_path: Path) -> None:

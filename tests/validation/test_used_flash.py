@@ -1,25 +1,16 @@
 """Used flash disks: what the translation layer and the write cache do to figures that users see."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Run
+from tests.validation import changed_device
 
 
 def simulate(run: Run, directory: Path, device: str, workload: str, runtime: str = "1s") -> Any:
-    path = directory / "e.toml"
-    path.write_text(
-        f'[devices]\nd = {{ model = "pm983", {device} }}\n[stacks.s]\ndevice = "d"\n'
-        f"[workloads.w]\n{workload}\ntime_based = true\n"
-        f'[settings]\nkernel = "6.1"\nruntime = "{runtime}"\n'
-    )
-    done = run("run", path, "--json", "--explain", "--no-store")
-    assert done.status == 0, done.err
-    (result,) = json.loads(done.out)
-    return result
+    return changed_device.simulate(run, directory, f'model = "pm983", {device}', workload, runtime)
 
 
 RANDOM_WRITES = 'rw = "randwrite"\nbs = "4k"\niodepth = 32\nnumjobs = 8'

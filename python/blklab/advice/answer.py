@@ -70,7 +70,7 @@ def advise(
     rows = [situations.figures(question, candidate, simulations) for candidate in [best, *ordered[1:]]]
     rows[0] = situations.with_changes(question, rows[0], simulations)
     have, _ = runnable([of for each in present if (of := sized(question, each)).capacity], simulations)
-    owned = [situations.figures(question, Candidate(of, price_of(of, question.pools)), simulations) for of in have]
+    owned = [situations.figures(question, Candidate(of, price_of(of, question)), simulations) for of in have]
     document = simulations.cell(best.arrangement, question.loads[0]).document
     return Answer(
         question,

@@ -39,7 +39,7 @@ class Arrangement:
 
     def changed(self, stack: str, **keys: object) -> "Arrangement":
         """Returns the arrangement with other keys in a stack."""
-        return replace(self, stacks={**self.stacks, stack: {**self.stacks[stack], **keys}})
+        return self.all_changed([stack], **keys)
 
     def all_changed(self, stacks: Sequence[str], **keys: object) -> "Arrangement":
         """Returns the arrangement with other keys in several stacks."""
@@ -62,11 +62,11 @@ class Arrangement:
 
     def redundant_array(self, question: Question) -> str | None:
         """Returns the array whose disk fails in the figures: that of the largest disks with redundancy."""
-        sizes = {pool.disk(number): pool.bytes for pool in question.pools for number in range(1, pool.count + 1)}
+        pools = question.disks
         candidates = [
-            (sum(sizes.get(member, 0) for member in members_of(table)), name)
+            (sum(pools[member].bytes for member in members_of(table) if member in pools), name)
             for name, table in self.arrays().items()
-            if table["level"] not in {0, "linear"} and members_of(table)[0] in sizes
+            if table["level"] not in {0, "linear"} and members_of(table)[0] in pools
         ]
         return max(candidates)[1] if candidates else None
 
@@ -90,8 +90,7 @@ class Arrangement:
         """Returns the tables of its disks by name."""
         return {
             name: {**pool.table, "size": str(self.sizes.get(name, pool.bytes))}
-            for pool in question.pools
-            for name in map(pool.disk, range(1, pool.count + 1))
+            for name, pool in question.disks.items()
             if name in self.disks or name in self.spares
         }
 

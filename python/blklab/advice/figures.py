@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from blklab.advice.arrangement import Arrangement, members_of
-from blklab.advice.question import FLASH, DiskPool, Load, Question
+from blklab.advice.question import FLASH, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
-from blklab.errors import UsageError
+from blklab.advice.search import runnable
 
 KEEPS_UP: Final = 0.97  # Share of the recorded rate that still counts as keeping up
 SATURATED: Final = 0.98  # Busy share of a device that has no headroom
@@ -75,9 +75,7 @@ def figures(
 
 
 def _member_bytes(question: Question, of: Arrangement, array: str) -> int:
-    sizes = {pool.disk(number): pool.bytes for pool in question.pools for number in range(1, pool.count + 1)}
-    sizes |= dict(of.sizes)
-    return min(sizes[member] for member in members_of(of.stacks[array]))
+    return min(of.sizes.get(member, question.disks[member].bytes) for member in members_of(of.stacks[array]))
 
 
 def _drive_writes(question: Question, today: Sequence[Sample]) -> float | None:
@@ -85,12 +83,7 @@ def _drive_writes(question: Question, today: Sequence[Sample]) -> float | None:
 
     Of several loads, the mean by weight counts.
     """
-    sizes = {
-        pool.disk(number): pool.bytes
-        for pool in question.pools
-        if pool.kind in FLASH
-        for number in range(1, pool.count + 1)
-    }
+    sizes = {name: pool.bytes for name, pool in question.disks.items() if pool.kind in FLASH}
     weights = sum(load.weight for load in question.loads)
     writes: dict[str, float] = {}
     for load, sample in zip(question.loads, today, strict=True):
@@ -111,7 +104,7 @@ def _headroom(
     timed = [load for load in question.loads if load.timed]
     if not timed:
         return None, False
-    recorded = [_recorded_seconds(question, load, full) for load in timed]
+    recorded = [simulations.recorded_seconds(load, full) for load in timed]
 
     def serves(times: float) -> bool:
         samples = simulations.run([SampleRequest(of, load, full, times) for load in timed], tick)
@@ -141,25 +134,14 @@ def _keeps_up(question: Question, sample: Sample, seconds: float) -> bool:
     return sample.busy < SATURATED and sample.seconds * KEEPS_UP <= seconds
 
 
-def _recorded_seconds(question: Question, load: Load, ios: int) -> float:
-    """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
-    pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
-    unlimited = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
-    simulations = Simulations(replace(question, pools=[pool]))
-    return simulations.run([SampleRequest(unlimited, load, ios)])[0].seconds
-
-
 def tuned(question: Question, candidate: Candidate, simulations: Simulations) -> Candidate:
     """Returns the arrangement with the settings that make it clearly faster: schedulers, the stripe cache."""
     for changed in (_with_stripe_cache, _with_scheduler):
         setting = changed(question, candidate.arrangement)
-        if setting is None:
+        if setting is None or not runnable([setting], simulations)[0]:  # an old kernel may not have it
             continue
         both = [candidate, replace(candidate, arrangement=setting, by_length={})]
-        try:
-            candidate, other = measured(question, both, simulations, longest(question))
-        except UsageError:  # this kernel does not have the setting
-            continue
+        candidate, other = measured(question, both, simulations, longest(question))
         slower, half = other.slower(candidate, [load.weight for load in question.loads])
         if slower + half < -SAME:
             candidate = other
@@ -181,13 +163,13 @@ def _with_scheduler(question: Question, of: Arrangement) -> Arrangement | None:
 def with_changes(question: Question, of: ArrangementFigures, simulations: Simulations) -> ArrangementFigures:
     """Adds what single choices contribute: the mean latency with another layout or chunk, or without a cache."""
     weights = [load.weight for load in question.loads]
-    changes = {}
-    for name, variant in _variants(of.arrangement):
-        try:
-            (other,) = measured(question, [Candidate(variant, None)], simulations, longest(question))
-        except UsageError:  # this kernel does not have it, or the load does not fit
-            continue
-        changes[name] = math.exp(difference(other.samples, of.today, weights)[0])
+    chosen = [(name, variant) for name, variant in _variants(of.arrangement) if runnable([variant], simulations)[0]]
+    variants = {name: Candidate(variant, None) for name, variant in chosen}
+    others = measured(question, list(variants.values()), simulations, longest(question))
+    changes = {
+        name: math.exp(difference(other.samples, of.today, weights)[0])
+        for name, other in zip(variants, others, strict=True)
+    }
     return replace(of, changes=changes)
 
 

@@ -75,6 +75,11 @@ class Question:
     directory: Path = Path()  # To which paths in tables are relative
 
     @property
+    def disks(self) -> dict[str, DiskPool]:
+        """The pool of each disk, by the disk's name."""
+        return {pool.disk(number): pool for pool in self.pools for number in range(1, pool.count + 1)}
+
+    @property
     def priced(self) -> bool:
         """Whether all disks have prices."""
         return all(pool.price is not None for pool in self.pools)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import DiskPool, Load, Question
+from blklab.advice.question import Load, Question
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 
 ROUNDS: Final = (64, 16, 4, 1)  # What part of the longest simulation each round has
@@ -68,10 +68,10 @@ class RaceResult:
     too_slow: Sequence[Candidate]  # Above the bound of the 99th percentile; the best first
 
 
-def price_of(arrangement: Arrangement, pools: Sequence[DiskPool]) -> float | None:
+def price_of(arrangement: Arrangement, question: Question) -> float | None:
     """Returns the price of the disks, None if any is unknown."""
-    prices = {pool.disk(number): pool.price for pool in pools for number in range(1, pool.count + 1)}
-    used = [prices[name] for name in (*arrangement.disks, *arrangement.spares)]
+    pools = question.disks
+    used = [pools[name].price for name in (*arrangement.disks, *arrangement.spares)]
     return None if None in used else sum(price or 0 for price in used)
 
 
@@ -100,7 +100,7 @@ def race(
     weights = [load.weight for load in question.loads]
     lengths = sorted({min(full, max(SHORTEST, full // part)) for part in rounds})
     expected = sum(len(arrangements) * ios // KEPT**at for at, ios in enumerate(lengths)) * len(weights)
-    alive = [Candidate(arrangement, price_of(arrangement, question.pools)) for arrangement in arrangements]
+    alive = [Candidate(arrangement, price_of(arrangement, question)) for arrangement in arrangements]
     too_slow: list[Candidate] = []
     measured_in_full = 0
     for ios in lengths:

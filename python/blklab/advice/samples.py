@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.question import Load, Question, Table
+from blklab.advice.question import DiskPool, Load, Question, Table
 from blklab.documents import outcome as simulated
 from blklab.outcome import LatencyResult, Outcome
 from blklab.runners.sim.runner import cores, outcome, stopping
@@ -70,6 +70,7 @@ class Simulations:
         self._file = file
         self._known = {} if file is None else _read(file)
         self._cells: dict[tuple[str, str], Cell] = {}
+        self._recorded: dict[tuple[str, int], float] = {}
 
     def cell(self, arrangement: Arrangement, load: Load) -> Cell:
         """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
@@ -98,6 +99,15 @@ class Simulations:
                 return self._known[key]
 
             return list(pool.map(sample, requests))
+
+    def recorded_seconds(self, load: Load, ios: int) -> float:
+        """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
+        if (load.name, ios) not in self._recorded:
+            pool = DiskPool("unlimited", 1, {"kind": "throttled"}, "throttled", load.span)
+            unlimited = Arrangement("unlimited", "", {"unlimited": {"device": pool.disk(1)}}, [pool.disk(1)], 0)
+            others = Simulations(replace(self.question, pools=[pool]))
+            self._recorded[load.name, ios] = others.run([SampleRequest(unlimited, load, ios)])[0].seconds
+        return self._recorded[load.name, ios]
 
     def _keep(self, key: str) -> None:
         if self._file is not None:
@@ -137,8 +147,7 @@ def reduced(measured: Outcome) -> Sample:
     """Reduces an outcome to a sample."""
     reads, writes = measured["read"], measured["write"]
     total = reads["total_ios"] + writes["total_ios"]
-    counts = {direction["total_ios"]: direction["clat_ns"] for direction in (reads, writes) if direction["total_ios"]}
-    mean = sum(count * (latency["mean"] or 0) for count, latency in counts.items()) / max(1, total)
+    mean = sum(each["total_ios"] * (each["clat_ns"]["mean"] or 0) for each in (reads, writes)) / max(1, total)
     watched = max(1, measured["watched_ns"])
     busy = {device["name"]: (device["busy_ns"] or 0) / watched for device in measured["devices"]}
     busiest = max(busy, key=lambda name: busy[name])

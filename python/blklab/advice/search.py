@@ -49,10 +49,6 @@ def space(question: Question, simulations: Simulations) -> SearchSpace:
     every, removed = candidates(question, random_reads(question, simulations))
     every = [sized(question, arrangement) for arrangement in every]
     every = [arrangement for arrangement in every if arrangement.capacity]
-    unique: dict[str, Arrangement] = {}
-    for arrangement in every:
-        unique.setdefault(arrangement.name + str(bool(arrangement.spares)), arrangement)
-    every = list(unique.values())
     fitting = every
     for reason, meets in requirements(question):
         left = [arrangement for arrangement in fitting if meets(arrangement)]
@@ -102,7 +98,7 @@ def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangemen
         yield f"more than {drives} disk{'s' * (drives != 1)}", lambda of: len(of.disks) + len(of.spares) <= drives
     if wanted.budget is not None:
         budget = wanted.budget
-        yield f"dearer than {budget:g}", lambda of: (price_of(of, question.pools) or 0) <= budget
+        yield f"dearer than {budget:g}", lambda of: (price_of(of, question) or 0) <= budget
     if wanted.excluded:
         yield "excluded", lambda of: not of.kinds & set(wanted.excluded)
 
@@ -130,7 +126,7 @@ def relaxations(question: Question, every: Sequence[Arrangement]) -> list[str]:
         elif name == "drives":
             lines.append(f"--drives {min(len(of.disks) + len(of.spares) for of in left)}")
         elif name == "budget":
-            lines.append(f"--budget {min(price_of(of, question.pools) or 0 for of in left):g}")
+            lines.append(f"--budget {min(price_of(of, question) or 0 for of in left):g}")
         else:
             levels = sorted({kind for of in left for kind in of.kinds & set(wanted.excluded)})
             lines.append(f"no --exclude {' or '.join(levels)}")
