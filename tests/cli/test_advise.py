@@ -91,3 +91,14 @@ def test_runs_says_how_often_to_measure(run: Run, tmp_path: Path) -> None:
     assert "Runs that find a change of iops by 5 %" in shown.out
     refused = run("advise", "runs", "unbalanced", "--change", "0", "--store", store)
     assert (refused.status, "expected a share between 0 and 100 %" in refused.err) == (2, True)
+
+
+def test_a_search_needs_no_place_for_finished_simulations(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    done = run("advise", "--load", "database", "--working-set", "1g", "--devices", "2xsm883")
+    assert (done.status, done.out.startswith("Answer")) == (0, True)
+    assert "warning" in done.err
+    assert "an interrupted search cannot continue" in done.err

@@ -203,14 +203,20 @@ def _search(
     from blklab import output as out
     from blklab.advice.answer import advise as find
     from blklab.cli.common import progress
+    from blklab.errors import BlklabError
 
-    directory = platformdirs.user_cache_path("blklab") / "advice"
-    out.make_directory(directory)
     digest = hashlib.sha256(repr((question.pools, question.loads, question.seed)).encode()).hexdigest()[:16]
+    directory = platformdirs.user_cache_path("blklab") / "advice"
+    file: Path | None = directory / f"{digest}.jsonl"
+    try:
+        out.make_directory(directory)
+    except BlklabError as error:
+        warn(f"{error}: an interrupted search cannot continue")
+        file = None
     with progress("Simulating", total=1000) as tick:
         return find(
             question,
-            directory / f"{digest}.jsonl",
+            file,
             jobs,
             paths,
             present,
