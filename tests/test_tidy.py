@@ -3,6 +3,7 @@ be, where processes are started, and what must not be in the repository at all. 
 may import which is in pyproject.toml (import-linter)."""
 
 import ast
+import itertools
 import re
 import subprocess
 import tomllib
@@ -151,8 +152,8 @@ def test_circles_of_modules_are_found(tmp_path: Path) -> None:
 
 def test_every_dependency_has_a_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    names = {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
+    requirements = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    names = {re.split(r"[^\w-]", requirement)[0] for requirement in requirements} - {"blklab"}
     for manifest in ROOT.glob("crates/*/Cargo.toml"):
         content = tomllib.loads(manifest.read_text())
         for kind in ("dependencies", "dev-dependencies", "build-dependencies"):

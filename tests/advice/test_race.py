@@ -11,6 +11,7 @@ from blklab.advice.question import Constraints, Question, read_pools
 from blklab.advice.race import SAME, race
 from blklab.advice.samples import BATCHES, Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import space
+from blklab.cluster import Parallel
 
 
 def question(devices: str, mix: str, failures: int = 1, seed: int = 1) -> Question:
@@ -57,7 +58,7 @@ def test_the_same_seed_gives_the_same_answer_on_any_number_of_cores() -> None:
     asked = question("4xhdd-7200", "database")
     answers = []
     for jobs in (1, 3):
-        simulations = Simulations(asked, jobs=jobs)
+        simulations = Simulations(asked, parallel=Parallel(jobs))
         kept = race(asked, space(asked, simulations).fitting, simulations).kept
         answers.append([(each.arrangement.name, each.samples) for each in kept])
     assert answers[0] == answers[1]

@@ -249,7 +249,7 @@ def test_a_cell_that_fails_is_one_line(run: Run, small: Path, monkeypatch: pytes
     outcome = run("run", small, "--only", "stack=near")
     assert (outcome.status, outcome.out) == (1, "")
     assert outcome.err == (
-        "blklab: error: cell 3 (stack=near workload=randread repeat=1): job randread: it has no sizes\n"
+        "blklab: error: cell 3 (stack=near workload=randread repeat=1): job randread: it has no sizes (and 1 more)\n"
     )
 
 

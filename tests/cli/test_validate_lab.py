@@ -51,7 +51,7 @@ class Lab:
     def __init__(self, **_options: Any) -> None:
         Lab.cells = []
 
-    def exclusive(self) -> nullcontext[None]:
+    def session(self) -> nullcontext[None]:
         return nullcontext()
 
     def check(self, plan: ExperimentPlan) -> None:

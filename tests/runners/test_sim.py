@@ -49,11 +49,11 @@ def endless(cell: Cell) -> dict[str, Any]:
     return {**cell.document, "jobs": jobs, "max_ios": 2**62, "runtime_ns": 2**62}
 
 
-def test_results_are_in_order_for_any_number_of_threads(cells: list[Cell]) -> None:
+def test_results_are_the_same_for_any_number_of_threads(cells: list[Cell]) -> None:
     item, three = (collected(sim.SimRunner(jobs), cells).ended for jobs in (1, 3))
-    assert list(item) == list(three) == [cell.number for cell in cells]
-    assert [run.outcome for run in item.values()] == [run.outcome for run in three.values()]
-    assert [run.points for run in item.values()] == [run.points for run in three.values()]
+    assert sorted(item) == sorted(three) == [cell.number for cell in cells]
+    assert [item[number].outcome for number in item] == [three[number].outcome for number in item]
+    assert [item[number].points for number in item] == [three[number].points for number in item]
 
 
 def test_figures_fit_together(simulate: Simulate) -> None:
@@ -70,17 +70,12 @@ def test_figures_fit_together(simulate: Simulate) -> None:
         assert sum(group["read"]["total_ios"] for group in outcome["groups"]) == (outcome["read"]["total_ios"])
 
 
-def test_a_cell_that_fails_says_which_it_is(cells: list[Cell]) -> None:
+def test_a_cell_that_fails_does_not_end_the_others(cells: list[Cell]) -> None:
     broken: Mapping[str, Any] = {**cells[1].document, "kernel": "x"}
     ledger = Collected()
-    with pytest.raises(BlklabError) as caught:
-        sim.SimRunner(2).run([cells[0], replace(cells[1], document=broken)], ledger)
-    assert list(ledger.failed) == [2]
-    assert not isinstance(caught.value, UsageError)
-    assert str(caught.value) == (
-        'cell 2 (stack=one workload=mixed bs=16k repeat=1): kernel: "x" is not a kernel'
-        ' version: expected 2.6 or later, such as "4.19"'
-    )
+    sim.SimRunner(2).run([replace(cells[0], document=broken), cells[1]], ledger)
+    assert ledger.failed == {1: 'kernel: "x" is not a kernel version: expected 2.6 or later, such as "4.19"'}
+    assert list(ledger.ended) == [2]
 
 
 def test_a_simulation_is_stopped(cells: list[Cell]) -> None:

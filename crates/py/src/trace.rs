@@ -8,6 +8,7 @@ use blklab_trace::export::target::{TARGETS, find_target};
 use blklab_trace::source::Source;
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal};
 
 /// Which events and I/Os count; by default all.
@@ -16,7 +17,7 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal};
 /// `discard`, `flush`. Times are ns since the trace began; `until_ns` is the first that does not count.
 /// `since_clock_ns` and `until_clock_ns` are ns since 1970 (UTC), or since midnight if less than a day. Sectors and
 /// bytes are inclusive ranges.
-#[pyclass(frozen)]
+#[pyclass(frozen, module = "blklab._core")]
 pub struct Filter(pub(crate) filter::Filter);
 
 #[pymethods]
@@ -45,6 +46,23 @@ impl Filter {
             since_clock_ns,
             until_clock_ns,
         })
+    }
+
+    /// The arguments that make it again: it can be sent to another process.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyDict>)> {
+        let filter = &self.0;
+        let arguments = PyDict::new(py);
+        arguments.set_item("devices", &filter.devices)?;
+        arguments.set_item("processes", &filter.processes)?;
+        arguments.set_item("ops", &filter.ops)?;
+        arguments.set_item("since_ns", filter.since_ns)?;
+        arguments.set_item("until_ns", filter.until_ns)?;
+        arguments.set_item("since_clock_ns", filter.since_clock_ns)?;
+        arguments.set_item("until_clock_ns", filter.until_clock_ns)?;
+        arguments.set_item("sectors", (filter.first_sector, filter.last_sector))?;
+        arguments.set_item("sizes", (filter.min_bytes, filter.max_bytes))?;
+        arguments.set_item("min_latency_ns", filter.min_latency_ns)?;
+        Ok(((), arguments))
     }
 }
 

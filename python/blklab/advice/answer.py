@@ -16,6 +16,7 @@ from blklab.advice.race import Candidate, ios_of, longest, measured, price_of, r
 from blklab.advice.samples import SampleRequest, Simulations, document_of
 from blklab.advice.search import SearchSpace, needed_capacity, relaxations, runnable, sized, space
 from blklab.analysis.explain import explain
+from blklab.cluster import HERE, Parallel
 from blklab.errors import BlklabError
 from blklab.runners.sim.runner import outcome
 from blklab.spec import stock_models
@@ -48,7 +49,7 @@ class Answer:
 def advise(
     question: Question,
     file: Path | None = None,
-    jobs: int | None = None,
+    parallel: Parallel = HERE,
     paths: Mapping[str, str] | None = None,
     present: Sequence[Arrangement] = (),
     filesystem: str = "ext4",
@@ -59,7 +60,7 @@ def advise(
     `paths` are those of known disks, by name; `present` are arrays that the user has, to compare with. Raises
     BlklabError if no arrangement meets the constraints, with the constraint to relax.
     """
-    simulations = Simulations(question, file, jobs)
+    simulations = Simulations(question, file, parallel)
     options = space(question, simulations)
     if not options.fitting:
         raise BlklabError(_nothing_fits(question, options))

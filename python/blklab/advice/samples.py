@@ -1,10 +1,8 @@
 """Simulations of arrangements, reduced to what a search needs; finished ones are kept in a file."""
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,9 +11,11 @@ from typing import Final, cast
 from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import DiskPool, Load, Question, Table
+from blklab.cluster import HERE, Parallel
 from blklab.documents import outcome as simulated
+from blklab.errors import BlklabError
 from blklab.outcome import LatencyResult, Outcome
-from blklab.runners.sim.runner import cores, outcome, stopping
+from blklab.runners.sim.runner import outcome
 from blklab.runners.sim.uncertainty import interval
 from blklab.spec import cells
 from blklab.spec.cells import Cell
@@ -62,11 +62,11 @@ class SampleRequest:
 class Simulations:
     """Runs simulations, several at a time. The same request is never simulated twice."""
 
-    def __init__(self, question: Question, file: Path | None = None, jobs: int | None = None) -> None:
+    def __init__(self, question: Question, file: Path | None = None, parallel: Parallel = HERE) -> None:
         """Keeps finished simulations in a file, from which a later search goes on."""
         self.question = question
         self.simulated_ios = 0
-        self._jobs = jobs or cores()
+        self._parallel = parallel
         self._file = file
         self._known = {} if file is None else _read(file)
         self._cells: dict[tuple[str, str], Cell] = {}
@@ -82,23 +82,26 @@ class Simulations:
 
     def run(self, requests: Sequence[SampleRequest], tick: Callable[[], object] = lambda: None) -> list[Sample]:
         """Returns the sample of each request. Calls `tick` after each simulation."""
-        with ThreadPoolExecutor(self._jobs) as pool, stopping() as stop:
-
-            def sample(request: SampleRequest) -> Sample:
-                cell = self.cell(request.arrangement, request.load)
-                document = document_of(cell, request)
-                key = hashlib.sha256(
-                    json.dumps([BUILD, document, cell.replay and asdict(cell.replay)], sort_keys=True).encode()
-                ).hexdigest()
-                if key not in self._known:
-                    measured = outcome(document, stop, cell.replay)
-                    self._known[key] = replace(reduced(measured), p99_interval=[*interval(cell, measured)["p99"]])
-                    self._keep(key)
+        cells = [self._limited(request) for request in requests]
+        unknown = {cell.key: cell for cell in cells if cell.key not in self._known}
+        keys = list(unknown)
+        for cell in cells:
+            if cell.key not in unknown:
+                self.simulated_ios += self._known[cell.key].ios
                 tick()
-                self.simulated_ios += self._known[key].ios
-                return self._known[key]
+        for number, sample in self._parallel.each(_sampled, unknown.values()):
+            if isinstance(sample, BlklabError):
+                raise sample
+            self._known[keys[number]] = sample
+            self._keep(keys[number])
+            self.simulated_ios += sample.ios
+            tick()
+        return [self._known[cell.key] for cell in cells]
 
-            return list(pool.map(sample, requests))
+    def _limited(self, request: SampleRequest) -> Cell:
+        """Returns the cell of a request, with a key that differs between builds of the simulator."""
+        cell = self.cell(request.arrangement, request.load)
+        return replace(cell, document=document_of(cell, request), labels={"build": json.dumps(BUILD)})
 
     def recorded_seconds(self, load: Load, ios: int) -> float:
         """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
@@ -114,6 +117,11 @@ class Simulations:
             # The line before may be cut off. Without the file, a later search only takes longer.
             with suppress(OSError), self._file.open("a", encoding="utf-8") as stream:
                 stream.write(f"\n{json.dumps([key, asdict(self._known[key])])}")
+
+
+def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
+    measured = outcome(cell.document, stop, cell.replay)
+    return replace(reduced(measured), p99_interval=[*interval(cell, measured)["p99"]])
 
 
 def _read(file: Path) -> dict[str, Sample]:

@@ -214,7 +214,7 @@ def _measured(
     kind = RUNNERS["host"]
     runner = kind.maker()(force=force, yes_destroy=yes_destroy, note=note, warn=warn)
     plan = runner.planned(cells.plan(experiment, form=kind.cells()))
-    with runner.exclusive():
+    with runner.session():
         runner.check(plan)
         results, failed = measured(runner, plan, store, keep=True, resume=resume)
     fail_with(failed)

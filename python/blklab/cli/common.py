@@ -18,6 +18,7 @@ from blklab import units
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from blklab.cluster import Parallel
     from blklab.runners.kind import RunnerOption
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +69,29 @@ store_option: Final = click.option(
     " blklab/store.db in your data directory.",
 )
 """Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
+
+cluster_option: Final = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
+)
+"""Decorator: add `--cluster`, passed as `cluster`; `computing` connects."""
+
+
+@contextmanager
+def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Parallel]":
+    """Yield where to compute: in `jobs` threads, or on a cluster. Raises EnvironmentLacks and UsageError."""
+    from blklab.cluster import Parallel, connected
+    from blklab.errors import UsageError
+
+    if cluster is None:
+        yield Parallel(jobs)
+        return
+    if jobs:
+        raise UsageError("--jobs: the workers of --cluster say how much they compute at the same time")
+    with connected(cluster, warn) as client:
+        yield Parallel(cluster=client)
+
 
 confidence_option: Final = click.option(
     "--confidence",

@@ -166,7 +166,7 @@ def run(
         chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
         return
-    with chosen.exclusive():
+    with chosen.session():
         chosen.check(plan)
         results, failed = measured(chosen, plan, store, keep=not no_store, resume=resume)
     _print(plan, results, explain=explain, as_json=as_json)

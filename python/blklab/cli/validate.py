@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, store_option, taking, tell
+from blklab.cli.common import cluster_option, computing, emit, json_option, store_option, taking, tell
 from blklab.cli.run import only_cells
 from blklab.runners.lab import ACCEL
 
@@ -63,6 +63,7 @@ _DIRECTORY = click.Path(path_type=Path)
 @taking(ACCEL, where="With --lab")
 @click.option("--resume", is_flag=True, help="With --lab: continue an interrupted campaign.")
 @store_option
+@cluster_option
 @click.option("--check", is_flag=True, help="Exit with status 1 if a row is outside its bound.")
 @json_option
 def validate(
@@ -78,6 +79,7 @@ def validate(
     accel: str | None,
     resume: bool,
     store: str | None,
+    cluster: str | None,
     check: bool,
     as_json: bool,
 ) -> None:
@@ -112,7 +114,7 @@ def validate(
         "--store": store,
     }
     if lab is not None:
-        _refuse({"--calibration": calibration}, "--lab does not take it")
+        _refuse({"--calibration": calibration, "--cluster": cluster}, "--lab does not take it")
         if recorded:
             measuring = {name: lab_options[name] for name in lab_options if name != "--recorded"}
             _refuse(measuring, "--recorded measures nothing")
@@ -129,7 +131,8 @@ def validate(
 
     published = reference.read_reference(directory)
     singles = reference.read_reference(calibration) if calibration is not None else published
-    validation = analysis.validate(published, singles, tell=tell)
+    with computing(cluster) as parallel:
+        validation = analysis.validate(published, singles, tell=tell, parallel=parallel)
     verdicts = analysis.published_verdicts(validation.rows)
     if output is not None:
         from blklab.cli.lab import agreement

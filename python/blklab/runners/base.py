@@ -32,9 +32,10 @@ class Runner(ABC):
     progress: "Callable[[Cell, FioProgress], object]" = staticmethod(lambda _cell, _live: None)
     """Called while a cell is measured, if the runner can report progress."""
 
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Prevents other runs during the block, from before the check to the end. Raises
-        BlklabError if another run does so.
+    def session(self) -> AbstractContextManager[None]:
+        """Holds what the whole campaign needs, from before the check to the end: a lock, a connection.
+
+        Raises BlklabError if it cannot.
         """
         return nullcontext()
 

@@ -1,10 +1,12 @@
 """Hit ratios by cache size."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from blklab import _core
+from blklab.cluster import HERE, Parallel
 
 if TYPE_CHECKING:
     from blklab.documents.cache_curves import CacheCurves
@@ -13,7 +15,28 @@ POLICIES: Final = ("smq", "bcache", "lru", "opt")
 
 
 def read_curves(
-    paths: Sequence[str], *, policies: Sequence[str] = POLICIES, blocks: Sequence[int] = (64 << 10,), **settings: Any
+    paths: Sequence[str],
+    *,
+    policies: Sequence[str] = POLICIES,
+    blocks: Sequence[int] = (64 << 10,),
+    parallel: Parallel = HERE,
+    **settings: Any,
 ) -> "CacheCurves":
-    """Computes the curves of a trace; the other settings are those of `_core.cache_curves`."""
-    return cast("CacheCurves", json.loads(_core.cache_curves(paths, policies=policies, blocks=blocks, **settings)))
+    """Computes the curves of a trace; the other settings are those of `_core.cache_curves`.
+
+    On a cluster, each policy is a task that reads the trace, at the same path as here.
+    """
+    together = {"policies": policies, "blocks": blocks, **settings}
+    if parallel.cluster is None:
+        return _computed({"paths": paths, **together})
+    there = [str(Path(path).absolute()) for path in paths]
+    tasks = [{**together, "paths": there, "policies": [policy]} for policy in policies]
+    document, *others = parallel.all(_computed, tasks)
+    for other in others:
+        for block, more in zip(document["blocks"], other["blocks"], strict=True):
+            block["curves"] += more["curves"]
+    return document
+
+
+def _computed(settings: Mapping[str, object], /, *, stop: _core.Stop | None = None) -> "CacheCurves":  # noqa: ARG001
+    return cast("CacheCurves", json.loads(_core.cache_curves(**cast(Any, settings))))

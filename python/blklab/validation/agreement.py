@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from blklab.cluster import HERE, Parallel
 from blklab.outcome import IoCost, Outcome, in_lab
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -200,10 +201,10 @@ def _with_io_cost(cell: Cell, cost: IoCost) -> Cell:
     return replace(cell, document={**cell.document, "devices": devices, "host": host})
 
 
-def predicted(plans: Sequence[ExperimentPlan], jobs: int | None = None) -> dict[AgreementKey, AgreementFigures]:
+def predicted(plans: Sequence[ExperimentPlan], parallel: Parallel = HERE) -> dict[AgreementKey, AgreementFigures]:
     """Simulates all cells of plans for the simulator."""
     cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
-    outcomes = sim.outcomes([cell.document for _, cell in cells], jobs)
+    outcomes = sim.outcomes([cell.document for _, cell in cells], parallel)
     return {
         agreement_key(suite, cell.labels): agreement_figures(outcome)
         for (suite, cell), outcome in zip(cells, outcomes, strict=True)

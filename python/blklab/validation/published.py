@@ -3,10 +3,13 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
+from blklab import _core
 from blklab.analysis import calibrate
 from blklab.analysis.observations import Observation
+from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.imports.reference import FioRun, RandomioRun, Reference
 from blklab.outcome import Outcome
@@ -151,7 +154,9 @@ def _within(row: PublishedRow, bound: ErrorBound) -> bool:
     return abs(row.error) <= bound.iops and not late
 
 
-def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], None]) -> Validation:
+def validate(
+    reference: Reference, singles: Reference, *, tell: Callable[[str], None], parallel: Parallel = HERE
+) -> Validation:
     """Calibrates on the single-device rows of `singles` and predicts all other rows.
 
     Raises UsageError if a device of an array has no row for its calibration.
@@ -172,22 +177,15 @@ def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], 
         )
     # All rows are checked before minutes are spent on the first one.
     _cells(reference, devices)
-    calibrations = {}
     for kind, runs in measured.items():
         tell(f"calibrating {kind} on {len(runs)} runs")
-        calibrations[kind] = calibrate.calibrate(
-            devices[kind],
-            runs,
-            kernel=experiments.SINGLE_KERNEL,
-            filesystem="ext4",
-            size=experiments.PARTITION,
-            where=singles.path / "targets.toml",
-        )
-        devices[kind] = dict(calibrations[kind].device)
+    tasks = [_CalibrationTask(devices[kind], runs, singles.path / "targets.toml") for kind, runs in measured.items()]
+    calibrations = dict(zip(measured, parallel.all(_calibrated, tasks), strict=True))
+    devices |= {kind: dict(calibration.device) for kind, calibration in calibrations.items()}
     arrays = reference.arrays()
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
-    outcomes = sim.outcomes([cell.document for cell in cells])
+    outcomes = sim.outcomes([cell.document for cell in cells], parallel)
     count = len(arrays)
     rows = [
         _fio_row(reference, singles, run, cell, outcome)
@@ -196,7 +194,25 @@ def validate(reference: Reference, singles: Reference, *, tell: Callable[[str], 
     rows += map(_randomio_row, reference.randomio, cells[count:], outcomes[count:])
     if reference.caches:
         tell(f"predicting {len(reference.caches)} runs of caches")
-    return Validation(rows, calibrations, published_caches.validate(reference))
+    return Validation(rows, calibrations, published_caches.validate(reference, parallel))
+
+
+@dataclass(frozen=True)
+class _CalibrationTask:
+    device: Mapping[str, object]
+    runs: Sequence[Observation]
+    where: Path
+
+
+def _calibrated(task: _CalibrationTask, /, *, stop: _core.Stop | None = None) -> calibrate.Calibration:  # noqa: ARG001
+    return calibrate.calibrate(
+        task.device,
+        task.runs,
+        kernel=experiments.SINGLE_KERNEL,
+        filesystem="ext4",
+        size=experiments.PARTITION,
+        where=task.where,
+    )
 
 
 def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> list[Cell]:

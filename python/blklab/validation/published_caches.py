@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
+from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.imports.reference import CacheRun, Reference
 from blklab.outcome import Outcome
@@ -100,13 +101,13 @@ class CacheRow:
         }
 
 
-def validate(reference: Reference) -> list[CacheRow]:
+def validate(reference: Reference, parallel: Parallel = HERE) -> list[CacheRow]:
     """Predicts all runs of caches that the simulator knows. Raises UsageError without a run of each device alone."""
     runs = [run for run in reference.caches if run.policy in KINDS]
     chosen = {run.run: _cell(reference, run) for run in runs}
     # Runs of several commits with the same rules are one simulation.
     distinct = {str(cell.document): cell for cell in chosen.values()}
-    predicted = dict(zip(distinct, _predicted(list(distinct.values())), strict=True))
+    predicted = dict(zip(distinct, _predicted(list(distinct.values()), parallel), strict=True))
     rows = []
     for run in runs:
         figures, simulated_s = predicted[str(chosen[run.run].document)]
@@ -177,17 +178,17 @@ def _device(reference: Reference, run: CacheRun, name: str) -> dict[str, object]
     return {**rates, "rotational": name == "hdd"}
 
 
-def _predicted(distinct: Sequence[Cell]) -> list[tuple[CacheFigures, float]]:
+def _predicted(distinct: Sequence[Cell], parallel: Parallel) -> list[tuple[CacheFigures, float]]:
     """Simulates runs: of long ones a part, whose last rates tell what follows."""
     documents = [cell.document for cell in distinct]
-    begun = sim.outcomes([{**document, "max_ios": MOST_IOS} for document in documents])
+    begun = sim.outcomes([{**document, "max_ios": MOST_IOS} for document in documents], parallel)
     long = {
         index: _enough_ns(cell, outcome)
         for index, (cell, outcome) in enumerate(zip(distinct, begun, strict=True))
         if outcome["runtime_ns"] < cell.document["runtime_ns"]
     }
     parts = [{**documents[index], "runtime_ns": int(ns * share)} for index, ns in long.items() for share in (LAST, 1)]
-    outcomes = iter(sim.outcomes(parts))
+    outcomes = iter(sim.outcomes(parts, parallel))
     rows = []
     for index, (cell, outcome) in enumerate(zip(distinct, begun, strict=True)):
         points = [outcome, next(outcomes), next(outcomes)] if index in long else [outcome]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import DURATION, SIZE, Quantity, emit, json_option, notes, warn
+from blklab.cli.common import DURATION, SIZE, Quantity, cluster_option, computing, emit, json_option, notes, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.text import printable
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blklab.advice.answer import Answer
     from blklab.advice.arrangement import Arrangement
     from blklab.advice.question import DiskPool, Load, Question
+    from blklab.cluster import Parallel
 
 COMMANDS: dict[str, CommandEntry] = {
     "runs": CommandEntry("blklab.cli.advise.runs:runs", "Show how long and how often to measure to see a change")
@@ -83,6 +84,7 @@ def _parse_times(text: str) -> float:
               help="Whether flash disks are new or used.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of random numbers.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs.")
+@cluster_option
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
 @click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @json_option
@@ -109,7 +111,14 @@ def advise(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _advise(
-    *, as_json: bool, output: str | None, html: str | None, jobs: int | None, filesystem: str, **asked: Any
+    *,
+    as_json: bool,
+    output: str | None,
+    html: str | None,
+    jobs: int | None,
+    cluster: str | None,
+    filesystem: str,
+    **asked: Any,
 ) -> None:
     import shlex
     import sys
@@ -121,7 +130,8 @@ def _advise(
         if file is not None:
             out.check(file)
     question, paths, present = _question(**asked)
-    answer = _search(question, paths, present, filesystem, jobs)
+    with computing(cluster, jobs) as parallel:
+        answer = _search(question, paths, present, filesystem, parallel)
     if output is not None:
         _write_experiment(answer, output)
     if html is not None:
@@ -193,7 +203,7 @@ def _question(
 
 
 def _search(
-    question: "Question", paths: dict[str, str], present: "list[Arrangement]", filesystem: str, jobs: int | None
+    question: "Question", paths: dict[str, str], present: "list[Arrangement]", filesystem: str, parallel: "Parallel"
 ) -> "Answer":
     """Search with a progress bar, and keep finished simulations."""
     import hashlib
@@ -217,7 +227,7 @@ def _search(
         return find(
             question,
             file,
-            jobs,
+            parallel,
             paths,
             present,
             filesystem,

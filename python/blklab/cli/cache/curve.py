@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blklab import _core, units
-from blklab.cli.common import Quantity, emit, json_option, warn_each
+from blklab.cli.common import Quantity, cluster_option, computing, emit, json_option, warn_each
 from blklab.cli.trace.selection import selection_options, trace_arguments
 from blklab.trace.cache_curves import POLICIES, read_curves
 
@@ -60,6 +60,7 @@ SIZES: Final = Quantity("sizes", _list_of(units.parse_size))
 @click.option("--samples", type=click.IntRange(1, 8), default=4, show_default=True, help="Samples for an interval.")
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
+@cluster_option
 @json_option
 def curve(
     *,
@@ -76,6 +77,7 @@ def curve(
     samples: int,
     output: str | None,
     title: str | None,
+    cluster: str | None,
     as_json: bool,
 ) -> None:
     """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
@@ -107,25 +109,29 @@ def curve(
     from blklab.errors import UsageError
     from blklab.report import cache_curves
 
+    if "-" in paths and cluster:
+        raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
     if "-" in paths and set(policies or POLICIES) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
     if output is not None:
         from blklab import output as out
 
         out.check(output)
-    document = read_curves(
-        paths,
-        policies=policies or POLICIES,
-        blocks=blocks,
-        sizes=cache_sizes or [],
-        kernel=kernel,
-        writeback=mode == "writeback",
-        sample=sample,
-        sample_blocks=sample_blocks,
-        samples=samples,
-        format=format_name,
-        selection=selection,
-    )
+    with computing(cluster) as parallel:
+        document = read_curves(
+            paths,
+            policies=policies or POLICIES,
+            blocks=blocks,
+            parallel=parallel,
+            sizes=cache_sizes or [],
+            kernel=kernel,
+            writeback=mode == "writeback",
+            sample=sample,
+            sample_blocks=sample_blocks,
+            samples=samples,
+            format=format_name,
+            selection=selection,
+        )
     warn_each(cache_curves.doubts(document))
     if output is not None:
         from blklab.cli.trace.report import tell

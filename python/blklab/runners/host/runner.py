@@ -91,7 +91,7 @@ class HostRunner(Runner):
         }
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def session(self) -> Iterator[None]:
         """Locks this host, so that two runs do not measure each other. Raises BlklabError at
         once if another blklab has the lock.
         """

@@ -63,7 +63,7 @@ class LabRunner(Runner):
         self._scales: dict[str, float] = {}
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def session(self) -> Iterator[None]:
         """Keeps the images in the cache. Guests do not disturb each other, except by processor load."""
         with self._held:
             yield

@@ -6,6 +6,13 @@ import click
 
 from blklab.runners.kind import RunnerKind, RunnerOption
 
+CLUSTER: Final = RunnerOption(
+    "--cluster",
+    "Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
+    metavar="ADDRESS",
+    elsewhere="other runners measure on the hosts that they name",
+)
+
 KIND: Final = RunnerKind(
     name="sim",
     summary="the simulator",
@@ -23,5 +30,6 @@ KIND: Final = RunnerKind(
             type=click.IntRange(1, 1024),
             elsewhere="other runners measure one cell at a time",
         ),
+        CLUSTER,
     ),
 )

@@ -1,15 +1,14 @@
-"""The simulator as a runner: many cells at a time, each in a thread without Python's lock."""
+"""The simulator as a runner: many cells at a time, in threads without Python's lock or on a cluster."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from blklab import _core
+from blklab.cluster import HERE, Parallel, connected
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
@@ -19,25 +18,6 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.replays import ReplaySource
 from blklab.store import series
 from blklab.store.finished_run import FinishedRun
-
-
-def cores() -> int:
-    """Returns how many CPUs this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-@contextmanager
-def stopping() -> Iterator[_core.Stop]:
-    """Stops the simulations when the block is left early, as by Ctrl-C.
-
-    Their thread pool is the outer block: leaving it waits for them.
-    """
-    stop = _core.Stop()
-    try:
-        yield stop
-    except BaseException:
-        stop.set()
-        raise
 
 
 def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay: ReplaySource | None = None) -> Outcome:
@@ -50,13 +30,13 @@ def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay:
     return measured
 
 
-def outcomes(documents: Sequence[Mapping[str, Any]], jobs: int | None = None) -> list[Outcome]:
-    """Simulates several documents, `jobs` at a time; by default as many as there are CPUs.
+def outcomes(documents: Sequence[Mapping[str, Any]], parallel: Parallel = HERE) -> list[Outcome]:
+    """Simulates several documents. The results do not depend on where."""
+    return parallel.all(_simulated, documents)
 
-    The results do not depend on `jobs`.
-    """
-    with ThreadPoolExecutor(jobs or cores()) as pool, stopping() as stop:
-        return list(pool.map(lambda document: outcome(document, stop), documents))
+
+def _simulated(document: Mapping[str, Any], /, *, stop: _core.Stop | None = None) -> Outcome:
+    return outcome(document, stop)
 
 
 def check(cells: Sequence[Cell]) -> None:
@@ -71,41 +51,63 @@ def check(cells: Sequence[Cell]) -> None:
 class SimRunner(Runner):
     """The runner `sim`. Simulations do not disturb each other."""
 
-    def __init__(self, jobs: int | None = None) -> None:
-        """Simulates `jobs` cells at a time; by default as many as there are CPUs."""
-        self._jobs = jobs or cores()
+    def __init__(
+        self, jobs: int | None = None, cluster: str | None = None, warn: Callable[[str], object] = lambda _line: None
+    ) -> None:
+        """Simulates `jobs` cells at a time, by default as many as there are CPUs, or all on a cluster.
+
+        `warn` shows messages about the cluster.
+        """
+        self._parallel = Parallel(jobs)
+        self._address = cluster
+        self._warn = warn
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Connects to the cluster. Raises EnvironmentLacks."""
+        if self._address is None:
+            yield
+            return
+        with connected(self._address, self._warn) as cluster:
+            self._parallel = replace(self._parallel, cluster=cluster)
+            yield
 
     def check(self, plan: ExperimentPlan) -> None:
         """Raises UsageError for a cell that cannot work."""
         check(plan.cells)
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
-        """Simulates cells. Raises BlklabError for one that failed, naming it."""
-        with ThreadPoolExecutor(self._jobs) as pool, stopping() as stop:
-            measured = pool.map(lambda cell: _measured(cell, ledger, stop), cells)
-            for cell, finished in zip(cells, measured, strict=True):
-                if finished is not None:
-                    ledger.end(cell, finished)
+        """Simulates cells; reports those that fail to the ledger, and goes on with the others."""
+        taken: list[Cell] = []
+
+        def begun() -> Iterator[Cell]:
+            for cell in cells:
+                if ledger.begin(cell):
+                    taken.append(cell)
+                    yield cell
+
+        for number, finished in self._parallel.each(predicted, begun()):
+            if isinstance(finished, BlklabError):
+                ledger.fail(taken[number], str(finished))
+            else:
+                ledger.end(taken[number], finished)
 
 
-def make(*, jobs: int | None, **_tell: Callable[[str], object]) -> SimRunner:
-    """Makes the runner for `blklab run`."""
-    return SimRunner(jobs)
+def make(*, jobs: int | None, cluster: str | None, warn: Callable[[str], object], **_note: object) -> SimRunner:
+    """Makes the runner for `blklab run`. Raises UsageError."""
+    if jobs and cluster:
+        raise UsageError("--jobs: the workers of --cluster say how many cells they run at the same time")
+    return SimRunner(jobs, cluster, warn)
 
 
-def _measured(cell: Cell, ledger: Ledger, stop: _core.Stop) -> FinishedRun | None:
-    if not ledger.begin(cell):
-        return None
+def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
+    """Simulates a cell, at each rate of its ramp. Raises UsageError for a cell that makes no sense."""
     begin = time.perf_counter()
 
     def simulate(document: Mapping[str, object]) -> FinishedRun:
         measured = outcome(document, stop, cell.replay)
         return FinishedRun(measured, 0.0, series.of_outcome(measured.pop("series")))
 
-    try:
-        finished = measure_ramp(cell.document, simulate)
-    except UsageError as error:  # not a typing error: the experiment was checked before
-        ledger.fail(cell, str(error))
-        raise BlklabError(f"{cell.name}: {error}") from error
-    predicted: Outcome = {**finished.outcome, "interval": interval(cell, finished.outcome)}
-    return replace(finished, outcome=predicted, seconds=time.perf_counter() - begin)
+    finished = measure_ramp(cell.document, simulate)
+    prediction: Outcome = {**finished.outcome, "interval": interval(cell, finished.outcome)}
+    return replace(finished, outcome=prediction, seconds=time.perf_counter() - begin)

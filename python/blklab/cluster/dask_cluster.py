@@ -1,0 +1,242 @@
+"""Dask's workers: tasks go to the scheduler a few at a time, and results return as they arrive.
+
+The scheduler computes the tasks of a dead worker again on another one. Nothing is written on workers.
+"""
+
+import logging
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from blklab import __version__
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CONNECT_S: Final = 10.0  # Time for the scheduler to answer
+WAITING_EACH: Final = 2  # Tasks at the scheduler for each thread of a worker: one runs, one is ready
+FEWEST_WAITING: Final = 8  # Tasks at the scheduler in any case, so that clusters that grow on demand see a demand
+COUNT_S: Final = 5.0  # Time after which the threads of the workers are counted again
+RELEASE_S: Final = 5.0  # Time for the scheduler to say goodbye
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A BlklabError of a worker: exceptions with several arguments cannot be sent."""
+
+    message: str
+    exit_code: int
+    fatal: bool = False  # Whether every other item would fail too
+
+    def as_error(self) -> BlklabError:
+        error = BlklabError(self.message)
+        error.exit_code = self.exit_code
+        return error
+
+
+class DaskCluster:
+    """A connection to a scheduler."""
+
+    def __init__(self, client: "Client", address: str, tell: Callable[[str], object]) -> None:
+        self._client = client
+        self._address = address
+        self._tell = tell
+        self._counted = -COUNT_S
+        self._threads = 0
+
+    def map(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[int, Result | BlklabError]]:
+        """Yields the number of each item with its result or its error, in the order in which they arrive.
+
+        `function` is one of a module that workers can import; its BlklabErrors are yielded, with the worker's address.
+        So are items whose workers died too often. Leaving the iterator early cancels what has not started. Raises
+        EnvironmentLacks if the scheduler is gone, or a worker has another version.
+        """
+        from distributed import as_completed
+
+        waiting = enumerate(items)
+        numbers: dict[Future, int] = {}
+        arriving = as_completed([], loop=self._client.loop)
+        try:
+            while True:
+                room = max(FEWEST_WAITING, WAITING_EACH * self._count()) - len(numbers)
+                for _, (number, item) in zip(range(room), waiting, strict=False):
+                    future = self._submitted(function, item)
+                    numbers[future] = number
+                    arriving.add(future)
+                if not numbers:
+                    return
+                future = next(arriving)
+                yield numbers.pop(future), self._result(future)
+        finally:
+            if numbers:
+                with suppress(Exception):  # the scheduler may be gone
+                    self._client.cancel(list(numbers), force=True)
+
+    def _submitted(self, function: Callable[[Item], Result], item: Item) -> "Future":
+        if self._client.status != "running":
+            raise self._gone()
+        return self._client.submit(_computed, __version__, function, item, pure=False)
+
+    def _result(self, future: "Future") -> Any:
+        from distributed.scheduler import KilledWorker
+
+        error = future.exception() if future.status == "error" else None
+        if isinstance(error, KilledWorker):
+            return BlklabError(
+                f"workers died {error.allowed_failures + 1} times while they computed this, the last one was"
+                f" {error.last_worker.address}: see its log; it may need more memory"
+            )
+        if isinstance(error, ImportError):
+            raise _lacking(self._address, str(error))
+        if error is not None:
+            raise error
+        if future.status != "finished":
+            raise self._gone()
+        try:
+            result = future.result()
+        except Exception:
+            if self._client.status == "running":
+                raise
+            raise self._gone() from None
+        if isinstance(result, _Failure):
+            failure = result.as_error()
+            if result.fatal:
+                raise failure
+            return failure
+        return result
+
+    def _gone(self) -> EnvironmentLacks:
+        return EnvironmentLacks(
+            f"{self._address}: the scheduler is gone",
+            "start it again; what is stored stays, and --resume continues where the command has it",
+        )
+
+    def _count(self) -> int:
+        """Returns the threads of all workers; asks the scheduler only now and then."""
+        if time.monotonic() - self._counted >= COUNT_S:
+            try:
+                threads = sum(self._client.nthreads().values())
+            except Exception:  # of Dask or tornado, if the scheduler is gone
+                raise self._gone() from None
+            if not threads and not self._threads:
+                self._tell(f"{self._address}: no worker yet; waiting for one (`dask worker {self._address}`)")
+            self._threads, self._counted = threads, time.monotonic()
+        return self._threads
+
+
+def _computed(version: str, function: Callable[[Item], Result], item: Item) -> "Result | _Failure":
+    """Runs on a worker."""
+    from distributed import get_worker
+
+    address = get_worker().address
+    if version != __version__:
+        return _Failure(str(_other_version(address, __version__, version)), EnvironmentLacks.exit_code, fatal=True)
+    try:
+        return function(item)
+    except BlklabError as error:
+        return _Failure(f"worker {address}: {error}", error.exit_code)
+
+
+def _other_version(address: str, theirs: str, ours: str) -> EnvironmentLacks:
+    return EnvironmentLacks(
+        f"worker {address}: has blklab {theirs}, expected {ours} as here", "install the same version on all workers"
+    )
+
+
+def _lacking(address: str, reason: str) -> EnvironmentLacks:
+    return EnvironmentLacks(
+        f"{address}: a worker cannot import blklab ({reason})", "install the same version of blklab on all workers"
+    )
+
+
+@contextmanager
+def connected(address: str, tell: Callable[[str], object] = lambda _line: None) -> Iterator[DaskCluster]:
+    """Connects to the scheduler at `address`, or starts workers here for `local` or `local:N`.
+
+    Raises UsageError for an invalid address, EnvironmentLacks without Dask, without a scheduler, or if a worker has
+    another version of blklab. `tell` gets lines about waiting.
+    """
+    local = re.fullmatch(r"local(?::([1-9]\d{0,3}))?", address, re.A)
+    if not local and not re.fullmatch(r"(?!local:)(?:[a-z]+://)?[^\s/]+:\d+", address, re.A):
+        raise UsageError(f"--cluster {address!r}: expected HOST:PORT of a Dask scheduler, tls://HOST:PORT, or local:N")
+    try:
+        import distributed
+    except ImportError:
+        raise EnvironmentLacks(
+            "--cluster: the package distributed is not installed", "pip install 'blklab[cluster]'"
+        ) from None
+    _quiet()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other versions of libraries, a busy port of the dashboard
+        if local:
+            with _local(int(local[1]) if local[1] else None) as workers:
+                yield from _with_client(distributed, workers, address, tell)
+        else:
+            yield from _with_client(distributed, address, address, tell)
+
+
+def _quiet() -> None:
+    """Stops the library's messages, which would mix with ours."""
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0] in {"distributed", "tornado", "asyncio"}:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+@contextmanager
+def _local(count: int | None) -> "Iterator[Any]":
+    """Starts workers on this machine, one for each CPU by default."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=count or len(os.sched_getaffinity(0)),
+        threads_per_worker=1,
+        memory_limit=0,  # A worker may use all memory, as one process may
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL + 1,
+    ) as workers:
+        yield workers
+
+
+def _with_client(distributed: Any, where: Any, address: str, tell: Callable[[str], object]) -> Iterator[DaskCluster]:
+    import dask
+
+    with dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S:g}s"}):
+        try:
+            client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else "no answer"
+            raise EnvironmentLacks(
+                f"{address}: cannot reach a Dask scheduler ({reason})", "start one with `dask scheduler`"
+            ) from None
+        try:
+            _check_versions(client, address)
+            yield DaskCluster(client, address, tell)
+        finally:
+            client.close(timeout=RELEASE_S)
+
+
+def _check_versions(client: "Client", address: str) -> None:
+    """Raises EnvironmentLacks for a worker with another version, or without blklab."""
+    from importlib.metadata import version
+
+    try:
+        versions = client.run(version, "blklab", on_error="return")
+    except Exception as error:
+        raise EnvironmentLacks(f"{address}: {type(error).__name__}: {error}", "see the log of the scheduler") from None
+    ours = version("blklab")
+    for worker, theirs in versions.items():
+        if isinstance(theirs, Exception):
+            raise _lacking(worker, str(theirs) or type(theirs).__name__)
+        if theirs != ours:
+            raise _other_version(worker, theirs, ours)
