@@ -5,7 +5,7 @@
 //! grows with the scale when bursts come in bursts. Windows start at the first arrival; the last, incomplete one is
 //! left out. Empty windows are added arithmetically, so a gap of years costs no more than one of a millisecond.
 
-use crate::{Merge, Quantiles, QuantilesSummary};
+use crate::{Merge, Quantiles, QuantilesSummary, stored};
 use serde::Serialize;
 
 /// Widths of the windows in ns: 1 ms to 10 s, each ten of the one before.
@@ -34,6 +34,9 @@ pub struct Arrivals {
     window_end: u64,          // When the open 1 ms window ends
     scales: [WindowScale; 5],
 }
+
+stored!(WindowScale { index, open, windows, sum, squares, max });
+stored!(Arrivals { gaps, count, backwards, span, window_end, scales });
 
 /// How arrivals are spread over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

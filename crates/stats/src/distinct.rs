@@ -10,7 +10,7 @@
 //! selects the register of each.
 
 use crate::ranges::{RANGE_SHIFT, blocks_of, ranges_of};
-use crate::{Merge, hash64};
+use crate::{Merge, Stored, StoredBytes, hash64};
 
 const PRECISION: u32 = 10; // Registers: 2 to this power
 const LONGEST: u8 = 54; // Bits of a hash that are counted for its rank
@@ -137,6 +137,31 @@ impl Merge for Distinct {
                 (*lowest, *at_lowest) = lowest_of(registers);
             }
         }
+    }
+}
+
+impl Stored for Distinct {
+    fn store(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            DistinctStore::Exact { slots, .. } => {
+                let blocks: Vec<u64> = slots.iter().filter(|&&key| key != 0).map(|key| key - 1).collect();
+                (false, blocks).store(out);
+            }
+            DistinctStore::Registers { registers, .. } => (true, registers.clone()).store(out),
+        }
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        if !bool::restore(input)? {
+            let mut few = Distinct::default();
+            let blocks = Vec::restore(input).filter(|blocks: &Vec<u64>| blocks.len() <= FEW)?;
+            blocks.into_iter().for_each(|block| few.insert_exact(block));
+            return Some(few);
+        }
+        let registers: Vec<u8> = Vec::restore(input)?;
+        let is_valid = registers.len() == 1 << PRECISION && registers.iter().all(|&rank| rank <= LONGEST + 1);
+        let (lowest, at_lowest) = lowest_of(&registers);
+        is_valid.then_some(Distinct(DistinctStore::Registers { registers, lowest, at_lowest }))
     }
 }
 

@@ -31,7 +31,7 @@ mod table;
 pub use summary::{HotBlock, HotnessSummary};
 
 use crate::ranges::{RANGE_SHIFT, WHOLE, blocks_of, ranges_of, sample};
-use crate::{Merge, hash64};
+use crate::{Merge, hash64, stored};
 use table::{BlockCount, BlockTable};
 
 pub const DEFAULT_CAPACITY: usize = 1 << 17; // The default number of distinct blocks counted exactly; takes 4 MiB
@@ -58,6 +58,10 @@ pub struct Hotness {
     writes: u64,
     truncated: u64,
 }
+
+stored!(Hotness {
+    capacity, blocks, ranges, level, sampled, held, floor, held_blocks, filter, skip, draws, reads, writes, truncated,
+} if |hotness| hotness.level <= 64 && (1..=1 << 30).contains(&hotness.floor) && hotness.skip > 0);
 
 impl Default for Hotness {
     fn default() -> Self {
@@ -298,6 +302,8 @@ impl Merge for Hotness {
 /// Whether a hash is perhaps that of something held.
 #[derive(Debug, Clone, Default)]
 struct Filter(Vec<u64>);
+
+stored!(Filter { 0 });
 
 impl Filter {
     /// Eight bits for each entry.

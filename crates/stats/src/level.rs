@@ -1,6 +1,6 @@
 //! A level over time, such as queue depth, weighted by how long each value lasted.
 
-use crate::Merge;
+use crate::{Merge, stored};
 use serde::Serialize;
 
 /// Levels above this share one counter, and count as this level in means and percentiles.
@@ -17,6 +17,8 @@ pub struct Level {
     backwards: u64,
     below_zero: u64,
 }
+
+stored!(Level { spent, level, since, max, backwards, below_zero } if |level| level.spent.len() <= HIGHEST_LEVEL + 1);
 
 /// Time spent at one level, or at a range of them.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -84,6 +86,11 @@ impl Level {
             self.spent.resize(index + 1, 0);
             self.spent[index] = time_ns - since;
         }
+    }
+
+    /// Ends the observation: the level falls to 0, and the time until the next change is not counted.
+    pub fn end(&mut self) {
+        (self.level, self.since) = (0, None);
     }
 
     /// The level now.

@@ -4,7 +4,7 @@
 //! that a bucket is at most 1/2^BITS of its values wide. It is written here because recording is the hottest
 //! thing blklab does: an index and an increment, a sixth of the library's instructions.
 
-use crate::Merge;
+use crate::{Merge, Stored, StoredBytes};
 
 /// Counts of `u64` values, 2^BITS buckets to a doubling.
 ///
@@ -106,6 +106,19 @@ impl<const BITS: u32> Merge for LogLinear<BITS> {
         for (mine, theirs) in self.counts[offset..].iter_mut().zip(&other.counts) {
             *mine = mine.saturating_add(*theirs);
         }
+    }
+}
+
+impl<const BITS: u32> Stored for LogLinear<BITS> {
+    fn store(&self, out: &mut Vec<u8>) {
+        self.first.store(out);
+        self.counts.store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let (first, counts): (usize, Vec<u64>) = Stored::restore(input)?;
+        let buckets = Self::bucket(u64::MAX) + 1;
+        first.checked_add(counts.len()).filter(|&end| end <= buckets).map(|_| LogLinear { counts, first })
     }
 }
 

@@ -4,7 +4,7 @@
 //! doubling, reported by their middles: a quantile is off by at most 0.4 %. Count, sum, mean, standard
 //! deviation, minimum and maximum are always exact.
 
-use crate::{LogLinear, Merge};
+use crate::{LogLinear, Merge, Stored, StoredBytes, stored};
 use serde::Serialize;
 
 pub const EXACT_VALUES: usize = 4096; // Values kept one by one before the histogram takes over
@@ -27,6 +27,30 @@ pub struct Quantiles {
     squares: u128, // Sum of squares modulo 2^128, values above [`LONGEST`] cut to it
     min: u64,
     max: u64,
+}
+
+stored!(Quantiles { store, count, sum, squares, min, max });
+
+impl Stored for QuantilesStore {
+    fn store(&self, out: &mut Vec<u8>) {
+        match self {
+            QuantilesStore::Small(values) => (0u8, values.clone()).store(out),
+            QuantilesStore::Exact(values) => (1u8, values.clone()).store(out),
+            QuantilesStore::Binned(bins) => {
+                2u8.store(out);
+                bins.store(out);
+            }
+        }
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        Some(match u8::restore(input)? {
+            0 => QuantilesStore::Small(Vec::restore(input).filter(|values: &Vec<u32>| values.len() <= EXACT_VALUES)?),
+            1 => QuantilesStore::Exact(Vec::restore(input).filter(|values: &Vec<u64>| values.len() <= EXACT_VALUES)?),
+            2 => QuantilesStore::Binned(LogLinear::restore(input)?),
+            _ => return None,
+        })
+    }
 }
 
 /// Summary of [`Quantiles`]; the unit is that of the values recorded.

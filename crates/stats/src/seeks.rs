@@ -1,6 +1,6 @@
 //! Seek distances: from the end of one I/O to the start of the next, in sectors, signed.
 
-use crate::{Merge, Quantiles};
+use crate::{Merge, Quantiles, stored};
 use serde::Serialize;
 
 /// Distances between I/Os in order of arrival.
@@ -12,6 +12,8 @@ pub struct Seeks {
     backward: [u64; 64],
     distance: Quantiles,
 }
+
+stored!(Seeks { end, zero, forward, backward, distance });
 
 /// Count of the distances low..=high.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

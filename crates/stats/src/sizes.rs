@@ -5,7 +5,7 @@
 //! the nearest MiB (above), and the summary has the number of those I/Os. Count, total, mean, minimum and maximum
 //! stay exact.
 
-use crate::{Merge, quantiles::nearest_rank};
+use crate::{Merge, quantiles::nearest_rank, stored};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -24,6 +24,8 @@ pub struct SizeHistogram {
     max: u32,
     folded: u64,
 }
+
+stored!(SizeHistogram { dense, other, count, total, min, max, folded } if SizeHistogram::is_bounded);
 
 /// How many I/Os had one exact size.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -116,6 +118,10 @@ impl SizeHistogram {
                 *self.other.entry(key).or_default() += count;
             }
         }
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.dense.len() <= (DENSE_LIMIT / 512) as usize + 1 && self.other.len() <= 3 * MOST_OTHER_SIZES
     }
 
     /// I/Os recorded.

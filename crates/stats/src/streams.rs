@@ -6,7 +6,7 @@
 //! idle first; streams of 4 I/Os and more stay eight times as long) or after [`IDLE_LIMIT`] I/Os without it. Use
 //! separate instances for reads and writes.
 
-use crate::{Merge, Quantiles};
+use crate::{Merge, Quantiles, stored};
 use serde::Serialize;
 
 pub const IDLE_LIMIT: u32 = 8192; // A stream not continued for this many I/Os has ended
@@ -40,6 +40,11 @@ pub struct Streams {
     looks: Vec<u32>, // Live streams at each of the latest counts
     peak: u32,
 }
+
+stored!(StreamSet { next, bytes, ios, last });
+stored!(Streams {
+    sets, tick, previous, ios, sequential, strict, backward, singles, run_ios, run_bytes, looks, peak,
+} if |streams| matches!(streams.sets.len(), 0 | SETS) && streams.looks.len() == LOOKS);
 
 /// Lengths of runs, in the unit of the field's name.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

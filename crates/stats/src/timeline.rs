@@ -4,7 +4,7 @@
 //! (1.05 ms) at first and doubles, neighbours being merged in pairs, when a time lies beyond the
 //! last bucket, so any length of trace fits and two timelines can always be aligned.
 
-use crate::Merge;
+use crate::{Merge, Stored, StoredBytes};
 
 pub const DEFAULT_BUCKETS: usize = 512; // The default number of buckets
 const FIRST_SHIFT: u32 = 20; // The first width of a bucket is 2 to this power, in ns
@@ -71,6 +71,11 @@ impl<T: Merge + Default + Clone> Timeline<T> {
         self.shift = shift;
     }
 
+    /// The series of what `convert` makes of each bucket.
+    pub fn map<U>(&self, convert: impl FnMut(&T) -> U) -> Timeline<U> {
+        Timeline { buckets: self.buckets.iter().map(convert).collect(), most: self.most, shift: self.shift }
+    }
+
     /// Width of every bucket.
     pub fn width_ns(&self) -> u64 {
         1 << self.shift
@@ -110,6 +115,20 @@ impl<T: Merge + Default + Clone> Merge for Timeline<T> {
         for (start, bucket) in other.iter() {
             self.at(start).merge(bucket);
         }
+    }
+}
+
+impl<T: Stored> Stored for Timeline<T> {
+    fn store(&self, out: &mut Vec<u8>) {
+        (self.most, self.shift).store(out);
+        self.buckets.store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let (most, shift): (usize, u32) = Stored::restore(input)?;
+        let buckets = Vec::restore(input)?;
+        let is_valid = most >= 2 && buckets.len() <= most && (FIRST_SHIFT..u64::BITS).contains(&shift);
+        is_valid.then_some(Timeline { buckets, most, shift })
     }
 }
 

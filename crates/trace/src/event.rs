@@ -4,6 +4,7 @@
 //! passes through without loss; readers of other formats fill in what those contain.
 
 pub use crate::codes::{Action, Rwbs};
+use blklab_stats::stored;
 use std::fmt;
 
 pub const SECTOR: u64 = 512; // Bytes in a sector: always 512, independent of the device's block size
@@ -40,6 +41,10 @@ impl Op {
 /// A device number in Linux's form: `major << 20 | minor`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct DeviceId(pub u32);
+
+stored!(DeviceId { 0 });
+stored!(Rwbs { 0 });
+stored!(Action { 0 });
 
 impl DeviceId {
     /// From major and minor numbers.
@@ -101,6 +106,25 @@ pub struct Event {
     pub action: Action, // What happened
 }
 
+stored!(Event {
+    time,
+    sector,
+    arg_sector,
+    bytes,
+    device,
+    sequence,
+    pid,
+    arg_device,
+    target_device,
+    pdu_start,
+    pdu_len,
+    cpu,
+    rwbs,
+    error,
+    input,
+    action,
+});
+
 impl Event {
     /// The operation of the event's I/O.
     #[inline]
@@ -160,6 +184,24 @@ impl EventBatch {
         self.events.clear();
         self.pdu.clear();
         self.names.clear();
+    }
+
+    /// Removes up to `most` events from the front; returns how many.
+    pub fn skip_events(&mut self, most: u64) -> u64 {
+        let count = self.events.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+        self.events.drain(..count);
+        self.names.iter_mut().for_each(|name| name.before = name.before.saturating_sub(count));
+        count as u64
+    }
+
+    /// Removes what is behind the first `most` events; whether anything was.
+    pub fn cut(&mut self, most: u64) -> bool {
+        let is_longer = self.events.len() as u64 > most;
+        if is_longer {
+            self.events.truncate(most as usize);
+            self.names.retain(|name| name.before <= most as usize);
+        }
+        is_longer
     }
 
     /// The extra bytes of `event`.

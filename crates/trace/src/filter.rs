@@ -4,6 +4,7 @@ use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Event, EventBatch, Op, Rwbs};
 use crate::io::{Io, NEVER};
 use crate::source::{Source, TraceInfo};
+use blklab_stats::stored;
 use serde::Serialize;
 
 /// Everything passes by default. An I/O counts at the time, and for the process, of its queueing.
@@ -28,6 +29,21 @@ pub struct Filter {
     #[serde(skip)]
     pub until_clock_ns: Option<u64>,
 }
+
+stored!(Filter {
+    devices,
+    processes,
+    ops,
+    since_ns,
+    until_ns,
+    first_sector,
+    last_sector,
+    min_bytes,
+    max_bytes,
+    min_latency_ns,
+    since_clock_ns,
+    until_clock_ns,
+});
 
 const DAY: u64 = 86_400_000_000_000;
 

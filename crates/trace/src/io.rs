@@ -1,6 +1,7 @@
 //! One I/O: the life of a bio from its queueing to its completion.
 
 use crate::event::{DeviceId, Op, Rwbs, op_of};
+use blklab_stats::stored;
 
 pub const NEVER: u64 = u64::MAX; // A time that the trace does not show
 
@@ -27,6 +28,26 @@ pub struct Io {
     pub t_dispatch: u64, // Its request was last dispatched to the driver (D)
     pub t_complete: u64, // All of it was complete (C)
 }
+
+stored!(Io {
+    device,
+    source,
+    sector,
+    bytes,
+    rwbs,
+    pid,
+    process,
+    cpu,
+    error,
+    requeues,
+    depth,
+    t_queue,
+    t_get,
+    t_merge,
+    t_insert,
+    t_dispatch,
+    t_complete,
+});
 
 impl Io {
     /// Its operation.

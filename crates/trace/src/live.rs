@@ -4,8 +4,8 @@
 //! interval), so events are sorted here, and the window ends [`SETTLE`] before the newest one.
 
 use crate::blktrace::stream::EventBlock;
-use crate::characterise::characterise;
 use crate::characterise::profile::Profile;
+use crate::characterise::{Options, characterise};
 use crate::error::Result;
 use crate::event::{Event, EventBatch, ProcessName};
 use crate::filter::Filter;
@@ -95,7 +95,7 @@ pub struct WindowEvents {
 impl WindowEvents {
     /// Characterises the window.
     pub fn profile(&mut self, threads: usize) -> Result<Profile> {
-        characterise(self, Filter::default(), None, None, threads, &mut |_| true)
+        characterise(self, Filter::default(), Options::default(), threads, &mut |_| true)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Names of processes from a trace's notes.
 
 use crate::event::{Event, EventBatch};
+use blklab_stats::stored;
 use std::collections::HashMap;
 
 pub const UNNAMED: &str = "(null)"; // What blkparse prints for unnamed processes (glibc's `printf` of a null pointer)
@@ -18,6 +19,9 @@ struct KnownName {
 pub struct ProcessTable {
     names: HashMap<u32, KnownName>,
 }
+
+stored!(KnownName { text, bytes });
+stored!(ProcessTable { names });
 
 impl ProcessTable {
     const MAX: usize = 1 << 20; // The largest number of ids: Linux has at most 4,194,304 at a time

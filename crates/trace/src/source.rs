@@ -3,6 +3,7 @@
 
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, EventBatch};
+use blklab_stats::stored;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
@@ -47,6 +48,23 @@ pub struct Capabilities {
     pub completions: bool, // When an I/O completed
     pub clock_ns: Option<u64>, // Resolution of the times, ns; null without times
 }
+
+stored!(Capabilities { layers, processes, directions, completions, clock_ns });
+stored!(Warning { path, message });
+stored!(Input { name, files });
+stored!(TraceInfo {
+    format,
+    capabilities,
+    inputs,
+    start_unix_ns,
+    bytes_read,
+    messages,
+    out_of_order,
+    sequence_gaps,
+    device_names,
+    dropped,
+    warnings,
+});
 
 impl Capabilities {
     /// The capabilities of blktrace.

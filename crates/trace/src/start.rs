@@ -4,6 +4,7 @@
 //! no D either.
 
 use crate::event::{Action, Event};
+use blklab_stats::{Stored, StoredBytes};
 use serde::Serialize;
 
 const ENOUGH: usize = 1024; // Events of a device after which a trace without Q is taken as recorded without Q
@@ -17,6 +18,17 @@ pub enum StartAction {
     Q,
     D, // Dispatched: requests instead of bios, without the time in the queue
     C, // Completed: no latency, no queue depth, no process
+}
+
+impl Stored for StartAction {
+    fn store(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let number = u8::restore(input)?;
+        [StartAction::Q, StartAction::D, StartAction::C].into_iter().find(|&start| start as u8 == number)
+    }
 }
 
 impl StartAction {

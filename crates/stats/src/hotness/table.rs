@@ -1,5 +1,7 @@
 //! Flat open-addressed table from block to its reads and writes.
 
+use crate::{Stored, StoredBytes};
+
 /// One block; 16 bytes, four to a cache line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BlockCount {
@@ -146,6 +148,25 @@ impl BlockTable {
     /// Every block, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &BlockCount> {
         self.slots.iter().filter(|slot| slot.key != 0)
+    }
+}
+
+impl Stored for BlockTable {
+    fn store(&self, out: &mut Vec<u8>) {
+        let mut slots: Vec<_> = self.iter().map(|slot| (slot.key, slot.reads, slot.writes)).collect();
+        slots.sort_unstable();
+        slots.store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let slots: Vec<(u64, u32, u32)> = Vec::restore(input)?;
+        let mut table = BlockTable::with_room(slots.len());
+        for (key, reads, writes) in slots {
+            if !table.add(key.checked_sub(1)?, reads, writes) {
+                return None;
+            }
+        }
+        Some(table)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::tally::{ActionCounts, Amount, AmountPair, Tally};
 use crate::event::{Action, DeviceId, Event, Rwbs};
+use blklab_stats::stored;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,6 +28,10 @@ pub struct DeviceSummary {
     #[serde(skip)]
     last_sequence: BTreeMap<u16, u32>,
 }
+
+stored!(DeviceSummary {
+    name, cpus, place, events, first_ns, last_ns, max_depth, depth, skips, last_sequence,
+} if |summary| summary.place.iter().all(|&at| usize::from(at) <= summary.cpus.len()));
 
 impl DeviceSummary {
     /// Counts an event; with `count_skips` also gaps in the sequence numbers of a CPU.

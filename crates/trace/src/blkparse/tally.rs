@@ -1,6 +1,7 @@
 //! Counts of requests by what happened to them, as blkparse's summary groups them.
 
 use crate::event::{Action, Event, Rwbs};
+use blklab_stats::stored;
 use serde::Serialize;
 
 /// A number of requests and their bytes.
@@ -10,6 +11,9 @@ pub struct Amount {
     pub count: u64, // Requests
     pub bytes: i64, // Their bytes. Signed: requeues are subtracted from dispatches that a filter can have left out.
 }
+
+stored!(Amount { count, bytes });
+stored!(ActionCounts { 0 });
 
 impl Amount {
     #[inline]

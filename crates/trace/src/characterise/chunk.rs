@@ -3,7 +3,8 @@
 use crate::event::{DeviceId, Op, Rwbs, op_of};
 use crate::io::Io;
 use crate::start::StartAction;
-use blklab_stats::Merge;
+use blklab_stats::{Merge, Stored, StoredBytes, stored};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One arrival: a Q event with its process and source resolved.
@@ -38,11 +39,14 @@ impl QueuedIo {
     }
 }
 
+stored!(QueuedIo { time, sector, bytes, process, source, rwbs, cpu });
+
 /// Rows of one device: arrivals in order of time, ended I/Os in order of their end.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
     pub device: usize,         // Index of the device
     pub start: StartAction,    // The events with which its I/Os begin
+    pub first_block: u64,      // Number of the device's first block among those of all devices
     pub queued: Vec<QueuedIo>, // Arrivals
     pub ended: Vec<Io>,        // Ended I/Os
 }
@@ -51,9 +55,10 @@ impl Chunk {
     pub const ROWS: usize = 1024; // Rows after which a chunk is sent on: its two lists fit into the L2 cache
 
     /// An empty chunk of a device.
-    pub fn new(device: usize) -> Chunk {
-        let rows = Self::rows(device);
-        Chunk { device, start: StartAction::Q, queued: Vec::with_capacity(rows), ended: Vec::with_capacity(rows) }
+    pub fn new(device: usize, first_block: u64) -> Chunk {
+        let [queued, ended] = [Self::rows(device); 2];
+        let (queued, ended) = (Vec::with_capacity(queued), Vec::with_capacity(ended));
+        Chunk { device, start: StartAction::Q, first_block, queued, ended }
     }
 
     /// If a trace has many devices, their chunks are smaller.
@@ -82,6 +87,32 @@ pub trait Panel: Default + Merge + Send + 'static {
 
     /// Counts rows of the device.
     fn observe(&mut self, chunk: &Chunk);
+
+    /// Ends the trace.
+    fn end(&mut self) {}
+
+    /// Numbers processes and devices anew, before another trace's panel is merged.
+    fn renumber(&mut self, _numbers: &Renumbering) {}
+}
+
+/// The numbers that processes and devices of a trace get among those of another one.
+#[derive(Debug, Default)]
+pub struct Renumbering {
+    pub processes: Vec<u32>,                  // By the index of a process
+    pub devices: HashMap<DeviceId, DeviceId>, // Those that change
+    pub all_direct: bool,                     // Whether I/Os count as queued directly, wherever they come from
+}
+
+impl Renumbering {
+    /// The new index of a process.
+    pub fn process(&self, index: u32) -> u32 {
+        self.processes.get(index as usize).copied().unwrap_or(index)
+    }
+
+    /// The new number of a device.
+    pub fn device(&self, device: DeviceId) -> DeviceId {
+        if self.all_direct { DeviceId::default() } else { self.devices.get(&device).copied().unwrap_or(device) }
+    }
 }
 
 /// A panel for every device of a trace.
@@ -113,8 +144,57 @@ impl<P: Panel> PerDevice<P> {
         self.panels[chunk.device].observe(chunk);
     }
 
+    /// Ends the trace.
+    pub fn end(&mut self) {
+        self.panels.iter_mut().for_each(P::end);
+    }
+
+    /// Adds a panel of another trace to the device with an index.
+    pub fn merge(&mut self, device: usize, mut panel: P, numbers: &Renumbering) {
+        panel.renumber(numbers);
+        if device < self.panels.len() {
+            return self.panels[device].merge(&panel);
+        }
+        while self.panels.len() < device {
+            self.panels.push((self.make)(self.panels.len()));
+        }
+        self.panels.push(panel);
+    }
+
+    /// The panel of a device, if it had rows.
+    pub fn get(&self, device: usize) -> Option<&P> {
+        self.panels.get(device)
+    }
+
     /// Takes the panel of a device; an empty one if it had no rows.
     pub fn take(&mut self, device: usize) -> P {
         self.panels.get_mut(device).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl<P: Panel + Stored> PerDevice<P> {
+    /// Appends the panels to `out`.
+    pub fn store(&self, out: &mut Vec<u8>) {
+        self.panels.store(out);
+    }
+
+    /// Replaces the panels by stored ones.
+    pub fn restore(&mut self, input: &mut StoredBytes<'_>) -> Option<()> {
+        self.panels = Vec::restore(input)?;
+        Some(())
+    }
+}
+
+impl Stored for Chunk {
+    /// Without its rows, which the panels have.
+    fn store(&self, out: &mut Vec<u8>) {
+        (self.device, self.first_block).store(out);
+        self.start.store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let (device, first_block): (usize, u64) = Stored::restore(input)?;
+        let start = StartAction::restore(input)?;
+        (first_block <= u64::MAX >> 2).then(|| Chunk { start, ..Chunk::new(device, first_block) })
     }
 }

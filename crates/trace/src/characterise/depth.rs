@@ -1,7 +1,7 @@
 //! Queue depth within the filter's window of time.
 
 use crate::filter::Filter;
-use blklab_stats::{Level, LevelSummary, Merge, Timeline};
+use blklab_stats::{Level, LevelSummary, Merge, Timeline, stored};
 use serde::Serialize;
 
 /// Queue depth in one slice of time.
@@ -32,6 +32,9 @@ pub struct QueueDepth {
     until: u64,
     begun: bool,
 }
+
+stored!(DepthSlice { area_ns, busy_ns, max });
+stored!(QueueDepth { level, over_time, now, changed, since, until, begun });
 
 /// Queue depth over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -104,6 +107,13 @@ impl QueueDepth {
         self.changed = self.changed.max(time);
     }
 
+    /// Ends the trace at time `end`; the number falls to 0 uncounted.
+    pub fn end(&mut self, end: u64) {
+        *self = self.ended(end);
+        self.level.end();
+        self.now = 0;
+    }
+
     fn ended(&self, end: u64) -> QueueDepth {
         let mut ended = self.clone();
         if end >= self.since && (self.begun || self.now > 0) {
@@ -123,6 +133,15 @@ impl QueueDepth {
     pub fn over_time(&self, end: u64) -> DepthOverTime {
         let series = self.ended(end).over_time;
         DepthOverTime { width_ns: series.width_ns(), slices: series.iter().map(|(_, slice)| *slice).collect() }
+    }
+}
+
+impl Merge for QueueDepth {
+    /// Adds that of another trace; both have ended.
+    fn merge(&mut self, other: &Self) {
+        self.level.merge(&other.level);
+        self.over_time.merge(&other.over_time);
+        self.begun |= other.begun;
     }
 }
 

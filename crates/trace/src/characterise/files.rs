@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Panel};
 use super::profile::DeviceFlow;
 use crate::event::Op;
-use blklab_stats::Merge;
+use blklab_stats::{Merge, Stored, StoredBytes};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -135,6 +135,17 @@ impl Panel for FileAccesses {
                 self.add(&mut touched, OUTSIDE, write, end - at);
             }
         }
+    }
+}
+
+impl Stored for FileAccesses {
+    /// Empty: only the machine that has the filesystem counts its files.
+    fn store(&self, out: &mut Vec<u8>) {
+        false.store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        bool::restore(input).map(|_| FileAccesses::default())
     }
 }
 

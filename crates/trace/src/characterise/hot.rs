@@ -2,53 +2,70 @@
 
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
-use blklab_stats::{Hotness, HotnessSummary, Merge};
+use blklab_stats::{Hotness, HotnessSummary, Merge, stored};
 
 const BLOCK_SHIFT: u32 = 3; // Sectors of a block: 4 KiB, the page size
 
 /// Accesses by block on a device.
 #[derive(Clone, Debug, Default)]
-pub struct HotBlocks(Hotness);
+pub struct HotBlocks {
+    hotness: Hotness,
+    first_block: Option<u64>, // See [`Chunk::first_block`]; none if several devices were merged
+}
+
+stored!(HotBlocks { hotness, first_block });
 
 impl HotBlocks {
     /// Counts up to `blocks` distinct blocks exactly.
     pub fn exact(blocks: usize) -> HotBlocks {
-        HotBlocks(Hotness::new(blocks))
+        HotBlocks { hotness: Hotness::new(blocks), first_block: None }
     }
 
-    /// The profile.
+    /// The profile; blocks of several devices have no numbers.
     pub fn profile(&self) -> HotnessSummary {
-        self.0.summary()
+        let mut summary = self.hotness.summary();
+        match self.first_block {
+            Some(first) => summary.top.iter_mut().for_each(|hot| hot.block = hot.block.wrapping_sub(first)),
+            None => summary.top.clear(),
+        }
+        summary
     }
 }
 
 impl Panel for HotBlocks {
     fn for_device(index: usize) -> HotBlocks {
-        HotBlocks(match index {
+        let hotness = match index {
             0..4 => Hotness::default(),
             4..16 => Hotness::new(1 << 16),
             16..128 => Hotness::new(1 << 13),
             _ => Hotness::new(1 << 10),
-        })
+        };
+        HotBlocks { hotness, first_block: None }
     }
 
     fn observe(&mut self, chunk: &Chunk) {
+        self.first_block = Some(chunk.first_block);
         for row in &chunk.queued {
             let write = match row.op() {
                 Op::Read => false,
                 Op::Write => true,
                 Op::Discard | Op::Flush => continue,
             };
-            let first = row.sector >> BLOCK_SHIFT;
+            let first = chunk.first_block + (row.sector >> BLOCK_SHIFT);
             let in_first = row.sector & ((1 << BLOCK_SHIFT) - 1);
             let blocks = (in_first + row.sectors()).div_ceil(1 << BLOCK_SHIFT) as u32;
-            self.0.record(first, blocks, write);
+            self.hotness.record(first, blocks, write);
         }
     }
 }
 
 impl Merge for HotBlocks {
     fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
+        if self.hotness.accesses() == 0 {
+            self.first_block = other.first_block;
+        } else if other.hotness.accesses() > 0 && self.first_block != other.first_block {
+            self.first_block = None;
+        }
+        self.hotness.merge(&other.hotness);
     }
 }

@@ -12,7 +12,10 @@ use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use crate::start::StartAction;
+use blklab_stats::{hash64, stored};
 use std::collections::{BTreeMap, HashMap};
+
+pub mod merging;
 
 const MAX_DEVICES: usize = 1024; // The largest number of devices; events of further ones are only counted
 const MAX_NAMES: usize = 1 << 16; // The largest number of process names; further ones share index 0
@@ -44,12 +47,15 @@ struct DeviceState {
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
 
+stored!(DeviceState { device, input, wanted, start, held, pairer, summary, in_flight, dispatched, chunk, late });
+
 /// The first stage of characterisation.
 pub struct Intake {
     filter: Filter,
     unfiltered: bool, // Whether the filter lets everything pass
     deferred: bool,   // Whether only completed I/Os show if the filter wants them
-    info: TraceInfo,  // The trace's inputs and the devices named so far
+    info: TraceInfo,  // The trace's inputs and the devices named so far; when a trace ends, all of it
+    host: String,     // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
     index_by_device: HashMap<DeviceId, usize>,
     last_index: usize,
@@ -65,17 +71,19 @@ pub struct Intake {
     beyond_devices: u64,
     first_time: Option<u64>,
     last_time: u64,
+    ended: bool,
 }
 
 impl Intake {
-    /// An intake for a trace with this `info` before its first event.
-    pub fn new(filter: Filter, info: &TraceInfo) -> Intake {
+    /// An intake for a trace of a host.
+    pub fn new(filter: Filter, host: &str) -> Intake {
         Intake {
-            merged: info.inputs.iter().all(|input| input.name.is_empty()),
+            merged: true,
             unfiltered: filter.is_open(),
             deferred: filter.min_latency_ns.is_some(),
             filter,
-            info: info.clone(),
+            info: TraceInfo::default(),
+            host: host.to_owned(),
             states: Vec::new(),
             index_by_device: HashMap::new(),
             last_index: 0,
@@ -88,12 +96,19 @@ impl Intake {
             beyond_devices: 0,
             first_time: None,
             last_time: 0,
+            ended: false,
         }
     }
 
     /// Adds a batch. Full chunks are given to `send_chunk`.
     pub fn add_batch(&mut self, batch: &EventBatch, info: &TraceInfo, send_chunk: &mut dyn FnMut(Chunk)) {
-        self.info.device_names.extend_from_slice(&info.device_names[self.info.device_names.len()..]);
+        if self.total == 0 {
+            self.merged = info.inputs.iter().all(|input| input.name.is_empty());
+            self.info = info.clone();
+        }
+        // Fewer, if events of an earlier piece are read again.
+        let known = info.device_names.len().min(self.info.device_names.len());
+        self.info.device_names.extend_from_slice(&info.device_names[known..]);
         let mut from = 0;
         for name in &batch.names {
             let before = name.before.min(batch.events.len());
@@ -293,6 +308,17 @@ impl Intake {
         self.filter.wants_device(event.device, event.input, &self.info)
     }
 
+    /// The number of a device's first block among those of all hosts' devices. They overlap only by an unlikely chance.
+    fn first_block(&self, event: &Event) -> u64 {
+        if self.host.is_empty() {
+            return 0;
+        }
+        let name = self.info.device_name(event.device, event.input);
+        let name = if name.is_empty() { event.device.to_string() } else { name.to_owned() };
+        let place = [self.host.as_str(), "\0", &name].concat();
+        place.bytes().fold(0, |hash, byte| hash64(hash ^ u64::from(byte))) >> 2 & !63
+    }
+
     fn add_state(&mut self, event: &Event) -> usize {
         let wanted = self.wants_device(event);
         self.index_by_device.insert(event.device, self.states.len());
@@ -306,7 +332,7 @@ impl Intake {
             summary: DeviceSummary::default(),
             in_flight: QueueDepth::new(&self.filter, self.states.len()),
             dispatched: QueueDepth::new(&self.filter, self.states.len()),
-            chunk: Chunk::new(self.states.len()),
+            chunk: Chunk::new(self.states.len(), self.first_block(event)),
             late: Vec::new(),
         });
         self.states.len() - 1
@@ -341,8 +367,15 @@ impl Intake {
         (index, wanted)
     }
 
-    /// Ends the trace: sends the last chunks.
-    pub fn finish(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
+    /// Sends all chunks, full or not.
+    pub fn send_rest(&mut self, send_chunk: &mut dyn FnMut(Chunk)) {
+        for state in self.states.iter_mut().filter(|state| !state.chunk.is_empty()) {
+            send_chunk(state.renew_chunk());
+        }
+    }
+
+    /// Ends the trace: sends the last chunks, and keeps only what its statistics need.
+    pub fn end(&mut self, info: TraceInfo, send_chunk: &mut dyn FnMut(Chunk)) {
         for at in 0..self.states.len() {
             if self.states[at].start.is_none() {
                 self.decide_start(at, true);
@@ -353,12 +386,31 @@ impl Intake {
             if !self.unfiltered {
                 self.keep_wanted(at, ended);
             }
-            self.states[at].queue_late(MOST_LATE);
             let state = &mut self.states[at];
-            if !state.chunk.is_empty() {
-                send_chunk(state.renew_chunk());
-            }
+            state.queue_late(MOST_LATE);
+            state.in_flight.end(self.last_time);
+            state.dispatched.end(self.last_time);
         }
+        self.send_rest(send_chunk);
+        self.info = info;
+        self.processes = ProcessTable::default();
+        self.remaps = Remaps::default();
+        self.ended = true;
+    }
+
+    /// Whether the trace has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Information about the trace.
+    pub fn info(&self) -> &TraceInfo {
+        &self.info
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
     }
 
     /// The counts of each wanted device: its index in chunks, and its flow.
@@ -468,7 +520,7 @@ impl DeviceState {
     }
 
     fn renew_chunk(&mut self) -> Chunk {
-        let next = Chunk { start: self.chunk.start, ..Chunk::new(self.chunk.device) };
+        let next = Chunk { start: self.chunk.start, ..Chunk::new(self.chunk.device, self.chunk.first_block) };
         std::mem::replace(&mut self.chunk, next)
     }
 }

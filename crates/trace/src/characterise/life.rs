@@ -4,7 +4,7 @@ use super::chunk::{Chunk, Panel};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use crate::start::StartAction;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, stored};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -61,6 +61,9 @@ impl Merge for OpLife {
 /// The life of I/Os on a device, by operation.
 #[derive(Clone, Debug, Default)]
 pub struct Life([OpLife; 4]);
+
+stored!(OpLife { stages, completed, completed_bytes, merged, requeued, errors, never_completed, without_queue });
+stored!(Life { 0 });
 
 /// One operation's life in the profile. Times are ns.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

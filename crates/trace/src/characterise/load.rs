@@ -1,9 +1,9 @@
 //! The load: operations, bytes, flags and request sizes; by CPU, by process and by source device.
 
-use super::chunk::{Chunk, Panel, QueuedIo};
+use super::chunk::{Chunk, Panel, QueuedIo, Renumbering};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, Stored, StoredBytes, stored};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -62,6 +62,22 @@ impl Merge for GroupLoad {
         self.q2c[0].merge(&other.q2c[0]);
         self.q2c[1].merge(&other.q2c[1]);
         self.errors += other.errors;
+    }
+}
+
+stored!(OpCounts { ios, bytes, sync, meta, ahead, fua, preflush });
+stored!(GroupLoad { ops, q2c, errors });
+stored!(Load { counts, span, sizes, cpus, processes, sources });
+
+impl Stored for GroupTable {
+    fn store(&self, out: &mut Vec<u8>) {
+        self.groups.store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let groups: Vec<(u32, GroupLoad)> = Vec::restore(input).filter(|all: &Vec<_>| all.len() <= MAX_GROUPS + 1)?;
+        let index: HashMap<u32, u32> = (0..).zip(&groups).map(|(at, (key, _))| (*key, at)).collect();
+        (index.len() == groups.len()).then_some(GroupTable { recent: Vec::new(), index, groups })
     }
 }
 
@@ -138,6 +154,13 @@ impl GroupTable {
         };
         self.recent[key as usize % Self::RECENT] = (key, at);
         at
+    }
+
+    /// Gives its groups other numbers; groups whose numbers become equal are merged.
+    fn renumber(&mut self, number: impl Fn(u32) -> u32) {
+        for (key, group) in std::mem::take(self).groups {
+            self.at(if key == Self::OTHERS { key } else { number(key) }).merge(&group);
+        }
     }
 
     fn profile(&self, name: impl Fn(u32) -> String) -> Vec<GroupProfile> {
@@ -225,7 +248,21 @@ impl Load {
     }
 }
 
+impl Load {
+    /// Whether more than half of its I/Os were remapped from these devices.
+    pub fn is_fed_by(&self, devices: &[DeviceId]) -> bool {
+        let ios = |(_, group): &(u32, GroupLoad)| group.ops.iter().map(|cell| cell.0).sum::<u64>();
+        let fed = self.sources.groups.iter().filter(|(source, _)| devices.contains(&DeviceId(*source)));
+        2 * fed.map(ios).sum::<u64>() > self.sources.groups.iter().map(ios).sum()
+    }
+}
+
 impl Panel for Load {
+    fn renumber(&mut self, numbers: &Renumbering) {
+        self.processes.renumber(|process| numbers.process(process));
+        self.sources.renumber(|source| numbers.device(DeviceId(source)).0);
+    }
+
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
             let op = row.op();

@@ -13,29 +13,33 @@ pub mod hot;
 pub mod intake;
 pub mod life;
 pub mod load;
+pub mod observed;
 pub mod offsets;
 pub mod over_time;
+pub mod partial;
 pub mod pattern;
 pub mod process_series;
 pub mod profile;
 pub(crate) mod remaps;
 pub mod slow;
 
-use crate::error::Result;
+use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::filter::Filter;
-use crate::source::Source;
-use chunk::{Chunk, PerDevice};
+use crate::source::{Source, TraceInfo};
+use blklab_stats::StoredBytes;
+use chunk::{Chunk, PerDevice, Renumbering};
 use files::{FileAccesses, Filesystem};
 use hot::HotBlocks;
 use intake::Intake;
 use life::{Life, LifeProfile};
 use load::Load;
+use observed::ObservedTime;
 use offsets::Offsets;
 use over_time::OverTime;
 use pattern::AccessPattern;
 use process_series::ProcessSeries;
-use profile::{DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
+use profile::{DeviceFlow, DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
 use slow::SlowIos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +65,24 @@ macro_rules! panels {
             fn jobs(&mut self) -> Vec<PanelJob<'_>> {
                 vec![$(Box::new(|chunk| self.$name.observe(chunk))),*]
             }
+
+            fn end(&mut self) {
+                $(self.$name.end();)*
+            }
+
+            fn store(&self, out: &mut Vec<u8>) {
+                $(self.$name.store(out);)*
+            }
+
+            fn restore(&mut self, input: &mut StoredBytes<'_>) -> Option<()> {
+                $(self.$name.restore(input)?;)*
+                Some(())
+            }
+
+            /// Adds one device's panels to those of the device `to`.
+            fn merge(&mut self, to: usize, other: &mut Panels, from: usize, numbers: &Renumbering) {
+                $(self.$name.merge(to, other.$name.take(from), numbers);)*
+            }
         }
     };
 }
@@ -77,51 +99,117 @@ panels! {
     files: FileAccesses,
 }
 
-/// Reads a source to its end and characterises it.
-///
-/// `exact_blocks` is the number of distinct blocks that are counted exactly, of all inputs together; by default few
-/// enough to be fast. `filesystem` is that of which files are counted. `threads` is the largest number of threads, at least 1. `tick` is called after every batch with the
-/// bytes read so far, to show progress; if it returns false, reading stops, and the profile covers what was read.
+/// Reads a source to its end and characterises it; see [`Options`] and [`Characterisation::read`].
 pub fn characterise(
-    source: &mut dyn Source, filter: Filter, exact_blocks: Option<usize>, filesystem: Option<Filesystem>,
-    threads: usize, tick: &mut dyn FnMut(u64) -> bool,
+    source: &mut dyn Source, filter: Filter, options: Options, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Profile> {
-    let mut panels = Panels::default();
-    if let Some(blocks) = exact_blocks {
-        let inputs = source.info().inputs.len().max(1);
-        panels.hot = PerDevice::new(move |_| HotBlocks::exact(blocks / inputs));
-    }
-    let filesystem = filesystem.map(Arc::new);
-    if let Some(filesystem) = filesystem.clone() {
-        panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
-    }
-    let mut batch = EventBatch::default();
-    let mut more = source.fill(&mut batch)?;
-    let mut intake = Intake::new(filter.clone(), source.info());
-    let mut read = |intake: &mut Intake, send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
-        while more {
-            intake.add_batch(&batch, source.info(), send_chunk);
-            batch.clear();
-            more = tick(source.info().bytes_read) && source.fill(&mut batch)?;
+    let mut characterisation = Characterisation::new(source.info(), filter, options);
+    characterisation.read(source, None, threads, tick)?;
+    Ok(characterisation.profile())
+}
+
+/// What to characterise besides everything.
+#[derive(Default)]
+pub struct Options {
+    /// The number of distinct blocks that are counted exactly, of all inputs together; by default few enough to be
+    /// fast.
+    pub exact_blocks: Option<usize>,
+    pub filesystem: Option<Filesystem>, // The filesystem whose files are counted
+    pub host: String,                   // The host of the trace's devices, if there are several hosts; else empty
+}
+
+/// A characterisation that can be stopped, stored, continued and merged; see [`partial`].
+pub struct Characterisation {
+    intake: Intake,
+    panels: Panels,
+    exact_blocks: Option<usize>, // For each device
+    filesystem: Option<Arc<Filesystem>>,
+    observed: ObservedTime,
+}
+
+impl Characterisation {
+    /// The characterisation of a trace of which nothing was read.
+    pub fn new(info: &TraceInfo, filter: Filter, options: Options) -> Characterisation {
+        let exact_blocks = options.exact_blocks.map(|blocks| blocks / info.inputs.len().max(1));
+        let filesystem = options.filesystem.map(Arc::new);
+        let mut panels = Panels::new(exact_blocks);
+        if let Some(filesystem) = filesystem.clone() {
+            panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
         }
-        intake.finish(send_chunk);
-        Ok(())
-    };
-    if threads <= 1 {
-        read(&mut intake, &mut |chunk| panels.observe(&chunk))?;
-    } else {
-        panels.observe_in_threads(threads - 1, |send_chunk| read(&mut intake, send_chunk))?;
+        let intake = Intake::new(filter, &options.host);
+        Characterisation { intake, panels, exact_blocks, filesystem, observed: ObservedTime::default() }
     }
-    let devices: Vec<DeviceProfile> = intake
-        .flows()
-        .into_iter()
-        .map(|(at, flow)| {
+
+    /// Reads a source: the same one again if it was stopped before. Events that were read before are skipped.
+    ///
+    /// It stops after `most` new events, or at the end of the trace. `threads` is the largest number of threads, at
+    /// least 1. `tick` is called after every batch with the bytes read so far, to show progress; if it returns false,
+    /// the trace ends there.
+    pub fn read(
+        &mut self, source: &mut dyn Source, most: Option<u64>, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
+        if self.intake.has_ended() {
+            return Err(TraceError::Request("the characterisation is complete: it cannot be continued".into()));
+        }
+        let (intake, panels) = (&mut self.intake, &mut self.panels);
+        let mut read = |send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
+            let mut batch = EventBatch::default();
+            let mut skip = intake.totals().0;
+            let stop = most.map(|most| skip.saturating_add(most));
+            while source.fill(&mut batch)? {
+                skip -= batch.skip_events(skip);
+                let is_full = stop.is_some_and(|stop| batch.cut(stop - intake.totals().0));
+                intake.add_batch(&batch, source.info(), send_chunk);
+                batch.clear();
+                if is_full {
+                    intake.send_rest(send_chunk);
+                    return Ok(());
+                }
+                if !tick(source.info().bytes_read) {
+                    break;
+                }
+            }
+            intake.end(source.info().clone(), send_chunk);
+            Ok(())
+        };
+        if threads <= 1 {
+            read(&mut |chunk| panels.observe(&chunk))?;
+        } else {
+            panels.observe_in_threads(threads - 1, read)?;
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Ends the statistics, if the trace has ended.
+    fn end(&mut self) {
+        if self.intake.has_ended() {
+            self.panels.end();
+            let (first_ns, last_ns) = self.intake.span();
+            self.observed = ObservedTime::new(self.intake.info().start_unix_ns, first_ns, last_ns);
+        }
+    }
+
+    /// Ends the trace here, if it has not ended.
+    fn stop(&mut self) {
+        if !self.intake.has_ended() {
+            let info = self.intake.info().clone();
+            self.intake.end(info, &mut |chunk| self.panels.observe(&chunk));
+            self.end();
+        }
+    }
+
+    /// The profile of what was read.
+    pub fn profile(mut self) -> Profile {
+        self.stop();
+        let (intake, mut panels) = (self.intake, self.panels);
+        let device = |(at, flow): (usize, DeviceFlow)| {
             let process = |index| intake.process_name(index);
             let life = panels.life.take(at).profile();
             let files = panels.files.take(at);
             DeviceProfile {
                 slow: panels.slow.take(at).profile(p99(&life), process),
-                files: filesystem.as_ref().filter(|on| on.is_on(&flow)).and_then(|_| files.profile()),
+                files: self.filesystem.as_ref().filter(|on| on.is_on(&flow)).and_then(|_| files.profile()),
                 flow,
                 load: panels.load.take(at).profile(process),
                 life,
@@ -131,24 +219,26 @@ pub fn characterise(
                 offsets: panels.offsets.take(at).profile(),
                 processes_over_time: panels.processes.take(at).profile(process),
             }
-        })
-        .collect();
-    let (events, events_left_out) = intake.totals();
-    let (first_ns, last_ns) = intake.span();
-    Ok(Profile {
-        format_version: FORMAT_VERSION,
-        trace: source.info().clone(),
-        filter,
-        events,
-        events_left_out,
-        focus: focus(&devices),
-        first_ns,
-        last_ns,
-        device_names: intake.device_names(),
-        process_names: intake.process_names(),
-        devices,
-        summary: intake.summary().into_iter().map(SummaryProfile::from).collect(),
-    })
+        };
+        let devices: Vec<DeviceProfile> = intake.flows().into_iter().map(device).collect();
+        let (events, events_left_out) = intake.totals();
+        let (first_ns, last_ns) = intake.span();
+        Profile {
+            format_version: FORMAT_VERSION,
+            trace: intake.info().clone(),
+            filter: intake.filter().clone(),
+            events,
+            events_left_out,
+            focus: focus(&devices),
+            first_ns,
+            last_ns,
+            observed_ns: self.observed.length_ns(),
+            device_names: intake.device_names(),
+            process_names: intake.process_names(),
+            devices,
+            summary: intake.summary().into_iter().map(SummaryProfile::from).collect(),
+        }
+    }
 }
 
 /// The 99th percentile of Q2C, or of D2C in a recording without Q.
@@ -158,6 +248,15 @@ fn p99(life: &BTreeMap<&'static str, LifeProfile>) -> Option<u64> {
 }
 
 impl Panels {
+    /// No panels yet; with `exact_blocks`, each device counts so many blocks exactly.
+    fn new(exact_blocks: Option<usize>) -> Panels {
+        let mut panels = Panels::default();
+        if let Some(blocks) = exact_blocks {
+            panels.hot = PerDevice::new(move |_| HotBlocks::exact(blocks));
+        }
+        panels
+    }
+
     /// Runs `read` on this thread and the panels on up to `workers` others.
     fn observe_in_threads(
         &mut self, workers: usize, read: impl FnOnce(&mut dyn FnMut(Chunk)) -> Result<()>,

@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Panel};
 use super::density::DensityRow;
 use crate::event::Op;
-use blklab_stats::{Merge, Timeline};
+use blklab_stats::{Merge, Timeline, stored};
 use serde::Serialize;
 
 const SIDE: usize = 256; // Rows and columns of the grid; powers of two
@@ -42,6 +42,10 @@ pub struct Offsets {
     used: Option<(u64, u64)>, // The lowest and the highest row with an I/O; fewer than `rows` apart
 }
 
+stored!(Cell { 0 });
+stored!(Column { 0 });
+stored!(Offsets { columns, rows, shift, used } if Offsets::is_valid);
+
 /// The density of I/Os on a device, in the profile.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,6 +63,17 @@ impl Default for Offsets {
 impl Offsets {
     fn new(side: usize) -> Offsets {
         Offsets { columns: Timeline::new(side), rows: side as u64, shift: FIRST_SHIFT, used: None }
+    }
+
+    fn is_valid(&self) -> bool {
+        let columns = || self.columns.iter().map(|(_, column)| column.0.len() as u64);
+        self.rows.is_power_of_two()
+            && self.rows <= SIDE as u64
+            && self.shift < u64::BITS
+            && self
+                .used
+                .is_none_or(|(low, high)| low <= high && high - low < self.rows && high <= u64::MAX >> self.shift)
+            && columns().all(|rows| rows == 0 || rows == self.rows)
     }
 
     /// The cell of a time and sector.
@@ -141,12 +156,21 @@ impl Panel for Offsets {
 
 impl Merge for Offsets {
     fn merge(&mut self, other: &Self) {
-        let mut other = other.clone();
-        if let Some((low, high)) = other.used {
-            self.extend(low, high, other.shift);
-            other.coarsen(self.shift - other.shift);
-            self.columns.merge(&other.columns);
-        }
+        let Some((low, high)) = other.used else { return };
+        self.extend(low, high, other.shift);
+        // The two can have different numbers of rows.
+        let by = self.shift - other.shift;
+        let place = |row: u64, rows: u64| (row & (rows - 1)) as usize;
+        self.columns.merge(&other.columns.map(|theirs| {
+            let mut column = Column::default();
+            if !theirs.0.is_empty() {
+                column.0.resize(self.rows as usize, Cell::default());
+                for row in low..=high {
+                    column.0[place(row >> by, self.rows)].merge(&theirs.0[place(row, other.rows)]);
+                }
+            }
+            column
+        }));
     }
 }
 

@@ -4,7 +4,7 @@ use super::chunk::{Chunk, Panel};
 use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
-use blklab_stats::{Distinct, LogLinear, Merge, Timeline};
+use blklab_stats::{Distinct, LogLinear, Merge, Timeline, stored};
 use serde::Serialize;
 
 /// The largest number of slices for a trace of any length; fewer for the many devices of a large one.
@@ -39,6 +39,9 @@ impl Merge for TimeSlice {
 /// A device over time.
 #[derive(Clone, Debug)]
 pub struct OverTime(Timeline<TimeSlice>);
+
+stored!(TimeSlice { asked, q2c, unique });
+stored!(OverTime { 0 });
 
 impl Default for OverTime {
     fn default() -> Self {
@@ -121,7 +124,7 @@ impl Panel for OverTime {
             cell.1 += u64::from(row.bytes);
             if matches!(op, Op::Read | Op::Write) && row.bytes > 0 {
                 let unique = slice.unique.get_or_insert_default();
-                let first = row.sector >> 3;
+                let first = chunk.first_block + (row.sector >> 3);
                 let blocks = ((row.sector & 7) + row.sectors()).div_ceil(8).min(MAX_BLOCKS);
                 unique.insert(first, blocks);
             }

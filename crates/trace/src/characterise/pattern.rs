@@ -2,7 +2,7 @@
 
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
-use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary};
+use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary, stored};
 use serde::Serialize;
 
 /// The access pattern on a device.
@@ -13,6 +13,8 @@ pub struct AccessPattern {
     seeks: Seeks,
     arrivals: Arrivals,
 }
+
+stored!(AccessPattern { reads, writes, seeks, arrivals });
 
 /// The access pattern in the profile.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -25,10 +27,8 @@ pub struct PatternProfile {
 }
 
 impl AccessPattern {
-    /// The profile at the end of the trace; all runs have ended.
-    pub fn profile(mut self) -> PatternProfile {
-        self.reads.finish();
-        self.writes.finish();
+    /// The profile.
+    pub fn profile(&self) -> PatternProfile {
         PatternProfile {
             read_streams: self.reads.summary(),
             write_streams: self.writes.summary(),
@@ -39,6 +39,11 @@ impl AccessPattern {
 }
 
 impl Panel for AccessPattern {
+    fn end(&mut self) {
+        self.reads.finish();
+        self.writes.finish();
+    }
+
     fn observe(&mut self, chunk: &Chunk) {
         for row in &chunk.queued {
             self.arrivals.record(row.time);

@@ -1,7 +1,7 @@
 //! The I/Os of the largest processes over time.
 
-use super::chunk::{Chunk, Panel};
-use blklab_stats::{Merge, Timeline};
+use super::chunk::{Chunk, Panel, Renumbering};
+use blklab_stats::{Merge, Timeline, stored};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -45,6 +45,9 @@ impl Merge for Slice {
 #[derive(Clone, Debug)]
 pub struct ProcessSeries(Timeline<Slice>);
 
+stored!(Slice { 0 } if |slice| slice.0.len() <= DISTINCT + 1);
+stored!(ProcessSeries { 0 });
+
 /// The I/Os of processes over time, in the profile.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,6 +84,13 @@ impl ProcessSeries {
 impl Panel for ProcessSeries {
     fn for_device(index: usize) -> ProcessSeries {
         ProcessSeries(Timeline::new(if index < 16 { 512 } else { 64 }))
+    }
+
+    fn renumber(&mut self, numbers: &Renumbering) {
+        for slice in self.0.values_mut() {
+            let ios = std::mem::take(&mut slice.0).into_iter();
+            ios.for_each(|(process, ios)| slice.add(numbers.process(process), ios));
+        }
     }
 
     fn observe(&mut self, chunk: &Chunk) {

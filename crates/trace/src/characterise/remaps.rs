@@ -1,6 +1,7 @@
 //! The source of a queued bio: the remap that was traced shortly before its Q.
 
 use crate::event::{DeviceId, Event};
+use blklab_stats::stored;
 use std::collections::{HashMap, VecDeque};
 
 /// Remaps that can wait for their Q: a plug holds many bios, and between the two events a task can be preempted and
@@ -16,6 +17,8 @@ pub struct Remaps {
     waiting: HashMap<RemapTarget, Vec<DeviceId>>, // The sources of earlier remaps, the latest last
     order: VecDeque<RemapTarget>,            // The earlier remaps in order; some can have been matched since
 }
+
+stored!(Remaps { latest, waiting, order } if |remaps| remaps.waiting.values().all(|sources| !sources.is_empty()));
 
 impl Remaps {
     /// Adds a remap (A).

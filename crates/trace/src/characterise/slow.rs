@@ -1,9 +1,9 @@
 //! The slowest I/Os, and stalls: times in which nothing completed although I/Os were in flight.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, Renumbering};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
-use blklab_stats::Merge;
+use blklab_stats::{Merge, stored};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,10 @@ struct LongTime {
     io: Io,
     in_flight: [u64; 4], // Further I/Os in flight at `end`, by operation
 }
+
+stored!(LongTime { start, end, earliest, io, in_flight });
+stored!(Longest { kept, most, bar } if |longest| longest.kept.len() <= longest.most);
+stored!(SlowIos { slowest, silences, completed, first, last_complete, watched_until });
 
 impl LongTime {
     /// From `start` until `io` completed; a stall can begin as early as `earliest`.
@@ -107,6 +111,11 @@ impl Default for SlowIos {
 impl Panel for SlowIos {
     fn for_device(index: usize) -> SlowIos {
         if index < 128 { SlowIos::default() } else { SlowIos::new(3, 8) }
+    }
+
+    fn renumber(&mut self, numbers: &Renumbering) {
+        let kept = self.slowest.kept.iter_mut().chain(&mut self.silences.kept);
+        kept.for_each(|time| time.io.process = numbers.process(time.io.process));
     }
 
     fn observe(&mut self, chunk: &Chunk) {

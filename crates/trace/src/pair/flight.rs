@@ -1,8 +1,10 @@
 //! The bios of one device that are in flight, found by the sectors they cover.
 
+use super::new_io;
 use super::starts::{NONE, StartTable};
 use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
+use blklab_stats::{Stored, StoredBytes};
 use std::collections::BTreeSet;
 
 const MAX_STEPS: usize = 64; // Twins or neighbours that are checked before a search ends
@@ -188,7 +190,6 @@ impl BiosInFlight {
     pub fn add(&mut self, io: Io) {
         let left = u64::from(io.bytes >> 9);
         self.longest = self.longest.max(left);
-        let sector = io.sector;
         let slot = InFlightBio { io, left, next: NONE, prev: NONE, tail: NONE };
         let index = match self.free.pop() {
             Some(index) => {
@@ -200,6 +201,13 @@ impl BiosInFlight {
                 (self.slots.len() - 1) as u32
             }
         };
+        self.link(index);
+    }
+
+    /// Links the bio in a slot as the youngest on its sector.
+    #[inline]
+    fn link(&mut self, index: u32) {
+        let sector = self.slots[index as usize].io.sector;
         self.slots[index as usize].tail = index;
         let head = self.starts.put_if_free(sector, index);
         if head != index {
@@ -240,6 +248,42 @@ impl BiosInFlight {
         }
         self.free.push(index);
         self.len -= 1;
+    }
+}
+
+impl Stored for BiosInFlight {
+    /// Slots keep their numbers, which decide between bios on one sector.
+    fn store(&self, out: &mut Vec<u8>) {
+        let mut heads: Vec<_> = self.starts.iter().collect();
+        heads.sort_unstable();
+        let mut bios = Vec::new();
+        for (_, head) in heads {
+            let mut at = head;
+            while let Some(slot) = self.slots.get(at as usize) {
+                bios.push((at, slot.io, slot.left));
+                at = slot.next;
+            }
+        }
+        bios.store(out);
+        (self.longest, self.free.clone()).store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let bios: Vec<(u32, Io, u64)> = Vec::restore(input)?;
+        let (longest, free): (u64, Vec<u32>) = Stored::restore(input)?;
+        let mut numbers: Vec<u32> = bios.iter().map(|bio| bio.0).chain(free.iter().copied()).collect();
+        numbers.sort_unstable();
+        if !numbers.iter().copied().eq(0..numbers.len() as u32) {
+            return None;
+        }
+        let unused = InFlightBio { io: new_io(&Event::default()), left: 0, next: NONE, prev: NONE, tail: NONE };
+        let slots = vec![unused; numbers.len()];
+        let mut restored = BiosInFlight { slots, free, longest, ..BiosInFlight::default() };
+        for (index, io, left) in bios {
+            restored.slots[index as usize] = InFlightBio { io, left, ..unused };
+            restored.link(index);
+        }
+        Some(restored)
     }
 }
 

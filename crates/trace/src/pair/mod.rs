@@ -15,6 +15,7 @@ mod starts;
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::io::{Io, NEVER};
+use blklab_stats::stored;
 use flight::{BioState, BiosInFlight, is_write};
 use std::collections::VecDeque;
 
@@ -39,6 +40,8 @@ pub struct Pairer {
     pub unmatched_completions: u64, // Completions without a Q or D in the trace
     pub given_up: u64,              // Bios given up because too many were in flight
 }
+
+stored!(Pairer { bios, empty, commands, saw_dispatch, unmatched_completions, given_up });
 
 impl Pairer {
     /// Adds an event of the device; appends the I/Os that it ends to `done`. `origin` matters only for Q. Returns

@@ -1,0 +1,195 @@
+//! Intakes of independent traces: stored, merged, and added up over devices.
+
+use super::{DeviceState, Intake, MAX_DEVICES, MAX_NAMES, UNKNOWN};
+use crate::characterise::chunk::{Chunk, Renumbering};
+use crate::event::{DeviceId, Event};
+use crate::source::TraceInfo;
+use blklab_stats::{Merge, Stored, StoredBytes};
+
+const MOST_FILES: usize = 100; // Names of files that are kept for each input
+const ALL: &str = "all"; // The name of the sum of all devices
+
+impl Intake {
+    /// Adds another trace's devices; both traces have ended. Devices with the same name, or number if they have no
+    /// name, are the same. Returns the new numbers, and the new index of each device.
+    pub fn merge(&mut self, other: &Intake) -> (Renumbering, Vec<Option<usize>>) {
+        let mut numbers = Renumbering { processes: self.add_names(other), ..Renumbering::default() };
+        self.total += other.total;
+        self.beyond_devices += other.beyond_devices;
+        self.first_time = [self.first_time, other.first_time].into_iter().flatten().min();
+        self.last_time = self.last_time.max(other.last_time);
+        let inputs = self.merge_info(&other.info);
+        self.merged = self.info.inputs.iter().all(|input| input.name.is_empty());
+        let place = |theirs: &DeviceState| {
+            let input = inputs.get(usize::from(theirs.input)).copied().unwrap_or_default();
+            let place = self.place_for(other.device_name(theirs), theirs, input);
+            match place {
+                Some(at) => {
+                    numbers.devices.insert(theirs.device, self.states[at].device);
+                    self.states[at].merge(theirs);
+                }
+                None => self.beyond_devices += theirs.summary.events,
+            }
+            place
+        };
+        let places = other.states.iter().map(place).collect();
+        (numbers, places)
+    }
+
+    /// The name of a device, or an empty one.
+    fn device_name<'a>(&'a self, state: &DeviceState) -> &'a str {
+        self.info.device_name(state.device, state.input)
+    }
+
+    /// Adds another trace's process names; returns the new index of each.
+    fn add_names(&mut self, other: &Intake) -> Vec<u32> {
+        let mut index = |name: &String| match self.name_index.get(name) {
+            Some(&index) => index,
+            None if self.names.len() < MAX_NAMES => {
+                self.names.push(name.clone());
+                self.name_index.insert(name.clone(), (self.names.len() - 1) as u32);
+                (self.names.len() - 1) as u32
+            }
+            None => 0,
+        };
+        other.names.iter().map(&mut index).collect()
+    }
+
+    /// The index of the device that is another trace's device; a new one if it is unknown and there is room.
+    fn place_for(&mut self, name: &str, theirs: &DeviceState, input: u16) -> Option<usize> {
+        let same = |mine: &DeviceState| match (self.device_name(mine), name) {
+            ("", "") => mine.device == theirs.device,
+            (mine, name) => mine == name,
+        };
+        if let Some(at) = self.states.iter().position(same) {
+            return Some(at);
+        }
+        if self.states.len() >= 2 * MAX_DEVICES {
+            return None;
+        }
+        let mut device = theirs.device;
+        while self.states.iter().any(|mine| mine.device == device) {
+            device = DeviceId(device.0.wrapping_add(1));
+        }
+        if !name.is_empty() && self.info.inputs.get(usize::from(input)).is_none_or(|input| input.name.is_empty()) {
+            self.info.device_names.push((device.0, name.to_owned()));
+        }
+        let chunk = Chunk::new(self.states.len(), theirs.chunk.first_block);
+        self.add_state(&Event { device, input, ..Event::default() });
+        let state = self.states.last_mut()?;
+        (state.wanted, state.start, state.chunk) = (theirs.wanted, theirs.start, chunk);
+        state.chunk.start = theirs.chunk.start;
+        Some(self.states.len() - 1)
+    }
+
+    /// Adds another trace's information; returns the new number of each of its inputs.
+    fn merge_info(&mut self, other: &TraceInfo) -> Vec<u16> {
+        let mine = &mut self.info;
+        if mine.format != other.format {
+            mine.format = "mixed".into();
+        }
+        let (known, theirs) = (&mut mine.capabilities, other.capabilities);
+        known.layers &= theirs.layers;
+        known.processes &= theirs.processes;
+        known.directions &= theirs.directions;
+        known.completions &= theirs.completions;
+        known.clock_ns = known.clock_ns.zip(theirs.clock_ns).map(|(mine, theirs)| mine.max(theirs));
+        mine.start_unix_ns = mine.start_unix_ns.zip(other.start_unix_ns).map(|(mine, theirs)| mine.min(theirs));
+        mine.bytes_read += other.bytes_read;
+        mine.messages += other.messages;
+        mine.out_of_order += other.out_of_order;
+        mine.sequence_gaps += other.sequence_gaps;
+        mine.dropped = [mine.dropped, other.dropped].into_iter().flatten().reduce(u64::saturating_add);
+        other.warnings.iter().for_each(|warning| mine.warn(&warning.path, &warning.message));
+        let mut number = |input: &crate::source::Input| {
+            let known = mine.inputs.iter().position(|known| known.name == input.name);
+            let at = known.unwrap_or_else(|| {
+                mine.inputs.push(crate::source::Input { name: input.name.clone(), files: Vec::new() });
+                mine.inputs.len() - 1
+            });
+            let files = &mut mine.inputs[at].files;
+            files.extend(input.files.iter().take(MOST_FILES.saturating_sub(files.len())).cloned());
+            u16::try_from(at).unwrap_or(u16::MAX)
+        };
+        other.inputs.iter().map(&mut number).collect()
+    }
+
+    /// The indices of the wanted devices whose I/Os do not come from other devices of the trace; `is_fed_by` says
+    /// whether they do.
+    pub fn entrances(&self, is_fed_by: impl Fn(usize, &[DeviceId]) -> bool) -> Vec<usize> {
+        let others = |at: usize| -> Vec<DeviceId> {
+            let others = self.states.iter().filter(|state| state.wanted && state.device != self.states[at].device);
+            others.map(|state| state.device).collect()
+        };
+        let wanted = (0..self.states.len()).filter(|&at| self.states[at].wanted && self.states[at].summary.events > 0);
+        wanted.filter(|&at| !is_fed_by(at, &others(at))).collect()
+    }
+
+    /// An intake with one device, the sum of some.
+    pub fn sum(&self, devices: &[usize]) -> Intake {
+        let mut sum = Intake::new(self.filter.clone(), "");
+        sum.info = TraceInfo { inputs: Vec::new(), device_names: vec![(0, ALL.into())], ..self.info.clone() };
+        sum.names.clone_from(&self.names);
+        sum.name_index.clone_from(&self.name_index);
+        (sum.total, sum.beyond_devices) = (self.total, self.beyond_devices);
+        (sum.first_time, sum.last_time, sum.ended) = (self.first_time, self.last_time, true);
+        for state in devices.iter().map(|&at| &self.states[at]) {
+            if sum.states.is_empty() {
+                sum.add_state(&Event::default());
+                sum.states[0].start = state.start;
+                sum.states[0].chunk.start = state.chunk.start;
+            }
+            sum.states[0].wanted = true;
+            sum.states[0].merge(state);
+        }
+        sum
+    }
+}
+
+impl DeviceState {
+    /// Adds another trace's device; both traces have ended.
+    fn merge(&mut self, other: &DeviceState) {
+        self.wanted |= other.wanted;
+        self.pairer.unmatched_completions += other.pairer.unmatched_completions;
+        self.pairer.given_up += other.pairer.given_up;
+        self.summary.absorb(&other.summary);
+        self.in_flight.merge(&other.in_flight);
+        self.dispatched.merge(&other.dispatched);
+    }
+}
+
+impl Stored for Intake {
+    fn store(&self, out: &mut Vec<u8>) {
+        self.filter.store(out);
+        self.info.store(out);
+        self.host.store(out);
+        self.states.store(out);
+        self.remaps.store(out);
+        self.processes.store(out);
+        self.names.store(out);
+        (self.total, self.beyond_devices).store(out);
+        (self.first_time, self.last_time, self.ended).store(out);
+    }
+
+    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
+        let mut intake = Intake::new(Stored::restore(input)?, "");
+        intake.info = Stored::restore(input)?;
+        intake.host = Stored::restore(input)?;
+        intake.states = Stored::restore(input)?;
+        intake.remaps = Stored::restore(input)?;
+        intake.processes = Stored::restore(input)?;
+        intake.names = Stored::restore(input)?;
+        (intake.total, intake.beyond_devices) = Stored::restore(input)?;
+        (intake.first_time, intake.last_time, intake.ended) = Stored::restore(input)?;
+        intake.merged = intake.info.inputs.iter().all(|input| input.name.is_empty());
+        intake.name_index = intake.names.iter().cloned().zip(0..).collect();
+        intake.index_by_device = intake.states.iter().map(|state| state.device).zip(0..).collect();
+        let is_valid = intake.names.first().is_some_and(|name| name == UNKNOWN)
+            && intake.names.len() <= MAX_NAMES
+            && intake.name_index.len() == intake.names.len()
+            && intake.states.len() <= 2 * MAX_DEVICES
+            && intake.index_by_device.len() == intake.states.len()
+            && intake.states.iter().zip(0..).all(|(state, at)| state.chunk.device == at);
+        is_valid.then_some(intake)
+    }
+}

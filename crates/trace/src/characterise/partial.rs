@@ -1,0 +1,110 @@
+//! Partial profiles: characterisations as bytes, which other processes continue and merge.
+//!
+//! Traces are put together in two ways:
+//! - *Pieces of one trace* form a chain: the partial profile of the first piece is the complete state, with the I/Os in
+//!   flight, the last positions and the open windows, and the next piece continues it. The result is that of one pass,
+//!   to the last bit, whatever the borders are. Pieces therefore cannot be read at the same time.
+//! - *Independent traces* are characterised at the same time, and merged in any order. I/Os in flight at their ends
+//!   never completed, and nothing is measured from one to the next: no seek, no gap between arrivals, no stream.
+//!   Their times are laid over each other: time 0 of a series is the beginning of each trace.
+//!
+//! Merged counts, sums, sizes, times in flight, and quantiles are those of all events together, with the errors that
+//! they state; so are distinct and hot blocks. The devices of one host are merged by name. Devices of several hosts are
+//! different devices: [`Characterisation::sum`] adds up the devices of a host, and the sums can be merged.
+
+use super::chunk::Renumbering;
+use super::intake::Intake;
+use super::observed::ObservedTime;
+use super::{Characterisation, Panels};
+use crate::error::{Result, TraceError};
+use blklab_stats::{Merge, Stored, StoredBytes};
+use std::io::{self, Read, Write};
+
+const VERSION: u32 = 1; // Version of the content
+const TITLE: &str = "blklab partial profile"; // Begins the first line, which ends with the two versions
+const LONGEST_TITLE: usize = 100; // Bytes of the first line
+const LEVEL: i32 = 1; // Compression of zstd: hashes of blocks do not compress, and the rest does at any level
+const MOST_BYTES: u64 = 4 << 30; // A larger content is damaged
+
+impl Characterisation {
+    /// The partial profile: a line of text, and the content compressed by zstd with its checksum.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        self.exact_blocks.store(&mut content);
+        self.observed.store(&mut content);
+        self.intake.store(&mut content);
+        self.panels.store(&mut content);
+        let out = format!("{TITLE} {VERSION} {}\n", env!("CARGO_PKG_VERSION")).into_bytes();
+        let mut encoder = zstd::Encoder::new(out, LEVEL)?;
+        encoder.include_checksum(true)?;
+        encoder.write_all(&content)?;
+        encoder.finish()
+    }
+
+    /// The characterisation of a partial profile.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Characterisation> {
+        let problem = |text: &str| TraceError::Request(format!("partial profile: {text}"));
+        let end = bytes.iter().take(LONGEST_TITLE).position(|&byte| byte == b'\n');
+        let (title, content) = bytes.split_at(end.map_or(0, |end| end + 1));
+        let versions = std::str::from_utf8(title).ok().and_then(|title| title.trim_end().strip_prefix(TITLE));
+        let mut versions = versions.ok_or_else(|| problem("not a partial profile of blklab"))?.split_whitespace();
+        if versions.next() != Some(&VERSION.to_string()) {
+            let other = versions.next().unwrap_or("another version");
+            return Err(problem(&format!(
+                "written by blklab {other}, which blklab {} cannot read: use one version on all machines",
+                env!("CARGO_PKG_VERSION")
+            )));
+        }
+        let mut plain = Vec::new();
+        let decoder = zstd::Decoder::with_buffer(content).map_err(|e| problem(&e.to_string()))?;
+        let read = decoder.take(MOST_BYTES).read_to_end(&mut plain);
+        read.map_err(|e| problem(&format!("damaged: {e}")))?;
+        Characterisation::from_content(&plain).ok_or_else(|| problem("damaged"))
+    }
+
+    /// The characterisation of a partial profile's content; `None` if it is damaged.
+    pub fn from_content(content: &[u8]) -> Option<Characterisation> {
+        let mut input = StoredBytes(content);
+        let exact_blocks = Option::restore(&mut input)?;
+        let observed = ObservedTime::restore(&mut input)?;
+        let intake = Intake::restore(&mut input)?;
+        let mut panels = Panels::new(exact_blocks);
+        panels.restore(&mut input)?;
+        input.0.is_empty().then_some(Characterisation { intake, panels, exact_blocks, filesystem: None, observed })
+    }
+
+    /// Whether the trace was read to its end.
+    pub fn has_ended(&self) -> bool {
+        self.intake.has_ended()
+    }
+
+    /// Adds an independent trace of the same host, or a sum to a sum.
+    pub fn merge(&mut self, mut other: Characterisation) {
+        self.stop();
+        other.stop();
+        self.observed.merge(&other.observed);
+        let (numbers, places) = self.intake.merge(&other.intake);
+        for (from, to) in places.into_iter().enumerate() {
+            if let Some(to) = to {
+                self.panels.merge(to, &mut other.panels, from, &numbers);
+            }
+        }
+    }
+
+    /// The sum of all devices, as one device named `all`. A device counts unless most of its I/Os come from other
+    /// devices of the trace: those are counted there.
+    pub fn sum(mut self) -> Characterisation {
+        self.stop();
+        let devices = self.intake.entrances(|at, others| self.panels.load.get(at).is_some_and(|l| l.is_fed_by(others)));
+        let mut panels = Panels::new(self.exact_blocks);
+        let numbers = Renumbering { all_direct: true, ..Renumbering::default() };
+        for &at in &devices {
+            panels.merge(0, &mut self.panels, at, &numbers);
+        }
+        let intake = self.intake.sum(&devices);
+        Characterisation { intake, panels, exact_blocks: self.exact_blocks, filesystem: None, observed: self.observed }
+    }
+}
+
+#[cfg(test)]
+mod tests;
