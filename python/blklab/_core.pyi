@@ -123,6 +123,35 @@ def characterise(
     `tick` is called now and then with the bytes read so far.
     """
 
+def characterise_partial(
+    paths: Sequence[str],
+    filter: Filter,
+    *,
+    format: str | None = None,
+    exact_blocks: int | None = None,
+    host: str = "",
+    shown_as: tuple[str, str] | None = None,
+    continued: bytes | None = None,
+    most: int | None = None,
+    threads: int = 1,
+    tick: Callable[[int], object] | None = None,
+) -> tuple[bytes, bool]:
+    """Characterise a trace, or a piece of one: its partial profile, and whether the trace was read to its end.
+
+    `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
+    what messages show instead. `continued` is the partial profile of what was read of this trace before; it has the
+    filter and the other options. Reading stops after `most` events.
+    """
+
+def merge_partials(partials: Sequence[bytes]) -> bytes:
+    """Merge partial profiles of independent traces: of one host, whose devices are merged by name; or sums."""
+
+def sum_partial(partial: bytes) -> bytes:
+    """Add up all devices of a host, as one device `all`; members of an array in the trace count there only."""
+
+def finish_partial(partial: bytes) -> str:
+    """Return the profile of a partial profile, as JSON text."""
+
 class LiveTrace:
     """The last seconds of a recording that goes on, read from a pipe in a thread."""
 

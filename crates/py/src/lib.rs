@@ -41,5 +41,8 @@ mod _core {
     use super::simulate::{Stop, check_cell, simulate};
 
     #[pymodule_export]
-    use super::trace::{Filter, characterise, convert, print_events, trace_formats, trace_targets};
+    use super::trace::{
+        Filter, characterise, characterise_partial, convert, finish_partial, merge_partials, print_events, sum_partial,
+        trace_formats, trace_targets,
+    };
 }

@@ -4,11 +4,13 @@ use crate::failures::{UsageError, python_error};
 use blklab_trace::blkparse::print::{PrintStyle, print};
 use blklab_trace::blkparse::terminal::TerminalOutput;
 use blklab_trace::characterise::files::Filesystem;
+use blklab_trace::characterise::{Characterisation, Options};
 use blklab_trace::export::target::{TARGETS, find_target};
 use blklab_trace::source::Source;
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal};
 
 /// Which events and I/Os count; by default all.
@@ -98,9 +100,71 @@ pub fn characterise(
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut ticker = Ticker::new(tick);
         let tick = &mut |bytes| ticker.tick(bytes);
-        let profile = characterising::characterise(&mut *source, filter, exact_blocks, filesystem, threads, tick);
+        let options = Options { exact_blocks, filesystem, ..Options::default() };
+        let profile = characterising::characterise(&mut *source, filter, options, threads, tick);
         ticker.finish()?;
         serde_json::to_string(&profile.map_err(python_error)?).map_err(|e| UsageError::new_err(e.to_string()))
+    })
+}
+
+/// Characterises a trace, or continues; returns the partial profile, and whether the trace was read to its end.
+///
+/// `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
+/// what messages show instead. `continued` is the partial profile of what was read of the same trace before; it has the
+/// filter and all options. After `most` events it stops. `tick` is called now and then with the bytes read so far.
+#[pyfunction]
+#[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, host=String::new(), shown_as=None, continued=None,
+    most=None, threads=1, tick=None))]
+#[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
+pub fn characterise_partial<'py>(
+    py: Python<'py>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
+    host: String, shown_as: Option<(String, String)>, continued: Option<&[u8]>, most: Option<u64>, threads: usize,
+    tick: Option<Py<PyAny>>,
+) -> PyResult<(Bound<'py, PyBytes>, bool)> {
+    let mut filter = filter.0.clone();
+    let (bytes, has_ended) = py.detach(|| {
+        let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
+        let mut characterisation = match continued {
+            Some(bytes) => Characterisation::from_bytes(bytes).map_err(python_error)?,
+            None => {
+                let options = Options { exact_blocks, host, shown_as, ..Options::default() };
+                Characterisation::new(source.info(), filter, options)
+            }
+        };
+        let mut ticker = Ticker::new(tick);
+        let read = characterisation.read(&mut *source, most, threads, &mut |bytes| ticker.tick(bytes));
+        ticker.finish()?;
+        read.map_err(python_error)?;
+        Ok::<_, PyErr>((characterisation.to_bytes()?, characterisation.has_ended()))
+    })?;
+    Ok((PyBytes::new(py, &bytes), has_ended))
+}
+
+/// Merges partial profiles of independent traces of one host, or sums.
+#[pyfunction]
+pub fn merge_partials<'py>(py: Python<'py>, partials: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
+    let merged = py.detach(|| {
+        let mut all = partials.iter().map(|bytes| Characterisation::from_bytes(bytes).map_err(python_error));
+        let mut merged = all.next().unwrap_or_else(|| Err(UsageError::new_err("no partial profile given")))?;
+        all.try_for_each(|next| next.map(|next| merged.merge(next)))?;
+        Ok::<_, PyErr>(merged.to_bytes()?)
+    })?;
+    Ok(PyBytes::new(py, &merged))
+}
+
+/// Adds up all devices of a partial profile; sums of several hosts can be merged.
+#[pyfunction]
+pub fn sum_partial<'py>(py: Python<'py>, partial: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let sum = || Ok::<_, PyErr>(Characterisation::from_bytes(partial).map_err(python_error)?.sum().to_bytes()?);
+    Ok(PyBytes::new(py, &py.detach(sum)?))
+}
+
+/// The profile of a partial profile, as JSON text.
+#[pyfunction]
+pub fn finish_partial(py: Python<'_>, partial: &[u8]) -> PyResult<String> {
+    py.detach(|| {
+        let profile = Characterisation::from_bytes(partial).map_err(python_error)?.profile();
+        serde_json::to_string(&profile).map_err(|e| UsageError::new_err(e.to_string()))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Values as bytes: statistics that travel between processes, whole and unchanged.
 //!
-//! Fields follow each other without names or types; integers are LEB128 (DWARF 5, section 7.6). Whoever stores a
-//! document adds its version and a checksum. Restored values keep every invariant that their code relies on, or
+//! Fields follow each other without names or types; integers are LEB128 (DWARF 5, section 7.6). The user of the bytes adds
+//! a version and a checksum. Restored values keep every invariant that their code relies on, or
 //! [`Stored::restore`] returns `None`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

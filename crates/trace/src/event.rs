@@ -106,24 +106,12 @@ pub struct Event {
     pub action: Action, // What happened
 }
 
-stored!(Event {
-    time,
-    sector,
-    arg_sector,
-    bytes,
-    device,
-    sequence,
-    pid,
-    arg_device,
-    target_device,
-    pdu_start,
-    pdu_len,
-    cpu,
-    rwbs,
-    error,
-    input,
-    action,
-});
+stored! {
+    Event {
+        time, sector, arg_sector, bytes, device, sequence, pid, arg_device, target_device, pdu_start, pdu_len,
+        cpu, rwbs, error, input, action,
+    }
+}
 
 impl Event {
     /// The operation of the event's I/O.

@@ -30,20 +30,12 @@ pub struct Filter {
     pub until_clock_ns: Option<u64>,
 }
 
-stored!(Filter {
-    devices,
-    processes,
-    ops,
-    since_ns,
-    until_ns,
-    first_sector,
-    last_sector,
-    min_bytes,
-    max_bytes,
-    min_latency_ns,
-    since_clock_ns,
-    until_clock_ns,
-});
+stored! {
+    Filter {
+        devices, processes, ops, since_ns, until_ns, first_sector, last_sector, min_bytes, max_bytes,
+        min_latency_ns, since_clock_ns, until_clock_ns,
+    }
+}
 
 const DAY: u64 = 86_400_000_000_000;
 

@@ -29,25 +29,12 @@ pub struct Io {
     pub t_complete: u64, // All of it was complete (C)
 }
 
-stored!(Io {
-    device,
-    source,
-    sector,
-    bytes,
-    rwbs,
-    pid,
-    process,
-    cpu,
-    error,
-    requeues,
-    depth,
-    t_queue,
-    t_get,
-    t_merge,
-    t_insert,
-    t_dispatch,
-    t_complete,
-});
+stored! {
+    Io {
+        device, source, sector, bytes, rwbs, pid, process, cpu, error, requeues, depth, t_queue, t_get, t_merge,
+        t_insert, t_dispatch, t_complete,
+    }
+}
 
 impl Io {
     /// Its operation.

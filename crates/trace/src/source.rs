@@ -52,19 +52,12 @@ pub struct Capabilities {
 stored!(Capabilities { layers, processes, directions, completions, clock_ns });
 stored!(Warning { path, message });
 stored!(Input { name, files });
-stored!(TraceInfo {
-    format,
-    capabilities,
-    inputs,
-    start_unix_ns,
-    bytes_read,
-    messages,
-    out_of_order,
-    sequence_gaps,
-    device_names,
-    dropped,
-    warnings,
-});
+stored! {
+    TraceInfo {
+        format, capabilities, inputs, start_unix_ns, bytes_read, messages, out_of_order, sequence_gaps,
+        device_names, dropped, warnings,
+    }
+}
 
 impl Capabilities {
     /// The capabilities of blktrace.
@@ -140,6 +133,16 @@ impl TraceInfo {
         let devices =
             if names.is_empty() { String::new() } else { format!("; its devices: {}{more}", names.join(", ")) };
         TraceError::NothingSelected(format!("{path}: nothing to write: no I/O passes the filters{devices}"))
+    }
+
+    /// Shows `shown` instead of the beginning `path` of the files' paths.
+    pub fn show_as(&mut self, path: &str, shown: &str) {
+        let warnings = self.warnings.iter_mut().map(|warning| &mut warning.path);
+        for file in self.inputs.iter_mut().flat_map(|input| &mut input.files).chain(warnings) {
+            if let Some(rest) = file.strip_prefix(path) {
+                *file = [shown, rest].concat();
+            }
+        }
     }
 
     /// Adds a warning, unless there are too many.

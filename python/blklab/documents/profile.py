@@ -139,7 +139,7 @@ ZipfFit = TypedDict("ZipfFit", {
 Profile = TypedDict("Profile", {
     "device_names": dict[str, str], "devices": "list[DeviceProfile]", "events": int, "events_left_out": int,
     "filter": "Filter", "first_ns": int, "focus": str | None, "format_version": int, "last_ns": int,
-    "process_names": list[str], "summary": "list[SummaryProfile]", "trace": "TraceInfo",
+    "observed_ns": int, "process_names": list[str], "summary": "list[SummaryProfile]", "trace": "TraceInfo",
 })
 ArrivalPattern = Literal["random", "steady", "bursty"]
 StartAction = Literal["D", "C", "Q"]

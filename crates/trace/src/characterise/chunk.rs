@@ -91,7 +91,7 @@ pub trait Panel: Default + Merge + Send + 'static {
     /// Ends the trace.
     fn end(&mut self) {}
 
-    /// Numbers processes and devices anew, before another trace's panel is merged.
+    /// Gives processes and devices new numbers, before another trace's panel is merged.
     fn renumber(&mut self, _numbers: &Renumbering) {}
 }
 

@@ -376,6 +376,7 @@ impl Intake {
 
     /// Ends the trace: sends the last chunks, and keeps only what its statistics need.
     pub fn end(&mut self, info: TraceInfo, send_chunk: &mut dyn FnMut(Chunk)) {
+        self.send_rest(send_chunk); // Rows that come late are behind all others, where a piece may end as well
         for at in 0..self.states.len() {
             if self.states[at].start.is_none() {
                 self.decide_start(at, true);

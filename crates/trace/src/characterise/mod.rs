@@ -114,8 +114,9 @@ pub struct Options {
     /// The number of distinct blocks that are counted exactly, of all inputs together; by default few enough to be
     /// fast.
     pub exact_blocks: Option<usize>,
-    pub filesystem: Option<Filesystem>, // The filesystem whose files are counted
-    pub host: String,                   // The host of the trace's devices, if there are several hosts; else empty
+    pub filesystem: Option<Filesystem>,     // The filesystem whose files are counted
+    pub shown_as: Option<(String, String)>, // A beginning of paths, and what messages show instead
+    pub host: String,                       // The host of the trace's devices, if there are several hosts; else empty
 }
 
 /// A characterisation that can be stopped, stored, continued and merged; see [`partial`].
@@ -125,6 +126,7 @@ pub struct Characterisation {
     exact_blocks: Option<usize>, // For each device
     filesystem: Option<Arc<Filesystem>>,
     observed: ObservedTime,
+    shown_as: Option<(String, String)>,
 }
 
 impl Characterisation {
@@ -137,7 +139,8 @@ impl Characterisation {
             panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
         }
         let intake = Intake::new(filter, &options.host);
-        Characterisation { intake, panels, exact_blocks, filesystem, observed: ObservedTime::default() }
+        let (observed, shown_as) = (ObservedTime::default(), options.shown_as);
+        Characterisation { intake, panels, exact_blocks, filesystem, observed, shown_as }
     }
 
     /// Reads a source: the same one again if it was stopped before. Events that were read before are skipped.
@@ -151,7 +154,7 @@ impl Characterisation {
         if self.intake.has_ended() {
             return Err(TraceError::Request("the characterisation is complete: it cannot be continued".into()));
         }
-        let (intake, panels) = (&mut self.intake, &mut self.panels);
+        let (intake, panels, shown_as) = (&mut self.intake, &mut self.panels, &self.shown_as);
         let mut read = |send_chunk: &mut dyn FnMut(Chunk)| -> Result<()> {
             let mut batch = EventBatch::default();
             let mut skip = intake.totals().0;
@@ -169,7 +172,9 @@ impl Characterisation {
                     break;
                 }
             }
-            intake.end(source.info().clone(), send_chunk);
+            let mut info = source.info().clone();
+            shown_as.iter().for_each(|(path, shown)| info.show_as(path, shown));
+            intake.end(info, send_chunk);
             Ok(())
         };
         if threads <= 1 {

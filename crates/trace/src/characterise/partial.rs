@@ -3,7 +3,7 @@
 //! Traces are put together in two ways:
 //! - *Pieces of one trace* form a chain: the partial profile of the first piece is the complete state, with the I/Os in
 //!   flight, the last positions and the open windows, and the next piece continues it. The result is that of one pass,
-//!   to the last bit, whatever the borders are. Pieces therefore cannot be read at the same time.
+//!   to the last bit, for any borders. Pieces therefore cannot be read at the same time.
 //! - *Independent traces* are characterised at the same time, and merged in any order. I/Os in flight at their ends
 //!   never completed, and nothing is measured from one to the next: no seek, no gap between arrivals, no stream.
 //!   Their times are laid over each other: time 0 of a series is the beginning of each trace.
@@ -29,16 +29,21 @@ const MOST_BYTES: u64 = 4 << 30; // A larger content is damaged
 impl Characterisation {
     /// The partial profile: a line of text, and the content compressed by zstd with its checksum.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let out = format!("{TITLE} {VERSION} {}\n", env!("CARGO_PKG_VERSION")).into_bytes();
+        let mut encoder = zstd::Encoder::new(out, LEVEL)?;
+        encoder.include_checksum(true)?;
+        encoder.write_all(&self.to_content())?;
+        encoder.finish()
+    }
+
+    /// The content of the partial profile.
+    pub fn to_content(&self) -> Vec<u8> {
         let mut content = Vec::new();
         self.exact_blocks.store(&mut content);
         self.observed.store(&mut content);
         self.intake.store(&mut content);
         self.panels.store(&mut content);
-        let out = format!("{TITLE} {VERSION} {}\n", env!("CARGO_PKG_VERSION")).into_bytes();
-        let mut encoder = zstd::Encoder::new(out, LEVEL)?;
-        encoder.include_checksum(true)?;
-        encoder.write_all(&content)?;
-        encoder.finish()
+        content
     }
 
     /// The characterisation of a partial profile.
@@ -70,7 +75,8 @@ impl Characterisation {
         let intake = Intake::restore(&mut input)?;
         let mut panels = Panels::new(exact_blocks);
         panels.restore(&mut input)?;
-        input.0.is_empty().then_some(Characterisation { intake, panels, exact_blocks, filesystem: None, observed })
+        let whole = Characterisation { intake, panels, exact_blocks, filesystem: None, observed, shown_as: None };
+        input.0.is_empty().then_some(whole)
     }
 
     /// Whether the trace was read to its end.
@@ -102,7 +108,7 @@ impl Characterisation {
             panels.merge(0, &mut self.panels, at, &numbers);
         }
         let intake = self.intake.sum(&devices);
-        Characterisation { intake, panels, exact_blocks: self.exact_blocks, filesystem: None, observed: self.observed }
+        Characterisation { intake, panels, ..self }
     }
 }
 

@@ -239,18 +239,18 @@ fn pieces_of_recordings_equal_one_pass() {
 fn the_same_device_of_two_hosts_is_two_devices() {
     let events = whole_ios(1, 2000);
     let [mut a, b] = ["a", "b"].map(|host| whole(&events, host).sum());
-    let one = to_value(whole(&events, "a").sum().profile()).unwrap();
+    let single = to_value(whole(&events, "a").sum().profile()).unwrap();
     let mut again = whole(&events, "a").sum();
     again.merge(whole(&events, "a").sum());
     a.merge(b);
-    let (two, again) = (to_value(a.profile()).unwrap(), to_value(again.profile()).unwrap());
+    let (both, again) = (to_value(a.profile()).unwrap(), to_value(again.profile()).unwrap());
     let unique = |profile: &Value| profile["devices"][0]["hotness"]["unique_blocks"].as_u64().unwrap();
-    assert_eq!(unique(&two), 2 * unique(&one));
-    assert_eq!(unique(&again), unique(&one));
+    assert_eq!(unique(&both), 2 * unique(&single));
+    assert_eq!(unique(&again), unique(&single));
     let read = |profile: &Value| profile["devices"][0]["load"]["ops"]["read"]["ios"].as_u64().unwrap();
-    assert_eq!(read(&two), 2 * read(&one));
-    assert_eq!(two["trace"]["device_names"], serde_json::json!([[0, "all"]]));
-    assert_eq!(two["devices"].as_array().unwrap().len(), 1);
+    assert_eq!(read(&both), 2 * read(&single));
+    assert_eq!(both["trace"]["device_names"], serde_json::json!([[0, "all"]]));
+    assert_eq!(both["devices"].as_array().unwrap().len(), 1);
 }
 
 #[test]
