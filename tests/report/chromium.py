@@ -101,14 +101,27 @@ class Page:
 
     def show(self, path: Path, *, width: int, dark: bool, height: int = 900) -> None:
         """Opens a report and waits until its charts are drawn."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self._look(width=width, dark=dark, height=height)
         self._go("about:blank", "location.href == 'about:blank'")
         self._go(path.resolve().as_uri(), "document.documentElement?.dataset.drawn == 'yes'")
 
+    def open(self, url: str, *, width: int, dark: bool, height: int = 900) -> None:
+        """Opens an address and waits until the page is complete."""
+        self._look(width=width, dark=dark, height=height)
+        self._go("about:blank", "location.href == 'about:blank'")
+        self._go(url, "location.href != 'about:blank' && document.readyState == 'complete'")
+
+    def _look(self, *, width: int, dark: bool, height: int) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
     def _go(self, url: str, done: str) -> None:
         self.call("Page.navigate", url=url)
+        self.wait_for(done)
+
+    def wait_for(self, done: str) -> None:
+        """Waits until a JavaScript expression is true."""
         deadline = time.monotonic() + PATIENCE
         while not self.ask(done):
             assert time.monotonic() < deadline, self.console

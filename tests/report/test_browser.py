@@ -92,7 +92,7 @@ def test_hostile_names_are_text(chromium: Page, hostile: Path, dark: bool) -> No
     assert chromium.ask("document.querySelectorAll('script').length") == 3
     assert chromium.ask("document.title") == HOSTILE[0]
     shown = chromium.ask("document.body.textContent")
-    labels = chromium.ask("document.querySelector('#by-processes svg').textContent")
+    labels = chromium.ask("document.querySelector('#chart-by-processes svg').textContent")
     for name in SHOWN:
         assert name in shown
         # Long labels are cut by Vega, with an ellipsis.
@@ -102,7 +102,7 @@ def test_hostile_names_are_text(chromium: Page, hostile: Path, dark: bool) -> No
 
 def test_tooltips_hold_no_html(chromium: Page, hostile: Path) -> None:
     chromium.show(hostile, width=1200, dark=False)
-    bars = "document.querySelectorAll('#by-processes .mark-rect path')"
+    bars = "document.querySelectorAll('#chart-by-processes .mark-rect path')"
     chromium.ask(f"{bars}[0].scrollIntoView({{block: 'center', behavior: 'instant'}})")
     seen = set()
     for number in range(chromium.ask(f"{bars}.length")):
@@ -123,11 +123,12 @@ def test_charts_over_time_zoom_together(chromium: Page, pgbench: ProfileView, tm
     path = tmp_path / "report.html"
     path.write_text(page.render(pgbench))
     chromium.show(path, width=1200, dark=False)
-    ticks = "document.querySelector('#{} .role-axis-label').textContent"
+    ticks = "document.querySelector('#chart-{} .role-axis-label').textContent"
     before = chromium.ask(ticks.format("throughput"))
-    chromium.ask("document.querySelector('#iops').scrollIntoView({block: 'center', behavior: 'instant'})")
+    chromium.ask("document.querySelector('#chart-iops').scrollIntoView({block: 'center', behavior: 'instant'})")
     x, y = chromium.ask(
-        "(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#iops svg').getBoundingClientRect())"
+        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
+        "(document.querySelector('#chart-iops svg').getBoundingClientRect())"
     )
     wheel = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": -300, "modifiers": 2}
     chromium.call("Input.dispatchMouseEvent", **wheel)

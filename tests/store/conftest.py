@@ -106,8 +106,8 @@ def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     import sqlalchemy as sa
 
     with Store(url).database.writing() as connection:
-        for table in ("runs", "campaigns", "environments", "meta", "alembic_version"):
-            connection.execute(sa.text(f"drop table if exists {table}"))
+        for table in ("runs", "campaigns", "environments", "meta", "documents", "annotations", "alembic_version"):
+            connection.execute(sa.text(f"drop table if exists {table} cascade"))
 
 
 @pytest.fixture

@@ -119,7 +119,8 @@ class TestOnlyRead:
 
 def back_to_0001(store: Store) -> None:
     with store.database.writing() as connection:
-        connection.exec_driver_sql("drop table meta")
+        for table in ("meta", "documents", "annotations"):
+            connection.exec_driver_sql(f"drop table {table}")
         connection.exec_driver_sql("alter table campaigns drop column host")
         connection.exec_driver_sql("update alembic_version set version_num = '0001'")
 

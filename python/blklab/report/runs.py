@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from blklab.store.query import CampaignRow, StoredRun
 
 
-def print_campaigns(console: "Console", rows: "Sequence[CampaignRow]", where: str) -> None:
+def print_campaigns(
+    console: "Console", rows: "Sequence[CampaignRow]", where: str, tags: "Mapping[int, Sequence[str]]"
+) -> None:
     """Prints the campaigns of the store at `where`."""
     if not rows:
         console.print(f"no campaigns in {printable(where)}: create one with `blklab run EXPERIMENT`")
         return
-    terminal.draw_table(console, campaigns(rows))
+    terminal.draw_table(console, campaigns(rows, tags))
 
 
-def campaigns(rows: "Sequence[CampaignRow]") -> TextTable:
-    """Returns the table of campaigns."""
+def campaigns(rows: "Sequence[CampaignRow]", tags: "Mapping[int, Sequence[str]]") -> TextTable:
+    """Returns the table of campaigns, with their `tags` by number."""
     columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
-    columns += [text("begun"), text("title")]
+    columns += [text("begun"), *([text("tags")] if tags else []), text("title")]
     return TextTable(
         formatting.plural(len(rows), "campaign"),
         columns,
@@ -41,6 +43,7 @@ def campaigns(rows: "Sequence[CampaignRow]") -> TextTable:
                 str(sum(row.states.values())),
                 _states(row),
                 when(row.created),
+                *([printable(", ".join(tags.get(row.number, ())))] if tags else []),
                 printable(row.title),
             ]
             for row in rows

@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from blklab import __version__
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
 from blklab.report.formatting import Sentence
 from blklab.report.tables.base import TextTable
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 SHORT: Final = 24  # Maximum rows of a folded table that is unfolded in print
@@ -96,8 +99,37 @@ class PageSection:
         return [item for item in self.everything if isinstance(item, Chart)]
 
 
-def render(template: str, sections: Sequence[PageSection], **context: Any) -> str:
-    """Returns a page: a template of `assets`, filled."""
+def render(
+    template: str,
+    sections: Sequence[PageSection],
+    *,
+    more_scripts: Sequence[str] = (),
+    forms: bool = False,
+    **context: Any,
+) -> str:
+    """Returns a page: a template of `assets`, filled. `forms` may be sent to the server that the page is from."""
+    drawn = _drawn(sections)
+    scripts = [asset("vendor/vega.js"), asset("assets/report.js")] if drawn["specs"] else []
+    scripts += [asset(name) for name in more_scripts]
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            sections=sections,
+            version=__version__,
+            light=theme.LIGHT,
+            dark=theme.DARK,
+            style=asset("assets/report.css"),
+            scripts=scripts,
+            policy=policy(scripts, forms=forms),
+            charts=inert_json(drawn),
+            **context,
+        )
+    )
+
+
+@cache
+def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -110,19 +142,7 @@ def render(template: str, sections: Sequence[PageSection], **context: Any) -> st
     )
     environment.filters["figures"] = emphasised
     environment.filters["short"] = lambda table: len(table.rows) <= SHORT
-    drawn = _drawn(sections)
-    scripts = [asset("vendor/vega.js"), asset("assets/report.js")] if drawn["specs"] else []
-    return environment.get_template(template).render(
-        sections=sections,
-        version=__version__,
-        light=theme.LIGHT,
-        dark=theme.DARK,
-        style=asset("assets/report.css"),
-        scripts=scripts,
-        policy=policy(scripts),
-        charts=inert_json(drawn),
-        **context,
-    )
+    return environment
 
 
 def _drawn(sections: Sequence[PageSection]) -> dict[str, Any]:
@@ -152,13 +172,14 @@ def asset(name: str) -> str:
     return files("blklab.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def policy(scripts: list[str]) -> str:
+def policy(scripts: list[str], *, forms: bool = False) -> str:
     """Returns a Content Security Policy: only these scripts run, and nothing is loaded."""
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
     sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
+    action = "'self'" if forms else "'none'"
     return (
         f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:;"
-        " base-uri 'none'; form-action 'none'"
+        f" base-uri 'none'; form-action {action}"
     )
 
 

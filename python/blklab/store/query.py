@@ -107,6 +107,11 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
     return [CampaignRow(**row, states=states.get(row["number"], dict.fromkeys(STATES, 0))) for row in rows]
 
 
+def campaign(store: Store, number: int) -> CampaignRow:
+    """Returns a campaign. Raises UsageError if the number is unknown."""
+    return selected(store, str(number)).campaign
+
+
 def runs_of(store: Store, campaign: int) -> list[StoredRun]:
     """Returns the runs of a campaign, by their number."""
     return _runs(store, runs.c.campaign == campaign)
@@ -118,6 +123,15 @@ def run(store: Store, number: int) -> StoredRun:
     if not stored:
         raise UsageError(f"no run {number} in store {store.database.name}")
     return stored[0]
+
+
+def newest_runs(store: Store, first: int, count: int) -> tuple[list[StoredRun], int]:
+    """Returns `count` runs from the position `first`, the newest first, and the number of all runs."""
+    with store.database.reading() as connection:
+        total = connection.execute(sa.select(sa.func.count()).select_from(runs)).scalar_one()
+        chosen = sa.select(runs.c.id).order_by(runs.c.id.desc()).offset(first).limit(count)
+        numbers = connection.execute(chosen).scalars().all()
+    return _runs(store, runs.c.id.in_(numbers))[::-1], total
 
 
 def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:

@@ -5,7 +5,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import JSON, Column, ForeignKey, Integer, String
 
-KNOWN: Final = ("0001", "0002", "0003")  # The migrations, oldest first
+KNOWN: Final = ("0001", "0002", "0003", "0004")  # The migrations, oldest first
 REVISION: Final = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
 STATES: Final = ("planned", "running", "done", "failed")  # The states of a run, in order
 metadata: Final = sa.MetaData()
@@ -60,6 +60,31 @@ runs: Final = sa.Table(
     Column("message", String),
     sa.UniqueConstraint("campaign", "key"),
     sa.Index("runs_of_a_campaign", "campaign", "number"),
+    sqlite_autoincrement=True,
+)
+
+documents: Final = sa.Table(
+    "documents",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kind", String, nullable=False),  # `audit` of a host, `profile` of a trace
+    Column("name", String, nullable=False),  # The host, or the name that the user gave
+    Column("created", String, nullable=False),
+    Column("document", JSON, nullable=False),  # docs/reference/formats.md
+    sa.Index("documents_by_name", "kind", "name"),
+    sqlite_autoincrement=True,
+)
+
+annotations: Final = sa.Table(
+    "annotations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("campaign", ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String, nullable=False),  # `tag` or `note`
+    Column("text", String, nullable=False),
+    Column("author", String, nullable=False),  # The user who wrote it, as the system names them
+    Column("created", String, nullable=False),
+    sa.Index("annotations_of_a_campaign", "campaign"),
     sqlite_autoincrement=True,
 )
 

@@ -18,13 +18,13 @@ from urllib.error import HTTPError, URLError
 
 import bcrypt
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.http_server import server as serving
+from blklab.http_server.server import ListenAddress, WebServer
+from blklab.http_server.web_config import WebConfig
 from blklab.md.exporter import metrics
-from blklab.md.exporter import server as serving
-from blklab.md.exporter.server import ListenAddress, MetricsServer
-from blklab.md.exporter.web_config import WebConfig
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
 
@@ -37,9 +37,9 @@ Log = list[str]
 @contextmanager
 def served(
     registry: CollectorRegistry, config: Path | None = None, at: str = "127.0.0.1:0"
-) -> Iterator[tuple[MetricsServer, Log]]:
+) -> Iterator[tuple[WebServer, Log]]:
     log: Log = []
-    with MetricsServer(ListenAddress(at), registry, config, log.append) as server:
+    with WebServer(ListenAddress(at), make_wsgi_app(registry), config, log.append) as server:
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
         thread.start()
         try:
@@ -304,13 +304,13 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
     with served(registry) as (server, _):
         taken = f"127.0.0.1:{server.port}"
         with pytest.raises(EnvironmentLacks) as refused:
-            MetricsServer(ListenAddress(taken), registry, None, print)
+            WebServer(ListenAddress(taken), make_wsgi_app(registry), None, print)
     assert str(refused.value) == (f"{taken}: address already in use; use --listen with another port")
 
 
 def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
     with pytest.raises(EnvironmentLacks, match="cannot assign requested address"):
-        MetricsServer(ListenAddress("192.0.2.1:0"), registry, None, print)
+        WebServer(ListenAddress("192.0.2.1:0"), make_wsgi_app(registry), None, print)
 
 
 @pytest.mark.parametrize("words", ["", "9809", "localhost", "localhost:", "localhost:x", "::1:9809", "h:65536", "h:٣"])
@@ -339,7 +339,7 @@ def test_what_is_no_address(words: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem: str) -> None:
-    from blklab.md.exporter.web_config import load_web_config
+    from blklab.http_server.web_config import load_web_config
 
     path = tmp_path / "web.yml"
     path.write_text(content)
@@ -363,7 +363,7 @@ def test_what_a_configuration_may_not_say(tmp_path: Path, content: str, problem:
     ],
 )  # fmt: skip
 def test_certificates_that_cannot_be_used(certificates: Path, words: str, problem: str) -> None:
-    from blklab.md.exporter.web_config import load_web_config, make_tls_context
+    from blklab.http_server.web_config import load_web_config, make_tls_context
 
     path = certificates / "web.yml"
     path.write_text(f"tls_server_config: {{{words}}}")

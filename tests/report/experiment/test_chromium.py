@@ -75,7 +75,7 @@ def wait(chromium: Page, condition: str) -> None:
 def test_the_switch_makes_charts_over_time_logarithmic(chromium: Page, reported: Reported, tmp_path: Path) -> None:
     chromium.show(page(reported("1"), tmp_path), width=1200, dark=False)
     axis = (
-        "[...document.querySelectorAll('#time-0 .role-axis')].map(a => [...a.querySelectorAll("
+        "[...document.querySelectorAll('#chart-time-0 .role-axis')].map(a => [...a.querySelectorAll("
         "'.role-axis-label text')].map(t => t.textContent)).filter(a => a.includes('100k'))[0]"
     )
     before = chromium.ask(axis)
@@ -133,4 +133,4 @@ def test_hostile_labels_are_text(chromium: Page, store: Store, reported: Reporte
     drawn(chromium, 400)
     assert chromium.ask("document.querySelectorAll('img').length") == 0
     assert chromium.ask("document.querySelectorAll('script').length") == 3
-    assert "</script><img" in chromium.ask("document.querySelector('#fastest-random svg').textContent")
+    assert "</script><img" in chromium.ask("document.querySelector('#chart-fastest-random svg').textContent")

@@ -1,15 +1,16 @@
 """`blklab md audit`: reports problems and risks of md arrays."""
 
+import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import DURATION, emit, first, json_option, progress
+from blklab.cli.common import DURATION, emit, first, json_option, progress, store_option
 
 if TYPE_CHECKING:
-    pass
+    from blklab.md.remote import RemoteHost
 
 
 @click.command()
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Lowest severity of a finding that makes the exit status 1.",
 )
+@click.option("--keep", is_flag=True, help="Store the audit; `blklab serve` shows the last one of every host.")
+@store_option
 @json_option
 def audit(
     *,
@@ -68,6 +71,8 @@ def audit(
     map_files: bool,
     smart: bool,
     severity: str,
+    keep: bool,
+    store: str | None,
     as_json: bool,
 ) -> None:
     """Report problems and risks of the md arrays of this host, above all bad-block lists.
@@ -97,30 +102,25 @@ def audit(
     a host could not be read.
     """
     from blklab.diagnostic import SEVERITIES
-    from blklab.errors import EnvironmentLacks, UsageError
+    from blklab.errors import EnvironmentLacks
     from blklab.md.audit import find_problems
     from blklab.md.images import read_images as inventory_of_images
     from blklab.md.inventory import read_inventory as inventory_of_host
     from blklab.report import arrays as report
+    from blklab.report import fleet
     from blklab.system.roots import Roots
-    from blklab.units import NANOSECONDS, format_duration
 
     sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
-    if len(sources) > 1:
-        raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
-    if more and not sources:
-        raise UsageError(f"{more[0]}: unexpected argument; to audit an image: --image {more[0]}")
-    for option, given in (("--map-files", map_files), ("--smart", smart)):
-        if given and sources:
-            raise UsageError(f"{option}: works only on this host, not with {sources[0]}")
-    if sudo and not hosts:
-        raise UsageError("--sudo: expected --host; on this host, run blklab itself with sudo")
-    if timeout < NANOSECONDS["s"]:
-        raise UsageError(f"--timeout {format_duration(timeout)}: expected at least 1s")
+    _check_options(
+        sources, more, {"--map-files": map_files, "--smart": smart}, sudo=sudo, keep=keep, store=store, timeout=timeout
+    )
     threshold = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
-        _audit_hosts(names, threshold, as_json, timeout=timeout / 1e9 if hosts else None, sudo=sudo)
+        audited = _audited_hosts(names, timeout=timeout / 1e9 if hosts else None, sudo=sudo)
+        if keep:
+            _keep({host["host"]: host for host in fleet.as_dict(audited)["hosts"]}, store)
+        _show_hosts(audited, threshold, as_json=as_json)
         return
     paths = [Path(name) for name in (*images, *more)]
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
@@ -139,24 +139,70 @@ def audit(
         with progress("Looking for files on bad blocks") as advance:
             inventory = add_contents(inventory, Roots(), advance=advance)
     findings = find_problems(inventory)
+    if keep:
+        _keep({platform.node(): report.as_dict(inventory, findings)}, store)
     emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
 
 
-def _audit_hosts(names: list[str], threshold: int, as_json: bool, *, timeout: float | None, sudo: bool) -> None:
+def _check_options(
+    sources: list[str],
+    more: tuple[str, ...],
+    only_here: dict[str, bool],
+    *,
+    sudo: bool,
+    keep: bool,
+    store: str | None,
+    timeout: int,
+) -> None:
+    """Raises UsageError for options that exclude each other; `only_here` are those of this host."""
+    from blklab.errors import UsageError
+    from blklab.units import NANOSECONDS, format_duration
+
+    if len(sources) > 1:
+        raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
+    if more and not sources:
+        raise UsageError(f"{more[0]}: unexpected argument; to audit an image: --image {more[0]}")
+    for option, given in only_here.items():
+        if given and sources:
+            raise UsageError(f"{option}: works only on this host, not with {sources[0]}")
+    if keep and "--image" in sources:
+        raise UsageError("--keep: stores audits of hosts, not of images")
+    if store and not keep:
+        raise UsageError("--store: expected --keep, which stores the audit")
+    if sudo and "--host" not in sources:
+        raise UsageError("--sudo: expected --host; on this host, run blklab itself with sudo")
+    if timeout < NANOSECONDS["s"]:
+        raise UsageError(f"--timeout {format_duration(timeout)}: expected at least 1s")
+
+
+def _keep(audits: dict[str, dict[str, object]], where: str | None) -> None:
+    from blklab.store import documents
+    from blklab.store.campaigns import Store
+
+    store = Store(where)
+    for host, document in audits.items():
+        documents.keep(store, "audit", host, document)
+
+
+def _audited_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "list[RemoteHost]":
     """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
     from blklab.md.remote import read_probe_file, ssh
-    from blklab.report import fleet as report
 
     if timeout is None:
-        hosts = [read_probe_file(name) for name in names]
-    else:
-        hosts = []
-        with progress("Reading hosts", total=len(names)) as advance:
-            for host in ssh.read_hosts(names, sudo=sudo, timeout=timeout):
-                hosts.append(host)
-                advance(len(hosts))
+        return [read_probe_file(name) for name in names]
+    hosts: list[RemoteHost] = []
+    with progress("Reading hosts", total=len(names)) as advance:
+        for host in ssh.read_hosts(names, sudo=sudo, timeout=timeout):
+            hosts.append(host)
+            advance(len(hosts))
+    return hosts
+
+
+def _show_hosts(hosts: "list[RemoteHost]", threshold: int, *, as_json: bool) -> None:
+    from blklab.report import fleet as report
+
     emit(report.as_dict(hosts), as_json, lambda console: report.show(console, hosts, threshold))
     if any(finding.rank <= threshold for host in hosts for finding in host.findings):
         raise Exit(1)

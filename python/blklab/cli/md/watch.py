@@ -1,19 +1,17 @@
 """`blklab md watch`: exports md arrays to Prometheus."""
 
 import time
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from blklab.cli.common import DURATION, warn
+from blklab.cli.web_server import listening, web_config_option
 from blklab.units import NANOSECONDS
 
 if TYPE_CHECKING:
     from blklab.md.exporter.inventory_cache import InventoryCache
-    from blklab.md.exporter.server import ListenAddress
-    from blklab.md.exporter.web_config import WebConfig
 
 NEVER: Final = 0
 HOUR: Final = NANOSECONDS["h"]
@@ -32,12 +30,7 @@ class _Interval(click.ParamType[int]):
     metavar="HOST:PORT",
     help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.  [default: 127.0.0.1:19809]",
 )
-@click.option(
-    "--web-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Certificates and users, in the format of Prometheus's web configuration files.",
-)
+@web_config_option
 @click.option(
     "--superblocks",
     type=_Interval(),
@@ -91,49 +84,15 @@ def _write_textfile(path: str, inventories: "InventoryCache") -> None:
 
 
 def _serve(listen: str, config: Path | None, inventories: "InventoryCache") -> None:
-    import threading
+    from prometheus_client import make_wsgi_app
 
     from blklab.md.exporter.collector import Collector, make_registry
     from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter
-    from blklab.md.exporter.server import ListenAddress, MetricsServer
-    from blklab.md.exporter.web_config import WebConfig, load_web_config, make_tls_context
     from blklab.system.roots import Roots
 
-    address = ListenAddress(listen)
-    settings = load_web_config(config) if config else WebConfig()
-    if config and settings.tls_server_config:
-        make_tls_context(config, settings.tls_server_config)
-    _warn_about_access(address, settings)
     activity = ActivityCounter(Roots())
     registry = make_registry(Collector(inventories, activity, warn, Roots()))
-    with MetricsServer(address, registry, config, warn) as server:
-        scheme = "https" if settings.tls_server_config else "http"
-        click.echo(f"blklab: listening on {scheme}://{server.address}/metrics", err=True)
-        threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-        try:
-            while True:
-                activity.read()
-                time.sleep(READ_INTERVAL_S)
-        except (KeyboardInterrupt, SystemExit):
-            server.shutdown()  # a service that is stopped has not failed
-
-
-def _warn_about_access(address: "ListenAddress", settings: "WebConfig") -> None:
-    """Warns if other hosts can read the metrics without a password, or a password in clear text."""
-    if address.host == "localhost" or _is_loopback(address.host):
-        return
-    tls = settings.tls_server_config
-    if not settings.basic_auth_users and not (tls and tls.client_ca_file):
-        warn(f"{address}: everyone on the network can read the metrics; to restrict this, use --web-config")
-    elif not tls:
-        warn(
-            f"{address}: passwords cross the network unencrypted; to encrypt them, set"
-            " tls_server_config in the file of --web-config"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    with listening(listen, config, make_wsgi_app(registry), "metrics"):
+        while True:
+            activity.read()
+            time.sleep(READ_INTERVAL_S)

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def list_(*, store: str | None, as_json: bool) -> None:
     """List the campaigns, oldest first: experiment, runner and progress."""
     from blklab.report import runs
-    from blklab.store import query
+    from blklab.store import annotations, query
     from blklab.store.campaigns import Store
 
     kept = Store(store, reading=True)
     rows = query.all_campaigns(kept)
-    documents = [{**asdict(row), "states": dict(row.states)} for row in rows]
-    emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, kept.database.name))
+    tags = annotations.tags(kept)
+    documents = [{**asdict(row), "states": dict(row.states), "tags": tags.get(row.number, [])} for row in rows]
+    emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, kept.database.name, tags))

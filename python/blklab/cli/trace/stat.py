@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab import _core
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import emit, json_option, store_option
 from blklab.cli.trace.selection import counting_options, selection_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 @selection_options
 @counting_options
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
+@click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
+@store_option
 @json_option
 def stat(
     *,
@@ -27,6 +29,8 @@ def stat(
     exact: bool,
     files: str | None,
     all_devices: bool,
+    keep: str | None,
+    store: str | None,
     as_json: bool,
 ) -> None:
     """Describe the workload of TRACE in five sentences and in tables.
@@ -61,6 +65,11 @@ def stat(
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
     view = read_view(paths, selection, format_name, exact=exact, files=files)
+    if keep is not None:
+        from blklab.store import documents
+        from blklab.store.campaigns import Store
+
+        documents.keep(Store(store), "profile", keep, view.profile)
 
     def draw(console: "Console") -> None:
         from blklab.report import terminal

@@ -8,6 +8,30 @@ WIDE: Final = 7  # Number of columns from which a table takes the whole width
 LONG: Final = 40  # Characters of a cell from which it does
 
 
+class LinkedCell(str):
+    """The text of a cell that is a link on a page."""
+
+    href: str
+
+    def __new__(cls, text: str, href: str) -> "LinkedCell":
+        """Returns the text, with the address behind it."""
+        cell = super().__new__(cls, text)
+        cell.href = href
+        return cell
+
+
+class ChoiceCell(str):
+    """The text of a cell that is the label of a checkbox on a page; the text is its value."""
+
+    choice: str
+
+    def __new__(cls, text: str, choice: str) -> "ChoiceCell":
+        """Returns the text; `choice` is the name of the checkbox."""
+        cell = super().__new__(cls, text)
+        cell.choice = choice
+        return cell
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """A column: its heading and its format."""

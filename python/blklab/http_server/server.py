@@ -1,7 +1,7 @@
-"""The HTTP server: the client library's WSGI application with TLS and basic authentication.
+"""Serves a WSGI application with TLS and basic authentication.
 
-The library's own server has no basic authentication, handles TLS handshakes one after the other,
-reads certificates only once, and asks the name server for its name.
+Prometheus's client library has a server without basic authentication, which handles TLS handshakes one after the
+other, reads certificates only once, and asks the name server for its name.
 """
 
 import base64
@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
-
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.md.exporter import web_config
-from blklab.md.exporter.web_config import WebConfig
+from blklab.http_server import web_config
+from blklab.http_server.web_config import WebConfig
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -67,14 +65,14 @@ class ListenAddress:
         return first[0], first[4]
 
 
-class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
-    """Serves metrics. The constructor binds the address, `serve_forever` answers requests."""
+class WebServer(socketserver.ThreadingMixIn, WSGIServer):
+    """Serves an application. The constructor binds the address, `serve_forever` answers requests."""
 
     daemon_threads = True
     request_queue_size = 128
     """Connections that wait to be accepted; beyond that, the kernel drops them for a second or more."""
 
-    def __init__(self, address: ListenAddress, registry: CollectorRegistry, config: Path | None, log: Log) -> None:
+    def __init__(self, address: ListenAddress, app: "WSGIApplication", config: Path | None, log: Log) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
         self.address_family, bind_address = address.socket_address()
         self._config = config
@@ -92,7 +90,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
                 f"{address}: {(error.strerror or str(error)).lower()}",
                 "use --listen with another port" if in_use else "use --listen with another address",
             ) from None
-        self.set_app(_with_authentication(make_wsgi_app(registry), lambda: self._connection.config))
+        self.set_app(_with_authentication(app, lambda: self._connection.config))
 
     @property
     def port(self) -> int:
@@ -183,7 +181,7 @@ class MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    server: MetricsServer
+    server: WebServer
 
     def parse_request(self) -> bool:
         """Reads the headers of a request, which has no body."""

@@ -1,0 +1,1 @@
+"""An HTTP server with TLS and users, for metrics and for the web page."""

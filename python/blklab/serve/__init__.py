@@ -1,0 +1,1 @@
+"""A web page over the store, which only reads it."""

@@ -1,0 +1,191 @@
+"""Pages that compare: campaigns side by side, and one experiment over time."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from statistics import geometric_mean
+from typing import Final
+
+from blklab.analysis import compare as analysis
+from blklab.analysis.metrics import METRICS, metric_name, with_direction
+from blklab.analysis.side_names import distinguish
+from blklab.errors import UsageError
+from blklab.report import comparison, diagnostics, formatting, runs
+from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip
+from blklab.report.experiment.axis_chooser import metric_label
+from blklab.report.formatting import Sentence
+from blklab.report.shell import PageSection
+from blklab.report.tables.base import LinkedCell, TableColumn, TextTable, text
+from blklab.serve.site_page import Form, FormField, SitePage
+from blklab.store import annotations, query
+from blklab.store.campaigns import Store
+from blklab.store.query import CampaignRow, StoredRun
+from blklab.text import printable
+
+METRICS_SHOWN: Final = "iops,mean,p99"
+MOST_CAMPAIGNS: Final = 50  # Campaigns of a trend, the newest
+MOST_LINES: Final = 8  # Cells in the chart of a trend
+
+
+def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
+    """Returns what `blklab compare` prints about campaigns. Raises UsageError."""
+    if len(sides) < 2:
+        raise UsageError("choose at least two campaigns in the list, then compare them")
+    selections = [query.selected(store, words) for words in sides]
+    known = distinguish(selections)
+    names = known[1] if known else [f"campaign {words}" for words in sides]
+    result = analysis.compare(
+        analysis.comparison_sides(list(zip(names, [each.runs for each in selections], strict=True))),
+        [name.strip() for name in metrics.split(",")],
+        lambda run: query.points(store, run),
+    )
+    shown = list(dict.fromkeys(row.metric for row in result.rows))
+    campaigns = [each.campaign for each in selections]
+    return SitePage(
+        "Comparison",
+        [
+            PageSection(name.replace(".", "-"), name, name, [table])
+            for name, table in zip(shown, comparison.tables(result), strict=True)
+        ],
+        here="/",
+        facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
+        sentences=[Sentence(name, comparison.summary(result, name)) for name in shown],
+        doubts=diagnostics.sentences(result.notes),
+        links=[LinkedCell(f"Campaign {row.number}", f"/campaigns/{row.number}") for row in campaigns],
+    )
+
+
+def experiments(store: Store) -> SitePage:
+    """Returns the list of experiments that were run more than once on one runner and host."""
+    rows = []
+    ordered = sorted(query.all_campaigns(store), key=_series)
+    for (name, runner, host), group in groupby(ordered, key=_series):
+        members = list(group)
+        if len(members) > 1:
+            href = f"/trends/{_quoted(name)}?on={_quoted(host or runner)}"
+            place = printable(members[0].place)
+            cells = [LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].created)]
+            rows.append(cells)
+    columns = [text("experiment"), text("on"), TableColumn("campaigns"), text("last")]
+    table = TextTable("Experiments that were run repeatedly", columns, rows)
+    empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
+    return SitePage(
+        "Trends",
+        [PageSection("experiments", "Experiments", "Experiments", [table] if rows else [])],
+        here="/trends",
+        sentences=[] if rows else [empty],
+    )
+
+
+def _series(row: CampaignRow) -> tuple[str, str, str]:
+    return row.name, row.runner, row.host or ""
+
+
+def _quoted(words: str) -> str:
+    from urllib.parse import quote
+
+    return quote(words, safe="")
+
+
+def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
+    """Returns a metric of an experiment over its campaigns. Raises UsageError."""
+    campaigns = [row for row in query.all_campaigns(store) if row.name == name and place in {"", row.runner, row.host}][
+        -MOST_CAMPAIGNS:
+    ]
+    if not campaigns:
+        raise UsageError(f"no campaign of {name!r}" + (f" on {place!r}" if place else ""))
+    metric = metric_name(metric)
+    stored = {row.number: [run for run in query.runs_of(store, row.number) if run.outcome] for row in campaigns}
+    metric = with_direction(metric, [[run.outcome for run in of if run.outcome] for of in stored.values() if of])
+    values = {row.number: _values(stored[row.number], metric) for row in campaigns}
+    cells = list(dict.fromkeys(cell for of in values.values() for cell in of))
+    measured = [row for row in campaigns if values[row.number]]
+    verdicts = _verdicts(store, measured, stored, metric) if len(measured) > 1 else []
+    title = f"{printable(name)}: {metric}"
+    columns = [TableColumn("campaign"), text("begun"), text("blklab"), *(TableColumn(cell) for cell in cells)]
+    rows = [
+        [
+            LinkedCell(str(row.number), f"/campaigns/{row.number}"),
+            runs.when(row.created),
+            row.version,
+            *(_figure(metric, values[row.number].get(cell)) for cell in cells),
+        ]
+        for row in reversed(campaigns)
+    ]
+    table = TextTable(title, columns, rows)
+    return SitePage(
+        printable(name),
+        [
+            PageSection(
+                "trend",
+                "Trend",
+                f"{metric} over time",
+                [_chart(metric, measured, values, cells, table, annotations.tags(store))],
+            )
+        ],
+        kicker="trend",
+        here="/trends",
+        facts=[formatting.plural(len(campaigns), "campaign"), *([f"on {printable(place)}"] if place else [])],
+        sentences=verdicts,
+        form=Form(
+            f"/trends/{_quoted(name)}", "Show", [FormField("metric", "Metric", metric), FormField("on", "On", place)]
+        ),
+    )
+
+
+def _values(stored: Sequence[StoredRun], metric: str) -> dict[str, float]:
+    """Returns the mean of a metric for each cell, by the labels that differ between runs."""
+    by_cell: dict[str, list[float]] = {}
+    for run in stored:
+        value = METRICS[metric].of(run.outcome) if run.outcome else None
+        labels = " ".join(printable(value) for label, value in run.labels.items() if label != analysis.REPEAT)
+        if value is not None and value > 0:
+            by_cell.setdefault(labels, []).append(value)
+    return {cell: geometric_mean(values) for cell, values in by_cell.items()}
+
+
+def _figure(metric: str, value: float | None) -> str:
+    return formatting.NONE if value is None else comparison.figure(metric, value)
+
+
+def _verdicts(
+    store: Store, campaigns: Sequence[CampaignRow], stored: dict[int, list[StoredRun]], metric: str
+) -> list[Sentence]:
+    """Returns what a comparison of the newest campaign with the one before, and with the first, says."""
+    sentences = []
+    newest = campaigns[-1].number
+    for topic, number in (("Since the one before", campaigns[-2].number), ("Since the first", campaigns[0].number)):
+        sides = [(f"campaign {each}", stored[each]) for each in (number, newest)]
+        result = analysis.compare(analysis.comparison_sides(sides), [metric], lambda run: query.points(store, run))
+        sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
+    return sentences
+
+
+def _chart(
+    metric: str,
+    campaigns: Sequence[CampaignRow],
+    values: dict[int, dict[str, float]],
+    cells: Sequence[str],
+    table: TextTable,
+    tags: Mapping[int, Sequence[str]],
+) -> Chart:
+    points = [
+        {
+            "campaign": " ".join([str(row.number), *map(printable, tags.get(row.number, ()))]),
+            "begun": runs.when(row.created),
+            "cell": cell,
+            "v": values[row.number][cell],
+        }
+        for row in campaigns
+        for cell in cells[:MOST_LINES]
+        if cell in values[row.number]
+    ]
+    axis = {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5}
+    encoding = {
+        "x": category("campaign", "campaign", axis={"labelAngle": 0}),
+        "y": quantity("v", metric, axis=axis, scale={"zero": False}),
+        "color": category("cell", "cell"),
+        "tooltip": [tip("campaign", "campaign"), tip("begun", "begun"), tip("cell", "cell"), tip("v", metric, ",.4~r")],
+    }
+    spec = chart_spec(points, layer=[layer("line", encoding, point=True)])
+    note = f"The first {MOST_LINES} of {len(cells)} cells; the table has all." if len(cells) > MOST_LINES else ""
+    return Chart("trend", f"{metric} of each campaign", spec, table, note, wide=True)

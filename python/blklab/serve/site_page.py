@@ -1,0 +1,73 @@
+"""A page of the site: sections in the frame of reports, with navigation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.report import shell
+from blklab.report.formatting import Sentence
+from blklab.report.shell import PageSection
+from blklab.report.tables.base import LinkedCell
+
+SITE: Final = (
+    LinkedCell("Campaigns", "/"),
+    LinkedCell("Runs", "/runs"),
+    LinkedCell("Trends", "/trends"),
+    LinkedCell("Traces", "/traces"),
+    LinkedCell("Hosts", "/hosts"),
+)
+ROWS: Final = 100  # Rows of a list on one page
+
+
+@dataclass(frozen=True)
+class FormField:
+    """A field of a form."""
+
+    name: str
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form that asks for another page."""
+
+    action: str
+    button: str
+    fields: Sequence[FormField] = ()
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """A page before it is drawn."""
+
+    title: str
+    sections: Sequence[PageSection] = ()
+    kicker: str = "blklab"
+    here: str = ""  # The entry of the navigation that it belongs to
+    facts: Sequence[str] = ()
+    sentences: Sequence[Sentence] = ()
+    doubts: Sequence[Sentence] = ()
+    links: Sequence[LinkedCell] = ()
+    pages: Sequence[LinkedCell] = ()  # Links to the other parts of a long list
+    form: Form | None = None
+    live: bool = False  # Whether it is read again while it is shown
+
+    def html(self) -> str:
+        """Returns the page."""
+        context = {name: value for name, value in vars(self).items() if name != "sections"}
+        scripts = ["assets/live.js"] if self.live else []
+        sections = [section for section in self.sections if section]
+        return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
+
+
+def parts(path: str, page: int, total: int) -> list[LinkedCell]:
+    """Returns the links to the first, previous, next and last part of a list of `total` rows."""
+    last = max(1, -(-total // ROWS))
+    near = [("First", 1), ("Previous", page - 1), ("Next", page + 1), ("Last", last)]
+    joint = "&" if "?" in path else "?"
+    return [
+        LinkedCell(name, f"{path}{joint}page={number}")
+        for name, number in near
+        if 1 <= number <= last and number != page
+    ]

@@ -1,0 +1,73 @@
+"""Tags and notes that users give to campaigns."""
+
+import getpass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import sqlalchemy as sa
+
+from blklab.store.campaigns import Store
+from blklab.store.tables import annotations
+
+AnnotationKind = Literal["tag", "note"]
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A tag or a note."""
+
+    campaign: int
+    kind: AnnotationKind
+    text: str
+    author: str
+    created: str
+
+
+def annotate(store: Store, campaigns: Collection[int], kind: AnnotationKind, text: str) -> None:
+    """Adds a tag or a note to campaigns; a tag that a campaign has already stays as it is."""
+    tagged = {number for number, texts in tags(store).items() if kind == "tag" and text in texts}
+    values = {"kind": kind, "text": text, "author": _author(), "created": _now()}
+    rows = [{**values, "campaign": campaign} for campaign in campaigns if campaign not in tagged]
+    if rows:
+        with store.database.writing() as connection:
+            connection.execute(sa.insert(annotations), rows)
+
+
+def remove(store: Store, campaigns: Sequence[int], kind: AnnotationKind, text: str | None = None) -> int:
+    """Removes a tag, or all notes, from campaigns; returns how many there were."""
+    where = [annotations.c.campaign.in_(campaigns), annotations.c.kind == kind]
+    if text is not None:
+        where.append(annotations.c.text == text)
+    with store.database.writing() as connection:
+        return int(connection.execute(sa.delete(annotations).where(*where)).rowcount)
+
+
+def annotations_of(store: Store, campaign: int | None = None) -> list[Annotation]:
+    """Returns the tags and notes of a campaign, or of all, in the order in which they were added."""
+    query = sa.select(*(annotations.c[name] for name in ("campaign", "kind", "text", "author", "created")))
+    if campaign is not None:
+        query = query.where(annotations.c.campaign == campaign)
+    with store.database.reading() as connection:
+        return [Annotation(**row) for row in connection.execute(query.order_by(annotations.c.id)).mappings()]
+
+
+def tags(store: Store) -> dict[int, list[str]]:
+    """Returns the tags of all campaigns by their number."""
+    by_campaign: dict[int, list[str]] = {}
+    for annotation in annotations_of(store):
+        if annotation.kind == "tag":
+            by_campaign.setdefault(annotation.campaign, []).append(annotation.text)
+    return by_campaign
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return "unknown"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

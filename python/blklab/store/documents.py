@@ -1,0 +1,60 @@
+"""Documents that are kept next to runs: audits of hosts, and profiles of traces."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from blklab.errors import UsageError
+from blklab.store.campaigns import Store
+from blklab.store.tables import documents
+
+DocumentKind = Literal["audit", "profile"]
+
+
+@dataclass(frozen=True)
+class KeptDocument:
+    """A document, and when it was kept."""
+
+    id: int
+    kind: DocumentKind
+    name: str  # The host of an audit, or the name of a profile
+    created: str
+    document: Any  # docs/reference/formats.md: `md audit` of a host, or `trace stat`
+
+
+def keep(store: Store, kind: DocumentKind, name: str, document: object) -> int:
+    """Stores a document, and returns its number. Raises StoreError."""
+    values = {"kind": kind, "name": name, "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    statement = sa.insert(documents).values(**values, document=document).returning(documents.c.id)
+    with store.database.writing() as connection:
+        return int(connection.execute(statement).scalar_one())
+
+
+def latest(store: Store, kind: DocumentKind) -> list[KeptDocument]:
+    """Returns the newest document of each name, by name."""
+    newest = sa.select(sa.func.max(documents.c.id)).where(documents.c.kind == kind).group_by(documents.c.name)
+    return _documents(store, documents.c.id.in_(newest))
+
+
+def history(store: Store, kind: DocumentKind, name: str) -> list[tuple[int, str]]:
+    """Returns the numbers and times of all documents of a name, the newest first."""
+    query = sa.select(documents.c.id, documents.c.created).where(documents.c.kind == kind, documents.c.name == name)
+    with store.database.reading() as connection:
+        rows = connection.execute(query.order_by(documents.c.id.desc())).all()
+    return [(number, created) for number, created in rows]
+
+
+def document(store: Store, kind: DocumentKind, number: int) -> KeptDocument:
+    """Returns a document. Raises UsageError if there is none."""
+    rows = _documents(store, sa.and_(documents.c.id == number, documents.c.kind == kind))
+    if not rows:
+        raise UsageError(f"no {kind} {number} in store {store.database.name}")
+    return rows[0]
+
+
+def _documents(store: Store, where: "sa.ColumnElement[bool]") -> list[KeptDocument]:
+    query = sa.select(documents).where(where).order_by(documents.c.name)
+    with store.database.reading() as connection:
+        return [KeptDocument(**row) for row in connection.execute(query).mappings()]

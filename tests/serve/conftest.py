@@ -1,0 +1,112 @@
+"""A store with campaigns, a profile and audits, some with hostile names; and the site over it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from werkzeug.test import Client
+
+from blklab.cli import main
+from blklab.serve.application import Site
+from blklab.store import annotations, documents
+from blklab.store.campaigns import Store
+
+HOSTILE = '"><img src=x onerror=alert(2)>'
+EXPERIMENT = """
+title = {title}
+seed = {seed}
+repeats = 2
+
+[devices.disk]
+kind = "throttled"
+size = "1GiB"
+latency_ns = 100_000
+iops_total = {iops}
+
+[stacks.alone]
+device = "disk"
+
+[workloads.random]
+rw = "randrw"
+bs = "4k"
+
+[workloads.sequential]
+rw = "read"
+bs = "64k"
+
+[settings]
+runtime = "1000s"
+max_ios = 2000
+"""
+
+AUDIT = {
+    "format_version": 1,
+    "failure": None,
+    "arrays": [{"name": "md0", "level": "raid1", "state": "clean", "members": [{"name": "sda1"}, {"name": "sdb1"}]}],
+    "findings": [
+        {
+            "severity": "critical",
+            "code": "bbl-entries",
+            "subject": "md0",
+            "member": HOSTILE,
+            "message": f"1 entry {HOSTILE}",
+            "remedy": [f"mdadm --fail {HOSTILE}"],
+        }
+    ],
+    "unseen": [f"{HOSTILE}: cannot read"],
+}
+
+
+def blklab(*arguments: object) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([str(argument) for argument in arguments])
+    assert end.value.code == 0
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the path of the store."""
+    directory = tmp_path_factory.mktemp("serve")
+    path = directory / "store.db"
+    for seed, iops in ((1, 5000), (2, 5000), (3, 4000)):
+        file = directory / "same.toml"
+        file.write_text(EXPERIMENT.format(title=json.dumps("Same each day"), seed=seed, iops=iops))
+        blklab("run", file, "--store", path)
+    file = directory / f"{HOSTILE.replace('/', '')}.toml"
+    file.write_text(EXPERIMENT.format(title=json.dumps(HOSTILE), seed=1, iops=5000))
+    blklab("run", file, "--store", path)
+    blklab("trace", "stat", "tests/data/traces/pgbench-raid1", "--device", "md127", "--keep", HOSTILE, "--store", path)
+    store = Store(str(path))
+    annotations.annotate(store, [1], "tag", "baseline")
+    annotations.annotate(store, [1, 4], "note", HOSTILE)
+    documents.keep(store, "audit", HOSTILE, AUDIT)
+    documents.keep(store, "audit", "web1", {**AUDIT, "findings": [], "unseen": []})
+    documents.keep(store, "audit", "web2", {"failure": "no route to host", "arrays": [], "findings": [], "unseen": []})
+    return path
+
+
+@pytest.fixture
+def site(full: Path) -> Client:
+    """Returns a client of the application, without a server."""
+    return Client(Site(str(full), print))
+
+
+PAGES = (
+    "/",
+    "/?name=same&tag=baseline",
+    "/campaigns/1",
+    "/campaigns/4",
+    "/campaigns/1/report",
+    "/compare?side=1&side=3",
+    "/runs",
+    "/runs/1",
+    "/trends",
+    "/trends/same?on=sim&metric=p99",
+    "/traces",
+    "/traces/1",
+    "/hosts",
+    "/hosts/2",
+    "/hosts/3",
+    "/hosts/4",
+    "/nothing",
+)
