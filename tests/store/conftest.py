@@ -106,7 +106,16 @@ def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     import sqlalchemy as sa
 
     with Store(url).database.writing() as connection:
-        for table in ("runs", "campaigns", "environments", "meta", "documents", "annotations", "alembic_version"):
+        for table in (
+            "runs",
+            "campaigns",
+            "environments",
+            "meta",
+            "series",
+            "documents",
+            "annotations",
+            "alembic_version",
+        ):
             connection.execute(sa.text(f"drop table if exists {table} cascade"))
 
 

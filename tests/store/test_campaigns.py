@@ -3,9 +3,10 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,16 +122,40 @@ def test_removing(store: Store) -> None:
     for run in runs[:2]:
         store.claim(run, {})
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
-    directory = store.database.series
-    assert len(list(directory.iterdir())) == 2
+    assert series_in(store) == runs[:2]
     assert store.remove([runs[0]], whole=False) == 1
-    assert [path.name for path in directory.iterdir()] == [f"run-{runs[1]}.parquet"]
+    assert series_in(store) == [runs[1]]
     number = query.all_campaigns(store)[-1].number
     assert store.remove([number], whole=True) == 3
     assert query.all_campaigns(store) == []
-    assert list(directory.iterdir()) == []
+    assert series_in(store) == []
     # A number is never given twice.
     assert min(store.begin(make_plan()).waiting.values()) > max(runs)
+
+
+def series_in(store: Store) -> list[int]:
+    with store.database.reading() as connection:
+        return sorted(connection.execute(sa.text("select run from series")).scalars())
+
+
+def test_files_of_older_versions_are_taken_over(where: str, store: Store) -> None:
+    runs = list(store.begin(make_plan()).waiting.values())
+    with store.database.writing() as connection:
+        own = connection.execute(sa.text("select store from meta")).scalar_one()
+        connection.exec_driver_sql("drop table series")
+        connection.exec_driver_sql("alter table runs add column series varchar")
+        name = sa.text("update runs set series = 'run-' || id || '.parquet' where id <= :last")
+        connection.execute(name, {"last": runs[1]})
+        connection.exec_driver_sql("update alembic_version set version_num = '0004'")
+    directory = store.database.older_series
+    if store.database.engine.dialect.name == "postgresql":
+        directory /= own
+    directory.mkdir(parents=True)
+    (directory / f"run-{runs[0]}.parquet").write_bytes(series.encoded(POINTS))
+    store = Store(where)
+    assert query.points(store, runs[0]) == POINTS
+    assert query.points(store, runs[1]) == []  # its file is missing, as after a copy without the directory
+    assert not directory.exists()
 
 
 def test_a_run_under_way_is_not_removed(store: Store) -> None:
@@ -138,50 +163,6 @@ def test_a_run_under_way_is_not_removed(store: Store) -> None:
     store.claim(run, {})
     with pytest.raises(BlklabError, match=f"run {run} of campaign"):
         store.remove([run], whole=False)
-
-
-def test_what_a_crash_left_is_removed(store: Store) -> None:
-    store.database.series.mkdir(parents=True, exist_ok=True)
-    mine = {"notes.txt", "mine.parquet", "x.part", "run-7.parquet.bak", ".mine.parquet.x.part"}
-    for name in ("run-77.parquet", ".run-78.parquet.x_1.part", *mine):
-        (store.database.series / name).touch()
-    store.tidy()
-    assert {path.name for path in store.database.series.iterdir()} == mine
-
-
-def test_what_is_being_added_is_not_tidied_away(where: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process tidies while a series is there, and its row is not committed yet."""
-    real = series.write
-
-    def write(path: Path, points: Sequence[SeriesPoint]) -> None:
-        real(path, points)
-        Store(where).tidy()
-
-    monkeypatch.setattr(series, "write", write)
-    plan = make_plan(2)
-    number = store.add(plan, {cell.key: FinishedRun(OUTCOME, 1, POINTS) for cell in plan.cells}, {})
-    for added in query.runs_of(store, number):
-        assert query.points(store, added.id) == POINTS
-    (run, *_) = store.begin(plan).waiting.values()
-    store.claim(run, {})
-    store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
-    assert query.points(store, run) == POINTS
-
-
-def test_two_databases_have_two_directories_of_series(
-    postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    server = Server.of(postgresql)
-    stores = []
-    for _ in range(2):  # dropped and made again, it is another store
-        server.run("createdb", "-h", str(server.directory), "-U", "blklab", "other")
-        stores.append(Store(postgresql.replace("/postgres?", "/other?")))
-        assert Store(stores[-1].database.engine.url.render_as_string()).database.series == (stores[-1].database.series)
-        server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "other")
-    item, other = (store.database.series for store in stores)
-    assert item != other
-    assert item.parent == other.parent == tmp_path / "blklab" / "series"
 
 
 @dataclass
@@ -260,7 +241,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     monkeypatch.setattr("blklab.store.database.time.sleep", waited.append)
     server.stop()
     try:
-        path = store.database.series / f"unkept-run-{run}.json"
+        path = store.database.directory / f"unkept-run-{run}.json"
         with pytest.raises(StoreError, match=f"the measurement is in {path}") as caught:
             store.finish(run, FinishedRun(OUTCOME, 1, POINTS, "{}"))
     finally:
@@ -274,19 +255,18 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     assert [SeriesPoint(*values) for values in document["series"]] == POINTS
     assert document["raw"] == "{}"
     store.release(run)
-    store.tidy()
-    assert path.exists()
+    path.unlink()
 
 
 def test_of_a_full_disk_nothing_is_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
 
-    def full(path: Path, _points: Sequence[SeriesPoint]) -> None:
-        raise OSError(28, "No space left on device", str(path))
+    def full(*_: object) -> None:
+        raise sa.exc.OperationalError("insert", None, sqlite3.OperationalError("database or disk is full"))
 
-    monkeypatch.setattr(series, "write", full)
-    with pytest.raises(StoreError, match="No space left on device; the measurement is in"):
+    monkeypatch.setattr("blklab.store.campaigns._add_series", full)
+    with pytest.raises(StoreError, match="database or disk is full; the measurement is in"):
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
 
 

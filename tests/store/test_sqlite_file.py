@@ -75,7 +75,6 @@ def test_a_link_is_the_store_it_leads_to(tmp_path: Path) -> None:
     Store(str(tmp_path / "link.db")).begin(make_plan(1))
     store = Store(str(tmp_path / "store ?#%41.db"))
     assert len(query.all_campaigns(store)) == 1
-    assert store.database.series == Store(str(tmp_path / "link.db")).database.series
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -119,9 +118,10 @@ class TestOnlyRead:
 
 def back_to_0001(store: Store) -> None:
     with store.database.writing() as connection:
-        for table in ("meta", "documents", "annotations"):
+        for table in ("meta", "series", "documents", "annotations"):
             connection.exec_driver_sql(f"drop table {table}")
         connection.exec_driver_sql("alter table campaigns drop column host")
+        connection.exec_driver_sql("alter table runs add column series varchar")
         connection.exec_driver_sql("update alembic_version set version_num = '0001'")
 
 

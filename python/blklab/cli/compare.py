@@ -4,17 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import (
-    confidence_option,
-    emit,
-    fail_with,
-    first,
-    json_option,
-    margin_option,
-    notes,
-    store_option,
-    warn_each,
-)
+from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, notes, store_option
 
 if TYPE_CHECKING:
     from blklab.store.query import Selection
@@ -100,7 +90,6 @@ def compare(
     kept = Store(store, reading=True)
     selections = [query.selected(kept, words) for words in campaigns]
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
-    warn_each(query.series_missing(kept, [run for _, runs in chosen for run in runs]))
     names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
     comparison = analysis.compare(
         analysis.comparison_sides(chosen, between),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import json_option, progress, store_option, warn_each
+from blklab.cli.common import json_option, progress, store_option
 from blklab.cli.trace.report import tell
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ def _report(
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
-    warn_each(query.series_missing(kept, [run for selection in chosen for run in selection.runs]))
     words = ["blklab", "report", *(selection.words for selection in chosen)]
     words += [part for name, value in (("--x", x), ("--metric", metric)) if value for part in (name, value)]
     return ExperimentReport(

@@ -42,7 +42,6 @@ def carry_out(
     host = environment.get("host")
     campaign = None
     if store is not None:
-        store.tidy()
         campaign = store.resume(plan, host) if resume else None
         if campaign is None:
             if resume:

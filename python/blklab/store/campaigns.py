@@ -11,7 +11,7 @@ import math
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,11 @@ import sqlalchemy as sa
 
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
-from blklab.store import run_owner, series, series_directory
+from blklab.store import run_owner, series
 from blklab.store.database import Database, opened
 from blklab.store.finished_run import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
+from blklab.store.tables import series as stored_series
 
 if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
@@ -97,15 +98,15 @@ class Store:
 
         `finished` has the results by the key of each cell.
         """
-        some = any(finished_run.points for finished_run in finished.values())
-        with self._held(some=some), self.database.writing() as connection:
+        with self.database.writing() as connection:
             number = self._campaign(connection, plan)
             at = _environment(connection, environment)
             now = _now()
             for cell in plan.cells:
                 values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
                 run = _inserted(connection, runs, values)
-                connection.execute(_update(run, **self._written(run, finished[cell.key])))
+                connection.execute(_update(run, **_written(finished[cell.key])))
+                _add_series(connection, run, finished[cell.key])
         return number
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
@@ -127,14 +128,14 @@ class Store:
         return self.database.insisting(work)
 
     def finish(self, run: int, finished: FinishedRun) -> None:
-        """Writes a finished run of this process: its series first, then all else in one transaction.
+        """Writes a finished run of this process, with its series, in one transaction.
 
         Waits for a server that is unavailable. If writing fails, the result goes to a separate
         file, and the StoreError names it.
         """
         try:
-            with self._held(some=bool(finished.points)):
-                self._end(run, "done", message=None, **self._written(run, finished))
+            values = _written(finished)
+            self._end(run, "done", finished_run=finished, message=None, **values)
         except BaseException as error:
             path = self._saved(run, finished)
             if not isinstance(error, BlklabError):
@@ -151,10 +152,12 @@ class Store:
         with self.database.writing() as connection:
             self._ended(connection, run, "planned", started=None, environment=None)
 
-    def _end(self, run: int, state: str, **values: Any) -> None:
+    def _end(self, run: int, state: str, finished_run: FinishedRun | None = None, **values: Any) -> None:
         def work(connection: sa.Connection, again: bool) -> None:
             if not (again and _is(connection, run, state, None)):
                 self._ended(connection, run, state, **values)
+                if finished_run is not None:
+                    _add_series(connection, run, finished_run)
 
         self.database.insisting(work)
 
@@ -164,28 +167,8 @@ class Store:
         if connection.execute(mine).rowcount != 1:
             raise BlklabError(f"store {self.database.name}: run {run} belongs to another process")
 
-    def _held(self, *, some: bool) -> AbstractContextManager[None]:
-        """Protects series from being removed before their rows exist, if there are `some`."""
-        return series_directory.writing(self.database.series) if some else nullcontext()
-
-    def _written(self, run: int, finished: FinishedRun) -> dict[str, Any]:
-        name = f"run-{run}.parquet" if finished.points else None
-        if name:
-            path = self.database.series / name
-            try:
-                series.write(path, finished.points)
-            except OSError as error:
-                raise StoreError(f"{path}: cannot be written: {error.strerror}") from None
-        return {
-            "finished": _now(),
-            "seconds": finished.seconds,
-            "outcome": _plain(finished.outcome),
-            "raw": zlib.compress(finished.raw.encode()) if finished.raw else None,
-            "series": name,
-        }
-
     def _saved(self, run: int, finished: FinishedRun) -> Path | None:
-        """Writes a result next to the series, or to $TMPDIR; returns the path, None if both fail."""
+        """Writes a result next to the store, or to $TMPDIR; returns the path, None if both fail."""
         document = {
             "store": self.database.name,
             "run": run,
@@ -196,7 +179,7 @@ class Store:
             "raw": finished.raw,
         }
         content = json.dumps(document).encode()
-        for where in (self.database.series, Path(tempfile.gettempdir())):
+        for where in (self.database.directory, Path(tempfile.gettempdir())):
             path = where / f"unkept-run-{run}.json"
             with suppress(OSError, BlklabError):
                 where.mkdir(parents=True, exist_ok=True)
@@ -204,7 +187,7 @@ class Store:
                 return path
         return None
 
-    # --- what a crash or a removal left ----------------------------------------------------------
+    # --- removal ----------------------------------------------------------
 
     def remove(self, numbers: Sequence[int], *, whole: bool) -> int:
         """Removes runs, or `whole` campaigns, and returns the number of runs.
@@ -224,7 +207,6 @@ class Store:
             connection.execute(sa.delete(runs).where(where))
             if whole:
                 connection.execute(sa.delete(campaigns).where(campaigns.c.id.in_(numbers)))
-        self.tidy()
         return len(rows)
 
     def _under_way(self, connection: sa.Connection) -> list[Any]:
@@ -232,15 +214,19 @@ class Store:
         rows = connection.execute(running.where(runs.c.state == "running")).all()
         return [row for row in rows if run_owner.alive(row.owner or "")]
 
-    def tidy(self) -> None:
-        """Removes files of series without a run: of removed runs, and of processes that died."""
 
-        def known() -> set[str]:
-            with self.database.reading() as connection:
-                series = connection.execute(sa.select(runs.c.series)).scalars()
-                return {name for name in series if name is not None}
+def _written(finished: FinishedRun) -> dict[str, Any]:
+    return {
+        "finished": _now(),
+        "seconds": finished.seconds,
+        "outcome": _plain(finished.outcome),
+        "raw": zlib.compress(finished.raw.encode()) if finished.raw else None,
+    }
 
-        series_directory.tidied(self.database.series, known)
+
+def _add_series(connection: sa.Connection, run: int, finished: FinishedRun) -> None:
+    if finished.points:
+        connection.execute(sa.insert(stored_series).values(run=run, points=series.encoded(finished.points)))
 
 
 def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:

@@ -8,8 +8,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,7 +18,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import EnvironmentLacks, StoreError, UsageError
 from blklab.store import sqlite_file
-from blklab.store.tables import KNOWN, REVISION, meta, runs
+from blklab.store.tables import KNOWN, REVISION, runs
 from blklab.text import printable
 
 T = TypeVar("T")
@@ -38,11 +38,12 @@ LOCK: Final = 0x626C6B6C6162  # Our PostgreSQL advisory lock while the tables ar
 
 @dataclass(frozen=True)
 class Database:
-    """An open store, and where its series are."""
+    """An open store."""
 
     engine: sa.Engine
     name: str  # Its name in messages, without a password
-    series: Path
+    directory: Path  # For results that could not be stored
+    older_series: Path  # Where older versions kept series; below it, a store of a server has its own directory
     only_read: bool = False  # Whether it is a file that this user cannot write
 
     @contextmanager
@@ -98,12 +99,7 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
         path = _data() / "store.db"
         database = _file(path, reading=reading and path.exists())
     _migrated(database)
-    if database.engine.dialect.name == "sqlite":
-        return database
-    # Two databases may have one name, and one several: the store itself says which it is.
-    with database.reading() as connection:
-        own = connection.execute(sa.select(meta.c.store)).scalar_one()
-    return replace(database, series=database.series / own)
+    return database
 
 
 def _data() -> Path:
@@ -124,7 +120,7 @@ def _file(path: Path, *, reading: bool) -> Database:
     only_read = reading and not sqlite_file.may_write(file)
     engine = _engine(sa.URL.create("sqlite"), creator=lambda: sqlite_file.connected(path, file, only_read=only_read))
     sa.event.listen(engine, "begin", _begin_sqlite)
-    return Database(engine, str(path), file.with_name(f"{file.name}.series"), only_read)
+    return Database(engine, str(path), file.parent, file.with_name(f"{file.name}.series"), only_read)
 
 
 def _by_url(text: str, *, reading: bool) -> Database:
@@ -147,7 +143,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
         engine = _engine(url)
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(f"the driver {error.name} is not installed", "pip install 'psycopg[binary]'") from None
-    return Database(engine, name, _data() / "series")
+    return Database(engine, name, _data(), _data() / "series")
 
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
@@ -188,12 +184,18 @@ def _migrated(database: Database) -> None:
             f"store {database.name}: was made by an older blklab and needs an upgrade: run "
             "`blklab runs list` as a user who can write to it"
         )
+    taken_over: list[Path] = []
     with database.writing() as connection:
         if database.engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
         # Another process may have been quicker.
         if _revision(database, connection) != REVISION:
-            _upgrade(connection)
+            _upgrade(database, connection, taken_over)
+    with suppress(OSError):  # The directory may have other files
+        for path in taken_over:
+            path.unlink(missing_ok=True)
+        for directory in {path.parent for path in taken_over}:
+            directory.rmdir()
 
 
 def _revision(database: Database, connection: sa.Connection) -> str | None:
@@ -221,11 +223,14 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
     )
 
 
-def _upgrade(connection: sa.Connection) -> None:
+def _upgrade(database: Database, connection: sa.Connection, taken_over: list[Path]) -> None:
+    """Upgrades the tables; adds the files whose content is now in the store to `taken_over`."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "blklab.store:migrations")
     config.attributes["connection"] = connection
+    config.attributes["series"] = database.older_series
+    config.attributes["taken_over"] = taken_over
     command.upgrade(config, "head")

@@ -23,6 +23,7 @@ from blklab.outcome import Outcome
 from blklab.store import run_owner, series
 from blklab.store.campaigns import Store
 from blklab.store.tables import STATES, campaigns, environments, runs
+from blklab.store.tables import series as stored_series
 
 INTERRUPTED: Final = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
@@ -178,32 +179,11 @@ def raw(store: Store, number: int) -> str:
     return "" if text is None else zlib.decompress(text).decode(errors="replace")
 
 
-def points(store: Store, number: int, *, needed: bool = False) -> list[series.SeriesPoint]:
-    """Returns a run's series; empty if it has none, or if the store was copied without it.
-
-    Raises StoreError for a damaged file, and for a missing one if it is `needed`.
-    """
+def points(store: Store, number: int) -> list[series.SeriesPoint]:
+    """Returns a run's series; empty if it has none. Raises StoreError for a damaged one."""
     with store.database.reading() as connection:
-        name = connection.execute(sa.select(runs.c.series).where(runs.c.id == number)).scalar()
-    path = None if name is None else store.database.series / name
-    return [] if path is None or not (needed or path.exists()) else series.read(path)
-
-
-def series_missing(store: Store, chosen: Sequence[StoredRun]) -> list[str]:
-    """Returns a sentence about runs whose series are missing; empty if there are none."""
-    query = sa.select(runs.c.id, runs.c.series).where(runs.c.campaign.in_({run.campaign for run in chosen}))
-    with store.database.reading() as connection:
-        known = connection.execute(query).all()
-    ids = {run.id for run in chosen}
-    directory = store.database.series
-    names = [name for number, name in known if number in ids and name is not None]
-    missing = sum(not (directory / name).exists() for name in names)
-    if not missing:
-        return []
-    return [
-        f"{directory}: the series of {missing} of {len(ids)} runs are missing, so there are no"
-        " figures over time: if you copied the store, copy this directory as well"
-    ]
+        parquet = connection.execute(sa.select(stored_series.c.points).where(stored_series.c.run == number)).scalar()
+    return [] if parquet is None else series.decoded(parquet, f"run {number}")
 
 
 # --- choosing ------------------------------------------------------------------------------------

@@ -1,15 +1,10 @@
-"""Results over time: points in a flat table, one Parquet file per run.
-
-A file is written under a temporary name, synced and renamed, so it is complete or absent.
-"""
+"""Results over time: points in a flat table, as Parquet."""
 
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from pathlib import Path
 from typing import Any, Final
 
-from blklab import output
 from blklab.documents import outcome as simulated
 from blklab.errors import StoreError
 
@@ -58,22 +53,15 @@ def _parquet(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, str]) -> bytes
     return buffer.getvalue()
 
 
-def write(path: Path, points: Sequence[SeriesPoint]) -> None:
-    """Writes points as a Parquet file, and replaces an existing one. Raises OSError."""
-    output.replace(path, encoded(points))
-
-
-def read(path: Path) -> list[SeriesPoint]:
-    """Returns the points of a file. Raises StoreError if it is not a series."""
+def decoded(parquet: bytes, name: str) -> list[SeriesPoint]:
+    """Returns the points of a Parquet file. Raises StoreError with `name` if it is not a series."""
     import polars
 
     try:
-        frame = polars.read_parquet(path, columns=list(NAMES))
-    except FileNotFoundError:
-        raise StoreError(f"{path}: the series of this run is missing") from None
+        frame = polars.read_parquet(parquet, columns=list(NAMES))
     except Exception as error:  # polars' errors have no common class
         what = str(error).splitlines()[0]
-        raise StoreError(f"{path}: not a series: {what}") from error
+        raise StoreError(f"{name}: not a series: {what}") from error
     return [SeriesPoint(*row) for row in frame.iter_rows()]
 
 

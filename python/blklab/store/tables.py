@@ -5,7 +5,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import JSON, Column, ForeignKey, Integer, String
 
-KNOWN: Final = ("0001", "0002", "0003", "0004")  # The migrations, oldest first
+KNOWN: Final = ("0001", "0002", "0003", "0004", "0005")  # The migrations, oldest first
 REVISION: Final = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
 STATES: Final = ("planned", "running", "done", "failed")  # The states of a run, in order
 metadata: Final = sa.MetaData()
@@ -55,12 +55,17 @@ runs: Final = sa.Table(
     Column("outcome", JSON(none_as_null=True)),
     # What the program said that measured it, zlib.
     Column("raw", sa.LargeBinary),
-    # The name of its Parquet file in the store's directory of series.
-    Column("series", String),
     Column("message", String),
     sa.UniqueConstraint("campaign", "key"),
     sa.Index("runs_of_a_campaign", "campaign", "number"),
     sqlite_autoincrement=True,
+)
+
+series: Final = sa.Table(
+    "series",
+    metadata,
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("points", sa.LargeBinary, nullable=False),  # Parquet: `blklab.store.series`
 )
 
 documents: Final = sa.Table(

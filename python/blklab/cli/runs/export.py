@@ -34,7 +34,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
     kept = Store(store, reading=True)
     runs = [run for words in campaigns for run in query.selected(kept, words).runs]
     if form == "series":
-        content = series.encoded_runs({run.id: query.points(kept, run.id, needed=True) for run in runs})
+        content = series.encoded_runs({run.id: query.points(kept, run.id) for run in runs})
     elif form == "csv":
         content = tabular.as_csv(runs).encode()
     else:
