@@ -44,6 +44,9 @@ class Stop:
     def set(self) -> None:
         """Ends every simulation that was given this."""
 
+    def is_set(self) -> bool:
+        """Whether the work must end."""
+
 def examine_md(path: str | PathLike[str], offset: int = 0, size: int | None = None) -> str:
     """Reads md's metadata of a file or a device, and returns them as JSON text (crates/mdmeta,
     `Examined`). The member begins at `offset` and has `size` bytes, all behind it unless given.
@@ -135,8 +138,8 @@ def characterise_partial(
     most: int | None = None,
     threads: int = 1,
     tick: Callable[[int], object] | None = None,
-) -> tuple[bytes, bool]:
-    """Characterise a trace, or a piece of one: its partial profile, and whether the trace was read to its end.
+) -> tuple[bytes, bool, list[tuple[str, str]]]:
+    """Characterise a trace, or a piece of one: its partial profile, whether the trace was read to its end, warnings.
 
     `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
     what messages show instead. `continued` is the partial profile of what was read of this trace before; it has the
@@ -147,7 +150,7 @@ def merge_partials(partials: Sequence[bytes]) -> bytes:
     """Merge partial profiles of independent traces: of one host, whose devices are merged by name; or sums."""
 
 def sum_partial(partial: bytes) -> bytes:
-    """Add up all devices of a host, as one device `all`; members of an array in the trace count there only."""
+    """Add up all devices of a host, as one device `all devices`; members of an array in the trace count there only."""
 
 def finish_partial(partial: bytes) -> str:
     """Return the profile of a partial profile, as JSON text."""

@@ -23,6 +23,11 @@ impl Stop {
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    /// Whether the work must end.
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Checks one cell, given as JSON text, without simulating it: raises `UsageError` for an impossible cell.

@@ -74,6 +74,7 @@ fn open_selected(paths: &[String], format: Option<&str>, filter: &mut filter::Fi
     filter::select(source, filter).map_err(python_error)
 }
 
+type Warnings = Vec<(String, String)>; // (path, message)
 type FilesystemParts = (String, Vec<String>, Vec<(String, bool)>, Vec<(u64, u64, u32)>);
 
 /// The formats that can be read: (name, one line about it).
@@ -107,7 +108,8 @@ pub fn characterise(
     })
 }
 
-/// Characterises a trace, or continues; returns the partial profile, and whether the trace was read to its end.
+/// Characterises a trace, or continues; returns the partial profile, whether the trace was read to its end, and its
+/// warnings as (path, message).
 ///
 /// `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
 /// what messages show instead. `continued` is the partial profile of what was read of the same trace before; it has the
@@ -120,9 +122,9 @@ pub fn characterise_partial<'py>(
     py: Python<'py>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
     host: String, shown_as: Option<(String, String)>, continued: Option<&[u8]>, most: Option<u64>, threads: usize,
     tick: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyBytes>, bool)> {
+) -> PyResult<(Bound<'py, PyBytes>, bool, Warnings)> {
     let mut filter = filter.0.clone();
-    let (bytes, has_ended) = py.detach(|| {
+    let (bytes, has_ended, warnings) = py.detach(|| {
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
         let mut characterisation = match continued {
             Some(bytes) => Characterisation::from_bytes(bytes).map_err(python_error)?,
@@ -135,9 +137,10 @@ pub fn characterise_partial<'py>(
         let read = characterisation.read(&mut *source, most, threads, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
         read.map_err(python_error)?;
-        Ok::<_, PyErr>((characterisation.to_bytes()?, characterisation.has_ended()))
+        let warnings = characterisation.warnings().iter().map(|w| (w.path.clone(), w.message.clone())).collect();
+        Ok::<_, PyErr>((characterisation.to_bytes()?, characterisation.has_ended(), warnings))
     })?;
-    Ok((PyBytes::new(py, &bytes), has_ended))
+    Ok((PyBytes::new(py, &bytes), has_ended, warnings))
 }
 
 /// Merges partial profiles of independent traces of one host, or sums.

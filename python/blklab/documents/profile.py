@@ -23,9 +23,9 @@ DeviceProfile = TypedDict("DeviceProfile", {
     "depth_over_time": "DepthOverTime", "device": str, "dispatched": "LevelSummary", "events": dict[str, int],
     "files": "FilesProfile | None", "first_ns": int, "given_up": int, "hotness": "HotnessSummary",
     "in_flight": "LevelSummary", "last_ns": int, "life": "dict[str, LifeProfile]", "load": "LoadProfile",
-    "name": str | None, "offsets": "OffsetsProfile", "over_time": "OverTimeProfile", "pattern": "PatternProfile",
-    "processes_over_time": "ProcessesOverTime", "slow": "SlowProfile", "start": "StartAction",
-    "unmatched_completions": int,
+    "name": str | None, "observed_ns": int, "offsets": "OffsetsProfile", "over_time": "OverTimeProfile",
+    "pattern": "PatternProfile", "processes_over_time": "ProcessesOverTime", "slow": "SlowProfile",
+    "start": "StartAction", "unmatched_completions": int,
 })
 Dispersion = TypedDict("Dispersion", {
     "index": float | None, "max_ios": int, "mean_ios": float | None, "window_ns": int, "windows": int,
@@ -139,7 +139,7 @@ ZipfFit = TypedDict("ZipfFit", {
 Profile = TypedDict("Profile", {
     "device_names": dict[str, str], "devices": "list[DeviceProfile]", "events": int, "events_left_out": int,
     "filter": "Filter", "first_ns": int, "focus": str | None, "format_version": int, "last_ns": int,
-    "observed_ns": int, "process_names": list[str], "summary": "list[SummaryProfile]", "trace": "TraceInfo",
+    "process_names": list[str], "summary": "list[SummaryProfile]", "trace": "TraceInfo",
 })
 ArrivalPattern = Literal["random", "steady", "bursty"]
 StartAction = Literal["D", "C", "Q"]

@@ -45,6 +45,7 @@ class LiveScreen:
             device["name"] = self.names.get(device["device"], device["name"])
             # Rates are those of the whole window.
             device["first_ns"], device["last_ns"] = 0, look.length_ns
+            device["observed_ns"] = look.length_ns
         return ProfileView(profile)
 
     def _device(self) -> DeviceView | None:

@@ -9,7 +9,7 @@ from blklab.report.diagram import diagram
 from blklab.report.sentences import sentences
 from blklab.report.shell import KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
-from blklab.report.tables import files, life, load, slow, trace
+from blklab.report.tables import files, life, load, shards, slow, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
@@ -143,4 +143,11 @@ def _others(view: ProfileView) -> list[dict[str, Any]]:
 
 def _made(view: ProfileView) -> list[TextTable]:
     feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
-    return _some(trace.facts(view), trace.files(view), trace.events(view.focus), *feeds, trace.counts(view))
+    return _some(
+        *shards.summary(view),
+        trace.facts(view),
+        trace.files(view),
+        trace.events(view.focus),
+        *feeds,
+        trace.counts(view),
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from blklab.report import array_members, diagnostics, formatting
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
-from blklab.report.tables import devices, files, life, load, pattern, slow, trace
+from blklab.report.tables import devices, files, life, load, pattern, shards, slow, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
 
@@ -48,6 +48,9 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         prose(console, [*sentences(device), *array_members.sentence(view, device)])
         if at == 0 and len(view.devices) > 1:
             draw_table(console, devices.overview(view))
+        if at == 0:
+            for table in shards.summary(view):
+                draw_table(console, table)
         draw_table(console, array_members.members_table(view, device))
         for build in DETAILS:
             draw_table(console, build(device))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from blklab.documents.profile import (
     Capabilities,
@@ -21,6 +21,9 @@ from blklab.documents.profile import (
 from blklab.errors import BlklabError
 from blklab.text import printable
 from blklab.trace.profile import own_names
+
+if TYPE_CHECKING:
+    from blklab.trace.shards.merging import ShardSummary
 
 OPS: Final = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
 STAGES: Final = {  # Stages of an I/O in btt's letters, and their meaning
@@ -102,8 +105,8 @@ class DeviceView:
 
     @property
     def span_ns(self) -> int:
-        """Time from the first event to the last, ns."""
-        return max(0, int(self.data["last_ns"]) - int(self.data["first_ns"]))
+        """Time from the first event to the last, ns; of several traces, the time that they cover."""
+        return self.data["observed_ns"]
 
     @property
     def iops(self) -> float | None:
@@ -233,8 +236,10 @@ def _is_busy(slice_: SliceProfile) -> bool:
 class ProfileView:
     """A profile with its devices by name."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, shards: "ShardSummary | None" = None) -> None:
         self.profile = profile
+        self.shards = shards
+        """The figures of hosts and groups, if the trace consists of shards."""
         self.trace = profile["trace"]
         self.names = _labels(profile)
         capabilities = self.trace["capabilities"]

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, QueuedIo};
 use super::depth::QueueDepth;
+use super::observed::ObservedTime;
 use super::profile::{DeviceFlow, EventCounts};
 use super::remaps::Remaps;
 use crate::blkparse::summary::DeviceSummary;
@@ -43,11 +44,25 @@ struct DeviceState {
     summary: DeviceSummary,
     in_flight: QueueDepth,
     dispatched: QueueDepth,
+    observed: ObservedTime,
     chunk: Chunk,
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
 
-stored!(DeviceState { device, input, wanted, start, held, pairer, summary, in_flight, dispatched, chunk, late });
+stored!(DeviceState {
+    device,
+    input,
+    wanted,
+    start,
+    held,
+    pairer,
+    summary,
+    in_flight,
+    dispatched,
+    observed,
+    chunk,
+    late
+});
 
 /// The first stage of characterisation.
 pub struct Intake {
@@ -332,6 +347,7 @@ impl Intake {
             summary: DeviceSummary::default(),
             in_flight: QueueDepth::new(&self.filter, self.states.len()),
             dispatched: QueueDepth::new(&self.filter, self.states.len()),
+            observed: ObservedTime::default(),
             chunk: Chunk::new(self.states.len(), self.first_block(event)),
             late: Vec::new(),
         });
@@ -390,6 +406,10 @@ impl Intake {
             let state = &mut self.states[at];
             state.queue_late(MOST_LATE);
             state.in_flight.end(self.last_time);
+            if state.summary.events > 0 {
+                let (first_ns, last_ns) = (state.summary.first_ns, state.summary.last_ns);
+                state.observed = ObservedTime::new(info.start_unix_ns, first_ns, last_ns);
+            }
             state.dispatched.end(self.last_time);
         }
         self.send_rest(send_chunk);
@@ -422,6 +442,7 @@ impl Intake {
             name: self.name(state),
             first_ns: state.summary.first_ns,
             last_ns: state.summary.last_ns,
+            observed_ns: state.observed.length_ns(),
             events: EventCounts(state.summary.by_action()),
             start: state.chunk.start,
             in_flight: state.in_flight.summary(end),

@@ -34,7 +34,6 @@ use hot::HotBlocks;
 use intake::Intake;
 use life::{Life, LifeProfile};
 use load::Load;
-use observed::ObservedTime;
 use offsets::Offsets;
 use over_time::OverTime;
 use pattern::AccessPattern;
@@ -125,7 +124,6 @@ pub struct Characterisation {
     panels: Panels,
     exact_blocks: Option<usize>, // For each device
     filesystem: Option<Arc<Filesystem>>,
-    observed: ObservedTime,
     shown_as: Option<(String, String)>,
 }
 
@@ -139,8 +137,7 @@ impl Characterisation {
             panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
         }
         let intake = Intake::new(filter, &options.host);
-        let (observed, shown_as) = (ObservedTime::default(), options.shown_as);
-        Characterisation { intake, panels, exact_blocks, filesystem, observed, shown_as }
+        Characterisation { intake, panels, exact_blocks, filesystem, shown_as: options.shown_as }
     }
 
     /// Reads a source: the same one again if it was stopped before. Events that were read before are skipped.
@@ -190,8 +187,6 @@ impl Characterisation {
     fn end(&mut self) {
         if self.intake.has_ended() {
             self.panels.end();
-            let (first_ns, last_ns) = self.intake.span();
-            self.observed = ObservedTime::new(self.intake.info().start_unix_ns, first_ns, last_ns);
         }
     }
 
@@ -237,7 +232,6 @@ impl Characterisation {
             focus: focus(&devices),
             first_ns,
             last_ns,
-            observed_ns: self.observed.length_ns(),
             device_names: intake.device_names(),
             process_names: intake.process_names(),
             devices,

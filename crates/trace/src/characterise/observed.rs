@@ -16,8 +16,9 @@ stored!(ObservedTime { intervals, further_ns } if |observed| observed.intervals.
 impl ObservedTime {
     /// The time of one trace that began at `start_unix_ns`.
     pub fn new(start_unix_ns: Option<u64>, first_ns: u64, last_ns: u64) -> ObservedTime {
-        let interval = start_unix_ns.map(|start| (start.saturating_add(first_ns), start.saturating_add(last_ns)));
-        let further_ns = if interval.is_some() { 0 } else { last_ns - first_ns };
+        let interval =
+            start_unix_ns.map(|start| (start.saturating_add(first_ns), start.saturating_add(last_ns.max(first_ns))));
+        let further_ns = if interval.is_some() { 0 } else { last_ns.saturating_sub(first_ns) };
         ObservedTime { intervals: interval.into_iter().collect(), further_ns }
     }
 

@@ -14,10 +14,10 @@
 
 use super::chunk::Renumbering;
 use super::intake::Intake;
-use super::observed::ObservedTime;
 use super::{Characterisation, Panels};
 use crate::error::{Result, TraceError};
-use blklab_stats::{Merge, Stored, StoredBytes};
+use crate::source::Warning;
+use blklab_stats::{Stored, StoredBytes};
 use std::io::{self, Read, Write};
 
 const VERSION: u32 = 1; // Version of the content
@@ -40,7 +40,6 @@ impl Characterisation {
     pub fn to_content(&self) -> Vec<u8> {
         let mut content = Vec::new();
         self.exact_blocks.store(&mut content);
-        self.observed.store(&mut content);
         self.intake.store(&mut content);
         self.panels.store(&mut content);
         content
@@ -71,11 +70,10 @@ impl Characterisation {
     pub fn from_content(content: &[u8]) -> Option<Characterisation> {
         let mut input = StoredBytes(content);
         let exact_blocks = Option::restore(&mut input)?;
-        let observed = ObservedTime::restore(&mut input)?;
         let intake = Intake::restore(&mut input)?;
         let mut panels = Panels::new(exact_blocks);
         panels.restore(&mut input)?;
-        let whole = Characterisation { intake, panels, exact_blocks, filesystem: None, observed, shown_as: None };
+        let whole = Characterisation { intake, panels, exact_blocks, filesystem: None, shown_as: None };
         input.0.is_empty().then_some(whole)
     }
 
@@ -84,11 +82,15 @@ impl Characterisation {
         self.intake.has_ended()
     }
 
+    /// Problems that did not stop reading, once the trace was read to its end.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.intake.info().warnings
+    }
+
     /// Adds an independent trace of the same host, or a sum to a sum.
     pub fn merge(&mut self, mut other: Characterisation) {
         self.stop();
         other.stop();
-        self.observed.merge(&other.observed);
         let (numbers, places) = self.intake.merge(&other.intake);
         for (from, to) in places.into_iter().enumerate() {
             if let Some(to) = to {
@@ -97,7 +99,7 @@ impl Characterisation {
         }
     }
 
-    /// The sum of all devices, as one device named `all`. A device counts unless most of its I/Os come from other
+    /// The sum of all devices, as one device named `all devices`. A device counts unless most of its I/Os come from other
     /// devices of the trace: those are counted there.
     pub fn sum(mut self) -> Characterisation {
         self.stop();

@@ -48,6 +48,8 @@ pub struct DeviceFlow {
     pub name: Option<String>, // The input's name, e.g. `md127`.
     pub first_ns: u64,        // Time of its first event, ns since the trace began
     pub last_ns: u64,         // Time of its last event
+    /// Time from the first event to the last; of several traces, what several of them cover counts once.
+    pub observed_ns: u64,
     /// Events by action letter.
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
     pub events: EventCounts,
@@ -108,8 +110,6 @@ pub struct Profile {
     pub focus: Option<String>,
     pub first_ns: u64, // Times of the first and the last event, ns since the trace began, before filtering
     pub last_ns: u64,  // See `first_ns`
-    /// Time that the trace covers; of several traces, time that several of them cover counts once, by the wall clock.
-    pub observed_ns: u64,
     /// Names of all named devices by number (`major,minor`), before filtering.
     pub device_names: BTreeMap<String, String>,
     pub process_names: Vec<String>, // Names of processes, in order of appearance, before filtering: at most 64

@@ -8,7 +8,14 @@ import click
 
 from blklab import _core
 from blklab.cli.common import json_option, progress, warn_each
-from blklab.cli.trace.selection import counting_options, format_words, selection_options, trace_arguments
+from blklab.cli.trace.selection import (
+    TraceSpread,
+    counting_options,
+    format_words,
+    selection_options,
+    spread_options,
+    trace_arguments,
+)
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 @trace_arguments
 @selection_options
 @counting_options
+@spread_options
 @click.option(
     "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
 )
@@ -33,6 +41,7 @@ def report(
     selection: _core.Filter,
     exact: bool,
     files: str | None,
+    spread: TraceSpread,
     output: str | None,
     cache: bool,
     charts: str | None,
@@ -58,6 +67,7 @@ def report(
       blklab trace report md127 --files /srv             also the busiest files of this filesystem
       blklab trace report md127 --cache                  also what an SSD cache would serve
       blklab trace report md127 --charts charts/         also write charts/iops.png, .svg ...
+      blklab trace report 's3://traces/host-*/2026-11-*' -o fleet.html
       blklab trace report md127 -o - | ssh web 'cat > md127.html'
 
     \b
@@ -65,20 +75,23 @@ def report(
     cannot be written.
     """
     from blklab import output as out
+    from blklab.errors import UsageError
 
     target = output or default_name(paths[0])
     to_stdout = target in out.STDOUT
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
-    view = read_view(paths, selection, format_name, exact=exact, files=files)
+    if cache and spread != TraceSpread():
+        raise UsageError("--cache needs a trace on this machine: `cache curve --cluster` computes its curves")
+    view = read_view(paths, selection, format_name, exact=exact, files=files, spread=spread)
     from blklab.report import page
     from blklab.report.cache_curves import doubts
     from blklab.trace.cache_curves import read_curves
 
     curves = read_curves(paths, format=format_name, selection=selection) if cache else None
     warn_each(doubts(curves) if curves else [])
-    command = command_line(paths, format_name, view.profile, exact=exact, files=files, cache=cache)
+    command = command_line(paths, format_name, view.profile, exact=exact, files=files, cache=cache, spread=spread)
     html = page.render(view, title=title, command=command, curves=curves)
     out.write(target, html.encode())  # UTF-8 in any locale
     written = [] if to_stdout else [target]
@@ -125,6 +138,7 @@ def command_line(
     exact: bool = False,
     files: str | None = None,
     cache: bool = False,
+    spread: TraceSpread = TraceSpread(),  # noqa: B008  # frozen
 ) -> str:
     """Returns the command that makes the page again."""
     words = (
@@ -132,6 +146,9 @@ def command_line(
         + ["--exact"] * exact
         + (["--files", files] if files else [])
         + ["--cache"] * cache
+        + ([f"--cluster={spread.cluster}"] if spread.cluster else [])
+        + ["--skip-broken"] * spread.skip_broken
+        + ([f"--split={spread.split}"] if spread.split else [])
     )
     return shlex.join(["blklab", "trace", "report", *paths, *words])
 

@@ -3,13 +3,14 @@
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, TypeVar
 
 import click
 
 from blklab import units
-from blklab.cli.common import DURATION, INPUT, Quantity
+from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,6 +121,33 @@ def trace_arguments(command: F) -> F:
     for option in reversed(TRACE_OPTIONS):
         with_trace = option(with_trace)
     return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(with_trace)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class TraceSpread:
+    """How a trace is spread over machines: `--cluster`, `--skip-broken`, `--split`."""
+
+    cluster: str | None = None
+    skip_broken: bool = False
+    split: int | None = None
+
+
+def spread_options(command: F) -> F:
+    """Decorator: add the options of traces that do not fit one machine, passed as `spread`."""
+
+    @functools.wraps(command)
+    def with_spread(*args: Any, cluster: str | None, skip_broken: bool, split: int | None, **kwargs: Any) -> Any:
+        return command(*args, spread=TraceSpread(cluster, skip_broken, split), **kwargs)
+
+    for option in (
+        click.option(
+            "--split", type=click.IntRange(1), metavar="EVENTS", help="Read a local trace in pieces of so many events."
+        ),
+        click.option("--skip-broken", is_flag=True, help="Leave out shards that cannot be read, and name them."),
+        cluster_option,
+    ):
+        with_spread = option(with_spread)
+    return with_spread  # type: ignore[return-value]
 
 
 def counting_options(command: F) -> F:

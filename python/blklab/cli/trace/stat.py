@@ -6,7 +6,7 @@ import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option, store_option
-from blklab.cli.trace.selection import counting_options, selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSpread, counting_options, selection_options, spread_options, trace_arguments
 from blklab.cli.trace.trace_view import read_view
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @trace_arguments
 @selection_options
 @counting_options
+@spread_options
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
 @store_option
@@ -28,6 +29,7 @@ def stat(
     selection: _core.Filter,
     exact: bool,
     files: str | None,
+    spread: TraceSpread,
     all_devices: bool,
     keep: str | None,
     store: str | None,
@@ -51,6 +53,13 @@ def stat(
     through (an array, not its members) is shown in full. Select others with --device, or all with
     --all-devices.
 
+    TRACE can be a URL (s3, gs, http, sftp …) or a quoted pattern. Each match is a shard, which is read on its own,
+    here or on the workers of --cluster; per-CPU files of a recording are one shard. The last wildcard stands for the
+    shard, what the others match for its host. A table shows all hosts. Devices of several hosts are added up as
+    one, without those that get their I/O from other devices of the trace.
+
+    --split reads one large trace in pieces, one after the other, on any worker. The result is that of one pass.
+
     \b
     Examples:
       blklab trace stat md127                        the files md127.blktrace.0, .1 ...
@@ -60,11 +69,12 @@ def stat(
       blklab trace stat md127 --files /srv           also the busiest files of this filesystem
       blklab trace stat md127 --since 10s --until 20s --op write
       blklab trace stat md127 --process postgres --json | jq .devices[0].life.read.latency_ns.q2c
+      blklab trace stat --cluster 10.0.0.5:8786 's3://traces/host-*/2026-11-*'
 
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
-    view = read_view(paths, selection, format_name, exact=exact, files=files)
+    view = read_view(paths, selection, format_name, exact=exact, files=files, spread=spread)
     if keep is not None:
         from blklab.store import documents
         from blklab.store.campaigns import Store
@@ -76,4 +86,4 @@ def stat(
 
         terminal.stat(console, view, all_devices=all_devices)
 
-    emit(view.profile, as_json, draw)
+    emit(view.profile if view.shards is None else {**view.profile, "shards": view.shards}, as_json, draw)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from blklab import _core
-from blklab.cli.common import progress, warn, warn_each
-from blklab.errors import BlklabError
+from blklab.cli.common import computing, progress, warn, warn_each
+from blklab.cli.trace.selection import TraceSpread
+from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def read_view(
     *,
     exact: bool = False,
     files: str | None = None,
+    spread: TraceSpread = TraceSpread(),  # noqa: B008  # frozen
 ) -> "ProfileView":
     """Characterise a trace, print warnings about it on stderr, and return its view.
 
@@ -28,7 +30,13 @@ def read_view(
     """
     from blklab.report.view import ProfileView
     from blklab.trace.profile import characterise
+    from blklab.trace.shards import are_shards
 
+    if spread != TraceSpread() or are_shards(paths):
+        if exact or files is not None:
+            raise UsageError("--exact and --files need a trace on this machine, without --cluster and --split")
+        view = _read_spread(paths, selection, format_name, spread)
+        return _checked(view, paths)
     mounted = None
     warnings: list[tuple[str, str]] = []
     if files is not None:
@@ -39,15 +47,43 @@ def read_view(
             mounted, warnings = read_mounted_files(files, Roots(), tick)
     with progress("reading the trace") as tick:
         profile = characterise(paths, selection, format_name=format_name, exact=exact, files=mounted, tick=tick)
-    view = ProfileView(profile)
     warn_each([f"{path}: {message}" for path, message in warnings])
-    for warning in profile["trace"]["warnings"]:
-        warn(f"{warning['path']}: {warning['message']}")
-    if not any(device.active for device in view.devices):
-        raise BlklabError(_nothing(view, paths))
+    view = _checked(ProfileView(profile), paths)
     if mounted and not any(device.active and device.data["files"] for device in view.devices):
         wanted = " or ".join(mounted.devices[1::2])
         raise BlklabError(f"--files {files}: no I/O of {wanted} was selected{_named('only of', _active(view))}")
+    return view
+
+
+def _read_spread(
+    paths: Sequence[str], selection: _core.Filter, format_name: str | None, spread: TraceSpread
+) -> "ProfileView":
+    """Characterise shards, or the pieces of a trace; print a warning about each shard that is left out."""
+    from blklab.report.view import ProfileView
+    from blklab.trace import shards as sharding
+
+    options = sharding.TraceOptions(selection, format_name)
+    if not sharding.are_shards(paths):
+        if spread.skip_broken:
+            raise UsageError("--skip-broken: this is one trace, not shards; quote patterns ('host-*/*.zst')")
+        with computing(spread.cluster) as parallel, progress("reading the trace"):
+            return ProfileView(sharding.characterise_pieces(tuple(paths), options, spread.split, parallel))
+    if spread.split is not None:
+        raise UsageError("--split: for a trace at a local path; a shard is read in one piece")
+    listed = sharding.list_shards(paths)
+    with computing(spread.cluster) as parallel, progress("reading shards", total=len(listed), unit="shards") as tick:
+        profiles = sharding.characterise_shards(listed, options, parallel, skip_broken=spread.skip_broken, tick=tick)
+    for broken in profiles.summary["broken"]:
+        warn(f"left out: {broken['shard']}: {broken['reason']}")
+    return ProfileView(profiles.profile, profiles.summary)
+
+
+def _checked(view: "ProfileView", paths: Sequence[str]) -> "ProfileView":
+    """Print the trace's warnings; return the view. Raises BlklabError if nothing was selected."""
+    for warning in view.trace["warnings"]:
+        warn(f"{warning['path']}: {warning['message']}")
+    if not any(device.active for device in view.devices):
+        raise BlklabError(_nothing(view, paths))
     return view
 
 

@@ -7,7 +7,7 @@ use crate::source::TraceInfo;
 use blklab_stats::{Merge, Stored, StoredBytes};
 
 const MOST_FILES: usize = 100; // Names of files that are kept for each input
-const ALL: &str = "all"; // The name of the sum of all devices
+const ALL: &str = "all devices"; // The name of the sum of all devices
 
 impl Intake {
     /// Adds another trace's devices; both traces have ended. Devices with the same name, or number if they have no
@@ -155,6 +155,7 @@ impl DeviceState {
         self.summary.absorb(&other.summary);
         self.in_flight.merge(&other.in_flight);
         self.dispatched.merge(&other.dispatched);
+        self.observed.merge(&other.observed);
     }
 }
 

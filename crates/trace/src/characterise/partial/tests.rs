@@ -249,7 +249,7 @@ fn the_same_device_of_two_hosts_is_two_devices() {
     assert_eq!(unique(&again), unique(&single));
     let read = |profile: &Value| profile["devices"][0]["load"]["ops"]["read"]["ios"].as_u64().unwrap();
     assert_eq!(read(&both), 2 * read(&single));
-    assert_eq!(both["trace"]["device_names"], serde_json::json!([[0, "all"]]));
+    assert_eq!(both["trace"]["device_names"], serde_json::json!([[0, "all devices"]]));
     assert_eq!(both["devices"].as_array().unwrap().len(), 1);
 }
 

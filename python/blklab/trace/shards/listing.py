@@ -1,0 +1,69 @@
+"""Which shards a pattern matches, and the host of each."""
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from blklab.errors import UsageError
+from blklab.trace.shards import remote
+
+PER_CPU: Final = re.compile(r"\.blktrace\.\d+(?:\.(?:gz|xz|zst|bz2|lz4))?$")
+NOT_TRACES: Final = ("blklab.json",)  # The ends of names of what `trace record` writes next to a trace
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One trace: a file, a directory, or the per-CPU files of one recording."""
+
+    name: str  # URL or path, without the suffixes of per-CPU files
+    files: tuple[str, ...]
+    host: str  # What the wildcards of the pattern matched, without the last one
+    group: str  # The first of three or more wildcards; otherwise the host without its number
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files must be downloaded."""
+        return "://" in self.files[0]
+
+
+def are_shards(paths: Sequence[str]) -> bool:
+    """Whether any path is a URL or a pattern, not a local file."""
+    return any("://" in path or (glob.has_magic(path) and not Path(path).exists()) for path in paths)
+
+
+def list_shards(patterns: Sequence[str]) -> list[Shard]:
+    """Returns the shards that URLs and patterns match, by host. Raises UsageError if one matches nothing."""
+    shards: dict[str, Shard] = {}
+    for pattern in patterns:
+        matched = 0
+        path, found_files = _find(pattern)
+        for place, files in found_files:
+            if place.endswith(NOT_TRACES) or not files:
+                continue
+            shard = _shard(path, place, files)
+            if (known := shards.get(shard.name)) is not None:
+                shard = replace(shard, files=tuple(sorted({*known.files, *files})))
+            shards[shard.name] = shard
+            matched += 1
+        if not matched:
+            raise UsageError(f"{pattern}: no shard matches")
+    return sorted(shards.values(), key=lambda shard: (shard.group, shard.host, shard.name))
+
+
+def _find(pattern: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    if "://" in pattern:
+        return remote.find(pattern)
+    absolute = str(Path(pattern).absolute())
+    return absolute, [(path, [path]) for path in sorted(glob.glob(absolute, recursive=True))]  # noqa: PTH207  # Path has no `**` of several levels
+
+
+def _shard(pattern: str, place: str, files: Sequence[str]) -> Shard:
+    name = PER_CPU.sub("", files[0]) if len(files) == 1 else files[0][: files[0].index(place) + len(place)]
+    parts = PER_CPU.sub("", place).split("/")
+    wild = [at for at, part in enumerate(pattern.split("/")) if glob.has_magic(part) and at < len(parts)]
+    host = "/".join(parts[at] for at in wild[:-1] or wild) or name
+    group = parts[wild[0]] if len(wild) > 2 else re.sub(r"[-_.]*\d+$", "", host) or host
+    return Shard(name, tuple(files), host, group)

@@ -1,0 +1,97 @@
+"""Files behind URLs: fsspec's filesystems, with errors of one line."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+
+PACKAGES: Final = {  # What fsspec's protocols need, from its registry (fsspec/registry.py)
+    "abfs": "adlfs",
+    "az": "adlfs",
+    "gcs": "gcsfs",
+    "gs": "gcsfs",
+    "hdfs": "pyarrow",
+    "http": "aiohttp",
+    "https": "aiohttp",
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "sftp": "paramiko",
+    "ssh": "paramiko",
+}
+REFUSED: Final = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}
+UNREACHABLE: Final = {
+    "ClientConnectorError",
+    "ConnectTimeoutError",
+    "EndpointConnectionError",
+    "ConnectionRefusedError",
+}
+
+
+@contextmanager
+def naming(url: str) -> Iterator[None]:
+    """Turns every error of a filesystem into one line about `url`."""
+    try:
+        yield
+    except (BlklabError, KeyboardInterrupt):
+        raise
+    except ImportError as error:
+        package = PACKAGES.get(url.partition("://")[0], "")
+        missing = f"{url}: a package for this protocol is not installed"
+        raise EnvironmentLacks(missing, f"pip install {package}" if package else str(error)) from None
+    except Exception as error:
+        raise _plain(url, error) from None
+
+
+def _plain(url: str, error: Exception) -> BlklabError:
+    names = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
+    reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    if isinstance(error, FileNotFoundError):
+        return UsageError(f"{url}: not found: check the bucket, the directory and the name")
+    if names & REFUSED:
+        return BlklabError(f"{url}: no permission ({reason}): check the credentials on this machine")
+    if names & UNREACHABLE:
+        return BlklabError(f"{url}: cannot be reached ({reason})")
+    if isinstance(error, ValueError) and "Protocol not known" in reason:
+        return UsageError(f"{url}: unknown protocol: expected s3, gs, http, sftp or another one of fsspec")
+    return BlklabError(f"{url}: cannot be read ({reason})")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    """Returns the filesystem and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise EnvironmentLacks(f"{url}: the package fsspec is not installed", "pip install 'blklab[cluster]'") from None
+    filesystem, path = url_to_fs(url)
+    return filesystem, str(path)
+
+
+def find(url: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    """Returns the path of a pattern, and the paths that it matches with the URLs of their files."""
+    with naming(url):
+        filesystem, path = _filesystem(url)
+        matched = filesystem.glob(path, detail=True) if any(c in path for c in "*?[") else {path: filesystem.info(path)}
+        files = [
+            (name, filesystem.find(name) if info["type"] == "directory" else [name]) for name, info in matched.items()
+        ]
+        return path, [(name, [filesystem.unstrip_protocol(file) for file in all_files]) for name, all_files in files]
+
+
+def download(urls: Sequence[str], directory: Path) -> list[str]:
+    """Copies files to a directory; returns their paths there."""
+    paths = []
+    for url in urls:
+        path = directory / url.rpartition("/")[2]
+        with naming(url):
+            filesystem, remote = _filesystem(url)
+            filesystem.get_file(remote, str(path))
+        paths.append(str(path))
+    return paths
