@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import click
 
-from blklab.cli import streams
+from blklab.cli import extras, streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
 from blklab.errors import BlklabError
 from blklab.text import printable
@@ -48,6 +48,8 @@ def _is_usage(error: BaseException) -> bool:
 
 
 def _report(error: BaseException) -> int:
+    if isinstance(error, ModuleNotFoundError):
+        error = extras.explained(error) or error
     match error:
         case click.exceptions.NoArgsIsHelpError():
             with contextlib.suppress(OSError):

@@ -34,14 +34,8 @@ def serve(*, listen: str, web_config: Path | None, store: str | None) -> None:
     \b
     Exit status: 0 stopped by SIGINT or SIGTERM; 2 the store does not exist; 3 the address is in use.
     """
-    from blklab.errors import EnvironmentLacks
+    from blklab.serve.application import Site
 
-    try:
-        from blklab.serve.application import Site
-    except ModuleNotFoundError as error:
-        if error.name != "werkzeug":
-            raise
-        raise EnvironmentLacks("serve: the package werkzeug is not installed", "pip install 'blklab[serve]'") from None
     with listening(listen, web_config, Site(store, warn), ""):
         while True:
             time.sleep(3600)

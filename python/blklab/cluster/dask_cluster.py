@@ -170,12 +170,8 @@ def connected(address: str, tell: Callable[[str], object] = lambda _line: None) 
     local = re.fullmatch(r"local(?::([1-9]\d{0,3}))?", address, re.A)
     if not local and not re.fullmatch(r"(?!local:)(?:[a-z]+://)?[^\s/]+:\d+", address, re.A):
         raise UsageError(f"--cluster {address!r}: expected HOST:PORT of a Dask scheduler, tls://HOST:PORT, or local:N")
-    try:
-        import distributed
-    except ImportError:
-        raise EnvironmentLacks(
-            "--cluster: the package distributed is not installed", "pip install 'blklab[cluster]'"
-        ) from None
+    import distributed
+
     _quiet()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other versions of libraries, a busy port of the dashboard

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
-from blklab.errors import EnvironmentLacks, StoreError, UsageError
+from blklab.errors import StoreError, UsageError
 from blklab.store import sqlite_file
 from blklab.store.tables import KNOWN, REVISION, runs
 from blklab.text import printable
@@ -88,7 +88,7 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
     """Opens a store, and makes or migrates it first.
 
     For `reading`, nothing is made, and a read-only file is not changed. Raises UsageError,
-    EnvironmentLacks for a driver that is not installed, or StoreError.
+    ModuleNotFoundError without the driver, or StoreError.
     """
     chosen = where or os.environ.get(VARIABLE) or ""
     if "://" in chosen:
@@ -139,11 +139,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
         raise UsageError(f"unsupported URL '{name}': expected postgresql://USER@HOST/DATABASE or a file name")
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
-    try:
-        engine = _engine(url)
-    except ModuleNotFoundError as error:
-        raise EnvironmentLacks(f"the driver {error.name} is not installed", "pip install 'psycopg[binary]'") from None
-    return Database(engine, name, _data(), _data() / "series")
+    return Database(_engine(url), name, _data(), _data() / "series")
 
 
 def _engine(url: sa.URL, **options: Any) -> sa.Engine:
