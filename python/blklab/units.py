@@ -10,6 +10,8 @@ from typing import Final
 _SIZE_PREFIXES: Final = "KMGTPE"
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A)
 
+SECTOR: Final = 512  # Bytes; every size and offset of a block device is a multiple of it
+
 NANOSECONDS: Final = {  # Every suffix a duration may have, and its length
     "ns": 1,
     "us": 1_000,

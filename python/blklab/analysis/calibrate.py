@@ -19,10 +19,10 @@ from blklab.errors import UsageError
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.spec import cells, load
-from blklab.spec.fields import EXACT, HOUR, SECTOR
+from blklab.spec.fields import EXACT, HOUR
 from blklab.spec.stock_models import DeviceTable
 from blklab.text import printable
-from blklab.units import parse_size
+from blklab.units import SECTOR, parse_size
 
 HOLD: Final = 0.003  # The weight of the penalty: of the squared logarithmic distance from the initial value
 ENOUGH_IOS: Final = 300_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blklab.report.formatting import sparkline
 from blklab.spec.documents import FioCellDocument
-from blklab.spec.host_cell import minimum_ns
+from blklab.spec.fio_cell import minimum_ns
 from blklab.text import printable
 
 if TYPE_CHECKING:

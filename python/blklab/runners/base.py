@@ -6,23 +6,23 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blklab import __version__
-from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.finished_run import FinishedRun
 
 if TYPE_CHECKING:
     from blklab.runners.fio.process import FioProgress
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 
 class Ledger(Protocol):
     """Where a runner reports on cells; its methods may be called from any thread."""
 
-    def begin(self, cell: Cell) -> bool:
+    def begin(self, cell: "Cell") -> bool:
         """Called before a cell is measured; False if another process has it."""
 
-    def end(self, cell: Cell, finished: FinishedRun) -> None:
+    def end(self, cell: "Cell", finished: FinishedRun) -> None:
         """Called with the result of a cell."""
 
-    def fail(self, cell: Cell, message: str) -> None:
+    def fail(self, cell: "Cell", message: str) -> None:
         """Called with the error of a cell."""
 
 
@@ -39,7 +39,7 @@ class Runner(ABC):
         """
         return nullcontext()
 
-    def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
+    def planned(self, plan: "ExperimentPlan") -> "ExperimentPlan":
         """Returns the plan with this runner's options in its cells.
 
         Raises UsageError if the options do not fit the plan.
@@ -47,7 +47,7 @@ class Runner(ABC):
         return plan
 
     @abstractmethod
-    def check(self, plan: ExperimentPlan) -> None:
+    def check(self, plan: "ExperimentPlan") -> None:
         """Raises UsageError or EnvironmentLacks for a plan that cannot work, before it starts."""
 
     def environment(self) -> Mapping[str, Any]:
@@ -55,5 +55,5 @@ class Runner(ABC):
         return {"blklab": __version__}
 
     @abstractmethod
-    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+    def run(self, cells: "Sequence[Cell]", ledger: Ledger) -> None:
         """Measures cells. An exception ends the campaign; a failed cell need not."""

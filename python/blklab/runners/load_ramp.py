@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from blklab.outcome import LoadRamp, LoadStep, Outcome, latency_result
 from blklab.spec.documents import LoadRampDocument
-from blklab.spec.sim_cell import RAMP_SEARCHES
+from blklab.spec.fio_cell import RAMP_SEARCHES
 from blklab.store.finished_run import FinishedRun
 
 KINDS: Final = ("read", "write")

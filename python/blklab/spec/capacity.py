@@ -7,7 +7,7 @@ what md may use of it.
 from collections.abc import Sequence
 from typing import Final
 
-from blklab.spec.fields import SECTOR
+from blklab.units import SECTOR
 
 PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
 FEWEST: Final = {"linear": 1, "raid0": 1, "raid1": 2, "raid10": 2, "raid4": 2, "raid5": 2, "raid6": 4}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.spec import host_cell, load, problems, replays, sim_cell, stack_resolution, stock_models, sweep
+from blklab.spec import fio_cell, load, problems, replays, sim_cell, stack_resolution, stock_models, sweep
 from blklab.spec.cell_form import CellForm
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import as_host
@@ -140,7 +140,7 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         target = cell.document["target"]
         if "device" not in target:
-            extent = host_cell.extent(as_host(cell.document))
+            extent = fio_cell.extent(as_host(cell.document))
             needs[target["name"]] = max(extent, needs.get(target["name"], 0))
     sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
     return [

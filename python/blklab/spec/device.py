@@ -5,19 +5,9 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import Field, model_validator
 
 from blklab.documents.cell import FlashUse, Model, ShingledSpec
-from blklab.spec.fields import (
-    EXACT,
-    NUMBER,
-    SECTOR,
-    Count,
-    ExperimentTable,
-    Nanoseconds,
-    PerSecond,
-    Rate,
-    Sectors,
-    Size,
-)
+from blklab.spec.fields import EXACT, NUMBER, Count, ExperimentTable, Nanoseconds, PerSecond, Rate, Sectors, Size
 from blklab.spec.kernels import Kind, Scheduler
+from blklab.units import SECTOR
 
 
 class DeviceQueue(ExperimentTable):

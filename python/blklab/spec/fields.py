@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from blklab import units
+from blklab.units import SECTOR
 
-SECTOR: Final = 512  # Bytes; every size and offset is a multiple of it
 LARGEST: Final = 2**63 - 1  # Bytes; sizes are 64-bit numbers in the simulator and signed numbers in JSON readers
 EXACT: Final = 2**53  # Largest whole number that is exact as a floating-point number; the simulator divides by it
 HOUR: Final = 3600 * 10**9  # ns; longer than anything a disk or host does

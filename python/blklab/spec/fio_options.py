@@ -8,7 +8,7 @@ from typing import Final
 
 from blklab import units
 from blklab.documents.cell import Distribution
-from blklab.spec.fields import SECTOR
+from blklab.units import SECTOR
 
 Sizes = list[tuple[int, float]]  # Block sizes and their weights, which add up to 1
 

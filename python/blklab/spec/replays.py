@@ -4,12 +4,10 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from blklab import _core
 from blklab.errors import BlklabError
-
-SECTOR: Final = 512
+from blklab.units import SECTOR
 
 
 @dataclass(frozen=True)

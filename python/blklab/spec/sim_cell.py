@@ -15,8 +15,6 @@ from blklab.units import format_size
 RAMP_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Rates of a load ramp, as shares of the rate without a limit."""
 
-RAMP_SEARCHES: Final = 4  # Further measurements with p99_below; each halves the interval of the searched rate
-
 
 def document(
     source: load.ExperimentSource, experiment: Experiment, stack: str, workload: str, _swept: Mapping[str, Any]

@@ -18,9 +18,6 @@ QUEUE: Final = (  # Keys of devices: /sys/block/*/queue (Documentation/ABI/stabl
     *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
 )
 
-OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
-"""Keys without a meaning for a device without a request queue (md, most dm)."""
-
 MD: Final = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
 """Keys of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
 

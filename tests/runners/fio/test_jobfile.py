@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from blklab.errors import UsageError
 from blklab.fio import output
 from blklab.runners.fio import jobfile, process, program
-from blklab.spec.host_cell import job_writes
+from blklab.spec.fio_cell import job_writes
 from tests.runners.fio.conftest import MAKE
 
 

@@ -12,10 +12,13 @@ from blklab.runners.fio.process import Progress, silent
 from blklab.runners.fio.program import find_fio
 from blklab.runners.fio.target_preparation import FioTarget
 from blklab.spec.documents import CommandDocument, FioCellDocument
-from blklab.spec.host_cell import job_writes, writes
+from blklab.spec.fio_cell import job_writes, writes
 from blklab.store.series import SeriesPoint
 
 INTERVAL_NS: Final = 10**9
+
+Execute = Callable[..., process.FioExit]
+"""Runs fio as `process.run` does, with its arguments."""
 
 
 class FioFigures(NamedTuple):
@@ -35,22 +38,30 @@ def measure(
     progress: Progress = silent,
     proc: Path = Path("/proc"),
     ready: Callable[[], object] = lambda: None,
+    execute: Execute = process.run,
 ) -> FioFigures:
     """Measures one cell on a file or a device, or runs its command in the directory `path`.
 
     Writes to a device only with `may_write`: the caller must have claimed it. `directory` is for
     private files, which are removed afterwards. `ready` is called when everything is prepared
-    and the measurement begins: read the counters of devices then. Raises BlklabError.
+    and the measurement begins: read the counters of devices then. `execute` runs the jobs that are
+    measured. Raises BlklabError.
     """
     if path.is_block_device() and not may_write and writes(cell):
         raise BlklabError(f"{path}: cannot write to this device: the run has not claimed it for writing")
     if wanted := cell.get("command"):
         return _command(cell, wanted, path, progress, proc, ready)
-    return _jobs(cell, path, directory, progress, proc, ready)
+    return _jobs(cell, path, directory, progress, proc, ready, execute)
 
 
 def _jobs(
-    cell: FioCellDocument, path: Path, directory: Path, progress: Progress, proc: Path, ready: Callable[[], object]
+    cell: FioCellDocument,
+    path: Path,
+    directory: Path,
+    progress: Progress,
+    proc: Path,
+    ready: Callable[[], object],
+    execute: Execute,
 ) -> FioFigures:
     fio, _ = find_fio()
     host = cell["host"]
@@ -80,8 +91,7 @@ def _jobs(
         warnings.append(warning)
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
     log_ms = max(1, interval_ns // 10**6)
-    ready()
-    ran = _run(target, cell, "measure", None, log_ms)
+    ran = _run(target, cell, "measure", None, log_ms, execute, ready)
     measured = figures(ran, interval_ns, log_ms)
     measured.outcome["steady"] = resumed
     measured.outcome["warnings"] = [*warnings, *measured.outcome["warnings"]]
@@ -102,9 +112,15 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
 
 
 def _run(
-    target: FioTarget, cell: FioCellDocument, phase: str, runtime_ns: int | None = None, log_ms: int | None = None
+    target: FioTarget,
+    cell: FioCellDocument,
+    phase: str,
+    runtime_ns: int | None = None,
+    log_ms: int | None = None,
+    execute: Execute = process.run,
+    begin: Callable[[], object] = lambda: None,
 ) -> process.FioExit:
-    return process.run(
+    return execute(
         target.fio,
         jobfile.render(cell, target.path, runtime_ns=runtime_ns, log_ms=log_ms),
         target.directory,
@@ -113,6 +129,7 @@ def _run(
         readonly=not any(job_writes(job["options"]) for job in cell["jobs"]),
         progress=target.progress,
         phase=phase,
+        begin=begin,
     )
 
 

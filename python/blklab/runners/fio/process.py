@@ -108,11 +108,12 @@ def run(
     readonly: bool = False,
     progress: Progress = silent,
     phase: str = "measure",
+    begin: Callable[[], object] = lambda: None,
 ) -> FioExit:
     """Runs the text of a job file in a private directory, which is removed afterwards.
 
-    `target` is what the job calls LINK there. `seconds` is fio's expected time; more than
-    PATIENCE beyond it is an error. Raises BlklabError with fio's message.
+    `target` is what the job calls LINK there. `begin` is called right before fio starts. `seconds` is fio's expected
+    time; more than PATIENCE beyond it is an error. Raises BlklabError with fio's message.
     """
     with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
         own = Path(name)
@@ -121,6 +122,7 @@ def run(
             (own / LINK).symlink_to(target.absolute())
         output = own / "job.json"
         options = ["--output-format=json+", *(["--readonly"] if readonly else [])]
+        begin()
         text = play(fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target))
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
         command = ["fio", *options, "job.fio"]
@@ -151,7 +153,7 @@ def play(
     # Progress once a second, also without a terminal; the rates only once fio can tell its end.
     command = [fio, *options, f"--output={output}", "--eta=always", job.name]
     with child_process.started(command, job.parent, descriptors=inherited) as (process, pipes):
-        text = _watch(process, pipes[0], seconds, progress, phase)
+        text = watch(process, pipes[0], seconds, progress, phase)
     written = output.read_text(errors="replace") if output.exists() else ""
     if process.returncode < 0:
         raise BlklabError(f"fio did not finish: it {ending(process.returncode)}")
@@ -164,7 +166,7 @@ def play(
     return text
 
 
-def _watch(process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str) -> str:
+def watch(process: child_process.Process, pipe: int, seconds: float | None, progress: Progress, phase: str) -> str:
     """Reads fio's output until it ends, and returns it without its lines of progress."""
     started = last_report = time.monotonic()
     messages = FioMessages()

@@ -17,7 +17,7 @@ from blklab.errors import UsageError
 from blklab.runners.host.machine_load import CODE, busy_cpus, cpu_times
 from blklab.spec import fio_options
 from blklab.spec.documents import HostCellDocument
-from blklab.spec.host_cell import writes
+from blklab.spec.fio_cell import writes
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.environment import governors, memory
@@ -71,7 +71,7 @@ def check(
     """
     beneath = layers_of(target, roots)
     diagnostics = [
-        *_arrays(beneath),
+        *arrays(beneath),
         *([] if "device-busy" in passed_by else _busy(beneath, roots, sleep)),
         *_page_cache(target, cells, beneath, roots),
         *_small_data(target, cells, beneath),
@@ -86,7 +86,8 @@ def check(
     ]
 
 
-def _arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
+def arrays(beneath: Sequence[SysfsLayer]) -> Iterator[Diagnostic]:
+    """Yields the arrays that are not in sync: degraded, or with a sync action."""
     for layer in beneath:
         if layer.kind != "md" or layer.node is None:
             continue

@@ -34,8 +34,9 @@ def measured(
     warnings: Sequence[str],
     forced: Sequence[str],
     progress: Callable[[FioProgress], object],
+    execute: fio_cell.Execute,
 ) -> FinishedRun:
-    """Measures a cell at its location. Raises BlklabError, and leaves no setting changed."""
+    """Measures a cell at its location; `execute` runs fio. Raises BlklabError, and leaves no setting changed."""
     roots = journal.roots
     layers = conditions.layers_of(document["target"], roots)
     counted = diskstats.read(roots)
@@ -61,6 +62,7 @@ def measured(
                 progress=progress,
                 proc=roots.proc,
                 ready=watch,
+                execute=execute,
             )
         place.verify()
         place.prepared = True
@@ -74,7 +76,7 @@ def measured(
     outcome["forced"] = list(forced)
     outcome["warnings"] = [
         *place.warnings,
-        *warnings,
+        *dict.fromkeys([*warnings, *map(str, conditions.arrays(layers))]),  # Members can fail during the run.
         *outcome["warnings"],
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
         *_ramp(outcome),

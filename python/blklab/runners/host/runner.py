@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.fio import jobfile, target_preparation
+from blklab.runners.fio import cell as fio_cell
+from blklab.runners.fio import jobfile, process, target_preparation
 from blklab.runners.fio.process import FioProgress
 from blklab.runners.fio.program import find_fio
 from blklab.runners.host import conditions, settings, system_programs
@@ -23,12 +24,14 @@ from blklab.runners.host.observed_cell import measured
 from blklab.runners.host.restore import restore
 from blklab.runners.host.target_locations import TargetLocations
 from blklab.runners.load_ramp import measure_ramp
-from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import HostCellDocument, as_host
 from blklab.store.finished_run import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
+
+if TYPE_CHECKING:
+    from blklab.spec.cells import Cell, ExperimentPlan
 
 PATIENCE: Final = 3  # Checks, of two seconds each, until a busy device refuses a cell without `wait`
 
@@ -43,8 +46,9 @@ class HostRunner(Runner):
         yes_destroy: Collection[str] = (),
         roots: Roots | None = None,
         note: Callable[[str], object] = lambda _note: None,
+        execute: fio_cell.Execute = process.run,
     ) -> None:
-        """`note` is called with messages for the user. Raises UsageError for an unknown condition."""
+        """`note` is called with messages for the user; `execute` runs fio. Raises UsageError for unknown conditions."""
         for name in force:
             if name not in conditions.NAMES:
                 raise UsageError(f"--force {name!r}: expected one of {', '.join(conditions.NAMES)}")
@@ -52,9 +56,10 @@ class HostRunner(Runner):
         self._yes_destroy = frozenset(yes_destroy)
         self._roots = roots or Roots()
         self._note = note
+        self._execute = execute
         self._layers: list[SysfsLayer] = []
 
-    def check(self, plan: ExperimentPlan) -> None:
+    def check(self, plan: "ExperimentPlan") -> None:
         """Raises an error for a plan that cannot run here, and leaves no trace.
 
         First undoes what a killed blklab left. Checks every target, and claims each device that
@@ -113,7 +118,7 @@ class HostRunner(Runner):
         for message in (*left.done, *left.problems):
             self._note(f"restored after a killed run: {message}")
 
-    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+    def run(self, cells: "Sequence[Cell]", ledger: Ledger) -> None:
         """Measures cells one after the other; a cell that fails is reported to the ledger and skipped.
 
         Raises EnvironmentLacks if something is missing that the other cells need as well.
@@ -134,7 +139,7 @@ class HostRunner(Runner):
                     ledger.end(cell, finished)
 
     def _measured(
-        self, cell: Cell, documents: Sequence[HostCellDocument], places: TargetLocations, journal: HostJournal
+        self, cell: "Cell", documents: Sequence[HostCellDocument], places: TargetLocations, journal: HostJournal
     ) -> FinishedRun:
         findings = self._findings(cell)
         refused = [finding for finding in findings if finding.severity == "critical"]
@@ -152,10 +157,11 @@ class HostRunner(Runner):
                 warnings=[str(finding) for finding in findings if finding.code != CODE],
                 forced=sorted(self._force),
                 progress=lambda live: self.progress(cell, live),
+                execute=self._execute,
             ),
         )
 
-    def _findings(self, cell: Cell) -> list[Diagnostic]:
+    def _findings(self, cell: "Cell") -> list[Diagnostic]:
         """Returns the conditions that would spoil a cell; waits for writeback of earlier cells."""
         target_preparation.sync()
         document = as_host(cell.document)

@@ -50,11 +50,12 @@ class ScratchDirectory:
 
 @contextmanager
 def scratch(
-    directory: Path | str, journal: HostJournal, *, needed: int, mounted: bool = False
+    directory: Path | str, journal: HostJournal, *, needed: int, mounted: bool = False, name: str = ""
 ) -> Iterator[ScratchDirectory]:
     """Makes a private directory in `directory`, for `needed` bytes; removes it after the block.
 
-    With `mounted`, `directory` must be a mount point. Raises UsageError if it is not, or no
+    With `mounted`, `directory` must be a mount point. `name` begins with PREFIX; by default it is random.
+    Raises UsageError if it is not, or no
     directory, or read-only; EnvironmentLacks without enough space.
     """
     roots = journal.roots
@@ -66,7 +67,7 @@ def scratch(
             check_mounted(Path(directory), roots)
         _check_room(real, parent, needed)
         warnings = [*_warnings(real, mount), *_owned_by_others(real, parent)]
-        name = PREFIX + secrets.token_hex(16)
+        name = name or PREFIX + secrets.token_hex(16)
         number = journal.directory(real, name)
         made = -1
         try:

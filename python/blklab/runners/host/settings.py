@@ -16,7 +16,6 @@ from typing import Final
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
-from blklab.spec.sweep import OF_REQUESTS
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, text
@@ -54,6 +53,9 @@ ALSO: Final = {  # What else the kernel changes when a key is written
 
 ACTIONS: Final = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
 """Files that start an action instead of keeping a value."""
+
+OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
+"""Keys without a meaning for a device without a request queue (md, most dm)."""
 
 TUNABLE: Final = "iosched/"  # Prefix of the scheduler's own settings, which are lost when the scheduler changes
 

@@ -16,7 +16,7 @@ from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import GuestStack
 from blklab.spec import stack_tree
 from blklab.spec.documents import FioJobDocument, LabCellDocument, bare_cell
-from blklab.spec.host_cell import extent
+from blklab.spec.fio_cell import extent
 
 WARM_NS: Final = 20 * 10**9  # Duration of the load that fills a warm cache
 JUNK: Final = f"{MOUNT}/junk"  # The file that fills a cache below a filesystem with data that the load does not use

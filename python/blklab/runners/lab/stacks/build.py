@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.errors import BlklabError
+from blklab.runners.host.settings import OF_REQUESTS
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md, writecache
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import stack_tree
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
-from blklab.spec.sweep import MD, OF_REQUESTS, QUEUE, VM
+from blklab.spec.sweep import MD, QUEUE, VM
 
 VOLUMES: Final = {
     "lvm": lvm.volume,
