@@ -83,7 +83,7 @@ def test_what_ssh_is_told(fleet: Arrays) -> None:
     asked("up", sudo=True)
     (line,) = (fleet.root / "ssh.log").read_text().splitlines()
     assert line.endswith(" -- up sudo -n sh -s")
-    assert line.startswith("-T -o BatchMode=yes -o ConnectTimeout=20 ")
+    assert line.startswith("-T -o BatchMode=yes -o ForwardAgent=no ")
 
 
 @pytest.mark.usefixtures("fleet")

@@ -2,7 +2,6 @@
 
 import os
 import selectors
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from blklab import child_process
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.errors import BlklabError
 from blklab.md.remote import PROBE, RemoteHost, audit_output
 from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, is_complete
+from blklab.ssh import command, last_line
 
 MAX_PARALLEL: Final = 8  # Hosts that are read at the same time
 
@@ -23,18 +23,15 @@ def read_hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[
 
     `timeout` is for each host, seconds. Raises UsageError for invalid names, EnvironmentLacks without ssh.
     """
-    for name in names:
-        if not name or name.startswith("-"):
-            raise UsageError(f"invalid host {name!r}: expected HOST, USER@HOST or ssh://…")
-    program = shutil.which("ssh")
-    if program is None:
-        raise EnvironmentLacks("ssh is not installed", "apt-get install openssh-client")
+    options = (f"ConnectTimeout={max(1, int(timeout / 3))}", "ClearAllForwardings=yes")
+    # Every login shell understands this command.
+    commands = {name: command(name, "sudo -n sh -s" if sudo else "sh -s", *options) for name in names}
     cancelled = threading.Event()
     audit_lock = threading.Lock()
 
     def read_host(name: str) -> RemoteHost:
         try:
-            data = _run_probe(_ssh_command(program, name, sudo, timeout), timeout, cancelled)
+            data = _run_probe(commands[name], timeout, cancelled)
         except BlklabError as error:
             return RemoteHost(name, failure=str(error))
         with audit_lock:  # limits the number of open files to the disks of one host
@@ -48,26 +45,12 @@ def read_hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ssh_command(program: str, name: str, sudo: bool, timeout: float) -> list[str]:
-    options = [
-        "BatchMode=yes",
-        f"ConnectTimeout={max(1, int(timeout / 3))}",
-        "ClearAllForwardings=yes",
-        "ForwardAgent=no",
-        "ForwardX11=no",
-        "RemoteCommand=none",
-    ]
-    words = [word for option in options for word in ("-o", option)]
-    # Every login shell understands this command.
-    return [program, "-T", *words, "--", name, "sudo -n sh -s" if sudo else "sh -s"]
-
-
-def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Event) -> bytearray:
+def _run_probe(arguments: Sequence[str], timeout: float, cancelled: threading.Event) -> bytearray:
     """Returns the probe's output. Raises BlklabError with the last line that ssh or the host wrote."""
     data, stderr, deadline = bytearray(), b"", time.monotonic() + timeout
     with (
         PROBE.open("rb") as script,
-        child_process.started(command, Path(), apart=True, stdin=script.fileno()) as (process, pipes),
+        child_process.started(arguments, Path(), apart=True, stdin=script.fileno()) as (process, pipes),
         selectors.DefaultSelector() as selector,
     ):
         for pipe in pipes:
@@ -90,14 +73,9 @@ def _run_probe(command: Sequence[str], timeout: float, cancelled: threading.Even
                 raise BlklabError(f"the output has more than {MAX_OUTPUT_BYTES >> 20} MiB")
     if HEADER in data:
         raise BlklabError(_with_last_line("the output is incomplete", stderr))
-    raise BlklabError(_last_line(stderr) or f"the probe did not run: ssh exited with status {process.returncode}")
+    raise BlklabError(last_line(stderr) or f"the probe did not run: ssh exited with status {process.returncode}")
 
 
 def _with_last_line(message: str, stderr: bytes) -> str:
-    last = _last_line(stderr)
+    last = last_line(stderr)
     return f"{message}: {last}" if last else message
-
-
-def _last_line(stderr: bytes) -> str:
-    lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
-    return next((line for line in reversed(lines) if line), "")
