@@ -227,6 +227,8 @@ def test_processes_start_where_they_may_and_never_in_a_shell(path: Path) -> None
             shell = [word.value for word in node.keywords if word.arg == "shell"]
             assert not shell, f"{path}:{node.lineno}: shell="
             name = ast.unparse(node.func)
+            if name == "os.fork" and path.name == "host_agent.py":  # its guard, which runs no program
+                continue
             assert not re.fullmatch(
                 r"os\.(system|popen|exec\w+|spawn\w+|posix_spawnp?|fork)"
                 r"|(asyncio\.)?create_subprocess_\w+|subprocess\.get(status)?output",

@@ -218,6 +218,30 @@ class MeasuredResult(Outcome, total=False):
     settings: Sequence[ChangedSetting]
 
 
+class ClockOffset(TypedDict):
+    """How far a host's clock is ahead of this one's: half of the round trip is the error."""
+
+    offset_ns: int
+    error_ns: int
+
+
+class HostResult(TypedDict):
+    """The part of a host of a fleet."""
+
+    name: str
+    failure: str | None  # Why it has no figures
+    clock: ClockOffset | None
+    read: NotRequired[DirectionResult]
+    write: NotRequired[DirectionResult]
+    devices: NotRequired[Sequence[DeviceResult]]
+
+
+class FleetResult(MeasuredResult, total=False):
+    """Only from fleets."""
+
+    hosts: Sequence[HostResult]
+
+
 class IoCost(TypedDict):
     """Times of 4 KiB reads, one at a time, of a disk without limits in a guest."""
 
@@ -264,6 +288,11 @@ def measured(outcome: Outcome) -> MeasuredResult:
 def in_lab(outcome: Outcome) -> LabResult:
     """Returns the keys that only the lab has; empty elsewhere."""
     return cast(LabResult, outcome)
+
+
+def on_fleet(outcome: Outcome) -> FleetResult:
+    """Returns the keys that only fleets have; empty elsewhere."""
+    return cast(FleetResult, outcome)
 
 
 def predicted(outcome: Outcome) -> simulated.Outcome | None:

@@ -120,6 +120,9 @@ def run(
     --on host runs fio on this host. blklab writes only to directories that it creates, and to
     devices that the experiment lists in `destroy` by a stable name (docs/howto/measure.md).
 
+    --on fleet runs fio on all hosts of [fleet] at the same time, over ssh, under the same rules
+    (docs/howto/measure-fleet.md).
+
     --on lab boots a real kernel in a virtual machine and builds the stacks on throttled virtual
     disks. It needs QEMU; it needs neither root nor a disk (docs/howto/lab.md).
 
@@ -247,12 +250,13 @@ def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[in
 
 
 def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, as_json: bool) -> None:
+    from blklab.report import fleet_results
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
     explained = RUNNERS[plan.runner].explained() if explain else lambda _cell, _outcome: []
     explanations = [explained(cells[result.number].document, result.outcome) for result in results]
-    documents = [result.as_dict() for result in results]
+    documents = fleet_results.as_dicts(results)
     if explain:
         for document, sentences in zip(documents, explanations, strict=True):
             document["explanation"] = sentences

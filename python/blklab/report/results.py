@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
-from blklab.report import cells, formatting, terminal, volumes
+from blklab.report import cells, fleet_results, formatting, terminal, volumes
 from blklab.report.load_ramp import ramp_table
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, text
@@ -26,10 +26,14 @@ def print_results(console: "Console", plan: "ExperimentPlan", results: "Sequence
     for cell, result in _pairs(plan, results):
         if (ramp := result.outcome.get("load_ramp")) is not None:
             terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
+    lines = []
+    for group in fleet_results.grouped(results):
+        terminal.draw_table(console, fleet_results.hosts_table(group))
+        lines += fleet_results.outlier_lines(group)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     if (caches := volumes.caches(rows)) is not None:
         terminal.draw_table(console, caches)
-    for line in [*warnings(results), *volumes.arrays(rows)]:
+    for line in [*lines, *warnings(results), *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 
 

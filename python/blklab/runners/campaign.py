@@ -65,6 +65,12 @@ def carry_out(
         many = "1 cell was" if len(missing) == 1 else f"{len(missing)} cells were"
         failed.append(f"{many} taken by another process or removed, the first is {missing[0]}: continue with --resume")
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
+    failed += [
+        f"cell {result.number}: measured without {host['name']}: {host['failure']}"
+        for result in ordered
+        for host in measured.on_fleet(result.outcome).get("hosts", ())
+        if host["failure"]
+    ]
     return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
 
 

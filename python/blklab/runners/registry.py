@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from blklab.runners import host, lab, sim
+from blklab.runners import fleet, host, lab, sim
 from blklab.runners.kind import RunnerKind
 
-RUNNERS: Final[dict[str, RunnerKind]] = {kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND)}
+RUNNERS: Final[dict[str, RunnerKind]] = {kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND, fleet.KIND)}
 """The values of `--on`, in this order."""
 
 

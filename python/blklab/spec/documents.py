@@ -97,6 +97,13 @@ class HostCellDocument(FioCellDocument):
     destroy: Sequence[str]
 
 
+class FleetCellDocument(HostCellDocument):
+    """What a fleet takes; `destroy` has `HOST:ID`."""
+
+    hosts: Sequence[str]
+    python: str
+
+
 class VirtualDiskDocument(TypedDict):
     """What a virtual disk says of itself."""
 
@@ -163,6 +170,11 @@ def as_simulated(document: Mapping[str, Any]) -> SimCell:
 def as_host(document: Mapping[str, Any]) -> HostCellDocument:
     """Returns the document of a cell that was made for a host."""
     return cast(HostCellDocument, document)
+
+
+def as_fleet(document: Mapping[str, object]) -> FleetCellDocument:
+    """Returns the document of a cell that was made for a fleet."""
+    return cast(FleetCellDocument, document)
 
 
 def as_lab(document: Mapping[str, Any]) -> LabCellDocument:

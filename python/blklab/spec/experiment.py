@@ -10,7 +10,7 @@ from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Secon
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
 from blklab.spec.sweep import Sweep
-from blklab.spec.target import HostRun, StableId, Target
+from blklab.spec.target import Fleet, HostRun, StableId, Target
 from blklab.spec.workload import Workload
 
 COMMITS: Final = {"ext3": 5 * 10**9, "ext4": 5 * 10**9, "xfs": 30 * 10**9}
@@ -156,6 +156,7 @@ class Experiment(ExperimentTable):
     workloads: Annotated[dict[str, Workload], Field(min_length=1)]
     settings: Settings = Settings()
     host: HostRun = HostRun()
+    fleet: Fleet = Fleet()
     lab: Lab = Lab()
     cells: list[CellPairs] = Field(default_factory=list)  # What to run; by default each stack with each workload
     sweep: Sweep = Field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from blklab.spec import problems, table_keys
 from blklab.spec.experiment import Lab, Settings
 from blklab.spec.fields import ExperimentTable
-from blklab.spec.target import HostRun
+from blklab.spec.target import Fleet, HostRun
 from blklab.spec.workload import Command, Job, Replay
 
 Path = tuple[str, ...]
@@ -19,7 +19,9 @@ SECTIONS: Final = ("devices", "stacks", "workloads")
 KEYS: Final = {"devices": table_keys.DEVICE, "stacks": table_keys.STACK, "workloads": table_keys.WORKLOAD}
 """Keys of the tables in each section."""
 
-TABLES: Final = {"host": HostRun.model_fields, "lab": Lab.model_fields}  # Keys of the file's other tables, by table
+TABLES: Final = {"host": HostRun.model_fields, "fleet": Fleet.model_fields, "lab": Lab.model_fields}
+"""Keys of the file's other tables, by table."""
+
 SCALARS: Final = ("title", "seed", "repeats")  # Keys of the file itself that `--set` may change
 
 

@@ -35,6 +35,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("targets", "*"): _of(target.Target),
     ("host", "steady", "<table>"): _of(target.Steady),
     ("host",): _of(target.HostRun),
+    ("fleet",): _of(target.Fleet),
     ("cells", "*"): _of(experiment.CellPairs),
     ("lab",): _of(experiment.Lab),
     ("sweep",): [sweep.MODE, *sweep.QUEUE, *sweep.MD],

@@ -1,8 +1,9 @@
 """Where a stack is on this host, and how it is measured there: [targets.NAME] and [host]."""
 
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
 from blklab.spec.fields import NUMBER, ExperimentTable, Seconds, Sectors, Share, Size, shown
 from blklab.spec.stack import KeyedError
@@ -78,6 +79,38 @@ class HostRun(ExperimentTable):
         if isinstance(self.steady, Steady):
             return self.steady
         return Steady() if self.steady else None
+
+
+def _host(value: Any) -> str:
+    if not isinstance(value, str) or not value or value.startswith("-") or not value.isprintable() or " " in value:
+        raise ValueError(f"found {shown(value)}, expected HOST, USER@HOST or ssh://…")
+    return value
+
+
+def _python(value: Any) -> str:
+    if not isinstance(value, str) or re.fullmatch(r"[\w./+-]+", value, re.A) is None or value.startswith("-"):
+        raise ValueError(f"found {shown(value)}, expected the name or the path of Python on the hosts")
+    return value
+
+
+HostName = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class Fleet(ExperimentTable):
+    """The hosts that are measured at the same time, over ssh."""
+
+    hosts: list[HostName] = Field(default_factory=list)  # As you name them for ssh
+
+    python: Annotated[str, BeforeValidator(_python), WithJsonSchema({"type": "string"})] = "python3"
+    """Python 3.11 or newer on the hosts."""
+
+    @field_validator("hosts")
+    @classmethod
+    def _once(cls, hosts: list[str]) -> list[str]:
+        for name in hosts:
+            if hosts.count(name) > 1:
+                raise ValueError(f"found {shown(name)} twice")
+        return hosts
 
 
 StableId = Annotated[str, BeforeValidator(_stable), WithJsonSchema({"type": "string", "minLength": 1})]

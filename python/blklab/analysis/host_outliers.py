@@ -1,0 +1,78 @@
+"""Finds the hosts of a fleet that differ from the others: slow servers.
+
+The unit is the logarithm of a host's figure over the median of all hosts in the same repeat, so a drift over time
+cancels out. An outlier has (a) a modified z-score above 3.5: 0.6745 times its distance from the median, over the
+median absolute deviation (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", ASQC 1993), which is at least that
+of the rounding of the metric; (b) a distance above the margin of `decision`; and (c) a confidence interval, from the
+repeats, without the median. The intervals of all hosts hold together.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final, cast
+
+from blklab.analysis import decision
+from blklab.analysis.metrics import METRICS
+from blklab.analysis.variation import RunSample
+from blklab.outcome import HostResult, Outcome, on_fleet
+
+NAMES: Final = ("iops", "read.p99", "write.p99")  # Metrics by which hosts are compared
+FEWEST: Final = 3  # Hosts for which a median says what is usual
+SCORE: Final = 3.5  # The modified z-score above which a value is an outlier
+CONSISTENT: Final = 0.6745  # Quantile 0.75 of the normal distribution: the MAD of a standard normal variable
+
+
+@dataclass(frozen=True)
+class HostOutlier:
+    """A host that differs from the others in a metric."""
+
+    host: str
+    metric: str
+    change: float  # Its mean over the median of the hosts, minus 1
+    low: float | None  # Confidence interval of `change`; None without repeats
+    high: float | None
+    score: float  # The modified z-score
+    worse: bool
+
+
+def values(outcome: Outcome, metric: str) -> dict[str, float]:
+    """Returns a metric of each host that has it."""
+    hosts: Sequence[HostResult] = on_fleet(outcome).get("hosts", ())
+    known = ((host["name"], METRICS[metric].of(cast(Outcome, host))) for host in hosts)
+    return {name: value for name, value in known if value}
+
+
+def outliers(repeats: Sequence[Outcome]) -> list[HostOutlier]:
+    """Returns the outliers of a cell in all its repeats, the slow ones first."""
+    result = [outlier for metric in NAMES for outlier in _of_metric(metric, [values(run, metric) for run in repeats])]
+    return sorted(result, key=lambda outlier: (not outlier.worse, -abs(math.log1p(outlier.change))))
+
+
+def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> list[HostOutlier]:
+    ratios: dict[str, list[float]] = {}
+    for run in runs:
+        middle = median(run.values()) if len(run) >= FEWEST else None
+        for name, value in run.items() if middle else ():
+            ratios.setdefault(name, []).append(value / cast(float, middle))
+    if len(ratios) < FEWEST:
+        return []
+    samples = [[RunSample(ratio) for ratio in of_host] for of_host in ratios.values()]
+    rule = decision.Rule(METRICS[metric])
+    intervals = decision.intervals(samples, [None] * len(samples), rule, len(samples))
+    logs = {name: fmean(map(math.log, of_host)) for name, of_host in ratios.items()}
+    middle = median(logs.values())
+    # The standard deviation of a uniform rounding error is the least that can be seen, as in `variation`.
+    rounding = METRICS[metric].resolution / math.sqrt(12)
+    unit = max(median(abs(log - middle) for log in logs.values()) / CONSISTENT, rounding)
+    result = []
+    for (name, log), known in zip(logs.items(), intervals, strict=True):
+        change = math.expm1(log - middle)
+        score = abs(log - middle) / unit
+        usual = known is not None and known[0] <= math.exp(middle) <= known[1]
+        if abs(change) > decision.MARGIN and score > SCORE and not usual:
+            low, high = (end / math.exp(middle) - 1 for end in known) if known else (None, None)
+            worse = (change < 0) == METRICS[metric].more_is_better
+            result.append(HostOutlier(name, metric, change, low, high, score, worse))
+    return result

@@ -1,0 +1,106 @@
+"""Results of a fleet: a table of hosts, and those that differ from the others."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
+
+from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
+from blklab.analysis.metrics import METRICS
+from blklab.outcome import Outcome, on_fleet
+from blklab.report import formatting
+from blklab.report.tables.base import TextTable, figures, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from blklab.runners.result import RunResult
+
+LATENCIES: Final = ("read.p50", "read.p99", "write.p50", "write.p99")
+
+
+def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":
+    """Returns the results of fleets, the repeats of a cell together."""
+    groups: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
+    for result in results:
+        if "hosts" in result.outcome:
+            labels = tuple((key, value) for key, value in result.labels.items() if key != "repeat")
+            groups.setdefault(labels, []).append(result)
+    return list(groups.values())
+
+
+def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
+    """Returns results for `--json`; those of fleets with the outliers among their hosts."""
+    by_number = {
+        result.number: [asdict(outlier) for outlier in outliers([each.outcome for each in group])]
+        for group in grouped(results)
+        for result in group
+    }
+    return [
+        result.as_dict() | ({"outliers": by_number[result.number]} if result.number in by_number else {})
+        for result in results
+    ]
+
+
+def hosts_table(group: "Sequence[RunResult]") -> TextTable:
+    """Returns the table of the hosts of a cell: means of its repeats."""
+    outcomes = [result.outcome for result in group]
+    names = list(dict.fromkeys(host["name"] for outcome in outcomes for host in on_fleet(outcome)["hosts"]))
+    different = outliers(outcomes)
+    metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
+    means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
+    usual = sorted(means["iops"].values())
+    middle = (usual[(len(usual) - 1) // 2] + usual[len(usual) // 2]) / 2 if usual else None
+    rows = []
+    for name in names:
+        iops = means["iops"].get(name)
+        rows.append(
+            [
+                printable(name),
+                formatting.NONE if iops is None else f"{iops:,.0f}",
+                formatting.NONE if iops is None or not middle else f"{iops / middle:.0%}",
+                *(formatting.duration(means[metric].get(name)) for metric in metrics),
+                _clock(outcomes, name),
+            ]
+        )
+    columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
+    labels = " ".join(f"{key}={value}" for key, value in group[0].labels.items() if key != "repeat")
+    strong = frozenset(names.index(outlier.host) for outlier in different)
+    note = "of median: share of the median host's IOPS. clock: how far its clock is ahead of this one's."
+    return TextTable(f"{printable(labels)}: hosts", columns, rows, note, strong=strong)
+
+
+def outlier_lines(group: "Sequence[RunResult]") -> list[str]:
+    """Returns a sentence about each outlier, and how to find out if there are none."""
+    outcomes = [result.outcome for result in group]
+    different = outliers(outcomes)
+    if different:
+        return [_sentence(outlier) for outlier in different]
+    count = min(len(values(outcome, "iops")) for outcome in outcomes)
+    return ["no host differs from the others more than they do from each other"] if count >= FEWEST else []
+
+
+def _sentence(outlier: HostOutlier) -> str:
+    interval = "set repeats = 3 or more for an interval"
+    if outlier.low is not None and outlier.high is not None:
+        interval = f"{formatting.number(1 + outlier.low)} to {formatting.number(1 + outlier.high)}"
+    return (
+        f"{printable(outlier.host)} is {'slower' if outlier.worse else 'faster'} than the other hosts: "
+        f"{METRICS[outlier.metric].what}: {formatting.number(1 + outlier.change)} times the median ({interval})"
+    )
+
+
+def _means(outcomes: Sequence[Outcome], metric: str) -> dict[str, float]:
+    samples: dict[str, list[float]] = {}
+    for outcome in outcomes:
+        for name, value in values(outcome, metric).items():
+            samples.setdefault(name, []).append(value)
+    return {name: fmean(of_host) for name, of_host in samples.items()}
+
+
+def _clock(outcomes: Sequence[Outcome], name: str) -> str:
+    hosts = [host for outcome in outcomes for host in on_fleet(outcome)["hosts"] if host["name"] == name]
+    clock = next((host["clock"] for host in hosts if host["clock"]), None)
+    if clock is None:
+        return formatting.NONE
+    sign = "-" if clock["offset_ns"] < 0 else "+"
+    return f"{sign}{formatting.duration(abs(clock['offset_ns']))} ± {formatting.duration(clock['error_ns'])}"

@@ -1,0 +1,17 @@
+"""Describes a fleet's cells: those of a host, and the hosts."""
+
+from typing import Final
+
+from blklab.runners.host import descriptions as on_host
+from blklab.runners.kind import CellDescriptions
+from blklab.spec.cells import ExperimentPlan
+from blklab.spec.documents import as_fleet
+
+
+def consequences(plan: ExperimentPlan) -> list[str]:
+    """Returns the lasting effects of a run, one line each."""
+    hosts = as_fleet(plan.cells[0].document)["hosts"]
+    return [f"on each of {len(hosts)} hosts, at the same time: {', '.join(hosts)}", *on_host.consequences(plan)]
+
+
+WORDS: Final = CellDescriptions(on_host.WORDS.columns, notes=consequences)

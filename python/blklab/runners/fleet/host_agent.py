@@ -1,0 +1,307 @@
+"""Measures cells on one host of a fleet, as the runner `host` does; `payload` sends it there.
+
+Requests are JSON lines on stdin, answers JSON lines on stdout; each has a `kind`. fio's server listens on a socket
+that only this user can reach, because its protocol has no authentication. If the connection is lost, this program
+stops fio, releases devices, restores settings and ends. A second process watches it, and does so if it is killed.
+"""
+
+import ctypes
+import json
+import os
+import queue
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypedDict, cast
+
+from blklab import __version__, child_process
+from blklab.errors import BlklabError
+from blklab.runners.fio import process
+from blklab.runners.fio.process import FioExit, FioProgress
+from blklab.runners.fio.program import complaint
+from blklab.runners.host import conditions
+from blklab.runners.host.journal import HostJournal
+from blklab.runners.host.restore import restore
+from blklab.runners.host.runner import HostRunner
+from blklab.runners.host.scratch_directory import scratch
+from blklab.spec.documents import HostCellDocument
+from blklab.spec.fio_cell import writes
+from blklab.store.finished_run import FinishedRun
+from blklab.system.identity import of_node
+from blklab.system.roots import Roots
+from blklab.text import printable
+
+SILENCE: Final = 30.0  # Seconds without a line from blklab after which the connection is lost
+LISTENING: Final = 10.0  # Seconds that fio's server may take to start
+SOCKETS: Final = Path("/tmp")  # noqa: S108  # Its socket is in a private directory there, with the name `fio`
+SOCKET: Final = "fio"
+PDEATHSIG, SUBREAPER = 1, 36  # prctl(2)
+
+
+class Message(TypedDict, total=False):
+    """One line of the protocol, in either direction."""
+
+    kind: str
+    number: int  # Of a cell, or of a ping
+    cells: list[tuple[int, HostCellDocument]]
+    directory: str  # Name of the directory of fio's socket
+    force: list[str]
+    yes_destroy: list[str]
+    message: str
+    status: int  # Exit status of an error
+    environment: Any
+    written: dict[str, list[str]]  # Ids of disks, by target
+    job: str  # fio's job file
+    seconds: float | None
+    total_seconds: float | None
+    phase: str
+    output: str  # As in `FioExit`
+    messages: str
+    logs: dict[str, str]
+    clock_ns: int
+
+
+class _ConnectionLost(BaseException):
+    """blklab is gone, or a signal came."""
+
+
+@dataclass(frozen=True)
+class SentCell:
+    """What the runner `host` needs of a `spec.cells.Cell`."""
+
+    number: int
+    turn: int
+    document: HostCellDocument
+
+
+@dataclass(frozen=True)
+class SentPlan:
+    """What the runner `host` needs of a `spec.cells.ExperimentPlan`."""
+
+    cells: Sequence[SentCell]
+
+
+class Peer:
+    """The connection to blklab, which must send a line every few seconds."""
+
+    def __init__(self) -> None:
+        """Takes stdin and stdout; what anything else prints goes to stderr."""
+        self._requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._output = os.dup(1)
+        os.dup2(2, 1)
+        threading.Thread(target=self._read, name="blklab-peer", daemon=True).start()
+
+    def send(self, kind: str, **values: object) -> None:
+        """Sends a message."""
+        data = (json.dumps({"kind": kind, **values}) + "\n").encode()
+        with self._lock:
+            while data:
+                data = data[os.write(self._output, data) :]
+
+    def receive(self) -> Message:
+        """Waits for the next request."""
+        return self._requests.get()
+
+    def _read(self) -> None:
+        rest = b""
+        with suppress(OSError, ValueError, KeyError):
+            while select.select([0], [], [], SILENCE)[0] and (chunk := os.read(0, 1 << 16)):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    request = json.loads(line)
+                    if request["kind"] == "ping":
+                        self.send("pong", number=request["number"], clock_ns=time.time_ns())
+                    else:
+                        self._requests.put(request)
+                    if request["kind"] == "end":
+                        return  # the end of the connection is expected
+        signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGTERM)
+
+
+class _RemoteLedger:
+    """Waits until blklab begins a cell on all hosts, and sends its result."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._next: int | None = None  # The number of the cell that blklab has begun; 0 at the end
+
+    def begin(self, cell: SentCell) -> bool:
+        if self._next is None:
+            self._next = int(self._peer.receive().get("number", 0))
+        begun = self._next == cell.number
+        if begun:
+            self._next = None
+        return begun
+
+    def end(self, _cell: SentCell, finished: FinishedRun) -> None:
+        points = [astuple(point) for point in finished.points]
+        self._peer.send("finished", outcome=finished.outcome, points=points, seconds=finished.seconds)
+
+    def fail(self, _cell: SentCell, message: str) -> None:
+        self._peer.send("failed", message=message)
+
+
+class _FioServer:
+    """Runs fio's server for one cell, as `process.run` runs fio."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.socket = Path()
+
+    def run(
+        self,
+        fio: str,
+        job: str,
+        directory: Path,
+        *,
+        target: Path,
+        seconds: float | None,
+        readonly: bool,
+        begin: Callable[[], object],
+        **_ours: object,
+    ) -> FioExit:
+        """Serves the job to blklab's fio and returns what that received. Raises BlklabError."""
+        self.socket.unlink(missing_ok=True)
+        command = [fio, f"--server=sock:{self.socket}", *(["--readonly"] if readonly else [])]
+        with tempfile.TemporaryDirectory(dir=directory, prefix="fio-") as name:
+            (Path(name) / process.LINK).symlink_to(target.absolute())
+            descriptors = process.descriptors(target)
+            with child_process.started(command, Path(name), descriptors=descriptors) as (server, pipes):
+                self._wait(server, pipes[0])
+                self._peer.send("ready", job=job, seconds=seconds)
+                answer = self._peer.receive()
+                if answer["kind"] == "go":
+                    begin()
+                    answer = self._peer.receive()
+        if answer["kind"] != "measured":
+            raise BlklabError(str(answer["message"]))
+        return FioExit(answer["output"], answer["messages"], answer["logs"], command)
+
+    def _wait(self, server: child_process.Process, pipe: int) -> None:
+        """Waits until the server listens. Raises BlklabError."""
+        until = time.monotonic() + LISTENING
+        while not _listens(self.socket):
+            if child_process.ended(server):
+                output = os.read(pipe, 1 << 12).decode(errors="replace")
+                raise BlklabError(f"fio failed: {printable(complaint(output, server.wait()))}")
+            if time.monotonic() > until:
+                raise BlklabError(f"fio --server does not listen after {LISTENING:.0f} s")
+            time.sleep(0.02)
+
+
+def _listens(socket: Path) -> bool:
+    """Tells whether a process listens on a socket (net/unix/af_unix.c, unix_seq_show: __SO_ACCEPTCON)."""
+    sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    return any(line.endswith(f" {socket}") and line.split()[3] == "00010000" for line in sockets)
+
+
+def main() -> None:
+    """Serves blklab until it is gone; leaves nothing running."""
+    _prctl(SUBREAPER, 1)  # what fio's server started becomes a child of this process if the server ends
+    worker = os.fork()
+    if not worker:
+        _prctl(PDEATHSIG, signal.SIGTERM)
+        os._exit(_work())
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _frame: os.kill(worker, received))
+    _, status = os.waitpid(worker, 0)
+    _kill_children()
+    restore(Roots())  # if it was killed, or interrupted while it cleaned up
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def _work() -> int:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    peer = Peer()
+    try:
+        _serve(peer)
+    except _ConnectionLost:
+        return 1
+    except BlklabError as error:
+        peer.send("error", message=str(error), status=error.exit_code)
+        return error.exit_code
+    return 0
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # no other signal interrupts the clean-up
+    raise _ConnectionLost
+
+
+def _serve(peer: Peer) -> None:
+    peer.send("hello", version=__version__)
+    request = peer.receive()
+    server = _FioServer(peer)
+    runner = HostRunner(
+        force=request["force"],
+        yes_destroy=request["yes_destroy"],
+        note=lambda message: peer.send("note", message=message),
+        execute=server.run,
+    )
+    runner.progress = lambda _cell, live: _send_progress(peer, live)
+    cells = [SentCell(number, turn, document) for turn, (number, document) in enumerate(request["cells"])]
+    roots = Roots()
+    with runner.session():
+        runner.check(cast(Any, SentPlan(cells)))
+        peer.send("checked", environment=runner.environment(), written=_written(cells, roots))
+        with HostJournal(roots) as journal, scratch(SOCKETS, journal, needed=0, name=request["directory"]) as private:
+            server.socket = private.path / SOCKET
+            runner.run(cast(Any, cells), cast(Any, _RemoteLedger(peer)))
+    peer.send("end")
+
+
+def _send_progress(peer: Peer, live: FioProgress) -> None:
+    peer.send("progress", seconds=live.seconds, total_seconds=live.total_seconds, phase=live.phase)
+
+
+def _written(cells: Sequence[SentCell], roots: Roots) -> dict[str, list[str]]:
+    """Returns the ids of each device that cells write to, and of the disks below it.
+
+    Without names that users give, which several hosts may use.
+    """
+    ids: dict[str, list[str]] = {}
+    for cell in cells:
+        target = cell.document["target"]
+        if "device" in target and writes(cell.document) and target["name"] not in ids:
+            layers = conditions.layers_of(target, roots)
+            nodes = [layer.node for layer in layers if layer.node is not None and (layer.leaf or not layer.above)]
+            known = [id_ for node in nodes for id_ in of_node(node, roots).ids]
+            ids[target["name"]] = [id_ for id_ in known if not id_.startswith(("file:", "md-name-", "dm-name-"))]
+    return ids
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _kill_children() -> None:
+    """Kills every process that is left, also those that a killed server has left."""
+    while True:
+        for child in _children():
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _children() -> list[int]:
+    own = str(os.getpid())
+    children = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if status.read_text(errors="replace").rpartition(")")[2].split()[1] == own:
+                children.append(int(status.parent.name))
+    return children
