@@ -100,7 +100,7 @@ class HostCellDocument(FioCellDocument):
 class FleetCellDocument(HostCellDocument):
     """What a fleet takes; `destroy` has `HOST:ID`."""
 
-    hosts: Sequence[str]
+    hosts: Mapping[str, str]  # What ssh calls each host, by name
     python: str
 
 

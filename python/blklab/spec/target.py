@@ -83,7 +83,7 @@ class HostRun(ExperimentTable):
 
 def _host(value: Any) -> str:
     if not isinstance(value, str) or not value or value.startswith("-") or not value.isprintable() or " " in value:
-        raise ValueError(f"found {shown(value)}, expected HOST, USER@HOST or ssh://…")
+        raise ValueError(f"found {shown(value)}, expected HOST, USER@HOST, ssh://… or @INVENTORY")
     return value
 
 
@@ -99,7 +99,7 @@ HostName = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "strin
 class Fleet(ExperimentTable):
     """The hosts that are measured at the same time, over ssh."""
 
-    hosts: list[HostName] = Field(default_factory=list)  # As you name them for ssh
+    hosts: list[HostName] = Field(default_factory=list)  # As you name them for ssh, or `@INVENTORY:GROUP`
 
     python: Annotated[str, BeforeValidator(_python), WithJsonSchema({"type": "string"})] = "python3"
     """Python 3.11 or newer on the hosts."""

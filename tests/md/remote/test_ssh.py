@@ -1,6 +1,7 @@
 """Hosts over ssh: one that fails stops no other, and says why in a line."""
 
 import getpass
+import json
 import shutil
 import socket
 import subprocess
@@ -13,11 +14,12 @@ import pytest
 
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.md.remote import RemoteHost, ssh
+from tests.conftest import Run
 from tests.md.conftest import Arrays
 
 
 def asked(*names: str, sudo: bool = False, timeout: float = 60) -> list[RemoteHost]:
-    return list(ssh.read_hosts(names, sudo=sudo, timeout=timeout))
+    return list(ssh.read_hosts([(name, name) for name in names], sudo=sudo, timeout=timeout))
 
 
 @pytest.mark.parametrize("name", ["up", "noisy", "shared", "chatty", "lingering"])
@@ -68,7 +70,7 @@ def test_more_hosts_than_are_asked_at_once(fleet: Arrays) -> None:
 
 
 def test_those_that_are_left_early_do_not_live_on(fleet: Arrays) -> None:
-    some = ssh.read_hosts(["up-empty", *["hung"] * 9], sudo=False, timeout=1000)
+    some = ssh.read_hosts([("up-empty", "up-empty"), *[("hung", "hung")] * 9], sudo=False, timeout=1000)
     assert not next(some).failure
     some.close()  # type: ignore[attr-defined]
     for thread in threading.enumerate():
@@ -159,3 +161,10 @@ def test_a_real_one(machine: Arrays, server: str) -> None:
     assert seen.failure == ""
     assert "bbl-entries" in {item.code for item in seen.findings}
     assert "nobody.invalid" in gone.failure
+
+
+@pytest.mark.usefixtures("fleet")
+def test_hosts_of_an_inventory(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("web: {hosts: {first: {ansible_host: up}, 'up-[a:b]': }}\n")
+    printed = run("md", "audit", "--host", f"@{tmp_path}/hosts.yml:web", "--json")
+    assert [host["host"] for host in json.loads(printed.out)["hosts"]] == ["first", "up-a", "up-b"]

@@ -95,6 +95,17 @@ def test_a_table_names_the_hosts(fleet: list[FleetHost], run: Run, tmp_path: Pat
     assert run("report", "1", "--output", page).status == 0
 
 
+def test_hosts_of_an_inventory_are_measured(fleet: list[FleetHost], run: Run, tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(
+        "[web]\nfirst ansible_host=a\nsecond ansible_host=b ansible_user=root\n[db]\nx\n"
+    )
+    path = experiment(tmp_path, in_directory(fleet[0]), hosts=("@hosts.ini:web",), rw="randread")
+    printed = run("run", path, *ON, "--json")
+    assert printed.status == 0, printed.err
+    (result,) = json.loads(printed.out)
+    assert [host["name"] for host in result["hosts"]] == ["first", "second"]
+
+
 @pytest.fixture
 def disks(fleet: list[FleetHost], loops: Loops) -> list[str]:
     """The loop device of each host, which both see as `disk` in their own directory."""

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     help="Image of a member, or a device from another host, to audit instead of this host; repeatable.",
 )
 @click.option(
-    "--host", "hosts", multiple=True, metavar="HOST", help="Host to audit over ssh, as you name it for ssh; repeatable."
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Host to audit over ssh, as you name it for ssh, or @FILE:GROUP of an Ansible inventory; repeatable.",
 )
 @click.option(
     "--probed",
@@ -95,6 +99,7 @@ def audit(
       blklab md audit --image /media/backup/*.img
       blklab md audit --host web1 --host root@web2 --host ssh://db:2222
       blklab md audit --sudo --host web1 web2 web3
+      blklab md audit --host @inventory.yml --host @hosts.ini:databases
       blklab md audit --probed fleet/*.probe
 
     \b
@@ -188,13 +193,15 @@ def _keep(audits: dict[str, dict[str, object]], where: str | None) -> None:
 
 def _audited_hosts(names: list[str], *, timeout: float | None, sudo: bool) -> "list[RemoteHost]":
     """Audits other hosts: over ssh or, without a `timeout`, from files with output of probes."""
+    from blklab.ansible_inventory import expanded
     from blklab.md.remote import read_probe_file, ssh
 
     if timeout is None:
         return [read_probe_file(name) for name in names]
+    addresses = list(expanded(names, Path()).items())
     hosts: list[RemoteHost] = []
-    with progress("Reading hosts", total=len(names)) as advance:
-        for host in ssh.read_hosts(names, sudo=sudo, timeout=timeout):
+    with progress("Reading hosts", total=len(addresses)) as advance:
+        for host in ssh.read_hosts(addresses, sudo=sudo, timeout=timeout):
             hosts.append(host)
             advance(len(hosts))
     return hosts

@@ -18,20 +18,23 @@ from blklab.ssh import command, last_line
 MAX_PARALLEL: Final = 8  # Hosts that are read at the same time
 
 
-def read_hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:
-    """Yields the audit of each host, in the order of `names`; a failure does not stop the others.
+def read_hosts(hosts: Sequence[tuple[str, str]], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:
+    """Yields the audit of each host, in order; a failure does not stop the others.
 
-    `timeout` is for each host, seconds. Raises UsageError for invalid names, EnvironmentLacks without ssh.
+    `hosts` are names, and what ssh calls each. `timeout` is for each host, seconds. Raises UsageError for invalid
+    names, EnvironmentLacks without ssh.
     """
     options = (f"ConnectTimeout={max(1, int(timeout / 3))}", "ClearAllForwardings=yes")
     # Every login shell understands this command.
-    commands = {name: command(name, "sudo -n sh -s" if sudo else "sh -s", *options) for name in names}
+    remote = "sudo -n sh -s" if sudo else "sh -s"
+    commands = [(name, command(address, remote, *options)) for name, address in hosts]
     cancelled = threading.Event()
     audit_lock = threading.Lock()
 
-    def read_host(name: str) -> RemoteHost:
+    def read_host(host: tuple[str, Sequence[str]]) -> RemoteHost:
+        name, arguments = host
         try:
-            data = _run_probe(commands[name], timeout, cancelled)
+            data = _run_probe(arguments, timeout, cancelled)
         except BlklabError as error:
             return RemoteHost(name, failure=str(error))
         with audit_lock:  # limits the number of open files to the disks of one host
@@ -39,7 +42,7 @@ def read_hosts(names: Sequence[str], *, sudo: bool, timeout: float) -> Iterator[
 
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         try:
-            yield from pool.map(read_host, names)
+            yield from pool.map(read_host, commands)
         finally:
             cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -138,7 +138,9 @@ class HostLink:
 
 
 @contextmanager
-def linked(name: str, number: int, python: str, directory: Path, program: bytes, inbox: Inbox) -> Iterator[HostLink]:
+def linked(
+    name: str, address: str, number: int, python: str, directory: Path, program: bytes, inbox: Inbox
+) -> Iterator[HostLink]:
     """Connects to a host during the block. Call it in the main thread: ssh ends with the thread that started it.
 
     `directory` is private and gets the socket of fio's server. Raises UsageError and EnvironmentLacks.
@@ -146,7 +148,7 @@ def linked(name: str, number: int, python: str, directory: Path, program: bytes,
     reading, stdin = os.pipe()
     remote = PREFIX + secrets.token_hex(16)
     forward = f"LocalForward={directory}/h{number} {SOCKETS}/{remote}/{SOCKET}"
-    command = ssh.command(name, f"{python} {COMMAND}", *OPTIONS, forward)
+    command = ssh.command(address, f"{python} {COMMAND}", *OPTIONS, forward)
     with child_process.started(command, directory, apart=True, stdin=reading) as (process, pipes):
         os.close(reading)
         link = HostLink(name, number, remote, process, pipes, stdin)

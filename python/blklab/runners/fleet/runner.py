@@ -86,8 +86,10 @@ class FleetRunner(Runner):
         self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blklab-")))
         program = payload.program()
         self._links = [
-            stack.enter_context(linked(name, number, document["python"], self._directory, program, self._inbox))
-            for number, name in enumerate(hosts)
+            stack.enter_context(
+                linked(name, address, number, document["python"], self._directory, program, self._inbox)
+            )
+            for number, (name, address) in enumerate(hosts.items())
         ]
         stack.enter_context(self._heartbeat())
         until = time.monotonic() + CONNECT
