@@ -77,6 +77,10 @@ bench: ## Compare the speed of blklab and the standard tools
 	@scripts/setup bench
 	@bench/run
 
+.PHONY: dist
+dist: ## Build wheels, an sdist and a Debian package in dist/
+	@scripts/dist
+
 .PHONY: lock
 lock: setup ## Pin the Python packages again; UPGRADE=1 takes the newest
 	@scripts/lock $(if $(UPGRADE),--upgrade)
