@@ -68,8 +68,8 @@ def debian(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     for file in ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
         if Path(file).exists():
             shutil.copy(file, root / file[1:])
-    for file in Path("/etc/apt/apt.conf.d").iterdir():
-        shutil.copy(file, root / "etc/apt/apt.conf.d")
+    for setting in Path("/etc/apt/apt.conf.d").iterdir():
+        shutil.copy(setting, root / "etc/apt/apt.conf.d")
     return root
 
 
