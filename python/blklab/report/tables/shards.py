@@ -9,7 +9,7 @@ from blklab.report.view import ProfileView
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from blklab.trace.shards.merging import Figures
+    from blklab.trace.shards.figures import Figures
 
 NOTE = "devices of a host added up, without those that get their I/O from others; times of different shards are laid"
 NOTE += " over each other in figures over time"

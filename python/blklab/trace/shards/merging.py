@@ -8,30 +8,16 @@ from typing import Final, TypedDict
 
 from blklab import _core
 from blklab.cluster import Parallel
-from blklab.documents.profile import LifeProfile, Profile
+from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
+from blklab.trace.shards.figures import Figures, read_figures
 from blklab.trace.shards.listing import Shard
 from blklab.trace.shards.task import ShardResult, ShardTask, TraceOptions, read_shards
 
 FAN_IN: Final = 8  # Partial profiles that are merged at a time
 MOST_TASKS: Final = 256  # From this number of shards on, tasks have several shards of a host
-MOST_SHARDS: Final = 32  # The largest number of shards of a task
-
-
-class Figures(TypedDict):
-    """The figures of a host or a group, summed up over its devices."""
-
-    name: str
-    group: str
-    shards: int
-    ios: int
-    bytes: int
-    observed_ns: int  # The time that its traces cover
-    iops: float | None
-    read_p50_ns: int | None  # Q2C, or D2C if queueing was not recorded
-    read_p99_ns: int | None
-    write_p50_ns: int | None
-    write_p99_ns: int | None
+MANY_HOSTS: Final = 64  # From this number of hosts on, tasks have as many shards of a host as they may
+MOST_SHARDS: Final = 128  # The largest number of shards of a task
 
 
 class BrokenShard(TypedDict):
@@ -92,29 +78,35 @@ class _Tree:
         """Adds what a task returned."""
         host = shards[0].host
         self.broken += [{"shard": name, "reason": reason} for name, reason in result.broken]
+        self._left[host] -= len(shards)
+        if result.figures is not None and result.partial is not None:
+            self._add_host(result.figures, result.partial)
+            return
         branch = self._running[host]
         if result.partial is not None:
             branch.add(result.partial, len(shards) - len(result.broken))
-        self._left[host] -= len(shards)
         if not self._left[host]:
             self._complete(host, self._running.pop(host))
 
     def _complete(self, host: str, branch: _Branch) -> None:
         if not branch.shards:
             return
-        only_host = len(self._left) == 1
         partial = branch.merged()
         total = _core.sum_partial(partial)
-        group = self._groups[host]
-        self.hosts.append(_figures(host, group, branch.shards, total))
-        self._total.add(partial if only_host else total, branch.shards)
+        figures = read_figures(host, self._groups[host], branch.shards, total)
+        self._add_host(figures, total, partial if len(self._left) == 1 else total)
+
+    def _add_host(self, figures: Figures, total: bytes, shown: bytes | None = None) -> None:
+        """Adds the sum of a host; `shown` is what a single host shows instead."""
+        self.hosts.append(figures)
+        self._total.add(shown or total, figures["shards"])
         if len(set(self._groups.values())) > 1:
-            self._by_group[group].add(total, branch.shards)
+            self._by_group[figures["group"]].add(total, figures["shards"])
 
     def finish(self) -> ShardProfiles:
         """Returns the profile of everything."""
         profile: Profile = json.loads(_core.finish_partial(self._total.merged()))
-        groups = [_figures(name, name, branch.shards, branch.merged()) for name, branch in self._by_group.items()]
+        groups = [read_figures(name, name, branch.shards, branch.merged()) for name, branch in self._by_group.items()]
         summary: ShardSummary = {
             "shards": self._total.shards,
             "hosts": sorted(self.hosts, key=lambda figures: (figures["group"], figures["name"])),
@@ -122,34 +114,6 @@ class _Tree:
             "broken": self.broken,
         }
         return ShardProfiles(profile, summary)
-
-
-def _figures(name: str, group: str, shards: int, total: bytes) -> Figures:
-    profile: Profile = json.loads(_core.finish_partial(total))
-    ops = [op for device in profile["devices"] for op in device["load"]["ops"].values()]
-    ios, observed = sum(op["ios"] for op in ops), sum(device["observed_ns"] for device in profile["devices"])
-    lives = profile["devices"][0]["life"] if profile["devices"] else {}
-    read_p50, read_p99 = _latency(lives.get("read"))
-    write_p50, write_p99 = _latency(lives.get("write"))
-    return {
-        "name": name,
-        "group": group,
-        "shards": shards,
-        "ios": ios,
-        "bytes": sum(op["bytes"] for op in ops),
-        "observed_ns": observed,
-        "iops": ios / observed * 1e9 if observed else None,
-        "read_p50_ns": read_p50,
-        "read_p99_ns": read_p99,
-        "write_p50_ns": write_p50,
-        "write_p99_ns": write_p99,
-    }
-
-
-def _latency(life: LifeProfile | None) -> tuple[int | None, int | None]:
-    latencies = life["latency_ns"] if life else {}
-    shown = next((latencies[stage] for stage in ("q2c", "d2c") if latencies and latencies[stage]["count"]), None)
-    return (shown["p50"], shown["p99"]) if shown else (None, None)
 
 
 def characterise_shards(
@@ -167,7 +131,9 @@ def characterise_shards(
     """
     tree = _Tree(shards)
     parts = list(_parts(shards))
-    tasks = [ShardTask(part, options, skip_broken) for part in parts]
+    left = Counter(shard.host for shard in shards)
+    whole = [len(left) > 1 and len(part) == left[part[0].host] for part in parts]
+    tasks = [ShardTask(part, options, skip_broken, all_of) for part, all_of in zip(parts, whole, strict=True)]
     done = 0
     for number, result in parallel.each(read_shards, tasks):
         if isinstance(result, BlklabError):
@@ -185,8 +151,9 @@ def characterise_shards(
 
 
 def _parts(shards: Sequence[Shard]) -> Iterator[tuple[Shard, ...]]:
-    """Divides shards into those of one task: one each, or several of a host if there are many."""
-    most = min(MOST_SHARDS, max(1, len(shards) // MOST_TASKS))
+    """Divides shards into those of a task: one, several of a host if shards are many, all of it if hosts are many."""
+    many = len({shard.host for shard in shards}) >= MANY_HOSTS
+    most = MOST_SHARDS if many else min(MOST_SHARDS, max(1, len(shards) // MOST_TASKS))
     part: list[Shard] = []
     for shard in shards:
         if part and (len(part) == most or part[0].host != shard.host):

@@ -9,6 +9,7 @@ from typing import Final
 from blklab import _core
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.trace.shards import remote
+from blklab.trace.shards.figures import Figures, read_figures
 from blklab.trace.shards.listing import Shard
 
 INCOMPLETE: Final = ("cut off", "damaged", "compressed data is damaged")
@@ -30,14 +31,16 @@ class ShardTask:
     shards: tuple[Shard, ...]
     options: TraceOptions
     skip_broken: bool
+    whole_host: bool = False  # Whether the host has no other shards
 
 
 @dataclass(frozen=True)
 class ShardResult:
     """The merged partial profile of the shards that could be read, and why others could not."""
 
-    partial: bytes | None
+    partial: bytes | None  # Of a whole host: the sum of its devices
     broken: tuple[tuple[str, str], ...] = ()  # Name and reason
+    figures: Figures | None = None  # Of a whole host
 
 
 def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardResult:
@@ -52,7 +55,11 @@ def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardR
             broken.append((shard.name, str(error).removeprefix(f"{shard.name}: ")))
             if not task.skip_broken:
                 break
-    return ShardResult(_core.merge_partials(partials) if partials else None, tuple(broken))
+    merged = _core.merge_partials(partials) if partials else None
+    if merged is None or not task.whole_host:
+        return ShardResult(merged, tuple(broken))
+    first, total = task.shards[0], _core.sum_partial(merged)
+    return ShardResult(total, tuple(broken), read_figures(first.host, first.group, len(partials), total))
 
 
 def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) -> bytes:
