@@ -260,7 +260,7 @@ def test_a_host_is_measured_by_one_blklab_at_a_time(fleet: list[FleetHost], run:
     [
         ('hosts = ["a", "b"]', "hosts = []", "fleet.hosts: is missing"),
         ('hosts = ["a", "b"]', 'hosts = ["a", "a"]', "found 'a' twice"),
-        ('hosts = ["a", "b"]', 'hosts = ["-oProxyCommand=x"]', "expected HOST, USER@HOST or ssh://"),
+        ('hosts = ["a", "b"]', 'hosts = ["-oProxyCommand=x"]', "expected HOST, USER@HOST, ssh://"),
         ('directory = "/srv"', 'directory = "srv"', "expected an absolute path: it is on other hosts"),
         ("[fleet]", 'destroy = ["wwn-0x1"]\n[fleet]', "destroy[0]: found 'wwn-0x1', expected HOST:ID"),
         ("[fleet]", "host.steady = true\n[fleet]", "host.steady: hosts would not run at the same time"),

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from blklab import __version__
+from blklab import __version__, remote_program
 from blklab.runners.fleet import payload
 
 LIST = """
@@ -21,7 +21,7 @@ print(*sorted(name for name in sys.modules if "site-packages" in str(getattr(sys
 
 def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path) -> None:
     archive = tmp_path / "blklab.zip"
-    archive.write_bytes(payload.archived())
+    archive.write_bytes(remote_program.archived(payload.MODULES))
     command = [sys.executable, "-I", "-S", "-c", LIST.format(archive=str(archive))]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     version, modules, others = printed.splitlines()
@@ -31,10 +31,10 @@ def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path
 
 
 def test_an_old_python_is_refused_in_one_line() -> None:
-    size = len(payload.archived())
-    loader = payload.LOADER.format(oldest=(4, 0), wanted="4.0", size=size)
+    size = len(remote_program.archived(payload.MODULES))
+    loader = remote_program.LOADER.format(oldest=(4, 0), wanted="4.0", size=size, main="x")
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", loader], check=False, capture_output=True, text=True)
     major, minor = sys.version_info[:2]
     result = f"found Python {major}.{minor}, expected 4.0 or newer"
-    assert ran.stderr == f"{result}: install it, or name it in python of [fleet]\n"
+    assert ran.stderr == f"{result}: install it, or name another Python\n"
     assert ran.returncode == 1

@@ -13,7 +13,7 @@ from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, warn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from blklab.trace.record import RecordingProgress, TraceRecording
+    from blklab.trace.record import RecordingOptions, RecordingProgress, TraceRecording
 
 LONGEST: Final = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
 
@@ -29,6 +29,13 @@ LONGEST: Final = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
     required=True,
     help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices.",
 )
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Record on this host over ssh, to NAME/HOST, or on those of @FILE:GROUP (Ansible); repeatable.",
+)
 @click.option("--buffer-size", type=SIZE, default="512k", show_default=True, help="Size of each buffer (blktrace -b).")
 @click.option(
     "--buffers", type=click.IntRange(2, 1024), default=4, show_default=True, help="Buffers of each CPU (blktrace -n)."
@@ -40,6 +47,7 @@ def record(
     devices: tuple[str, ...],
     duration: int | None,
     output: Path,
+    hosts: tuple[str, ...],
     buffer_size: int,
     buffers: int,
     overwrite: bool,
@@ -50,6 +58,9 @@ def record(
     Ctrl-C ends the recording; the trace is complete up to that moment. Record an array together
     with its members to see how the I/O is distributed.
 
+    With --host, all hosts record at the same time, and the traces are copied to NAME/HOST. A host
+    needs sshd, Python 3.11 and blktrace; it keeps the trace in /dev/shm until then.
+
     blklab refuses to write the trace to a filesystem on a recorded device. It mounts debugfs if
     necessary. NAME.blklab.json (NAME/blklab.json) records the options and the number of events that
     were dropped because buffers were full.
@@ -57,6 +68,7 @@ def record(
     \b
       blklab trace record /dev/md4 -w 60 -o /dev/shm/md4
       blklab trace record /dev/md4 /dev/sd[a-d] -w 5m -o /dev/shm/array --buffer-size 2m
+      blklab trace record /dev/md4 -w 60 -o traces --host root@web1 --host root@web2
     """
     from blklab.errors import UsageError
     from blklab.trace import record as recorder
@@ -71,6 +83,11 @@ def record(
     options = recorder.RecordingOptions(
         seconds=None if duration is None else duration / 1e9, buffer_size=buffer_size // 1024, buffers=buffers
     )
+    if hosts:
+        if overwrite:
+            raise UsageError("--overwrite: not with --host; choose another -o")
+        _record_on_hosts(hosts, devices, output, options, as_json=as_json)
+        return
     with _live() as show:
         done = recorder.record(devices, output, options, overwrite=overwrite, tick=show, tell=_tell)
     if done.stopped_by == "user":
@@ -86,6 +103,26 @@ def record(
             f" with --buffer-size {options.buffer_size * 4}k --buffers {options.buffers * 2}"
         )
     emit(_as_dict(done), as_json, lambda console: _draw(console, done))
+
+
+def _record_on_hosts(
+    names: tuple[str, ...], devices: tuple[str, ...], output: Path, options: "RecordingOptions", *, as_json: bool
+) -> None:
+    from blklab.ansible_inventory import expanded
+    from blklab.text import printable
+    from blklab.trace.record.hosts import failed, record_on_hosts
+
+    done = record_on_hosts(expanded(list(names), Path()), devices, output.absolute(), options, _tell)
+    documents = [{"host": each.host, "failure": each.failure or None, "files": each.files} for each in done]
+
+    def draw(console: "Console") -> None:
+        for each in done:
+            if not each.failure:
+                console.print(f"{printable(str(output / each.host))}: {len(each.files)} files")
+
+    emit(documents, as_json, draw)
+    if (error := failed(done)) is not None:
+        raise error
 
 
 def _tell(message: str) -> None:

@@ -15,8 +15,8 @@ from typing import Final
 from blklab import child_process, ssh
 from blklab.errors import BlklabError
 from blklab.outcome import ClockOffset
+from blklab.remote_program import COMMAND
 from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message
-from blklab.runners.fleet.payload import COMMAND
 from blklab.runners.host.scratch_directory import PREFIX
 from blklab.text import printable
 

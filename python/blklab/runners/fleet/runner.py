@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, cast
 
-from blklab import __version__
+from blklab import __version__, remote_program
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio.process import FioProgress
@@ -84,7 +84,7 @@ class FleetRunner(Runner):
                 raise UsageError(f"--yes-destroy {name!r}: expected HOST:ID with a host of [fleet]")
         _, version = find_fio()
         self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blklab-")))
-        program = payload.program()
+        program = remote_program.program(payload.MODULES, "runners.fleet.host_agent")
         self._links = [
             stack.enter_context(
                 linked(name, address, number, document["python"], self._directory, program, self._inbox)

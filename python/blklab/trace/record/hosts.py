@@ -1,0 +1,176 @@
+"""Records on several hosts at the same time, over ssh, and copies their traces here."""
+
+import json
+import os
+import re
+import shutil
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from blklab import child_process, remote_program, ssh
+from blklab.errors import BlklabError, UsageError
+from blklab.text import printable
+from blklab.trace.record.blktrace import RecordingOptions
+
+MODULES: Final = (
+    *("errors", "output", "system.layers", "system.mounts", "system.roots"),
+    *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
+)
+OPTIONS: Final = (
+    *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"),
+    "ClearAllForwardings=yes",
+)
+HEARTBEAT: Final = 5.0  # Seconds between two lines to each host
+PLACE: Final = "/dev/shm"  # noqa: S108  # Where hosts keep the trace until it is copied: no recorded disk
+
+
+@dataclass
+class HostRecording:
+    """The trace of a host."""
+
+    host: str
+    directory: Path  # Of its files, here
+    files: list[str] = field(default_factory=list)
+    failure: str = ""  # Why there is none
+    status: int = 0  # Exit status of the failure
+
+
+class _RecordingHost:
+    """A host, connected by ssh. Its thread reads what it sends."""
+
+    def __init__(self, result: HostRecording, pipes: list[int], stdin: int, tell: Callable[[str], object]) -> None:
+        self.result = result
+        self.ready = threading.Event()  # It has answered, or has failed
+        self.done = threading.Event()
+        """At the end. A signal in `Thread.join` would mark the thread as ended (bpo-45274)."""
+
+        self._pipes, self._stdin, self._tell = pipes, stdin, tell
+        self._errors = bytearray()
+        self.thread = threading.Thread(target=self._read, name=f"blklab-{result.host}", daemon=True)
+
+    def write(self, data: bytes) -> None:
+        with suppress(OSError):
+            while data:
+                data = data[os.write(self._stdin, data) :]
+
+    def _read(self) -> None:
+        reader = threading.Thread(target=self._read_errors, daemon=True)
+        reader.start()
+        try:
+            self.write(remote_program.program(MODULES, "trace.record.on_host"))
+            with os.fdopen(os.dup(self._pipes[0]), "rb") as stream:
+                self._line(stream, "clock_ns")
+                self.ready.set()
+                answer = self._line(stream, "error")
+                if answer["error"]:
+                    self.result.failure, self.result.status = printable(str(answer["error"])), int(answer["status"])
+                    return
+                self._unpack(stream)
+        except (OSError, ValueError, KeyError, TypeError, tarfile.TarError):
+            reader.join(1)
+            words = printable(ssh.last_line(self._errors))
+            self.result.failure, self.result.status = words or "the connection was lost", 3
+        finally:
+            self.ready.set()
+            self.done.set()
+
+    def _read_errors(self) -> None:
+        with suppress(OSError):
+            while chunk := os.read(self._pipes[1], 1 << 12):
+                self._errors[:] = (self._errors + chunk)[-4096:]
+
+    def _line(self, stream: Any, key: str) -> Any:
+        """Returns the next line of the program; others are a shell's greeting."""
+        while line := stream.readline(1 << 16):
+            with suppress(ValueError, TypeError):
+                message = json.loads(line)
+                if "note" in message:
+                    self._tell(f"{self.result.host}: {message['note']}")
+                if key in message:
+                    return message
+        raise ValueError("no answer")
+
+    def _unpack(self, stream: Any) -> None:
+        """Writes the files of the trace; their names can lead nowhere else."""
+        self.result.directory.mkdir()
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is None or not re.fullmatch(r"[\w!-][\w.!-]*", member.name, re.A):
+                    raise ValueError("not a trace")
+                with (self.result.directory / member.name).open("xb") as file:
+                    shutil.copyfileobj(content, file)
+                self.result.files.append(member.name)
+
+
+def record_on_hosts(
+    hosts: Mapping[str, str],
+    devices: Sequence[str],
+    directory: Path,
+    options: RecordingOptions,
+    tell: Callable[[str], object],
+) -> list[HostRecording]:
+    """Records devices on all hosts (names, and what ssh calls them) into `directory`/HOST.
+
+    All begin when every host has answered. Ctrl-C ends the recordings, which are then copied. The failure of one host
+    does not stop the others. Raises UsageError for names and places that cannot be used.
+    """
+    for name in hosts:
+        if not re.fullmatch(r"[\w@:%\[\]-][\w@.:%\[\]-]*", name):
+            raise UsageError(f"host {name!r}: expected a name that can be a directory; use an alias of ssh")
+        if (directory / name).exists():
+            raise UsageError(f"{directory / name}: exists; choose another -o")
+    directory.mkdir(exist_ok=True)
+    request = json.dumps({"devices": list(devices), "directory": PLACE, "options": asdict(options)}) + "\n"
+    with ExitStack() as stack:
+        links = []
+        for name, address in hosts.items():
+            reading, stdin = os.pipe()
+            stack.callback(os.close, stdin)
+            command = ssh.command(address, f"python3 {remote_program.COMMAND}", *OPTIONS)
+            _, pipes = stack.enter_context(child_process.started(command, directory, apart=True, stdin=reading))
+            os.close(reading)
+            links.append(_RecordingHost(HostRecording(name, directory / name), pipes, stdin, tell))
+            links[-1].thread.start()
+        for link in links:
+            link.ready.wait()
+        if any(link.result.failure for link in links):
+            tell("some hosts do not answer: the others are recorded")
+        for link in links:
+            link.write(request.encode())
+        _wait(links)
+    return [link.result for link in links]
+
+
+def _wait(links: Sequence[_RecordingHost]) -> None:
+    """Waits for all hosts; Ctrl-C ends their recordings, a second one the copying."""
+    line = b"\n"
+    stopped = False
+    while waiting := [link for link in links if not link.done.is_set()]:
+        for link in waiting:
+            link.write(line)
+        line = b"\n"
+        until = time.monotonic() + HEARTBEAT
+        try:
+            for link in waiting:
+                link.done.wait(max(0.0, until - time.monotonic()))
+        except KeyboardInterrupt:
+            if stopped:
+                raise
+            line, stopped = b"stop\n", True
+
+
+def failed(recordings: Sequence[HostRecording]) -> BlklabError | None:
+    """Returns the error for hosts without a trace."""
+    lacking = [recording for recording in recordings if recording.failure]
+    if not lacking:
+        return None
+    error = BlklabError("; ".join(f"{recording.host}: {recording.failure}" for recording in lacking))
+    error.exit_code = max(recording.status for recording in lacking)
+    return error
