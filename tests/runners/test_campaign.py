@@ -73,3 +73,20 @@ def test_the_command_says_so_with_status_1(run: Run, tmp_path: Any, monkeypatch:
     assert outcome.status == 1
     assert "1 cell was taken by another process or removed" in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_interrupt_within_a_transaction_does_not_block_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blklab.store.sqlite_file.PATIENCE_MS", 500)
+    store = Store()
+
+    class Interrupted(Fake):
+        def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+            ledger.begin(cells[0])
+            # As SQLAlchemy does when a signal comes before the transaction has its context.
+            connection = store.database.engine.connect()
+            connection.exec_driver_sql("select 1")  # begins, and locks the file
+            raise KeyboardInterrupt(str(connection))
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(Interrupted(lambda: None), make_plan(), store)
+    assert len(planned(store)) == 4

@@ -76,8 +76,10 @@ class DaskCluster:
                     arriving.add(future)
                 if not numbers:
                     return
-                future = next(arriving)
-                yield numbers.pop(future), self._result(future)
+                arrived = arriving.next_batch()
+                results = self._gathered([future for future in arrived if future.status == "finished"])
+                for future in arrived:
+                    yield numbers.pop(future), self._result(future, results)
         finally:
             if numbers:
                 with suppress(Exception):  # the scheduler may be gone
@@ -88,7 +90,16 @@ class DaskCluster:
             raise self._gone()
         return self._client.submit(_computed, __version__, function, item, pure=False)
 
-    def _result(self, future: "Future") -> Any:
+    def _gathered(self, futures: "list[Future]") -> "dict[Future, Any]":
+        """Fetches results, all in one request."""
+        try:
+            return dict(zip(futures, self._client.gather(futures), strict=True))
+        except Exception:
+            if self._client.status == "running":
+                raise
+            raise self._gone() from None
+
+    def _result(self, future: "Future", results: "dict[Future, Any]") -> Any:
         from distributed.scheduler import KilledWorker
 
         error = future.exception() if future.status == "error" else None
@@ -101,14 +112,9 @@ class DaskCluster:
             raise _lacking(self._address, str(error))
         if error is not None:
             raise error
-        if future.status != "finished":
+        if future not in results:
             raise self._gone()
-        try:
-            result = future.result()
-        except Exception:
-            if self._client.status == "running":
-                raise
-            raise self._gone() from None
+        result = results[future]
         if isinstance(result, _Failure):
             failure = result.as_error()
             if result.fatal:

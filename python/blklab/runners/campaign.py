@@ -1,8 +1,10 @@
 """Carries out a plan on a runner, with a store that keeps finished cells; can resume after a crash."""
 
+import gc
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from traceback import clear_frames
 from typing import Any
 
 from blklab import outcome as measured
@@ -52,7 +54,10 @@ def carry_out(
     ledger.done = len(plan.cells) - len(waiting)
     try:
         runner.run(waiting, ledger)
-    except BaseException:
+    except BaseException as error:
+        # An interrupt may leave a transaction open in a frame of the traceback, which would block the next one.
+        clear_frames(error.__traceback__)
+        gc.collect()
         ledger.release()
         raise
     results = ledger.results
