@@ -99,11 +99,18 @@ def test_unreachable_scheduler_is_one_line_and_leaves_no_campaign(
     assert not store.exists()
 
 
-@pytest.mark.parametrize("address", ["somewhere", "local:0", "local:x", "host:port", ""])
+@pytest.mark.parametrize("address", ["somewhere", "local:0", "local:x", "host:port", "", "ftp://127.0.0.1:80"])
 def test_invalid_address_is_a_usage_error(run: Run, tmp_path: Path, address: str) -> None:
     result = run("run", experiment(tmp_path), "--no-store", "--cluster", address)
     assert result.status == 2
     assert "expected HOST:PORT" in result.err
+
+
+def test_tls_without_certificates_is_one_line(run: Run, tmp_path: Path) -> None:
+    result = run("run", experiment(tmp_path), "--no-store", "--cluster", "tls://127.0.0.1:1")
+    assert result.status == 3
+    assert len(result.err.splitlines()) == 1
+    assert "needs certificates" in result.err
 
 
 def test_worker_with_another_version_is_refused(run: Run, tmp_path: Path, dask_processes: DaskProcesses) -> None:

@@ -28,6 +28,7 @@ blklab --version
 blklab trace stat /p/pgbench-raid1 | sed -n 2p
 blklab md audit
 blklab md watch --textfile /tmp/blklab.prom && grep -c '^blklab_md' /tmp/blklab.prom
+blklab md watch --listen 127.0.0.1:19809 2>/tmp/watch & sleep 5; grep -q listening /tmp/watch; kill $!
 test ! -e /etc/systemd/system/multi-user.target.wants/blklab-md-watch.service
 test -e /usr/share/man/man1/blklab-md-audit.1.gz
 test -e /usr/share/bash-completion/completions/blklab

@@ -17,7 +17,7 @@ from s3fs import S3FileSystem
 from blklab import _core
 from blklab.cluster import Parallel
 from blklab.errors import BlklabError
-from blklab.trace.shards import TraceOptions, characterise_shards, list_shards, remote
+from blklab.trace.shards import TraceOptions, are_shards, characterise_shards, list_shards, remote
 from tests.cluster.conftest import PATIENCE_S
 from tests.conftest import Run
 
@@ -265,3 +265,11 @@ def test_partial_profiles_of_other_versions_are_refused() -> None:
         _core.finish_partial(first.replace(b" 1 ", b" 99 ") + b"\n" + content)
     with pytest.raises(BlklabError, match="damaged"):
         _core.finish_partial(partial[:-10])
+
+
+def test_local_recording_below_a_directory_with_brackets_is_no_pattern(tmp_path: Path) -> None:
+    directory = tmp_path / "a[1]"
+    directory.mkdir()
+    (directory / "md0.blktrace.0").touch()
+    assert not are_shards([str(directory / "md0")])
+    assert are_shards([str(tmp_path / "a[2]/md0")])

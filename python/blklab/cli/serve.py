@@ -36,6 +36,6 @@ def serve(*, listen: str, web_config: Path | None, store: str | None) -> None:
     """
     from blklab.serve.application import Site
 
-    with listening(listen, web_config, Site(store, warn), ""):
+    with listening(listen, web_config, Site(store, warn), "", connections=256):
         while True:
             time.sleep(3600)

@@ -27,7 +27,9 @@ web_config_option: Final = click.option(
 
 
 @contextmanager
-def listening(listen: str, config: Path | None, app: "WSGIApplication", what: str) -> Iterator[None]:
+def listening(
+    listen: str, config: Path | None, app: "WSGIApplication", what: str, connections: int | None = None
+) -> Iterator[None]:
     """Serve `app` at HOST:PORT, and at /`what` what the user looks for, until SIGINT or SIGTERM ends the block.
 
     Raises UsageError and EnvironmentLacks.
@@ -40,7 +42,7 @@ def listening(listen: str, config: Path | None, app: "WSGIApplication", what: st
     if config and settings.tls_server_config:
         make_tls_context(config, settings.tls_server_config)
     _warn_about_access(address, settings, what or "results")
-    with WebServer(address, app, config, warn) as server:
+    with WebServer(address, app, config, warn, connections=connections) as server:
         scheme = "https" if settings.tls_server_config else "http"
         click.echo(f"blklab: listening on {scheme}://{server.address}/{what}", err=True)
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()

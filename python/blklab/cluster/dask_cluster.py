@@ -6,6 +6,7 @@ The scheduler computes the tasks of a dead worker again on another one. Nothing 
 import logging
 import os
 import re
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -174,7 +175,7 @@ def connected(address: str, tell: Callable[[str], object] = lambda _line: None) 
     another version of blklab. `tell` gets lines about waiting.
     """
     local = re.fullmatch(r"local(?::([1-9]\d{0,3}))?", address, re.A)
-    if not local and not re.fullmatch(r"(?!local:)(?:[a-z]+://)?[^\s/]+:\d+", address, re.A):
+    if not local and not re.fullmatch(r"(?!local:)(?:(?:tcp|tls)://)?[^\s/]+:\d+", address, re.A):
         raise UsageError(f"--cluster {address!r}: expected HOST:PORT of a Dask scheduler, tls://HOST:PORT, or local:N")
     import distributed
 
@@ -200,13 +201,19 @@ def _local(count: int | None) -> "Iterator[Any]":
     """Starts workers on this machine, one for each CPU by default."""
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=count or len(os.sched_getaffinity(0)),
-        threads_per_worker=1,
-        memory_limit=0,  # A worker may use all memory, as one process may
-        dashboard_address=None,
-        silence_logs=logging.CRITICAL + 1,
-    ) as workers:
+    # Ctrl-C reaches all processes of the terminal: only this one acts on it, when its workers have started.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        workers = LocalCluster(
+            n_workers=count or len(os.sched_getaffinity(0)),
+            threads_per_worker=1,
+            memory_limit=0,  # A worker may use all memory, as one process may
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL + 1,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with workers:
         yield workers
 
 
@@ -216,6 +223,10 @@ def _with_client(distributed: Any, where: Any, address: str, tell: Callable[[str
     with dask.config.set({"distributed.comm.timeouts.connect": f"{CONNECT_S:g}s"}):
         try:
             client = distributed.Client(where, timeout=CONNECT_S, set_as_default=False)
+        except TypeError:  # of `tls://` without certificates
+            raise EnvironmentLacks(
+                f"{address}: needs certificates", "set distributed.comm.tls in Dask's configuration"
+            ) from None
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else "no answer"
             raise EnvironmentLacks(

@@ -72,13 +72,21 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
     request_queue_size = 128
     """Connections that wait to be accepted; beyond that, the kernel drops them for a second or more."""
 
-    def __init__(self, address: ListenAddress, app: "WSGIApplication", config: Path | None, log: Log) -> None:
+    def __init__(
+        self,
+        address: ListenAddress,
+        app: "WSGIApplication",
+        config: Path | None,
+        log: Log,
+        *,
+        connections: int | None = None,
+    ) -> None:
         """`config` is a web configuration file; None: no TLS, no auth. Raises EnvironmentLacks."""
         self.address_family, bind_address = address.socket_address()
         self._config = config
         self._log = log
         self._connection = threading.local()
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._free = threading.BoundedSemaphore(connections or MAX_CONNECTIONS)
         self._asking: dict[socket.socket, float] = {}
         """Connections whose request is not complete, the oldest first, and their deadlines."""
         self._asking_lock = threading.Lock()

@@ -8,12 +8,10 @@ connection. Unknown keys are refused, because they may restrict access.
 import re
 import ssl
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-
-import bcrypt
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from typing import Any, Final
 
 from blklab.errors import UsageError
 
@@ -31,40 +29,33 @@ DUMMY_HASH: Final = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTV
 _hashing = threading.Lock()
 
 
-def _check_hash(value: str) -> str:
-    if not re.fullmatch(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", value, re.A):
-        # The value may be a password, so the message does not repeat it.
-        raise ValueError("expected a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
-    return value
-
-
 def _cost(hashed: str) -> int:
     return int(hashed[4:6])
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class Tls(_Table):
+@dataclass(frozen=True)
+class Tls:
     """The table `tls_server_config`."""
 
     cert_file: Path
     key_file: Path
     client_ca_file: Path | None = None
-    client_auth_type: Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"] = "NoClientCert"
-    min_version: Literal["TLS12", "TLS13"] = "TLS12"
-    max_version: Literal["TLS12", "TLS13"] = "TLS13"
+    client_auth_type: str = "NoClientCert"
+    min_version: str = "TLS12"
+    max_version: str = "TLS13"
 
 
-class WebConfig(_Table):
+@dataclass(frozen=True)
+class WebConfig:
     """The whole file."""
 
     tls_server_config: Tls | None = None
-    basic_auth_users: dict[str, Annotated[str, AfterValidator(_check_hash)]] = {}
+    basic_auth_users: Mapping[str, str] = field(default_factory=dict)
 
     def admits(self, user: str, password: str) -> bool:
         """Whether it is the user's password; takes equally long for every user."""
+        import bcrypt
+
         stored_hash = self.basic_auth_users.get(user)
         secret = password.encode()
         highest_cost = max(map(_cost, self.basic_auth_users.values()), default=10)
@@ -79,6 +70,8 @@ class WebConfig(_Table):
 
 def load_web_config(path: Path) -> WebConfig:
     """Returns the content of a web configuration file. Raises UsageError."""
+    import yaml
+
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -89,14 +82,70 @@ def load_web_config(path: Path) -> WebConfig:
         where = f" line {mark.line + 1}:" if mark else ""
         raise UsageError(f"{path}:{where} {getattr(error, 'problem', error)}") from None
     try:
-        config = WebConfig.model_validate({} if content is None else content)
-        if not config.tls_server_config and not config.basic_auth_users:
-            # Anyone could read the metrics, although the user asked for a restriction.
-            raise UsageError(f"{path}: found neither tls_server_config nor basic_auth_users, expected one of them")
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise UsageError(f"{path}: {_error_message(first)}") from None
+        config = _checked(content)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    if not config.tls_server_config and not config.basic_auth_users:
+        # Anyone could read the page, although the user asked for a restriction.
+        raise UsageError(f"{path}: found neither tls_server_config nor basic_auth_users, expected one of them")
     return config
+
+
+def _checked(content: object) -> WebConfig:
+    """Returns the configuration. Raises ValueError with the key; a message never repeats a value."""
+    tables = _table("", {} if content is None else content, {"tls_server_config": _tls, "basic_auth_users": _users})
+    return WebConfig(tables.get("tls_server_config"), tables.get("basic_auth_users") or {})
+
+
+def _table(
+    name: str, content: object, keys: Mapping[str, Callable[[str, object], Any]], required: tuple[str, ...] = ()
+) -> Any:
+    """Returns the checked values of a table by key."""
+    prefix = f"{name}." if name else ""
+    if not isinstance(content, dict):
+        raise ValueError(f"{name + ': ' if name else ''}expected a table of keys and values")
+    for key in content:
+        if key not in keys:
+            raise ValueError(f"{prefix}{key}: blklab does not support this key: remove it if you do not rely on it")
+    for key in required:
+        if content.get(key) is None:
+            raise ValueError(f"{prefix}{key}: is missing")
+    return {key: keys[key](f"{prefix}{key}", value) for key, value in content.items() if value is not None}
+
+
+def _tls(name: str, content: object) -> Tls:
+    versions = _choice(TLS_VERSIONS)
+    keys = {"cert_file": _path, "key_file": _path, "client_ca_file": _path, "client_auth_type": _choice(VERIFY_MODES)}
+    keys |= {"min_version": versions, "max_version": versions}
+    return Tls(**_table(name, content, keys, ("cert_file", "key_file")))
+
+
+def _users(name: str, content: object) -> dict[str, str]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{name}: expected a table of users and bcrypt hashes")
+    return {str(user): _hash(f"{name}.{user}", hashed) for user, hashed in content.items()}
+
+
+def _hash(name: str, value: object) -> str:
+    if not re.fullmatch(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", str(value), re.A):
+        # The value may be a password, so the message does not repeat it.
+        raise ValueError(f"{name}: expected a bcrypt hash, as `htpasswd -nBC 10 USER` prints it")
+    return str(value)
+
+
+def _path(name: str, value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name}: expected the name of a file")
+    return Path(value)
+
+
+def _choice(choices: Mapping[str, object]) -> Callable[[str, object], Any]:
+    def check(name: str, value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"{name}: expected {' or '.join(choices)}")
+        return str(value)
+
+    return check
 
 
 def make_tls_context(path: Path, tls: Tls) -> ssl.SSLContext:
@@ -121,19 +170,3 @@ def make_tls_context(path: Path, tls: Tls) -> ssl.SSLContext:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise UsageError(f"{path}: tls_server_config: {files}: {reason}") from None
     return context
-
-
-def _error_message(error: Any) -> str:
-    key = ".".join(map(str, error["loc"]))
-    match error["type"]:
-        case "extra_forbidden":
-            message = "blklab does not support this key: remove it if you do not rely on it"
-        case "missing":
-            message = "is missing"
-        case "value_error":
-            message = str(error["ctx"]["error"])
-        case "model_type":
-            message = "expected a table of keys and values"
-        case _:
-            message = error["msg"][:1].lower() + error["msg"][1:]
-    return f"{key}: {message}" if key else message

@@ -8,7 +8,7 @@ from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from blklab.errors import BlklabError, StoreError, UsageError
+from blklab.errors import StoreError, UsageError
 from blklab.report.formatting import Sentence
 from blklab.serve import campaign_pages, comparison_pages, document_pages
 from blklab.serve.site_page import SitePage
@@ -43,7 +43,9 @@ class Site:
         self._store = Store(where, reading=True)
         self._log = log
         self._reports = campaign_pages.Reports(self._store)
-        self._map = Map([Rule(path, endpoint=name, methods=METHODS) for path, name in ADDRESSES.items()])
+        self._map = Map(
+            [Rule(path, endpoint=name, methods=METHODS) for path, name in ADDRESSES.items()], merge_slashes=False
+        )
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         """Answers a request."""
@@ -62,8 +64,9 @@ class Site:
         except StoreError as error:
             self._log(str(error))
             response = self._failure(request, 503, "The store cannot be read.", str(error))
-        except BlklabError as error:
-            response = self._failure(request, 500, "This page cannot be drawn.", str(error))
+        except Exception as error:  # a bug: the others still get their pages
+            self._log(f"{request.path}: {type(error).__name__}: {error}")
+            response = self._failure(request, 500, "This page cannot be drawn.", f"{type(error).__name__}: {error}")
         return response(environ, start_response)
 
     def _answered(self, request: Request, page: SitePage | str, status: int = 200) -> Response:
@@ -83,8 +86,8 @@ class Site:
     def _campaigns(self, arguments: Mapping[str, str]) -> SitePage:
         return campaign_pages.campaigns(self._store, arguments, _page(arguments))
 
-    def _campaign(self, _arguments: Mapping[str, str], number: int) -> SitePage:
-        return campaign_pages.campaign(self._store, number)
+    def _campaign(self, arguments: Mapping[str, str], number: int) -> SitePage:
+        return campaign_pages.campaign(self._store, number, _page(arguments))
 
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
         return self._reports.html(number)
@@ -121,6 +124,6 @@ class Site:
 def _page(arguments: Mapping[str, str]) -> int:
     """Returns the number of the part of a list. Raises NotFound."""
     words = arguments.get("page", "1")
-    if not (words.isascii() and words.isdigit() and 0 < int(words[:9]) < 10**6):
+    if not (words.isascii() and words.isdigit() and len(words) <= 6 and int(words)):
         raise NotFound
     return int(words)

@@ -62,10 +62,10 @@ def _with_links(table: TextTable, rows: Sequence[CampaignRow]) -> TextTable:
     return TextTable(table.title, columns, cells)
 
 
-def campaign(store: Store, number: int) -> SitePage:
-    """Returns the page of a campaign."""
+def campaign(store: Store, number: int, page: int) -> SitePage:
+    """Returns the page of a campaign, with one part of its runs."""
     row = query.campaign(store, number)
-    stored = query.runs_of(store, number)
+    stored = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
     figures = [(f"run {run.id}", run.outcome or {}) for run in stored]
     tables = [_linked_runs(runs.runs(row, stored), stored)]
     if (caches := volumes.caches(figures)) is not None:
@@ -76,7 +76,7 @@ def campaign(store: Store, number: int) -> SitePage:
     links = [LinkedCell("Report", f"/campaigns/{number}/report")] if any(run.outcome for run in stored) else []
     if earlier:
         links.append(LinkedCell("Compare with the one before", f"/compare?side={earlier[-1]}&side={number}"))
-        links.append(LinkedCell("Trend", f"/trends/{quote(row.name, safe='')}?on={quote(row.runner)}"))
+        links.append(LinkedCell("Trend", f"/trends/{quote(row.name, safe='')}?on={quote(row.host or row.runner)}"))
     return SitePage(
         printable(row.title or row.name),
         [
@@ -90,6 +90,7 @@ def campaign(store: Store, number: int) -> SitePage:
         facts=[f"on {printable(row.place)}", runs.when(row.created), f"blklab {row.version}", *_progress(row)],
         doubts=[*failed, *doubts],
         links=links,
+        pages=parts(f"/campaigns/{number}", page, sum(row.states.values())),
         live=bool(row.states.get("running")),
     )
 

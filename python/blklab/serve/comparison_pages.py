@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from typing import Final
 
 from blklab.analysis import compare as analysis
@@ -88,9 +88,9 @@ def _quoted(words: str) -> str:
 
 def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     """Returns a metric of an experiment over its campaigns. Raises UsageError."""
-    campaigns = [row for row in query.all_campaigns(store) if row.name == name and place in {"", row.runner, row.host}][
-        -MOST_CAMPAIGNS:
-    ]
+    campaigns = [
+        row for row in query.all_campaigns(store) if row.name == name and place in {"", row.host or row.runner}
+    ][-MOST_CAMPAIGNS:]
     if not campaigns:
         raise UsageError(f"no campaign of {name!r}" + (f" on {place!r}" if place else ""))
     metric = metric_name(metric)
@@ -138,9 +138,9 @@ def _values(stored: Sequence[StoredRun], metric: str) -> dict[str, float]:
     for run in stored:
         value = METRICS[metric].of(run.outcome) if run.outcome else None
         labels = " ".join(printable(value) for label, value in run.labels.items() if label != analysis.REPEAT)
-        if value is not None and value > 0:
+        if value is not None:
             by_cell.setdefault(labels, []).append(value)
-    return {cell: geometric_mean(values) for cell, values in by_cell.items()}
+    return {cell: geometric_mean(values) if min(values) > 0 else fmean(values) for cell, values in by_cell.items()}
 
 
 def _figure(metric: str, value: float | None) -> str:

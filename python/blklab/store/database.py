@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import StoreError, UsageError
-from blklab.store import sqlite_file
+from blklab.store import older_series, sqlite_file
 from blklab.store.tables import KNOWN, REVISION, runs
 from blklab.text import printable
 
@@ -99,6 +99,11 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
         path = _data() / "store.db"
         database = _file(path, reading=reading and path.exists())
     _migrated(database)
+    if database.older_series.is_dir() and not database.only_read:
+        with suppress(StoreError):  # A user of a server may only read; the files stay
+            with database.writing() as connection:
+                taken = older_series.take_over(connection, database.older_series)
+            older_series.remove(taken)
     return database
 
 
@@ -180,18 +185,12 @@ def _migrated(database: Database) -> None:
             f"store {database.name}: was made by an older blklab and needs an upgrade: run "
             "`blklab runs list` as a user who can write to it"
         )
-    taken_over: list[Path] = []
     with database.writing() as connection:
         if database.engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
         # Another process may have been quicker.
         if _revision(database, connection) != REVISION:
-            _upgrade(database, connection, taken_over)
-    with suppress(OSError):  # The directory may have other files
-        for path in taken_over:
-            path.unlink(missing_ok=True)
-        for directory in {path.parent for path in taken_over}:
-            directory.rmdir()
+            _upgrade(connection)
 
 
 def _revision(database: Database, connection: sa.Connection) -> str | None:
@@ -219,14 +218,11 @@ def _revision(database: Database, connection: sa.Connection) -> str | None:
     )
 
 
-def _upgrade(database: Database, connection: sa.Connection, taken_over: list[Path]) -> None:
-    """Upgrades the tables; adds the files whose content is now in the store to `taken_over`."""
+def _upgrade(connection: sa.Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "blklab.store:migrations")
     config.attributes["connection"] = connection
-    config.attributes["series"] = database.older_series
-    config.attributes["taken_over"] = taken_over
     command.upgrade(config, "head")

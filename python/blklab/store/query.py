@@ -113,9 +113,9 @@ def campaign(store: Store, number: int) -> CampaignRow:
     return selected(store, str(number)).campaign
 
 
-def runs_of(store: Store, campaign: int) -> list[StoredRun]:
-    """Returns the runs of a campaign, by their number."""
-    return _runs(store, runs.c.campaign == campaign)
+def runs_of(store: Store, campaign: int, first: int = 0, count: int | None = None) -> list[StoredRun]:
+    """Returns the runs of a campaign, by their number: `count` from the position `first`, by default all."""
+    return _runs(store, runs.c.campaign == campaign, first, count)
 
 
 def run(store: Store, number: int) -> StoredRun:
@@ -135,7 +135,7 @@ def newest_runs(store: Store, first: int, count: int) -> tuple[list[StoredRun], 
     return _runs(store, runs.c.id.in_(numbers))[::-1], total
 
 
-def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
+def _runs(store: Store, where: "sa.ColumnElement[bool]", first: int = 0, count: int | None = None) -> list[StoredRun]:
     names = ("id", "campaign", "number", "labels", "cell", "state", "owner", "started", "finished", "seconds")
     columns = [runs.c[name] for name in (*names, "outcome", "message")]
     query = (
@@ -144,6 +144,8 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]") -> list[StoredRun]:
         .outerjoin(environments, environments.c.id == runs.c.environment)
         .where(where)
         .order_by(runs.c.campaign, runs.c.number)
+        .offset(first)
+        .limit(count)
     )
     with store.database.reading() as connection:
         rows = [dict(row) for row in connection.execute(query).mappings()]

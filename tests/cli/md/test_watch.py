@@ -121,7 +121,7 @@ def test_who_may_read_is_said(
 ) -> None:
     from blklab.http_server import server
 
-    def end(*_arguments: object) -> None:
+    def end(*_arguments: object, **_: object) -> None:
         raise OSError("enough")
 
     monkeypatch.setattr(server, "WebServer", end)

@@ -31,7 +31,12 @@ class Shard:
 
 def are_shards(paths: Sequence[str]) -> bool:
     """Whether any path is a URL or a pattern, not a local file."""
-    return any("://" in path or (glob.has_magic(path) and not Path(path).exists()) for path in paths)
+    return any("://" in path or (glob.has_magic(path) and not _is_local(path)) for path in paths)
+
+
+def _is_local(path: str) -> bool:
+    """Whether a file, a directory or per-CPU files have this very name."""
+    return Path(path).exists() or bool(glob.glob(glob.escape(path) + ".blktrace.*"))  # noqa: PTH207
 
 
 def list_shards(patterns: Sequence[str]) -> list[Shard]:

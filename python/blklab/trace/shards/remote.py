@@ -47,12 +47,12 @@ def naming(url: str) -> Iterator[None]:
 def _plain(url: str, error: Exception) -> BlklabError:
     names = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
     reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    if names & UNREACHABLE:
+        return BlklabError(f"{url}: cannot be reached ({reason})")
     if isinstance(error, FileNotFoundError):
         return UsageError(f"{url}: not found: check the bucket, the directory and the name")
     if names & REFUSED:
         return BlklabError(f"{url}: no permission ({reason}): check the credentials on this machine")
-    if names & UNREACHABLE:
-        return BlklabError(f"{url}: cannot be reached ({reason})")
     if isinstance(error, ValueError) and "Protocol not known" in reason:
         return UsageError(f"{url}: unknown protocol: expected s3, gs, http, sftp or another one of fsspec")
     return BlklabError(f"{url}: cannot be read ({reason})")
@@ -80,7 +80,8 @@ def find(url: str) -> tuple[str, list[tuple[str, list[str]]]]:
         filesystem, path = _filesystem(url)
         matched = filesystem.glob(path, detail=True) if any(c in path for c in "*?[") else {path: filesystem.info(path)}
         files = [
-            (name, filesystem.find(name) if info["type"] == "directory" else [name]) for name, info in matched.items()
+            (name, filesystem.find(name, maxdepth=1) if info["type"] == "directory" else [name])
+            for name, info in matched.items()
         ]
         return path, [(name, [filesystem.unstrip_protocol(file) for file in all_files]) for name, all_files in files]
 
