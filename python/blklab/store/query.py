@@ -110,7 +110,7 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
 
 def campaign(store: Store, number: int) -> CampaignRow:
     """Returns a campaign. Raises UsageError if the number is unknown."""
-    return selected(store, str(number)).campaign
+    return _numbered(store, all_campaigns(store), number)
 
 
 def runs_of(store: Store, campaign: int, first: int = 0, count: int | None = None) -> list[StoredRun]:
@@ -218,14 +218,18 @@ def selected(store: Store, words: str) -> Selection:
     return Selection(words, campaign, stored)
 
 
+def _numbered(store: Store, every: Sequence[CampaignRow], number: int) -> CampaignRow:
+    matches = [row for row in every if row.number == number]
+    if not matches:
+        raise UsageError(f"no campaign {number} in store {store.database.name}")
+    return matches[0]
+
+
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     every = all_campaigns(store)
     where = f"in store {store.database.name}"
     if match["number"]:
-        matches = [row for row in every if row.number == int(match["number"])]
-        if not matches:
-            raise UsageError(f"no campaign {match['number']} {where}")
-        return matches[0]
+        return _numbered(store, every, int(match["number"]))
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
     named = [row for row in every if row.name == name]
     if not named:
