@@ -273,3 +273,12 @@ def test_local_recording_below_a_directory_with_brackets_is_no_pattern(tmp_path:
     (directory / "md0.blktrace.0").touch()
     assert not are_shards([str(directory / "md0")])
     assert are_shards([str(tmp_path / "a[2]/md0")])
+
+
+def test_recording_named_twice_is_refused(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "db-1"
+    directory.mkdir()
+    (directory / "md0.blktrace.0").touch()
+    done = run("trace", "stat", f"{tmp_path}/db-*/*", directory)
+    assert done.status == 2
+    assert "belongs to two shards" in done.err

@@ -2,6 +2,7 @@
 
 import glob
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,7 +56,16 @@ def list_shards(patterns: Sequence[str]) -> list[Shard]:
             matched += 1
         if not matched:
             raise UsageError(f"{pattern}: no shard matches")
+    _check_distinct(list(shards.values()))
     return sorted(shards.values(), key=lambda shard: (shard.group, shard.host, shard.name))
+
+
+def _check_distinct(shards: Sequence[Shard]) -> None:
+    """Raises UsageError if a file would count twice."""
+    counts = Counter(file for shard in shards for file in shard.files)
+    for file, count in counts.items():
+        if count > 1 or file.rpartition("/")[0] in counts:
+            raise UsageError(f"{file}: belongs to two shards: name the file or its directory, not both")
 
 
 def _find(pattern: str) -> tuple[str, list[tuple[str, list[str]]]]:
