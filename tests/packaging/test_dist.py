@@ -13,7 +13,7 @@ TRACE = ROOT / "tests/data/traces"
 WHEEL = """
 set -e
 python3 -m venv /v
-/v/bin/pip install -q /p/*.whl
+/v/bin/pip install -q /p/*_x86_64.whl
 /v/bin/blklab --version
 /v/bin/blklab trace stat /p/pgbench-raid1 | sed -n 2p
 /v/bin/blklab md audit
