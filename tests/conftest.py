@@ -1,8 +1,12 @@
 """What every test relies on."""
 
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,6 +32,58 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("BLKLAB_LOCKS", str(directory))
     # A slow machine would print lines about progress.
     monkeypatch.setattr("blklab.cli.common.LOG_INTERVAL", 3600.0)
+
+
+@pytest.fixture(autouse=True)
+def _no_child_is_left() -> Iterator[None]:
+    """A child that a test leaves makes later tests of the same process fail, if they count theirs."""
+    before = children()
+    yield
+    left = children() - before
+    assert not left, "this test leaves children: " + ", ".join(command_line(child) for child in left)
+
+
+def children() -> set[str]:
+    """Returns the children of this process, ended ones included; none on kernels that do not list them."""
+    lists = Path("/proc/self/task").glob("*/children")  # kernel: CONFIG_PROC_CHILDREN
+    return {child for path in lists for child in path.read_text().split()}
+
+
+def command_line(process: str) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ") or process
+    except OSError:
+        return process
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Returns a function that starts `blklab ARGUMENTS…` in another process, which does not survive the test."""
+    with ExitStack() as stack:
+
+        def start(*arguments: object) -> "subprocess.Popen[str]":
+            command = [sys.executable, "-m", "blklab.cli", *map(str, arguments)]
+            pipe = subprocess.PIPE
+            process = stack.enter_context(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+@pytest.fixture
+def run_apart(start: Start) -> "Run":
+    """As `run`, in another process: nothing of a library is left in this one."""
+
+    def run_apart(*arguments: object) -> Outcome:
+        process = start(*arguments)
+        out, err = process.communicate()
+        return Outcome(process.returncode, out, err)
+
+    return run_apart
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import PATIENCE_S, DaskProcesses
-from tests.conftest import Run
+from tests.conftest import Run, Start
 
 BLKLAB = Path(sys.executable).with_name("blklab")
 EXPERIMENT = """
@@ -77,14 +77,14 @@ def test_cluster_and_this_machine_have_the_same_figures(
     assert figures(there.out) == figures(here.out)
 
 
-def test_local_cluster_answers_advise_and_cache_curve(run: Run) -> None:
+def test_local_cluster_answers_advise_and_cache_curve(run: Run, run_apart: Run) -> None:
     trace = "tests/data/traces/pgbench-raid1"
     curve = ("cache", "curve", trace, "--device", "md127", "--policy", "smq", "--policy", "lru", "--json")
-    assert json.loads(run(*curve, "--cluster", "local:1").out) == json.loads(run(*curve).out)
+    assert json.loads(run_apart(*curve, "--cluster", "local:1").out) == json.loads(run(*curve).out)
     question = ("advise", "--load", "database", "--working-set", "1GiB", "--devices", "2xpm983:200GiB", "--json")
-    answers = [json.loads(run(*question, *where).out) for where in ((), ("--cluster", "local:1"))]
-    assert answers[0]["arrangements"]
-    assert answers[0] == answers[1]
+    answer = json.loads(run(*question).out)
+    assert answer["arrangements"]
+    assert json.loads(run_apart(*question, "--cluster", "local:1").out) == answer
 
 
 def test_unreachable_scheduler_is_one_line_and_leaves_no_campaign(
@@ -165,11 +165,52 @@ def test_trace_that_workers_lack_fails_the_cell_and_names_the_worker(
     assert "worker tcp://127.0.0.1" in result.err
 
 
-def test_scheduler_that_dies_leaves_a_campaign_to_resume(tmp_path: Path, dask_processes: DaskProcesses) -> None:
+def test_dead_worker_costs_its_cell_another_attempt(
+    start: Start, tmp_path: Path, dask_processes: DaskProcesses
+) -> None:
+    file, store = experiment(tmp_path, depths=1, repeats=1, ios=2_000_000), tmp_path / "store.db"
+    dask_processes.start_worker()
+    process = start("run", file, "--store", store, "--cluster", dask_processes.address)
+    _wait_until(lambda: _deaths(dask_processes.address) == [0])
+    dask_processes.kill_worker(0)
+    dask_processes.start_worker()
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert stored(store) == [("done", 1)]
+
+
+def test_cell_that_kills_its_workers_fails_alone(start: Start, tmp_path: Path, dask_processes: DaskProcesses) -> None:
+    file, store = experiment(tmp_path, depths=1, repeats=1, ios=2_000_000_000), tmp_path / "store.db"
+    process = start("run", file, "--store", store, "--cluster", dask_processes.address)
+    for number in range(4):  # Dask's `allowed-failures` is 3
+        dask_processes.start_worker()
+        _wait_until(lambda number=number: _deaths(dask_processes.address) == [number])
+        dask_processes.kill_worker(0)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "workers died 4 times while they computed this" in err
+    assert stored(store) == [("failed", 1)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_to_all_processes_of_a_local_cluster_is_quiet(tmp_path: Path, number: signal.Signals) -> None:
+    file, store = experiment(tmp_path, repeats=25, ios=500_000), tmp_path / "store.db"
+    command = [str(BLKLAB), "run", str(file), "--store", str(store), "--cluster", "local:2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0) as process:
+        _wait_until(lambda: any(state == "done" for state, _ in stored(store)))
+        os.killpg(process.pid, number)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number
+    assert len(err.splitlines()) == (number == signal.SIGINT), err
+
+
+def test_scheduler_that_dies_leaves_a_campaign_to_resume(
+    start: Start, tmp_path: Path, dask_processes: DaskProcesses
+) -> None:
     file, store = experiment(tmp_path, ios=50_000), tmp_path / "store.db"
     dask_processes.start_worker()
-    command = [str(BLKLAB), "run", str(file), "--store", str(store), "--cluster", dask_processes.address]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = ("run", file, "--store", store, "--cluster", dask_processes.address)
+    process = start(*command)
     _wait_until(lambda: any(state == "done" for state, _ in stored(store)))
     dask_processes.kill_scheduler()
     _, err = process.communicate(timeout=PATIENCE_S)
@@ -180,22 +221,22 @@ def test_scheduler_that_dies_leaves_a_campaign_to_resume(tmp_path: Path, dask_pr
         assert {state for state, _ in stored(store)} == {"done", "planned"}
     dask_processes.start_scheduler()
     dask_processes.start_worker()
-    assert subprocess.run([*command, "--resume"], check=False, timeout=PATIENCE_S, capture_output=True).returncode == 0
+    assert start(*command, "--resume").wait(timeout=PATIENCE_S) == 0
     assert [state for state, _ in stored(store)] == ["done"] * 12
 
 
-def test_interrupt_cancels_what_has_not_started(tmp_path: Path, dask_processes: DaskProcesses) -> None:
-    file, store = experiment(tmp_path, repeats=25, ios=50_000), tmp_path / "store.db"
+def test_interrupt_cancels_what_has_not_started(start: Start, tmp_path: Path, dask_processes: DaskProcesses) -> None:
+    file, store = experiment(tmp_path, repeats=25, ios=500_000), tmp_path / "store.db"
     dask_processes.start_worker()
-    command = [str(BLKLAB), "run", str(file), "--store", str(store), "--cluster", dask_processes.address]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = ("run", file, "--store", store, "--cluster", dask_processes.address)
+    process = start(*command)
     _wait_until(lambda: any(state == "done" for state, _ in stored(store)))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "repeat the command with --resume" in err
     assert {state for state, _ in stored(store)} == {"done", "planned"}
-    _wait_until(lambda: _tasks(dask_processes.address) == 0)
+    _wait_until(lambda: _on_scheduler(dask_processes.address, lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
 
 
 @pytest.mark.proof
@@ -260,10 +301,19 @@ def _wait_for_workers(address: str, count: int) -> None:
         client.wait_for_workers(count, timeout=PATIENCE_S)
 
 
-def _tasks(address: str) -> int:
+def _on_scheduler(address: str, function: object) -> object:
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
-        tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    assert isinstance(tasks, int)
-    return tasks
+        return client.run_on_scheduler(function)
+
+
+def _deaths(address: str) -> object:
+    """Returns how many workers of each running task have died."""
+    deaths = "suspi" + "cious"  # Dask's word, which the glossary refuses
+    return _on_scheduler(
+        address,
+        lambda dask_scheduler: [
+            getattr(task, deaths) for task in dask_scheduler.tasks.values() if task.state == "processing"
+        ],
+    )

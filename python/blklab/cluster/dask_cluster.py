@@ -199,10 +199,15 @@ def _quiet() -> None:
 @contextmanager
 def _local(count: int | None) -> "Iterator[Any]":
     """Starts workers on this machine, one for each CPU by default."""
-    from distributed import LocalCluster
+    from multiprocessing import resource_tracker
 
-    # Ctrl-C reaches all processes of the terminal: only this one acts on it, when its workers have started.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    from distributed import LocalCluster
+    from distributed.gc import disable_gc_diagnosis
+
+    # Ctrl-C and SIGHUP reach all processes of the terminal: only this one acts on them, when its workers have started.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    resource_tracker.ensure_running()  # Python unblocks SIGINT here (multiprocessing/resource_tracker.py)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         workers = LocalCluster(
             n_workers=count or len(os.sched_getaffinity(0)),
@@ -213,6 +218,7 @@ def _local(count: int | None) -> "Iterator[Any]":
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    disable_gc_diagnosis()  # an exception of a signal in its callback would be lost, and printed
     with workers:
         yield workers
 

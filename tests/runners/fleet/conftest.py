@@ -64,7 +64,7 @@ class FleetHost:
         self.near, self.far = f"{self.net}a", f"{self.net}b"
         self.address = f"198.18.{subnet}.{4 * number + 2}"
         self.gateway = f"198.18.{subnet}.{4 * number + 1}"
-        for part in ("data", "state", "locks", "bin", "tmp"):
+        for part in ("data", "state", "locks", "bin", "tmp", "shm"):
             (self.own / part).mkdir(parents=True)
         (self.own / "state").chmod(0o700)
         self.process: subprocess.Popen[bytes] | None = None
@@ -79,7 +79,7 @@ class FleetHost:
             ran("ip", "-n", self.net, "link", "set", device, "up")
         config = self.own / "sshd_config"
         config.write_text(SSHD.format(address=self.address, keys=self.directory, own=self.own, path=PATH))
-        mounts = {"data": self.place, "tmp": "/tmp"}
+        mounts = {"data": self.place, "tmp": "/tmp", "shm": "/dev/shm"}
         steps = [f"mount --bind {self.own}/{part} {place}" for part, place in mounts.items()]
         script = " && ".join([*steps, f"exec /usr/sbin/sshd -D -e -f {config}"])
         command = ["nsenter", f"--net=/run/netns/{self.net}", "--", "unshare", "-mpf", "--kill-child", "--mount-proc"]
@@ -132,9 +132,9 @@ class FleetHost:
 
     def is_clean(self) -> bool:
         """Tells whether nothing of blklab is left: no process, no journal, no scratch directory."""
-        places = ("state/journal-*", "data/.blklab-*", "tmp/.blklab-*")
+        places = ("state/journal-*", "data/.blklab-*", "tmp/.blklab-*", "shm/*")
         left = [path for place in places for path in self.own.glob(place)]
-        return not left and not self.processes("fio") and not self.processes("readline")
+        return not left and not any(map(self.processes, ("fio", "blktrace", "readline")))
 
 
 @pytest.fixture

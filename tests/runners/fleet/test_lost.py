@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Start
 from tests.runners.fleet.conftest import FleetHost, until
 from tests.runners.fleet.test_fleet import ON, disks, experiment, in_directory, named, on_disk, read_ahead
 from tests.runners.host.conftest import Loops
@@ -16,10 +16,9 @@ from tests.runners.host.conftest import Loops
 __all__ = ["disks"]
 
 
-def begun(path: Path, fleet: list[FleetHost], *more: str) -> subprocess.Popen[str]:
+def begun(start: Start, path: Path, fleet: list[FleetHost], *more: str) -> "subprocess.Popen[str]":
     """Starts blklab in another process; fio runs on all hosts when this returns."""
-    command = [sys.executable, "-m", "blklab.cli", "run", str(path), *ON, "--no-store", *more]
-    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = start("run", path, *ON, "--no-store", *more)
     # The server, its child for the connection, and the child that does I/O.
     until(lambda: all(len(host.processes("--server")) > 2 for host in fleet), "fio on all hosts")
     return process
@@ -36,9 +35,11 @@ def clean(host: FleetHost) -> None:
     until(host.is_clean, f"nothing of blklab is left on {host.name}")
 
 
-def test_killed_blklab_leaves_nothing(fleet: list[FleetHost], disks: list[str], loops: Loops, tmp_path: Path) -> None:
+def test_killed_blklab_leaves_nothing(
+    fleet: list[FleetHost], start: Start, disks: list[str], loops: Loops, tmp_path: Path
+) -> None:
     before = [read_ahead(disk) for disk in disks]
-    process = begun(changed(loops, fleet, tmp_path, 600), fleet)
+    process = begun(start, changed(loops, fleet, tmp_path, 600), fleet)
     assert [read_ahead(disk) for disk in disks] == ["64", "64"]
     process.kill()
     process.communicate()
@@ -49,10 +50,10 @@ def test_killed_blklab_leaves_nothing(fleet: list[FleetHost], disks: list[str], 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_blklab_waits_for_the_clean_up(
-    fleet: list[FleetHost], disks: list[str], loops: Loops, tmp_path: Path, number: int
+    fleet: list[FleetHost], start: Start, disks: list[str], loops: Loops, tmp_path: Path, number: int
 ) -> None:
     before = [read_ahead(disk) for disk in disks]
-    process = begun(changed(loops, fleet, tmp_path, 600), fleet)
+    process = begun(start, changed(loops, fleet, tmp_path, 600), fleet)
     process.send_signal(number)
     process.communicate()
     assert process.returncode == 128 + number
@@ -60,9 +61,9 @@ def test_interrupted_blklab_waits_for_the_clean_up(
     assert [read_ahead(disk) for disk in disks] == before
 
 
-def test_killed_host_fails_alone(fleet: list[FleetHost], tmp_path: Path) -> None:
+def test_killed_host_fails_alone(fleet: list[FleetHost], start: Start, tmp_path: Path) -> None:
     path = experiment(tmp_path, in_directory(fleet[0]), runtime="8s", top="repeats = 2")
-    process = begun(path, fleet, "--json")
+    process = begun(start, path, fleet, "--json")
     fleet[1].kill()
     out, err = process.communicate()
     assert process.returncode == 1
@@ -78,10 +79,10 @@ def test_killed_host_fails_alone(fleet: list[FleetHost], tmp_path: Path) -> None
 
 
 def test_killed_program_on_a_host_leaves_nothing(
-    fleet: list[FleetHost], disks: list[str], loops: Loops, tmp_path: Path
+    fleet: list[FleetHost], start: Start, disks: list[str], loops: Loops, tmp_path: Path
 ) -> None:
     before = [read_ahead(disk) for disk in disks]
-    process = begun(changed(loops, fleet, tmp_path, 8), fleet)
+    process = begun(start, changed(loops, fleet, tmp_path, 8), fleet)
     guard, worker = sorted(fleet[1].processes("readline"))[-2:]
     del guard
     os.kill(worker, signal.SIGKILL)
@@ -93,9 +94,11 @@ def test_killed_program_on_a_host_leaves_nothing(
 
 
 @pytest.mark.proof
-def test_cut_network_leaves_nothing(fleet: list[FleetHost], disks: list[str], loops: Loops, tmp_path: Path) -> None:
+def test_cut_network_leaves_nothing(
+    fleet: list[FleetHost], start: Start, disks: list[str], loops: Loops, tmp_path: Path
+) -> None:
     before = [read_ahead(disk) for disk in disks]
-    process = begun(changed(loops, fleet, tmp_path, 40), fleet, "--json")
+    process = begun(start, changed(loops, fleet, tmp_path, 40), fleet, "--json")
     fleet[1].cut()
     out, err = process.communicate()
     assert process.returncode == 1
