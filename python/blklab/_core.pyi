@@ -126,6 +126,25 @@ def characterise(
     `tick` is called now and then with the bytes read so far.
     """
 
+class PartialProfile:
+    """All statistics of a trace, which can be continued, merged, and sent to other processes.
+
+    What was taken out of it, or over from it, cannot be used again: UsageError.
+    """
+
+    def __new__(cls, stored: bytes) -> PartialProfile:
+        """Raise UsageError if it is damaged or of another version."""
+
+    def __getnewargs__(self) -> tuple[bytes]: ...
+    def merge(self, other: PartialProfile) -> None:
+        """Take over an independent trace of the same host, whose devices are merged by name; or a sum, if it is one."""
+
+    def sum(self) -> PartialProfile:
+        """Take out all devices of a host, as one device `all devices`; members of an array count there only."""
+
+    def profile(self) -> str:
+        """Return the profile, as JSON text."""
+
 def characterise_partial(
     paths: Sequence[str],
     filter: Filter,
@@ -134,26 +153,17 @@ def characterise_partial(
     exact_blocks: int | None = None,
     host: str = "",
     shown_as: tuple[str, str] | None = None,
-    continued: bytes | None = None,
+    continued: PartialProfile | None = None,
     most: int | None = None,
     threads: int = 1,
     tick: Callable[[int], object] | None = None,
-) -> tuple[bytes, bool, list[tuple[str, str]]]:
+) -> tuple[PartialProfile, bool, list[tuple[str, str]]]:
     """Characterise a trace, or a piece of one: its partial profile, whether the trace was read to its end, warnings.
 
     `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
-    what messages show instead. `continued` is the partial profile of what was read of this trace before; it has the
+    what messages show instead. `continued` is what was read of this trace before, which is taken over; it has the
     filter and the other options. Reading stops after `most` events.
     """
-
-def merge_partials(partials: Sequence[bytes]) -> bytes:
-    """Merge partial profiles of independent traces: of one host, whose devices are merged by name; or sums."""
-
-def sum_partial(partial: bytes) -> bytes:
-    """Add up all devices of a host, as one device `all devices`; members of an array in the trace count there only."""
-
-def finish_partial(partial: bytes) -> str:
-    """Return the profile of a partial profile, as JSON text."""
 
 class LiveTrace:
     """The last seconds of a recording that goes on, read from a pipe in a thread."""

@@ -1,12 +1,12 @@
 """Traces in shards: on an S3 server, on this machine, and one trace in pieces."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,25 +36,18 @@ PATTERN = "s3://traces/*/2026-11-*"
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Starts an S3 server with the traces of three hosts, and a broken one in another bucket."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
     log = tmp_path_factory.mktemp("s3") / "log"
     server = Path(sys.executable).with_name("moto_server")
     with log.open("wb") as output:
-        process = subprocess.Popen([server, "-p", str(port)], stdout=output, stderr=output)
+        process = subprocess.Popen([server, "-p", "0"], stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                urllib.request.urlopen(url, timeout=5).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-        fill(url)
-        yield url
+        while (match := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())) is None:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        fill(match[0])
+        yield match[0]
     finally:
         process.kill()
         process.wait()
@@ -91,8 +84,8 @@ def ios(device: dict[str, Any]) -> int:
 
 @pytest.mark.usefixtures("s3")
 @pytest.mark.parametrize("cluster", [[], ["--cluster", "local:2"]])
-def test_hosts_of_a_bucket_are_distinguished_and_added_up(run: Run, cluster: list[str]) -> None:
-    total = document(run, PATTERN, *cluster)
+def test_hosts_of_a_bucket_are_distinguished_and_added_up(run_apart: Run, cluster: list[str]) -> None:
+    total = document(run_apart, PATTERN, *cluster)
     hosts = {host["name"]: host for host in total["shards"]["hosts"]}
     single = json.loads(_core.characterise([str(TRACES / "check-raid1")], _core.Filter()))
     web = json.loads(_core.characterise([str(TRACES / "bfq")], _core.Filter()))
@@ -236,9 +229,9 @@ def test_files_of_one_recording_are_one_shard(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["--split", "1000"], ["--split", "4000", "--cluster", "local:1"]])
-def test_pieces_of_a_trace_equal_one_pass(run: Run, options: list[str]) -> None:
+def test_pieces_of_a_trace_equal_one_pass(run_apart: Run, options: list[str]) -> None:
     path = str(TRACES / "check-raid5")
-    assert document(run, path, *options) == json.loads(_core.characterise([path], _core.Filter()))
+    assert document(run_apart, path, *options) == json.loads(_core.characterise([path], _core.Filter()))
 
 
 @pytest.mark.parametrize(
@@ -260,11 +253,22 @@ def test_partial_profiles_of_other_versions_are_refused() -> None:
     partial, has_ended, warnings = _core.characterise_partial([str(TRACES / "bfq")], _core.Filter())
     assert has_ended
     assert not warnings
-    first, content = partial.split(b"\n", 1)
+    (stored,) = partial.__getnewargs__()
+    first, content = stored.split(b"\n", 1)
     with pytest.raises(BlklabError, match="use one version"):
-        _core.finish_partial(first.replace(b" 1 ", b" 99 ") + b"\n" + content)
+        _core.PartialProfile(first.replace(b" 1 ", b" 99 ") + b"\n" + content)
     with pytest.raises(BlklabError, match="damaged"):
-        _core.finish_partial(partial[:-10])
+        _core.PartialProfile(stored[:-10])
+
+
+def test_partial_profile_is_merged_once() -> None:
+    partial, other = (_core.characterise_partial([str(TRACES / "bfq")], _core.Filter())[0] for _ in range(2))
+    partial.merge(other)
+    for again in (other, partial):
+        with pytest.raises(BlklabError, match="it was merged into another one"):
+            again.merge(again)
+        with pytest.raises(BlklabError, match="it was merged into another one"):
+            again.sum()
 
 
 def test_local_recording_below_a_directory_with_brackets_is_no_pattern(tmp_path: Path) -> None:

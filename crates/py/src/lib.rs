@@ -42,7 +42,6 @@ mod _core {
 
     #[pymodule_export]
     use super::trace::{
-        Filter, characterise, characterise_partial, convert, finish_partial, merge_partials, print_events, sum_partial,
-        trace_formats, trace_targets,
+        Filter, PartialProfile, characterise, characterise_partial, convert, print_events, trace_formats, trace_targets,
     };
 }

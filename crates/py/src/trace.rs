@@ -9,9 +9,9 @@ use blklab_trace::export::target::{TARGETS, find_target};
 use blklab_trace::source::Source;
 use blklab_trace::{characterise as characterising, export, filter, formats, open};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal};
+use std::sync::Mutex;
 
 /// Which events and I/Os count; by default all.
 ///
@@ -108,69 +108,96 @@ pub fn characterise(
     })
 }
 
+/// All statistics of a trace, which can be continued, merged, and sent to other processes as bytes.
+#[pyclass(frozen, module = "blklab._core")]
+pub struct PartialProfile(Mutex<Option<Characterisation>>); // None once it was merged into another one
+
+impl PartialProfile {
+    fn holding(whole: Characterisation) -> PartialProfile {
+        PartialProfile(Mutex::new(Some(whole)))
+    }
+
+    fn take(&self) -> PyResult<Characterisation> {
+        self.0.lock().ok().and_then(|mut held| held.take()).ok_or_else(|| UsageError::new_err(MERGED))
+    }
+
+    /// Calls `read` without Python's lock.
+    fn with<T: Send>(
+        &self, py: Python<'_>, read: impl FnOnce(&mut Characterisation) -> PyResult<T> + Send,
+    ) -> PyResult<T> {
+        let mut read = Some(read);
+        let call = || self.0.lock().ok().and_then(|mut held| Some((read.take()?)(held.as_mut()?)));
+        py.detach(call).unwrap_or_else(|| Err(UsageError::new_err(MERGED)))
+    }
+}
+
+const MERGED: &str = "partial profile: it was merged into another one";
+
+#[pymethods]
+impl PartialProfile {
+    #[new]
+    fn new(py: Python<'_>, stored: &[u8]) -> PyResult<PartialProfile> {
+        py.detach(|| Characterisation::from_bytes(stored)).map(PartialProfile::holding).map_err(python_error)
+    }
+
+    /// The argument that makes it again: it can be sent to another process.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>,)> {
+        let bytes = self.with(py, |whole| Ok(whole.to_bytes()?))?;
+        Ok((PyBytes::new(py, &bytes),))
+    }
+
+    /// Takes over an independent trace of the same host, or a sum if this is a sum.
+    fn merge(&self, py: Python<'_>, other: &PartialProfile) -> PyResult<()> {
+        let other = other.take()?;
+        self.with(py, |whole| {
+            whole.merge(other);
+            Ok(())
+        })
+    }
+
+    /// Takes the sum of all devices out of it; sums of several hosts can be merged.
+    fn sum(&self, py: Python<'_>) -> PyResult<PartialProfile> {
+        let whole = self.take()?;
+        Ok(PartialProfile::holding(py.detach(|| whole.sum())))
+    }
+
+    /// The profile, as JSON text.
+    fn profile(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |whole| {
+            let copy = Characterisation::from_content(&whole.to_content());
+            serde_json::to_string(&copy.map(Characterisation::profile)).map_err(|e| UsageError::new_err(e.to_string()))
+        })
+    }
+}
+
 /// Characterises a trace, or continues; returns the partial profile, whether the trace was read to its end, and its
 /// warnings as (path, message).
 ///
 /// `host` is where the devices are, if traces of several hosts are summed up. `shown_as` is a beginning of paths, and
-/// what messages show instead. `continued` is the partial profile of what was read of the same trace before; it has the
+/// what messages show instead. `continued` is what was read of the same trace before, which is taken over; it has the
 /// filter and all options. After `most` events it stops. `tick` is called now and then with the bytes read so far.
 #[pyfunction]
 #[pyo3(signature = (paths, filter, *, format=None, exact_blocks=None, host=String::new(), shown_as=None, continued=None,
     most=None, threads=1, tick=None))]
 #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
-pub fn characterise_partial<'py>(
-    py: Python<'py>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
-    host: String, shown_as: Option<(String, String)>, continued: Option<&[u8]>, most: Option<u64>, threads: usize,
-    tick: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyBytes>, bool, Warnings)> {
+pub fn characterise_partial(
+    py: Python<'_>, paths: Vec<String>, filter: &Filter, format: Option<String>, exact_blocks: Option<usize>,
+    host: String, shown_as: Option<(String, String)>, continued: Option<&PartialProfile>, most: Option<u64>,
+    threads: usize, tick: Option<Py<PyAny>>,
+) -> PyResult<(PartialProfile, bool, Warnings)> {
     let mut filter = filter.0.clone();
-    let (bytes, has_ended, warnings) = py.detach(|| {
+    let continued = continued.map(PartialProfile::take).transpose()?;
+    py.detach(|| {
         let mut source = open_selected(&paths, format.as_deref(), &mut filter)?;
-        let mut characterisation = match continued {
-            Some(bytes) => Characterisation::from_bytes(bytes).map_err(python_error)?,
-            None => {
-                let options = Options { exact_blocks, host, shown_as, ..Options::default() };
-                Characterisation::new(source.info(), filter, options)
-            }
-        };
+        let options = Options { exact_blocks, host, shown_as, ..Options::default() };
+        let mut whole = continued.unwrap_or_else(|| Characterisation::new(source.info(), filter, options));
         let mut ticker = Ticker::new(tick);
-        let read = characterisation.read(&mut *source, most, threads, &mut |bytes| ticker.tick(bytes));
+        let read = whole.read(&mut *source, most, threads, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
         read.map_err(python_error)?;
-        let warnings = characterisation.warnings().iter().map(|w| (w.path.clone(), w.message.clone())).collect();
-        Ok::<_, PyErr>((characterisation.to_bytes()?, characterisation.has_ended(), warnings))
-    })?;
-    Ok((PyBytes::new(py, &bytes), has_ended, warnings))
-}
-
-/// Merges partial profiles of independent traces of one host, or sums.
-#[pyfunction]
-pub fn merge_partials<'py>(py: Python<'py>, partials: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
-    if let [single] = &partials[..] {
-        return Ok(PyBytes::new(py, single));
-    }
-    let merged = py.detach(|| {
-        let mut all = partials.iter().map(|bytes| Characterisation::from_bytes(bytes).map_err(python_error));
-        let mut merged = all.next().unwrap_or_else(|| Err(UsageError::new_err("no partial profile given")))?;
-        all.try_for_each(|next| next.map(|next| merged.merge(next)))?;
-        Ok::<_, PyErr>(merged.to_bytes()?)
-    })?;
-    Ok(PyBytes::new(py, &merged))
-}
-
-/// Adds up all devices of a partial profile; sums of several hosts can be merged.
-#[pyfunction]
-pub fn sum_partial<'py>(py: Python<'py>, partial: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    let sum = || Ok::<_, PyErr>(Characterisation::from_bytes(partial).map_err(python_error)?.sum().to_bytes()?);
-    Ok(PyBytes::new(py, &py.detach(sum)?))
-}
-
-/// The profile of a partial profile, as JSON text.
-#[pyfunction]
-pub fn finish_partial(py: Python<'_>, partial: &[u8]) -> PyResult<String> {
-    py.detach(|| {
-        let profile = Characterisation::from_bytes(partial).map_err(python_error)?.profile();
-        serde_json::to_string(&profile).map_err(|e| UsageError::new_err(e.to_string()))
+        let warnings = whole.warnings().iter().map(|w| (w.path.clone(), w.message.clone())).collect();
+        let has_ended = whole.has_ended();
+        Ok((PartialProfile::holding(whole), has_ended, warnings))
     })
 }
 

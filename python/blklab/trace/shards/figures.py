@@ -23,9 +23,9 @@ class Figures(TypedDict):
     write_p99_ns: int | None
 
 
-def read_figures(name: str, group: str, shards: int, total: bytes) -> Figures:
+def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile) -> Figures:
     """Returns the figures of a sum."""
-    profile: Profile = json.loads(_core.finish_partial(total))
+    profile: Profile = json.loads(total.profile())
     ops = [op for device in profile["devices"] for op in device["load"]["ops"].values()]
     ios, observed = sum(op["ios"] for op in ops), sum(device["observed_ns"] for device in profile["devices"])
     lives = profile["devices"][0]["life"] if profile["devices"] else {}

@@ -1,9 +1,10 @@
 """Merges the partial profiles of shards as a tree: by host, by group, and in total."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from blklab import _core
@@ -14,7 +15,6 @@ from blklab.trace.shards.figures import Figures, read_figures
 from blklab.trace.shards.listing import Shard
 from blklab.trace.shards.task import ShardResult, ShardTask, TraceOptions, read_shards
 
-FAN_IN: Final = 8  # Partial profiles that are merged at a time
 MOST_TASKS: Final = 256  # From this number of shards on, tasks have several shards of a host
 MANY_HOSTS: Final = 64  # From this number of hosts on, tasks have as many shards of a host as they may
 MOST_SHARDS: Final = 128  # The largest number of shards of a task
@@ -46,32 +46,32 @@ class ShardProfiles:
 
 @dataclass
 class _Branch:
-    """Partial profiles that are merged from time to time, so that few are held."""
+    """Shards that were merged."""
 
-    shards: int = 0
-    partials: list[bytes] = field(default_factory=list)
+    partial: _core.PartialProfile
+    shards: int
 
-    def add(self, partial: bytes, shards: int) -> None:
-        self.shards += shards
-        self.partials.append(partial)
-        if len(self.partials) >= FAN_IN:
-            self.merged()
+    def add(self, other: "_Branch") -> None:
+        self.partial.merge(other.partial)
+        self.shards += other.shards
 
-    def merged(self) -> bytes:
-        self.partials = [_core.merge_partials(self.partials)]
-        return self.partials[0]
+
+def _add(branches: dict[str, _Branch], name: str, branch: _Branch) -> None:
+    if name in branches:
+        branches[name].add(branch)
+    else:
+        branches[name] = branch
 
 
 class _Tree:
-    """Merges shards into hosts, and the sums of complete hosts into groups and the total."""
+    """Merges shards into hosts, the sums of complete hosts into groups, and these at the end."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self._left = Counter(shard.host for shard in shards)
-        self._groups = {shard.host: shard.group for shard in shards}
-        self._running: dict[str, _Branch] = defaultdict(_Branch)
-        self._by_group: dict[str, _Branch] = defaultdict(_Branch)
-        self._total = _Branch()
-        self.hosts: list[Figures] = []
+        self._group_of = {shard.host: shard.group for shard in shards}
+        self._hosts: dict[str, _Branch] = {}  # Those that are not complete
+        self._groups: dict[str, _Branch] = {}
+        self.figures: list[Figures] = []
         self.broken: list[BrokenShard] = []
 
     def add(self, shards: Sequence[Shard], result: ShardResult) -> None:
@@ -79,37 +79,36 @@ class _Tree:
         host = shards[0].host
         self.broken += [{"shard": name, "reason": reason} for name, reason in result.broken]
         self._left[host] -= len(shards)
-        if result.figures is not None and result.partial is not None:
-            self._add_host(result.figures, result.partial)
+        branch = _Branch(result.partial, len(shards) - len(result.broken)) if result.partial else None
+        if branch and result.figures:
+            self._complete(result.figures, branch)
             return
-        branch = self._running[host]
-        if result.partial is not None:
-            branch.add(result.partial, len(shards) - len(result.broken))
-        if not self._left[host]:
-            self._complete(host, self._running.pop(host))
+        if branch:
+            _add(self._hosts, host, branch)
+        if not self._left[host] and host in self._hosts:
+            branch = self._hosts.pop(host)
+            shown = copy(branch.partial) if len(self._left) == 1 else None
+            total = branch.partial.sum()
+            figures = read_figures(host, self._group_of[host], branch.shards, total)
+            self._complete(figures, _Branch(shown or total, branch.shards))
 
-    def _complete(self, host: str, branch: _Branch) -> None:
-        if not branch.shards:
-            return
-        partial = branch.merged()
-        total = _core.sum_partial(partial)
-        figures = read_figures(host, self._groups[host], branch.shards, total)
-        self._add_host(figures, total, partial if len(self._left) == 1 else total)
-
-    def _add_host(self, figures: Figures, total: bytes, shown: bytes | None = None) -> None:
-        """Adds the sum of a host; `shown` is what a single host shows instead."""
-        self.hosts.append(figures)
-        self._total.add(shown or total, figures["shards"])
-        if len(set(self._groups.values())) > 1:
-            self._by_group[figures["group"]].add(total, figures["shards"])
+    def _complete(self, figures: Figures, branch: _Branch) -> None:
+        """Adds the sum of a host, or what a single host shows."""
+        self.figures.append(figures)
+        _add(self._groups, figures["group"], branch)
 
     def finish(self) -> ShardProfiles:
         """Returns the profile of everything."""
-        profile: Profile = json.loads(_core.finish_partial(self._total.merged()))
-        groups = [read_figures(name, name, branch.shards, branch.merged()) for name, branch in self._by_group.items()]
+        groups: list[Figures] = []
+        if len(set(self._group_of.values())) > 1:
+            groups = [read_figures(name, name, branch.shards, branch.partial) for name, branch in self._groups.items()]
+        total, *others = self._groups.values()
+        for other in others:
+            total.add(other)
+        profile: Profile = json.loads(total.partial.profile())
         summary: ShardSummary = {
-            "shards": self._total.shards,
-            "hosts": sorted(self.hosts, key=lambda figures: (figures["group"], figures["name"])),
+            "shards": total.shards,
+            "hosts": sorted(self.figures, key=lambda figures: (figures["group"], figures["name"])),
             "groups": sorted(groups, key=lambda figures: figures["name"]),
             "broken": self.broken,
         }
@@ -144,7 +143,7 @@ def characterise_shards(
         tree.add(parts[number], result)
         done += len(parts[number])
         tick(done)
-    if not tree.hosts:
+    if not tree.figures:
         first = tree.broken[0]
         raise BlklabError(f"no shard can be read; the first: {first['shard']}: {first['reason']}")
     return tree.finish()

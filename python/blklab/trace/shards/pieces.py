@@ -18,10 +18,10 @@ class Piece:
     paths: tuple[str, ...]
     options: TraceOptions
     most: int | None
-    state: bytes | None = None
+    state: _core.PartialProfile | None = None
 
 
-def read_piece(piece: Piece, /, *, stop: _core.Stop | None = None) -> tuple[bytes, bool]:
+def read_piece(piece: Piece, /, *, stop: _core.Stop | None = None) -> tuple[_core.PartialProfile, bool]:
     """Characterises a piece; returns the state behind it, and whether the trace has ended."""
 
     def tick(_bytes: int) -> None:
@@ -51,5 +51,5 @@ def characterise_pieces(paths: tuple[str, ...], options: TraceOptions, most: int
     while not has_ended:
         [(state, has_ended)] = parallel.all(read_piece, [piece])
         piece = replace(piece, state=state)
-    profile: Profile = json.loads(_core.finish_partial(state))
+    profile: Profile = json.loads(state.profile())
     return profile

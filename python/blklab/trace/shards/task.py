@@ -38,31 +38,36 @@ class ShardTask:
 class ShardResult:
     """The merged partial profile of the shards that could be read, and why others could not."""
 
-    partial: bytes | None  # Of a whole host: the sum of its devices
+    partial: _core.PartialProfile | None  # Of a whole host: the sum of its devices
     broken: tuple[tuple[str, str], ...] = ()  # Name and reason
     figures: Figures | None = None  # Of a whole host
 
 
 def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardResult:
     """Characterises shards; a worker has one at a time. Stops at the first broken one without `skip_broken`."""
-    partials, broken = [], []
+    merged: _core.PartialProfile | None = None
+    broken = []
     for shard in task.shards:
         try:
-            partials.append(_read_shard(shard, task.options, stop))
+            partial = _read_shard(shard, task.options, stop)
         except EnvironmentLacks:
             raise
         except BlklabError as error:
             broken.append((shard.name, str(error).removeprefix(f"{shard.name}: ")))
             if not task.skip_broken:
                 break
-    merged = _core.merge_partials(partials) if partials else None
+        else:
+            if merged is None:
+                merged = partial
+            else:
+                merged.merge(partial)
     if merged is None or not task.whole_host:
         return ShardResult(merged, tuple(broken))
-    first, total = task.shards[0], _core.sum_partial(merged)
-    return ShardResult(total, tuple(broken), read_figures(first.host, first.group, len(partials), total))
+    first, total, count = task.shards[0], merged.sum(), len(task.shards) - len(broken)
+    return ShardResult(total, tuple(broken), read_figures(first.host, first.group, count, total))
 
 
-def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) -> bytes:
+def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) -> _core.PartialProfile:
     if not shard.is_remote:
         return _read(shard, shard.files, None, options, stop)
     with TemporaryDirectory(prefix="blklab-shard-") as directory:
@@ -76,7 +81,7 @@ def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) ->
 
 def _read(
     shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
-) -> bytes:
+) -> _core.PartialProfile:
     def tick(_bytes: int) -> None:
         if stop is not None and stop.is_set():
             raise KeyboardInterrupt
