@@ -1,6 +1,7 @@
 """`blklab trace record --host`, on hosts that are namespaces with sshd and a blktrace that is a script."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from blklab.remote_program import archived
 from blklab.trace.record.hosts import MODULES
-from tests.conftest import Run
+from tests.conftest import Run, Start
 from tests.runners.fleet.conftest import FleetHost, fleet, until
 from tests.runners.host.conftest import Loops, loops
 
@@ -49,10 +50,6 @@ def device(fleet: list[FleetHost], loops: Loops) -> str:
     return device
 
 
-def left() -> list[str]:
-    return sorted(path.name for path in Path("/dev/shm").glob(".blklab-*"))
-
-
 def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path) -> None:
     archive = tmp_path / "blklab.zip"
     archive.write_bytes(archived(MODULES))
@@ -61,9 +58,7 @@ def test_a_bare_python_imports_exactly_the_modules_of_the_archive(tmp_path: Path
     assert printed.split() == sorted(f"blklab.{name}" for name in MODULES)
 
 
-@pytest.mark.usefixtures("fleet")
-def test_traces_of_all_hosts_are_copied(run: Run, tmp_path: Path, device: str) -> None:
-    before = left()
+def test_traces_of_all_hosts_are_copied(fleet: list[FleetHost], run: Run, tmp_path: Path, device: str) -> None:
     output = tmp_path / "traces"
     recorded = run("trace", "record", device, "-w", "1", "-o", output, "--host", "a", "--host", "b", "--json")
     assert recorded.status == 0, recorded.err
@@ -73,7 +68,7 @@ def test_traces_of_all_hosts_are_copied(run: Run, tmp_path: Path, device: str) -
     for host in ("a", "b"):
         assert (output / host / files[0]).read_bytes() == b"x" * 200000
         assert json.loads((output / host / files[1]).read_text())["stopped_by"] == "time"
-    assert left() == before
+    assert all(host.is_clean() for host in fleet)
     again = run("trace", "record", device, "-w", "1", "-o", output, "--host", "a")
     assert (again.status, again.err.count("\n")) == (2, 1)
 
@@ -89,20 +84,38 @@ def test_a_host_without_a_trace_is_named(fleet: list[FleetHost], run: Run, tmp_p
     assert not (output / "b").exists()
 
 
+def begun(fleet: list[FleetHost], start: Start, device: str, directory: Path) -> "subprocess.Popen[str]":
+    """Starts blklab in another process; blktrace runs on all hosts when this returns."""
+    process = start("trace", "record", device, "-o", directory / "traces", "--host", "a", "--host", "b")
+    until(lambda: all(list(host.own.glob("shm/.blklab-*/*.blktrace.0")) for host in fleet), "blktrace")
+    return process
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_end_of_blklab_ends_the_recordings(
-    fleet: list[FleetHost], tmp_path: Path, device: str, number: signal.Signals
+    fleet: list[FleetHost], start: Start, tmp_path: Path, device: str, number: signal.Signals
 ) -> None:
-    before = left()
-    command = [sys.executable, "-m", "blklab.cli", "trace", "record", device, "-o", str(tmp_path / "traces")]
-    process = subprocess.Popen(
-        [*command, "--host", "a", "--host", "b"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    until(lambda: len(list(Path("/dev/shm").glob(".blklab-*/*.blktrace.0"))) == 2, "blktrace")
+    process = begun(fleet, start, device, tmp_path)
     process.send_signal(number)
     _, err = process.communicate()
     if number == signal.SIGINT:
         assert process.returncode == 0, err
         assert (tmp_path / "traces/b" / f"{Path(device).name}.blktrace.0").exists()
-    until(lambda: left() == before, "the trace is removed")
-    until(lambda: not any(host.processes("blktrace") for host in fleet), "no blktrace runs")
+    until(lambda: all(host.is_clean() for host in fleet), "nothing of blklab is left")
+
+
+@pytest.mark.parametrize("victim", ["recorder", "its guard"])
+def test_killed_recorder_leaves_nothing(
+    fleet: list[FleetHost], start: Start, tmp_path: Path, device: str, victim: str
+) -> None:
+    process = begun(fleet, start, device, tmp_path)
+    guard, recorder = sorted(fleet[0].processes("readline"))[-2:]
+    os.kill(recorder if victim == "recorder" else guard, signal.SIGKILL)
+    until(fleet[0].is_clean, "nothing of blklab is left on a")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    if victim == "recorder":
+        assert process.returncode == 3
+        assert "a: the connection was lost" in err
+    assert (tmp_path / "traces/b" / f"{Path(device).name}.blktrace.0").exists()
+    until(fleet[1].is_clean, "nothing of blklab is left on b")

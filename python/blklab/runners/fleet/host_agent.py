@@ -5,7 +5,6 @@ that only this user can reach, because its protocol has no authentication. If th
 stops fio, releases devices, restores settings and ends. A second process watches it, and does so if it is killed.
 """
 
-import ctypes
 import json
 import os
 import queue
@@ -24,6 +23,7 @@ from typing import Any, Final, TypedDict, cast
 
 from blklab import __version__, child_process
 from blklab.errors import BlklabError
+from blklab.process_guard import SIGNALS, guarded
 from blklab.runners.fio import process
 from blklab.runners.fio.process import FioExit, FioProgress
 from blklab.runners.fio.program import complaint
@@ -43,7 +43,6 @@ SILENCE: Final = 30.0  # Seconds without a line from blklab after which the conn
 LISTENING: Final = 10.0  # Seconds that fio's server may take to start
 SOCKETS: Final = Path("/tmp")  # noqa: S108  # Its socket is in a private directory there, with the name `fio`
 SOCKET: Final = "fio"
-PDEATHSIG, SUBREAPER = 1, 36  # prctl(2)
 
 
 class Message(TypedDict, total=False):
@@ -206,21 +205,13 @@ def _listens(socket: Path) -> bool:
 
 def main() -> None:
     """Serves blklab until it is gone; leaves nothing running."""
-    _prctl(SUBREAPER, 1)  # what fio's server started becomes a child of this process if the server ends
-    worker = os.fork()
-    if not worker:
-        _prctl(PDEATHSIG, signal.SIGTERM)
-        os._exit(_work())
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda received, _frame: os.kill(worker, received))
-    _, status = os.waitpid(worker, 0)
-    _kill_children()
+    status = guarded(_work)
     restore(Roots())  # if it was killed, or interrupted while it cleaned up
-    sys.exit(os.waitstatus_to_exitcode(status))
+    sys.exit(status)
 
 
 def _work() -> int:
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, _interrupted)
     peer = Peer()
     try:
@@ -234,7 +225,7 @@ def _work() -> int:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # no other signal interrupts the clean-up
     raise _ConnectionLost
 
@@ -279,29 +270,3 @@ def _written(cells: Sequence[SentCell], roots: Roots) -> dict[str, list[str]]:
             known = [id_ for node in nodes for id_ in of_node(node, roots).ids]
             ids[target["name"]] = [id_ for id_ in known if not id_.startswith(("file:", "md-name-", "dm-name-"))]
     return ids
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-
-
-def _kill_children() -> None:
-    """Kills every process that is left, also those that a killed server has left."""
-    while True:
-        for child in _children():
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-
-
-def _children() -> list[int]:
-    own = str(os.getpid())
-    children = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            if status.read_text(errors="replace").rpartition(")")[2].split()[1] == own:
-                children.append(int(status.parent.name))
-    return children

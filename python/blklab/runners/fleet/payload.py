@@ -3,7 +3,7 @@
 from typing import Final
 
 MODULES: Final = (  # Of blklab; importing them imports no others
-    *("child_process", "diagnostic", "errors", "outcome", "text", "units"),
+    *("child_process", "diagnostic", "errors", "outcome", "process_guard", "text", "units"),
     *("documents.cell", "documents.outcome"),
     *("fio.latency", "fio.logs", "fio.node", "fio.output"),
     *("runners.base", "runners.counter_deltas", "runners.load_ramp", "runners.fleet.host_agent"),

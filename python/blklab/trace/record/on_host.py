@@ -7,17 +7,21 @@ answer is lines of JSON and, if it has a trace, a tar archive of its files.
 import json
 import os
 import select
+import shutil
 import signal
+import sys
 import tarfile
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 from blklab.errors import BlklabError
+from blklab.process_guard import guarded
 from blklab.trace.record.blktrace import RecordingOptions
 from blklab.trace.record.recording import record
 
@@ -26,7 +30,7 @@ AGAIN: Final = 5.0  # Seconds until a lost connection ends what is still sent
 
 
 def main() -> None:
-    """Records and sends the trace; leaves no file, also if the connection is lost."""
+    """Records and sends the trace; leaves no file, also if the connection is lost or the recorder is killed."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
@@ -37,22 +41,35 @@ def main() -> None:
     say(clock_ns=time.time_ns())
     with os.fdopen(os.dup(0), "rb", buffering=0) as unbuffered:  # the next lines are for `_listen`
         request = json.loads(unbuffered.readline())
+    with tempfile.TemporaryDirectory(dir=request["directory"], prefix=".blklab-", ignore_cleanup_errors=True) as name:
+        status = guarded(lambda: _recorded(request, Path(name), output, say), ending=signal.SIGTERM)
+    sys.exit(status)
+
+
+def _recorded(request: Any, directory: Path, output: IO[bytes], say: Callable[..., None]) -> int:
+    """Records to a directory, which it removes: the process that watches it may be dead."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     threading.Thread(target=_listen, daemon=True).start()
-    with tempfile.TemporaryDirectory(dir=request["directory"], prefix=".blklab-") as name, suppress(OSError):
-        devices = request["devices"]
-        target = Path(name) / (Path(devices[0]).name if len(devices) == 1 else "trace")
-        try:
-            options = RecordingOptions(**request["options"])
-            done = record(devices, target, options, tell=lambda note: say(note=note))
-        except BlklabError as error:
-            say(error=str(error), status=error.exit_code)
-            return
-        say(error=None, stopped_by=done.stopped_by)
-        with tarfile.open(fileobj=output, mode="w|") as archive:
-            for path in (*done.files, done.sidecar):
-                archive.add(path, path.name, recursive=False)
+    try:
+        with suppress(OSError, SystemExit):
+            devices = request["devices"]
+            target = directory / (Path(devices[0]).name if len(devices) == 1 else "trace")
+            try:
+                options = RecordingOptions(**request["options"])
+                done = record(devices, target, options, tell=lambda note: say(note=note))
+            except BlklabError as error:
+                say(error=str(error), status=error.exit_code)
+                return 0
+            say(error=None, stopped_by=done.stopped_by)
+            with tarfile.open(fileobj=output, mode="w|") as archive:
+                for path in (*done.files, done.sidecar):
+                    archive.add(path, path.name, recursive=False)
+            output.flush()
+            return 0
+        return 1
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
