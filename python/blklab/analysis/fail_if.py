@@ -34,6 +34,10 @@ class Condition:
     bound: float
     relative: bool  # Whether the bound is a multiple of the baseline's value
 
+    def holds(self, value: float) -> bool:
+        """Tells whether the condition is true for a value: a multiple of the baseline's if it is relative."""
+        return OPERATORS[self.sign](value, self.bound)
+
 
 def parse_condition(text: str) -> Condition:
     """Parses a condition. Raises UsageError."""
@@ -110,15 +114,15 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
             count += 1
             where = f"{side}{f' {labels}' if labels else ''}"
             bounds = _ends(row, at, condition)
-            fails = _holds(_point(row, at, condition), condition)
-            surely = bounds is not None and all(_holds(end, condition) for end in bounds)
+            fails = condition.holds(_point(row, at, condition))
+            surely = bounds is not None and all(condition.holds(end) for end in bounds)
             used = "" if row.metric == condition.metric else f" ({row.metric})"
             if sure and bounds is None:
                 unsure.append(f"--sure: {where}: {_why(row, at, condition)}")
             elif surely if sure else fails:
                 doubt = "" if surely else f"; {_doubt(bounds)}"
                 failed.append(f"{where}: {condition.text}{used}{doubt}")
-            elif fails or (bounds and any(_holds(end, condition) for end in bounds)):
+            elif fails or (bounds and any(condition.holds(end) for end in bounds)):
                 doubtful.append(f"{where}: {condition.text}{used}: passes; {_doubt(bounds)}")
     nothing = (
         ""
@@ -134,10 +138,6 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
 def _doubt(bounds: tuple[float, float] | None) -> str:
     known = "the interval is unknown" if bounds is None else "the interval includes the bound"
     return f"cannot tell, {known}: use more repeats"
-
-
-def _holds(value: float, condition: Condition) -> bool:
-    return OPERATORS[condition.sign](value, condition.bound)
 
 
 def _point(row: ComparisonRow, at: int, condition: Condition) -> float:

@@ -16,6 +16,7 @@ COMMANDS = {
     "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
     "tune": CommandEntry("blklab.cli.tune:tune", "Show which setting of a sweep had an effect, and how to keep it"),
     "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ"),
+    "bisect": CommandEntry("blklab.cli.bisect:bisect", "Find the kernel or the commit that changed a figure"),
     "import": CommandEntry("blklab.cli.import_:import_", "Import results of other tools into the store"),
     "report": CommandEntry("blklab.cli.report:report", "Write a report of results: charts, tables, diagnostics"),
     "runs": CommandEntry("blklab.cli.runs:runs", "List, show, annotate, export and remove stored results"),

@@ -49,7 +49,7 @@ def carry_out(
             if resume:
                 note("no campaign of exactly these cells was started before: this is a new one")
             campaign = store.begin(plan, host)
-    ledger = _StoreLedger(plan.runner, store, campaign, environment, ended)
+    ledger = StoreLedger(plan.runner, store, campaign, environment, ended)
     waiting = [cell for cell in plan.cells if ledger.waits(cell)]
     ledger.done = len(plan.cells) - len(waiting)
     try:
@@ -87,12 +87,14 @@ def of_run(store: Store, run: query.StoredRun) -> RunResult:
 
 
 @dataclass
-class _StoreLedger:
+class StoreLedger:
+    """Collects results and errors, and writes them to a store if there is one."""
+
     runner: str
     store: Store | None
     campaign: StoredCampaign | None
     environment: Mapping[str, Any]
-    ended: Callable[[int], None]
+    ended: Callable[[int], None] = lambda _done: None
     results: dict[int, RunResult] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     done: int = 0
@@ -103,6 +105,7 @@ class _StoreLedger:
         return self.campaign is None or cell.key in self.campaign.waiting
 
     def begin(self, cell: Cell) -> bool:
+        """Claims the run of a cell; False if another process has it."""
         run = self._run(cell)
         if run is None or self.store is None:
             return True
@@ -112,6 +115,7 @@ class _StoreLedger:
         return taken
 
     def end(self, cell: Cell, finished: FinishedRun) -> None:
+        """Keeps the result of a cell."""
         run = self._run(cell)
         if run is not None and self.store is not None:
             self.store.finish(run, finished)
@@ -121,6 +125,7 @@ class _StoreLedger:
         self._count()
 
     def fail(self, cell: Cell, message: str) -> None:
+        """Keeps the error of a cell."""
         run = self._run(cell)
         if run is not None and self.store is not None:
             self.store.fail(run, message)

@@ -53,10 +53,7 @@ class Store:
         """Creates a campaign from a plan, with all of its runs planned; `host` measures it."""
         with self.database.writing() as connection:
             number = self._campaign(connection, plan, host)
-            waiting = {}
-            for cell in plan.cells:
-                waiting[cell.key] = _inserted(connection, runs, _planned(number, cell) | {"state": "planned"})
-        return StoredCampaign(number, waiting)
+            return StoredCampaign(number, _extended(connection, number, plan.cells))
 
     def resume(self, plan: "ExperimentPlan", host: str | None = None) -> StoredCampaign | None:
         """Returns the newest campaign of the same cells on `host`, with those that are not done; or None.
@@ -92,6 +89,11 @@ class Store:
                 if connection.execute(planned.where(runs.c.state == row.state)).rowcount == 1:
                     waiting[row.key] = row.id
         return StoredCampaign(number, waiting)
+
+    def extend(self, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
+        """Plans more cells of a campaign, and returns their runs by the key of the cell."""
+        with self.database.writing() as connection:
+            return _extended(connection, campaign, cells)
 
     def add(self, plan: "ExperimentPlan", finished: Mapping[str, FinishedRun], environment: Mapping[str, Any]) -> int:
         """Stores a campaign that has been run elsewhere, and returns its number.
@@ -237,6 +239,10 @@ def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
         "labels": dict(cell.labels),
         "cell": _plain(cell.document),
     }
+
+
+def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
+    return {cell.key: _inserted(connection, runs, _planned(campaign, cell) | {"state": "planned"}) for cell in cells}
 
 
 def _inserted(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:

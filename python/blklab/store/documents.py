@@ -10,7 +10,7 @@ from blklab.errors import UsageError
 from blklab.store.campaigns import Store
 from blklab.store.tables import documents
 
-DocumentKind = Literal["audit", "profile"]
+DocumentKind = Literal["audit", "profile", "bisection"]
 
 
 @dataclass(frozen=True)

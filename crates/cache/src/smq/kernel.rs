@@ -35,8 +35,8 @@ impl SmqKernel {
     pub fn parse(text: &str) -> Option<Self> {
         // A kernel built from a commit has its name behind a plus sign: 4.12.0-rc1+78c45607b909.
         let named = |&&(_, name): &&(SmqKernel, &str)| match text.split_once('+') {
-            Some((_, commit)) if name.len() == 8 => commit.starts_with(name),
-            _ => text == name,
+            Some((_, commit)) => commit == name || (name.len() == 8 && commit.starts_with(name)),
+            None => text == name,
         };
         if let Some(&(kernel, _)) = SMQ_KERNELS.iter().find(named) {
             return Some(kernel);

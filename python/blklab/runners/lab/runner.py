@@ -19,7 +19,7 @@ from blklab.runners.lab import cell as lab_cell
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.image.build import GuestImage, image
 from blklab.runners.lab.image.cache import held
-from blklab.runners.lab.image.kernels import UserKernelOption, own_kernel
+from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, own_kernel
 from blklab.runners.lab.image.parts import UserKernel
 from blklab.runners.lab.machine import accel, qemu
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
@@ -42,7 +42,7 @@ class LabRunner(Runner):
     def __init__(
         self,
         *,
-        kernel: UserKernelOption | None = None,
+        kernel: UserKernelOption | ReplacedModules | None = None,
         accelerator: str | None = None,
         trace: Sequence[str] = (),
         traces: Path = Path("traces"),
@@ -73,7 +73,7 @@ class LabRunner(Runner):
 
         Raises UsageError if the cells need several kernels.
         """
-        if self._kernel is None:
+        if not isinstance(self._kernel, UserKernelOption):
             return plan
         if "kernel" in plan.varied:
             message = "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"

@@ -12,13 +12,16 @@ from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio, parts
 from blklab.runners.lab.image.cache import ImageCache, directory
 from blklab.runners.lab.image.debian import DebianArchive, Note
-from blklab.runners.lab.image.kernels import OfferedKernel, UserKernelOption, in_order
-from blklab.runners.lab.image.parts import UserKernel, about, describe, kernel_name
+from blklab.runners.lab.image.kernels import OfferedKernel, ReplacedModules, UserKernelOption, in_order
+from blklab.runners.lab.image.parts import PatchedKernel, UserKernel, about, describe, kernel_name
 from blklab.text import printable
 
 AGENT: Final = Path(__file__).parents[3] / "_agent"  # The guest's /init, which scripts/setup builds
 _APT: Final = "debian"  # Directory in the cache for apt's lists
 _REVISION: Final = 1  # Changes when the way of combining parts changes
+
+GuestKernel = str | UserKernelOption | ReplacedModules
+"""A kernel of Debian's packages by name, the user's own, or a packaged one with other modules."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class GuestImage:
     digest: str  # SHA-256 of the kernel and of the initramfs, joined
 
 
-def image(kernel: str | UserKernelOption, *, note: Note, rebuild: bool = False, agent: Path = AGENT) -> GuestImage:
+def image(kernel: GuestKernel, *, note: Note, rebuild: bool = False, agent: Path = AGENT) -> GuestImage:
     """Returns the image with a kernel, and builds the parts of it that are not cached.
 
     A kernel of Debian is `6.1` for the newest of that series, `6.1.0-49`, or a full name. `6.1` keeps the version of
@@ -45,10 +48,18 @@ def image(kernel: str | UserKernelOption, *, note: Note, rebuild: bool = False, 
         raise EnvironmentLacks("the guest's agent is not built", "run scripts/setup")
     init = agent.read_bytes()
     cache = ImageCache(directory())
-    source = UserKernel(kernel, note) if isinstance(kernel, UserKernelOption) else kernel
+    source: str | UserKernel | PatchedKernel
+    match kernel:
+        case str():
+            source = kernel
+        case UserKernelOption():
+            source = UserKernel(kernel, note)
+        case ReplacedModules():
+            image(kernel.kernel, note=note, agent=agent)
+            source = PatchedKernel(kernel, cache.root / (cache.recall(kernel_name(kernel.kernel)) or ""))
     if not rebuild:
         first = cache.recall(parts.PROGRAMS)
-        second = source.key if isinstance(source, UserKernel) else cache.recall(kernel_name(source))
+        second = cache.recall(kernel_name(source)) if isinstance(source, str) else source.key
         if first is not None and second is not None:
             cached = cache.find(_key(first, second, init))
             if cached is not None:
@@ -58,10 +69,10 @@ def image(kernel: str | UserKernelOption, *, note: Note, rebuild: bool = False, 
         debian = DebianArchive(cache.root / _APT, note)
         if rebuild:
             debian.refresh(anyway=True)
-        if isinstance(source, UserKernel):
-            part = source.make(cache)
-        else:
+        if isinstance(source, str):
             part = parts.make_kernel(cache, debian, note, source, rebuild=rebuild)
+        else:
+            part = source.make(cache)
         base = parts.make_programs(cache, debian, note, rebuild=rebuild)
         key = _key(base.name, part.name, init)
         return _read(cache.make(key, lambda into: _assemble(base, part, init, into)))

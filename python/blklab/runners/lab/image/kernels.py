@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,17 @@ class UserKernelOption:
 
     vmlinuz: Path
     modules: Path | None = None
+
+
+@dataclass(frozen=True)
+class ReplacedModules:
+    """A packaged kernel with some modules built from other sources.
+
+    `modules` are files by their path below `kernel/`, such as `drivers/md/raid10.ko`.
+    """
+
+    kernel: str
+    modules: Mapping[str, Path]
 
 
 def own_kernel(kernel: Path | None, modules: Path | None) -> UserKernelOption | None:

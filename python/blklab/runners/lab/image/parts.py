@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image import modules, programs
+from blklab.runners.lab.image import cpio, modules, programs
 from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.cache import ImageCache
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, fetch
-from blklab.runners.lab.image.kernels import UserKernelOption, choose, in_order, modules_of, version_of
+from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 
 DIGITS: Final = 16  # Digits of a digest in the name of a directory
@@ -145,6 +145,33 @@ class UserKernel:
         else:
             modules.archive(self._modules, self.version, self._chosen, stream, scratch / "some")
         describe(into, self.version, {})
+
+
+class PatchedKernel:
+    """A packaged kernel, whose part exists, with some modules replaced. Raises BlklabError if it has no such module."""
+
+    def __init__(self, replaced: ReplacedModules, part: Path) -> None:
+        self._part = part
+        self._version, self._packages = about(part)
+        below = f"usr/lib/modules/{self._version}/kernel"
+        self._files = {f"{below}/{path}": file.read_bytes() for path, file in sorted(replaced.modules.items())}
+        own = (part / "modules.cpio").read_bytes()
+        for path in self._files:
+            if path.encode() not in own:
+                raise BlklabError(f"the kernel {printable(self._version)} has no module {printable(path)} to replace")
+        contents = [f"{path} {hashlib.sha256(content).hexdigest()}" for path, content in self._files.items()]
+        self.key = f"kernel-{_digest([part.name, *contents])}"
+
+    def make(self, cache: ImageCache) -> Path:
+        """Returns the part, as `make_kernel` does. Needs the cache's lock."""
+        return cache.make(self.key, self._fill)
+
+    def _fill(self, into: Path) -> None:
+        shutil.copyfile(self._part / "vmlinuz", into / "vmlinuz")
+        shutil.copyfile(self._part / "modules.cpio", into / "modules.cpio")
+        with (into / "modules.cpio").open("ab") as stream:  # The kernel takes the last file of a name
+            cpio.write([cpio.file(path, content) for path, content in self._files.items()], stream)
+        describe(into, self._version, self._packages)
 
 
 def _check(version: str, lacking: Sequence[str]) -> None:

@@ -1,0 +1,60 @@
+"""What a bisection finds, for reports and JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from blklab.bisection.git import Commit
+
+
+@dataclass(frozen=True)
+class CommitFigure:
+    """A metric of a commit in one cell."""
+
+    cell: str  # The labels of the cell
+    metric: str
+    value: float  # The mean of the runs
+    of_baseline: float | None  # As a multiple of the good end's mean
+    runs: int
+
+
+@dataclass(frozen=True)
+class CommitVerdict:
+    """A commit with its figures."""
+
+    commit: Commit
+    verdict: str  # `good`, `bad`, `skipped` or, in the check, `unclear`
+    figures: Sequence[CommitFigure] = ()
+    reason: str = ""  # Why it was skipped
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The result of a bisection."""
+
+    condition: str
+    kind: str  # What was bisected: `commit` or `kernel`
+    fixes: bool  # Whether the commit was looked for that made the condition false
+    campaign: int | None  # The campaign with all runs
+    verdicts: Sequence[CommitVerdict]  # In the order of the history
+    culprit: Commit | None  # None if only skipped commits are left
+    candidates: Sequence[Commit]  # The commits of which one is the culprit, if only skipped ones are left
+    check: Sequence[CommitVerdict]  # The commit before the culprit, and the culprit, from new runs
+    notes: Sequence[str]
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the new runs of both sides say the same."""
+        return [each.verdict for each in self.check] == (["bad", "good"] if self.fixes else ["good", "bad"])
+
+    @property
+    def summary(self) -> str:
+        """The result in a line."""
+        first = f"the first {'fixed' if self.fixes else 'bad'} {self.kind}"
+        if self.culprit is None:
+            return f"{first} is one of {len(self.candidates)}, which cannot be measured"
+        doubt = "" if self.confirmed else ", but the new runs of both sides do not confirm it"
+        return f"{self.culprit.short} is {first}{doubt}: {self.culprit.subject}"
+
+    def as_dict(self) -> Mapping[str, object]:
+        """Returns the result for `--json`."""
+        return {**asdict(self), "confirmed": self.confirmed}

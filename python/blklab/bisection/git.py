@@ -1,0 +1,142 @@
+"""Drives `git bisect` in a repository of our own: git chooses the commits, skips, and keeps the log."""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from blklab.bisection import program
+from blklab.errors import BlklabError, UsageError
+from blklab.text import printable
+
+SHORT: Final = 12  # Digits of a commit's short name
+_NEXT: Final = re.compile(r"^\[([0-9a-f]{40,64})\]", re.M)
+_LEFT: Final = re.compile(r"^Bisecting: (\d+) revisions? left to test after this \(roughly (\d+) steps?\)", re.M)
+_IDENTITY: Final = {"NAME": "blklab", "EMAIL": "blklab@localhost", "DATE": "2000-01-01T00:00:00Z"}
+"""Of the commits that stand for kernels: the same commits every time."""
+
+
+class GitFailed(BlklabError):
+    """git refused a command; the message is its output."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit, or a kernel that stands for one."""
+
+    name: str  # The commit's hash
+    short: str  # Its name in tables: the short hash, or the kernel
+    subject: str
+    message: str  # Author, date and the whole message
+
+
+class Repository:
+    """A git repository."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, *words: str) -> str:
+        """Runs git here and returns its output. Raises EnvironmentLacks without git, and GitFailed."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        kept |= {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _IDENTITY.items()}
+        arguments = ["git", "-C", str(self.directory), *words]
+        status, output = program.run(arguments, environment=kept, package="git")
+        if status:
+            raise GitFailed(output)
+        return output
+
+    def commit(self, revision: str) -> Commit:
+        """Returns the commit of a revision. Raises UsageError if there is none."""
+        try:
+            text = self.run("show", "-s", "--format=%H%n%s%n%an <%ae>, %as%n%n%B", f"{revision}^{{commit}}", "--")
+        except GitFailed:
+            raise UsageError(f"{printable(revision)}: no such commit in {printable(str(self.directory))}") from None
+        name, subject, message = text.split("\n", 2)
+        return Commit(name, name[:SHORT], subject, message.strip())
+
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        """Tells whether a commit is part of the history of another."""
+        try:
+            self.run("merge-base", "--is-ancestor", older, newer)
+        except GitFailed:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class BisectionState:
+    """What git knows after a verdict."""
+
+    next: str | None = None  # The commit to test
+    culprit: str | None = None  # The first commit with the new verdict
+    candidates: Sequence[str] = ()  # The commits of which one is the culprit, if all others are skipped
+    left: str = ""  # How much is left
+
+
+class GitBisect:
+    """One `git bisect`, which checks nothing out."""
+
+    def __init__(self, repository: Repository, head: str, old: str, new: str) -> None:
+        """`old` and `new` are the terms for verdicts, such as `good` and `bad`; `head` is any commit."""
+        self._repository = repository
+        self._terms = {False: old, True: new}
+        repository.run("bisect", "reset")
+        repository.run("update-ref", "--no-deref", "HEAD", head)  # git wants a HEAD
+        terms = () if (old, new) == ("good", "bad") else (f"--term-old={old}", f"--term-new={new}")
+        repository.run("bisect", "start", "--no-checkout", *terms)
+
+    def judge(self, commit: str, *, new: bool | None) -> BisectionState:
+        """Tells git the verdict on a commit; None skips it. Raises GitFailed if git cannot continue."""
+        try:
+            output = self._repository.run("bisect", "skip" if new is None else self._terms[new], commit)
+        except GitFailed as error:
+            output = str(error)
+            if "left to test" not in output:
+                raise
+            return BisectionState(candidates=re.findall(r"^[0-9a-f]{40,64}$", output, re.M))
+        if match := re.search(rf"^([0-9a-f]{{40,64}}) is the first {self._terms[True]} commit", output, re.M):
+            return BisectionState(culprit=match[1])
+        following, left = _NEXT.search(output), _LEFT.search(output)
+        words = f"{left[1]} left to test after this one (steps: about {left[2]})" if left else ""
+        return BisectionState(next=following[1] if following else None, left=words)
+
+    def log(self) -> str:
+        """Returns the log, for `git bisect replay` in the user's tree, with checkouts."""
+        return self._repository.run("bisect", "log").replace(" '--no-checkout'", "", 1) + "\n"
+
+
+def shared(tree: Path, into: Path) -> Repository:
+    """Returns a repository that reads the objects of the user's, which stays as it is. Raises UsageError."""
+    try:
+        objects = Repository(tree).run("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    except GitFailed as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"--tree {printable(str(tree))}: expected a git repository: {printable(reason)}") from None
+    if not (into / ".git").is_dir():
+        _new(into)
+    (into / ".git/objects/info/alternates").write_text(f"{objects}\n")
+    return Repository(into)
+
+
+def of_list(items: Sequence[tuple[str, str]], into: Path) -> tuple[Repository, list[Commit]]:
+    """Returns a repository with a commit for each item, a name and a text, in their order."""
+    shutil.rmtree(into, ignore_errors=True)
+    repository = _new(into)
+    tree = repository.run("write-tree")
+    commits: list[Commit] = []
+    for name, text in items:
+        parent = ("-p", commits[-1].name) if commits else ()
+        made = repository.run("commit-tree", tree, *parent, "-m", name, *(("-m", text) if text else ()))
+        commits.append(Commit(made, name, text.partition("\n")[0], text))
+    return repository, commits
+
+
+def _new(directory: Path) -> Repository:
+    directory.mkdir(parents=True, exist_ok=True)
+    repository = Repository(directory)
+    repository.run("init", "--quiet")
+    return repository

@@ -1,0 +1,98 @@
+"""From what the user asks for to the result, which is kept next to the runs."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from blklab import output
+from blklab.bisection.findings import Bisection
+from blklab.bisection.measuring import CommitMeasuring
+from blklab.bisection.search import BisectionRule, BisectionSearch
+from blklab.bisection.source import BisectionSource, Note, locked, work_directory
+from blklab.errors import UsageError
+from blklab.runners.registry import RUNNERS
+from blklab.spec import cells, load
+from blklab.spec.cells import ExperimentPlan
+from blklab.spec.overrides import Override
+from blklab.store import documents
+from blklab.store.campaigns import Store
+
+
+@dataclass(frozen=True)
+class BisectionRequest:
+    """What the user asks for. Raises UsageError for options that do not fit together."""
+
+    experiment: Path
+    runner: str  # `lab` or `sim`
+    good: str
+    bad: str
+    rule: BisectionRule
+    tree: Path | None  # The repository of the sources; None to bisect kernels
+    commands: Sequence[str]  # Build the kernel
+    modules: Sequence[str]  # Are built instead of a kernel
+    changes: Sequence[Override]
+    only: Mapping[str, str]
+    accelerator: str | None
+
+    def __post_init__(self) -> None:
+        if self.tree is None and (self.commands or self.modules):
+            raise UsageError("--build and --module need --tree DIR, the repository of the sources")
+        if self.tree is not None and bool(self.commands) == bool(self.modules):
+            raise UsageError("--tree needs either --module NAME or --build COMMAND")
+        if self.tree is not None and self.runner != "lab":
+            raise UsageError("--tree: the simulator has no sources: use --on lab")
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells the work directory from those of other bisections."""
+        return [self.runner, str(self.tree and self.tree.resolve()), *self.commands, *self.modules]
+
+
+def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: Note, log: Path | None) -> Bisection:
+    """Bisects, and keeps the result in the store. `log` is a file for git's log. Raises UsageError."""
+    read = load.read(request.experiment)
+    work = work_directory(*request.identity)
+
+    def plan_of(changes: Sequence[Override]) -> ExperimentPlan:
+        once = [*request.changes, *changes, Override("repeats", 1, "--set repeats")]
+        return cells.plan(read, changes=once, only=request.only, form=RUNNERS[request.runner].cells())
+
+    def write_log(text: str) -> None:
+        if log is not None:
+            output.write(log, text.encode())
+
+    with locked(work):
+        plan = plan_of([])
+        source = _source(request, plan, work, note)
+        measuring = CommitMeasuring(source, lambda commit: plan_of(source.changes(commit)), store, resume)
+        try:
+            bisection = BisectionSearch(source, measuring, request.rule, note, write_log).find()
+        finally:
+            measuring.close()
+    documents.keep(store, "bisection", str(bisection.campaign), bisection.as_dict())
+    shutil.rmtree(work, ignore_errors=True)
+    return bisection
+
+
+def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: Note) -> BisectionSource:
+    ends = (request.good, request.bad)
+    accelerator = request.accelerator
+    if request.tree is not None and request.commands:
+        from blklab.bisection.tree import KernelTree
+
+        return KernelTree(request.tree, request.commands, ends, work, accelerator=accelerator, note=note)
+    if request.tree is not None:
+        from blklab.bisection.modules import ModuleSources
+
+        kernels = {str(cell.document["kernel"]) for cell in plan.cells}
+        if len(kernels) > 1:
+            raise UsageError(f"--module: expected one kernel, the cells have {', '.join(sorted(kernels))}")
+        return ModuleSources(
+            request.tree, request.modules, kernels.pop(), ends, work, accelerator=accelerator, note=note
+        )
+    from blklab.bisection.kernels import PackagedKernels, SimulatedKernels
+
+    if request.runner == "sim":
+        return SimulatedKernels(*ends, work)
+    return PackagedKernels(*ends, work, accelerator)

@@ -1,0 +1,155 @@
+"""Finds the first commit with a new verdict: git chooses the commits, a sequential test decides about each."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from blklab.analysis.fail_if import Condition
+from blklab.bisection.evidence import BisectionEvidence
+from blklab.bisection.findings import Bisection, CommitVerdict
+from blklab.bisection.git import BisectionState, Commit, GitBisect
+from blklab.bisection.measuring import CHECK, SEARCH, CommitMeasuring, RunFailed
+from blklab.bisection.source import BisectionSource, BuildFailed
+from blklab.errors import BlklabError, UsageError
+
+TRIES: Final = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
+FURTHER: Final = 3  # Decisions besides those of the steps: the bad end, and both commits of the check
+
+
+@dataclass(frozen=True)
+class BisectionRule:
+    """When a verdict is certain."""
+
+    conditions: Sequence[Condition]
+    sure: float  # The probability with which the result is correct
+    most: int  # Runs after which a commit is skipped as unclear
+
+
+@dataclass
+class BisectionSearch:
+    """A bisection in progress."""
+
+    source: BisectionSource
+    measuring: CommitMeasuring
+    rule: BisectionRule
+    note: Callable[[str], object]  # Shows the progress
+    log: Callable[[str], object]  # Receives git's log after each verdict
+    verdicts: list[CommitVerdict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raises UsageError if both ends are the same."""
+        good, bad = self.source.good, self.source.bad
+        if good.name == bad.name:
+            raise UsageError(f"--good and --bad are the same {self.source.label}, {good.short}")
+        self.fixes = self.source.repository.is_ancestor(bad.name, good.name)
+        self.evidence = BisectionEvidence(self.measuring, good, bad)
+
+    def find(self) -> Bisection:
+        """Bisects. Raises UsageError if the condition does not tell the ends apart."""
+        good, bad, repository = self.source.good, self.source.bad, self.source.repository
+        old, new = (bad, good) if self.fixes else (good, bad)
+        history = [old.name, *repository.run("rev-list", "--reverse", "--topo-order", new.name, f"^{old.name}").split()]
+        count = len(history) - 1
+        steps = math.ceil(math.log2(max(2, count)))
+        self.note(f"{self.source.label}s between both ends: {count - 1} (steps: about {steps})")
+        self._compare_ends((1 - self.rule.sure) / (steps + FURTHER))
+        bisect = GitBisect(repository, new.name, *(("broken", "fixed") if self.fixes else ("good", "bad")))
+        bisect.judge(old.name, new=False)
+        state = bisect.judge(new.name, new=True)
+        while state.next is not None:
+            self.log(bisect.log())
+            state = self._step(bisect, self.source.commit(state.next), state.left)
+        self.log(bisect.log())
+        culprit = None if state.culprit is None else self.source.commit(state.culprit)
+        check = [] if culprit is None else self._check(culprit)
+        return Bisection(
+            condition=" or ".join(condition.text for condition in self.rule.conditions),
+            kind=self.source.label,
+            fixes=self.fixes,
+            campaign=self.measuring.campaign,
+            verdicts=sorted(self.verdicts, key=lambda verdict: history.index(verdict.commit.name)),
+            culprit=culprit,
+            candidates=[self.source.commit(name) for name in state.candidates],
+            check=check,
+            notes=self.notes,
+        )
+
+    def _compare_ends(self, error_rate: float) -> None:
+        """Measures both ends until the condition is known to be true for the bad one only. Raises UsageError."""
+        ends = (self.source.good, self.source.bad)
+        evidence = self.evidence
+        for end in ends:
+            try:
+                evidence.measure(end, SEARCH)
+            except (BuildFailed, RunFailed) as error:
+                raise BlklabError(f"{end.short}: cannot be measured: {error}") from None
+        evidence.make_tests(self.rule.conditions, error_rate)
+        while None in [evidence.is_true(end, SEARCH) for end in ends]:
+            following = min(ends, key=lambda end: evidence.count(end, SEARCH))
+            if evidence.count(following, SEARCH) >= self.rule.most:
+                break
+            evidence.measure(following, SEARCH)
+        figures = {end.short: evidence.figures(end, SEARCH) for end in ends}
+        if not evidence.keep_telling():
+            shown = "; ".join(
+                f"{figure.metric} of {name}: {figure.value:,.6g} ({figure.runs} runs)"
+                for name, of_end in figures.items()
+                for figure in of_end[:1]
+            )
+            raise UsageError(f"--fail-if: expected a condition that is true for the bad end only; {shown}")
+        for end, verdict in zip(ends, ("good", "bad"), strict=True):
+            self._record(CommitVerdict(end, verdict, evidence.figures(end, SEARCH)))
+
+    def _step(self, bisect: GitBisect, commit: Commit, left: str) -> BisectionState:
+        self.note(f"{commit.short} {commit.subject}: {left}")
+        is_bad, reason = self._judged(commit)
+        verdict = "skipped" if is_bad is None else "bad" if is_bad else "good"
+        self._record(CommitVerdict(commit, verdict, self.evidence.figures(commit, SEARCH), reason))
+        return bisect.judge(commit.name, new=None if is_bad is None else is_bad is not self.fixes)
+
+    def _judged(self, commit: Commit) -> tuple[bool | None, str]:
+        """Measures a commit until the verdict is known; None with the reason if it must be skipped."""
+        failed = 0
+        while (is_bad := self.evidence.is_true(commit, SEARCH)) is None:
+            own, baseline = (self.evidence.count(each, SEARCH) for each in (commit, self.source.good))
+            if own >= self.rule.most:
+                return None, f"unclear after {own} runs"
+            try:
+                self.evidence.measure(self.source.good if baseline < own and self.evidence.relative else commit, SEARCH)
+            except BuildFailed as error:
+                return None, str(error)
+            except RunFailed as error:
+                failed += 1
+                if failed == TRIES:
+                    return None, str(error)
+        return is_bad, ""
+
+    def _check(self, culprit: Commit) -> list[CommitVerdict]:
+        """Measures the culprit and the commit before it again, next to the good end, with new runs only."""
+        before = self.source.commit(self.source.repository.run("rev-parse", f"{culprit.name}^"))
+        self.note(f"measuring both sides again: {before.short} and {culprit.short}")
+        pair = {commit.name: commit for commit in (before, culprit)}
+        wanted = {**({self.source.good.name: self.source.good} if self.evidence.relative else {}), **pair}
+        failed = 0
+        while None in [self.evidence.is_true(each, CHECK) for each in pair.values()]:
+            following = min(wanted.values(), key=lambda each: self.evidence.count(each, CHECK))
+            if failed == TRIES or self.evidence.count(following, CHECK) >= self.rule.most:
+                break
+            try:
+                self.evidence.measure(following, CHECK)
+            except (BuildFailed, RunFailed) as error:
+                failed += 1
+                self.notes.append(f"{following.short} could not be measured again: {error}")
+        words = {None: "unclear", True: "bad", False: "good"}
+        return [
+            CommitVerdict(each, words[self.evidence.is_true(each, CHECK)], self.evidence.figures(each, CHECK))
+            for each in pair.values()
+        ]
+
+    def _record(self, verdict: CommitVerdict) -> None:
+        self.verdicts.append(verdict)
+        runs = max((figure.runs for figure in verdict.figures), default=0)
+        figures = ", ".join(f"{figure.metric} {figure.value:,.6g}" for figure in verdict.figures[:2])
+        self.note(f"  {verdict.commit.short}: {verdict.verdict}: {verdict.reason or f'{figures} ({runs} runs)'}")

@@ -1,0 +1,69 @@
+"""What is bisected: the interface of its kinds."""
+
+import fcntl
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from blklab.bisection.git import Commit, Repository
+from blklab.errors import BlklabError
+from blklab.runners.base import Runner
+from blklab.spec.overrides import Override
+
+Note = Callable[[str], object]
+
+
+class BuildFailed(BlklabError):
+    """A commit cannot be built, so it is skipped; the message is the compiler's."""
+
+
+class BisectionSource(ABC):
+    """A history of kernels or of their sources, and how to measure each of them."""
+
+    label: ClassVar[str]  # The label of its commits in results: `kernel` or `commit`
+    runner_name: str = "lab"
+    repository: Repository
+    good: Commit
+    bad: Commit
+
+    @abstractmethod
+    def commit(self, name: str) -> Commit:
+        """Returns a commit of the repository by its hash."""
+
+    @abstractmethod
+    def changes(self, commit: Commit) -> Sequence[Override]:
+        """Returns what a commit changes in the experiment."""
+
+    @abstractmethod
+    def runner(self, commit: Commit) -> Runner:
+        """Returns the runner that measures a commit, and builds what it needs. Raises BuildFailed."""
+
+    def own_kernel(self, commit: Commit) -> str | None:
+        """Returns what tells the kernel of a commit from others of the same version; None if the version does."""
+        return None if self.label == "kernel" else commit.name
+
+
+def work_directory(*parts: str) -> Path:
+    """Returns the directory in the cache for a bisection: the same for the same parts."""
+    import platformdirs
+
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return platformdirs.user_cache_path("blklab") / "bisect" / digest
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps other processes from the same bisection during the block. Raises BlklabError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise BlklabError(f"another blklab bisects the same sources, in {directory}: wait for it") from None
+    finally:
+        os.close(descriptor)

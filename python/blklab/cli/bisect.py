@@ -1,0 +1,146 @@
+"""`blklab bisect`: find the kernel or the commit that made something slower or faster."""
+
+from pathlib import Path
+
+import click
+
+from blklab.cli.common import emit, fail_with, json_option, parse_share, store_option, taking, tell
+from blklab.cli.run import changes, only_cells
+from blklab.runners.lab import ACCEL
+
+
+@click.command()
+@click.argument("experiment", type=click.Path(path_type=Path))
+@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", show_default=True, help="The runner.")
+@click.option("--good", required=True, metavar="KERNEL|COMMIT", help="The end without the problem: the baseline.")
+@click.option("--bad", required=True, metavar="KERNEL|COMMIT", help="The end with the problem.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    required=True,
+    metavar="CONDITION",
+    help="What the problem is: 'iops < 0.9*baseline', 'p99 > 5ms'.",
+)
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="A git repository, whose commits are bisected: a kernel tree, or md's sources.",
+)
+@click.option(
+    "--build",
+    "commands",
+    multiple=True,
+    metavar="COMMAND",
+    help="With --tree: builds the kernel, such as 'make -j8'; may be repeated.",
+)
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="NAME",
+    help="With --tree: builds only this module, and loads it instead of the kernel's own: raid10, dm-cache ...",
+)
+@click.option(
+    "--sure",
+    callback=parse_share,
+    default="99%",
+    show_default=True,
+    metavar="SHARE",
+    help="How certain the result must be; it decides how often a commit is measured.",
+)
+@click.option(
+    "--max-runs",
+    "most",
+    type=click.IntRange(2, 10_000),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Skip a commit that is still unclear after so many runs.",
+)
+@click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells, help="Run only these cells: stack=raid10.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
+@taking(ACCEL, where="In the lab")
+@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write git's log to FILE.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
+@store_option
+@json_option
+def bisect(
+    *,
+    experiment: Path,
+    runner: str,
+    good: str,
+    bad: str,
+    conditions: tuple[str, ...],
+    tree: Path | None,
+    commands: tuple[str, ...],
+    modules: tuple[str, ...],
+    sure: float,
+    most: int,
+    only: dict[str, str],
+    settings: tuple[str, ...],
+    accel: str | None,
+    log: Path | None,
+    resume: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Find the kernel or the commit that made the cells of EXPERIMENT slower, or faster.
+
+    Without --tree, the ends are kernels of Debian's packages, or with --on sim those of the
+    simulator. With --tree they are commits: --module builds single modules for the kernel of the
+    experiment, --build builds whole kernels. blklab works in a copy; the tree stays as it is.
+
+    Each step runs the cells in a fresh guest until a sequential test decides. A commit is bad if
+    the condition is true in one of the cells where it is true for the bad end. Commits that cannot
+    be built, do not boot or panic are skipped. If the good end is newer than the bad one, blklab
+    finds the commit that fixed the problem. At the end, both sides are measured again.
+
+    All runs are in one campaign of the store. After an interruption, --resume continues.
+
+    \b
+    Examples:
+      blklab bisect raid10.toml --good 6.1.0-47 --bad 6.1.0-56 --fail-if 'iops < 0.9*baseline'
+      blklab bisect raid10.toml --tree linux --module raid10 --good v6.1 --bad HEAD \\
+          --fail-if 'iops < 0.9*baseline' --log raid10.log
+      blklab bisect raid10.toml --tree linux --good v6.1 --bad v6.2 --fail-if 'p99 > 1.5*baseline' \\
+          --build 'make olddefconfig' --build 'make -j8 bzImage modules' --build 'make modules_install'
+      blklab bisect unbalanced.toml --on sim --good 6.1 --bad 4.19 --fail-if 'iops < 0.9*baseline'
+
+    \b
+    Exit status: 0 the commit is found; 1 it is not, or the new runs of both sides do not confirm it;
+    2 the request is not valid, or the condition does not tell both ends apart; 3 a program is missing.
+    """
+    from blklab import output
+    from blklab.analysis.fail_if import parse_condition
+    from blklab.bisection.request import BisectionRequest, carry_out
+    from blklab.bisection.search import BisectionRule
+    from blklab.report import bisection as report
+    from blklab.store.campaigns import Store
+
+    if log is not None:
+        output.check(log)
+    request = BisectionRequest(
+        experiment=experiment,
+        runner=runner,
+        good=good,
+        bad=bad,
+        rule=BisectionRule([parse_condition(text) for text in conditions], sure, most),
+        tree=tree,
+        commands=commands,
+        modules=modules,
+        changes=changes(settings),
+        only=only,
+        accelerator=accel,
+    )
+    kept = Store(store)
+    try:
+        bisection = carry_out(request, kept, resume=resume, note=tell, log=log)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("finished runs are stored; repeat the command with --resume to continue") from None
+    emit(bisection.as_dict(), as_json, lambda console: report.print_bisection(console, bisection))
+    if bisection.campaign is not None:
+        tell(f"stored as campaign {bisection.campaign}: blklab report {bisection.campaign}")
+    if not bisection.confirmed:
+        fail_with([bisection.summary])

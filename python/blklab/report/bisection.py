@@ -1,0 +1,62 @@
+"""The result of a bisection."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from blklab.analysis.metrics import METRICS
+from blklab.report import formatting, terminal
+from blklab.report.comparison import figure
+from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from blklab.bisection.findings import Bisection, CommitVerdict
+
+
+def print_bisection(console: "Console", bisection: "Bisection") -> None:
+    """Prints the figures of every commit, the culprit with its message, and the check."""
+    for table in tables(bisection):
+        terminal.draw_table(console, table)
+    console.print()
+    console.print(bisection.summary, markup=False, highlight=False, soft_wrap=True)
+    for line in details(bisection):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def tables(bisection: "Bisection") -> list[TextTable]:
+    """Returns the figures of every commit, and those of the check."""
+    return [
+        _table(f"Verdicts: {bisection.condition}", bisection.kind, bisection.verdicts),
+        _table("Both sides again", bisection.kind, bisection.check),
+    ]
+
+
+def details(bisection: "Bisection") -> list[str]:
+    """Returns the message of the culprit, or the commits that remain, and the notes."""
+    lines = [f"note: {note}" for note in bisection.notes]
+    if bisection.culprit is not None:
+        return [*lines, "", *(f"    {line}".rstrip() for line in bisection.culprit.message.splitlines())]
+    return [*lines, *(f"    {commit.short} {commit.subject}" for commit in bisection.candidates)]
+
+
+def _table(title: str, kind: str, verdicts: "Sequence[CommitVerdict]") -> TextTable:
+    cells = {each.cell for verdict in verdicts for each in verdict.figures}
+    metrics = {each.metric for verdict in verdicts for each in verdict.figures}
+    rows = []
+    for verdict in verdicts:
+        what = [printable(verdict.commit.short), verdict.verdict]
+        last = printable(verdict.reason or verdict.commit.subject)
+        for each in verdict.figures:
+            name = " ".join([*([each.cell] if len(cells) > 1 else []), *([each.metric] if len(metrics) > 1 else [])])
+            value = figure(each.metric, each.value)
+            rows.append([*what, name, value, formatting.number(each.of_baseline), str(each.runs), last])
+            what, last = ["", ""], ""
+        if not verdict.figures:
+            rows.append([*what, "", "", "", "", last])
+    heading = METRICS[next(iter(metrics))].what if len(metrics) == 1 else "value"
+    columns = [text(kind), text("verdict"), text("cell"), TableColumn(heading), TableColumn("of the good end")]
+    columns += [TableColumn("runs"), text("")]
+    keep = [at for at in range(len(columns)) if at != 2 or any(row[2] for row in rows)]
+    return TextTable(title, [columns[at] for at in keep], [[row[at] for at in keep] for row in rows])
