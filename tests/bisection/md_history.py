@@ -48,7 +48,7 @@ HARMLESS: Final = (
     SourceChange("md/raid10: word a comment", "raid10.c", "/*\n", "/* \n"),
 )
 
-TWELVE: Final = (*HARMLESS[:5], PANIC, NO_PANIC, HARMLESS[5], CULPRIT, BROKEN, REPAIRED, HARMLESS[6])
+TWELVE: Final = (*HARMLESS[:5], PANIC, NO_PANIC, CULPRIT, BROKEN, REPAIRED, *HARMLESS[5:])
 """One does not build, one panics; of the two that change `read_balance`, one has no effect."""
 
 FOUR: Final = (HARMLESS[1], CULPRIT, BROKEN, REPAIRED)

@@ -17,7 +17,7 @@ from blklab.analysis.fail_if import Condition
 from blklab.analysis.metrics import Metric
 from blklab.errors import UsageError
 
-_STEPS: Final = 64
+_STEPS: Final = 32
 _FACTORS: Final = [2 ** (8 * step / _STEPS) for step in range(_STEPS)]
 _PRIOR: Final = [(factor, 1 / factor / sum(1 / each for each in _FACTORS)) for factor in _FACTORS]
 """Multiples of the distance, and their weights: half of the weight is below twice the distance."""
@@ -37,6 +37,9 @@ class SequentialTest:
         """Raises UsageError for a condition that the baseline itself does not pass."""
         if self.condition.relative and self.condition.holds(1.0):
             raise UsageError(f"--fail-if {self.condition.text!r}: is true for the baseline itself; use another factor")
+        if self.condition.relative and self.condition.bound == 1:
+            text = self.condition.text
+            raise UsageError(f"--fail-if {text!r}: its bound is the baseline itself; use a factor: 0.95*baseline")
 
     def distance(self, values: Sequence[float], baseline: Sequence[float]) -> float:
         """Returns how far the mean is from the bound, as a logarithm; negative if the condition is true."""
@@ -46,22 +49,30 @@ class SequentialTest:
         sign = 1 if self.condition.sign.startswith("<") else -1
         return sign * (_log_mean(values) - bound)
 
+    def standard_error(
+        self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]]
+    ) -> tuple[float, int]:
+        """Returns the standard error of `distance`, and its degrees of freedom, at least 1.
+
+        `others` are the values of other commits, which have the same variation.
+        """
+        groups = [group for group in (values, baseline, *others) if group]
+        degrees = max(1, sum(len(group) - 1 for group in groups))
+        squares = sum((math.log(value) - _log_mean(group)) ** 2 for group in groups for value in group)
+        variance = max(squares / degrees, self.metric.resolution**2 / 12)
+        return math.sqrt(variance * (1 / len(values) + (1 / len(baseline) if self.condition.relative else 0))), degrees
+
     def evidence(
         self, values: Sequence[float], baseline: Sequence[float], others: Sequence[Sequence[float]], half: float
     ) -> float:
         """Returns the evidence that the condition is false; negative if it is true. 0 with too few runs.
 
-        `others` are the values of other commits, which have the same variation. `half` is the distance of both
-        hypotheses from the bound.
+        `half` is the distance of both hypotheses from the bound.
         """
-        groups = [values, baseline, *others]
-        degrees = sum(len(group) - 1 for group in groups if group)
-        if min(len(values), len(baseline)) < FEWEST:
+        if len(values) < FEWEST or (self.condition.relative and len(baseline) < FEWEST):
             return 0.0
-        squares = sum((math.log(value) - _log_mean(group)) ** 2 for group in groups if group for value in group)
-        variance = max(squares / degrees, self.metric.resolution**2 / 12)
-        error = math.sqrt(variance * (1 / len(values) + (1 / len(baseline) if self.condition.relative else 0)))
         middle = self.distance(values, baseline)
+        error, degrees = self.standard_error(values, baseline, others)
         size = _evidence(abs(middle) / error, half / error, degrees)
         return math.copysign(max(0.0, size), middle)
 

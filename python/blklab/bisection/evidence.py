@@ -14,8 +14,8 @@ from blklab.bisection.git import Commit
 from blklab.bisection.measuring import SEARCH, CommitMeasuring, Labels, Outcomes
 from blklab.errors import UsageError
 
-LEAST_SHARE: Final = 0.25
-"""The hypotheses are at least this share of the good end's distance from the bound: closer ones need too many runs."""
+LIMIT: Final = 2.0
+"""Standard errors that are added to the distance of the nearer end: noise must not bring the hypotheses together."""
 
 TestKey = tuple[Labels, str]  # A cell, and the text of a condition
 
@@ -72,16 +72,18 @@ class BisectionEvidence:
     def keep_telling(self) -> bool:
         """Keeps the tests that tell both ends apart; tells whether there are any.
 
-        The hypotheses of each are as far from the bound as the nearer end.
+        The hypotheses of each are then no farther from the bound than the nearer end.
         """
         self._tests = {
             key: test
             for key, test in self._tests.items()
             if self._decision(key, self._bad, SEARCH) and self._decision(key, self._good, SEARCH) is False
         }
-        for key in self._tests:
-            ends = [abs(self._distance(key, end, SEARCH)) for end in (self._good, self._bad)]
-            self._halves[key] = max(LEAST_SHARE * ends[0], min(ends))
+        for key, test in self._tests.items():
+            values = [self._values(key, end, SEARCH) for end in (self._good, self._bad)]
+            error, _ = test.standard_error(values[1], values[0], [])
+            nearer = min(abs(test.distance(each, values[0])) for each in values)
+            self._halves[key] = min(self._halves[key], nearer + LIMIT * error)
         self._measuring.cells = {cell for cell, _ in self._tests}
         return bool(self._tests)
 

@@ -1,9 +1,11 @@
 """What a bisection finds, for reports and JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from blklab.bisection.git import Commit
+from blklab.store import documents
+from blklab.store.campaigns import Store
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,17 @@ class Bisection:
     def as_dict(self) -> Mapping[str, object]:
         """Returns the result for `--json`."""
         return {**asdict(self), "confirmed": self.confirmed}
+
+
+def keep(store: Store, bisection: Bisection) -> None:
+    """Keeps the result of a bisection next to its runs."""
+    documents.keep(store, "bisection", str(bisection.campaign), bisection.as_dict())
+
+
+def kept(store: Store, campaigns: Collection[int]) -> list[Bisection]:
+    """Returns the results of the bisections among campaigns."""
+    from pydantic import TypeAdapter
+
+    names = {str(number) for number in campaigns}
+    stored = [each.document for each in documents.latest(store, "bisection") if each.name in names]
+    return [TypeAdapter(Bisection).validate_python(document) for document in stored]

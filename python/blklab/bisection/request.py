@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab import output
+from blklab.bisection import findings
 from blklab.bisection.findings import Bisection
 from blklab.bisection.measuring import CommitMeasuring
 from blklab.bisection.search import BisectionRule, BisectionSearch
@@ -15,7 +16,6 @@ from blklab.runners.registry import RUNNERS
 from blklab.spec import cells, load
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
-from blklab.store import documents
 from blklab.store.campaigns import Store
 
 
@@ -70,7 +70,7 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
             bisection = BisectionSearch(source, measuring, request.rule, note, write_log).find()
         finally:
             measuring.close()
-    documents.keep(store, "bisection", str(bisection.campaign), bisection.as_dict())
+    findings.keep(store, bisection)
     shutil.rmtree(work, ignore_errors=True)
     return bisection
 

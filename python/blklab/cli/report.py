@@ -106,6 +106,7 @@ def report(
 def _report(
     kept: "Store", chosen: "list[Selection]", *, title: str | None, x: str | None, metric: str | None
 ) -> "ExperimentReport":
+    from blklab.bisection import findings
     from blklab.report.experiment.page import ExperimentReport
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
@@ -119,6 +120,7 @@ def _report(
         command=shlex.join(words),
         x=x,
         metric=metric,
+        bisections=findings.kept(kept, {selection.campaign.number for selection in chosen}),
     )
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from blklab.analysis.metrics import METRICS
 from blklab.report import formatting, terminal
 from blklab.report.comparison import figure
+from blklab.report.formatting import Sentence
+from blklab.report.shell import Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
@@ -23,6 +25,15 @@ def print_bisection(console: "Console", bisection: "Bisection") -> None:
     console.print(bisection.summary, markup=False, highlight=False, soft_wrap=True)
     for line in details(bisection):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def section(kept: "Sequence[Bisection]") -> PageSection:
+    """Returns the section of a page about the bisections among its campaigns."""
+    items: list[Item] = []
+    for bisection in kept:
+        items += [SentenceList([Sentence("Result", printable(bisection.summary))]), *tables(bisection)]
+        items.append(PlainText("The commit" if bisection.culprit else "Notes", "\n".join(details(bisection)).strip()))
+    return PageSection("bisection", "Bisection", "Bisection", items)
 
 
 def tables(bisection: "Bisection") -> list[TextTable]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import quote, urlencode
 
+from blklab.bisection import findings
 from blklab.report import formatting, runs, volumes
 from blklab.report.experiment.page import ExperimentReport
 from blklab.report.experiment.setup import printable_lines
@@ -201,5 +202,6 @@ class Reports:
             ExperimentView([selection], lambda run: query.points(self._store, run)),
             lambda run: query.raw(self._store, run),
             command=f"blklab report {number}",
+            bisections=findings.kept(self._store, [number]),
         )
         return report.html()

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from blklab.analysis.diagnostics import diagnose
+from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
-from blklab.report import diagnostics, formatting, markdown, runs, shell
+from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
 from blklab.report.experiment import axes, fastest, latency, load, members, over_time, setup, tables
 from blklab.report.experiment.sentences import sentences
@@ -32,6 +33,7 @@ class ExperimentReport:
         command: str = "",
         x: str | None = None,
         metric: str | None = None,
+        bisections: Sequence[Bisection] = (),
     ) -> None:
         """`x` and `metric` are the first axes of the free chart. Raises UsageError."""
         self.view = view
@@ -48,6 +50,7 @@ class ExperimentReport:
         self.sections = [
             section
             for section in (
+                bisection.section(bisections),
                 PageSection("result", "Result", "Fastest", fastest.charts(view)),
                 tables.section(view),
                 over_time.section(view),

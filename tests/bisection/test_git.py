@@ -1,0 +1,86 @@
+"""`git bisect` in a repository of our own."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from blklab.bisection.git import BisectionState, Commit, GitBisect, Repository, of_list, shared
+from blklab.errors import UsageError
+from tests.bisection.md_history import git
+
+
+def history(directory: Path, count: int = 9) -> tuple[Repository, list[Commit]]:
+    return of_list([(f"k{number}", f"what is new in {number}") for number in range(count)], directory / "list")
+
+
+def bisected(
+    repository: Repository, commits: list[Commit], culprit: int, skipped: tuple[int, ...] = (), new: str = "bad"
+) -> tuple[BisectionState, GitBisect]:
+    """Bisects with known verdicts."""
+    places = {commit.name: at for at, commit in enumerate(commits)}
+    bisect = GitBisect(repository, commits[-1].name, "good" if new == "bad" else "broken", new)
+    bisect.judge(commits[0].name, new=False)
+    state = bisect.judge(commits[-1].name, new=True)
+    for _ in commits:
+        if state.next is None:
+            break
+        at = places[state.next]
+        state = bisect.judge(state.next, new=None if at in skipped else at >= culprit)
+    return state, bisect
+
+
+@pytest.mark.parametrize("culprit", range(1, 9))
+@pytest.mark.parametrize("new", ["bad", "fixed"])
+def test_every_culprit_is_found(tmp_path: Path, culprit: int, new: str) -> None:
+    repository, commits = history(tmp_path)
+    state, _ = bisected(repository, commits, culprit, new=new)
+    assert state == BisectionState(culprit=commits[culprit].name)
+
+
+def test_skipped_commits_are_candidates(tmp_path: Path) -> None:
+    repository, commits = history(tmp_path)
+    state, _ = bisected(repository, commits, 5, skipped=(3, 4))
+    assert state.culprit is None
+    assert set(state.candidates) == {commits[at].name for at in (3, 4, 5)}
+    state, _ = bisected(repository, commits, 5, skipped=(1, 7))
+    assert state.culprit == commits[5].name, "skipped commits elsewhere do not matter"
+
+
+def test_the_log_can_be_replayed_by_git(tmp_path: Path) -> None:
+    repository, commits = history(tmp_path)
+    _, bisect = bisected(repository, commits, 6)
+    log = tmp_path / "log"
+    log.write_text(bisect.log())
+    clone = tmp_path / "clone"
+    repository.run("update-ref", "refs/heads/main", commits[-1].name)
+    subprocess.run(["git", "clone", "--quiet", "--branch=main", str(repository.directory), str(clone)], check=True)
+    git(clone, "bisect", "replay", str(log))
+    assert git(clone, "rev-parse", "refs/bisect/bad") == commits[6].name
+
+
+def test_the_repository_of_the_user_stays_as_it_is(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.mkdir()
+    git(users, "init", "--quiet")
+    for number in range(5):
+        (users / "file").write_text(str(number))
+        git(users, "add", ".")
+        git(users, "commit", "--quiet", "--message", f"commit {number}")
+    (users / "file").write_text("work in progress")
+    before = {path: path.read_bytes() for path in users.rglob("*") if path.is_file()}
+    repository = shared(users, tmp_path / "ours")
+    commits = [Repository(users).commit(f"HEAD~{4 - number}") for number in range(5)]
+    assert [commit.subject for commit in commits] == [f"commit {number}" for number in range(5)]
+    assert "Md Developer <md@example.org>" in commits[0].message
+    state, _ = bisected(repository, commits, 3)
+    assert state.culprit == commits[3].name
+    assert {path: path.read_bytes() for path in users.rglob("*") if path.is_file()} == before
+
+
+def test_errors_name_the_place(tmp_path: Path) -> None:
+    repository, _ = history(tmp_path)
+    with pytest.raises(UsageError, match="no-such: no such commit in"):
+        repository.commit("no-such")
+    with pytest.raises(UsageError, match=r"--tree .*: expected a git repository"):
+        shared(tmp_path, tmp_path / "ours")
