@@ -1,5 +1,6 @@
 """The packages of `make dist`: in clean Debians, the core works from nothing, and removing it leaves nothing."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,22 @@ python3 -m venv /v
 if /v/bin/blklab report 1; then exit 1; else test $? = 3; fi
 """
 
+TOOLS = """
+set -e
+apt-get update -qq
+apt-get install -qq --no-install-recommends pipx >/dev/null
+pipx install /p/*_x86_64.whl >/dev/null
+~/.local/bin/blklab md audit
+pipx uninstall blklab >/dev/null
+test ! -e ~/.local/bin/blklab
+python3 -m venv /u
+/u/bin/pip install -q uv
+export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
+/u/bin/uv tool install -q --python /usr/bin/python3 /p/*_x86_64.whl
+~/.local/bin/blklab md audit
+~/.local/bin/blklab trace stat /p/pgbench-raid1 | sed -n 2p
+"""
+
 DEB = """
 set -e
 apt-get update -qq
@@ -30,11 +47,37 @@ blklab md audit
 blklab md watch --textfile /tmp/blklab.prom && grep -c '^blklab_md' /tmp/blklab.prom
 blklab md watch --listen 127.0.0.1:19809 2>/tmp/watch & sleep 5; grep -q listening /tmp/watch; kill $!
 test ! -e /etc/systemd/system/multi-user.target.wants/blklab-md-watch.service
+for page in /usr/share/man/man1/blklab-*-*.gz; do
+    command=$(basename "$page" .1.gz | tr - ' ')
+    $command --help >/dev/null
+done
 test -e /usr/share/man/man1/blklab-md-audit.1.gz
+test ! -e /usr/share/man/man1/blklab-run.1.gz
+if blklab report 1 2>/tmp/missing; then exit 1; else test $? = 3; fi
+grep -qF "the Debian package leaves it out: pipx install 'blklab[run]'" /tmp/missing
 test -e /usr/share/bash-completion/completions/blklab
 dpkg -i /p/*_amd64.deb >/dev/null
 apt-get purge -qq blklab >/dev/null
 test ! -e /usr/lib/blklab
+"""
+
+
+UPGRADE = """
+set -e
+ours() { find / -xdev -path /p -prune -o -path /proc -prune -o -path /sys -prune -o -name '*blklab*' -print; }
+ours >/tmp/before
+apt-get update -qq
+apt-get install -qq --no-install-recommends systemd /p/old/*.deb >/dev/null
+test -e /usr/lib/blklab/blklab/old.py
+systemctl --quiet enable blklab-md-watch blklab-md-textfile.timer
+apt-get install -qq --no-install-recommends /p/*_amd64.deb >/dev/null
+dpkg-query -W blklab | grep -v 0.1.9
+test ! -e /usr/lib/blklab/blklab/old.py
+systemctl is-enabled blklab-md-watch
+blklab trace stat /p/pgbench-raid1 | sed -n 2p
+apt-get purge -qq blklab >/dev/null
+ours >/tmp/after
+diff /tmp/before /tmp/after
 """
 
 
@@ -51,9 +94,26 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     number = version.stdout.split()[1]
     for file in (ROOT / "dist").glob(f"blklab[-_]{number}*"):
         shutil.copy(file, directory)
+    (deb,) = directory.glob("*_amd64.deb")
+    older_package(deb, directory / "old")
     for file in TRACE.glob("pgbench-raid1*"):
         (shutil.copytree if file.is_dir() else shutil.copy)(file, directory / file.name)
     return directory
+
+
+def older_package(deb: Path, directory: Path) -> None:
+    """Makes the package with an older version, and with a file that the newer one does not have."""
+    directory.mkdir()
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, directory / "root"], check=True)
+    control = directory / "root/DEBIAN/control"
+    control.write_text(re.sub(r"(?m)^Version: .*", "Version: 0.1.9", control.read_text()))
+    (directory / "root/usr/lib/blklab/blklab/old.py").touch()
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "--build", directory / "root", directory / "old.deb"],
+        check=True,
+        capture_output=True,
+    )
+    shutil.rmtree(directory / "root")
 
 
 @pytest.fixture(scope="module", params=["bookworm", "trixie"])
@@ -75,7 +135,7 @@ def debian(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("script", [WHEEL, DEB], ids=["wheel", "deb"])
+@pytest.mark.parametrize("script", [WHEEL, TOOLS, DEB, UPGRADE], ids=["wheel", "tools", "deb", "upgrade"])
 def test_package_works_in_a_clean_debian(debian: Path, script: str) -> None:
     mounted = 'mount -t proc proc /proc && mount -t sysfs sysfs /sys && exec sh -c "$0"'
     done = subprocess.run(

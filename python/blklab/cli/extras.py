@@ -15,13 +15,13 @@ EXTRAS: Final = {
 }
 """Packages by extra, as they are imported; pyproject.toml has their names and versions."""
 
+REMEDY = "pip install 'blklab[{extra}]'"  # the command of the Debian package replaces it
+
 
 def explained(error: ModuleNotFoundError) -> EnvironmentLacks | None:
     """Return what to install for a missing package; None if it belongs to no extra."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in EXTRAS.items():
         if package in packages:
-            return EnvironmentLacks(
-                f"this command needs the package {package}, which is not installed", f"pip install 'blklab[{extra}]'"
-            )
+            return EnvironmentLacks(f"this command needs the missing package {package}", REMEDY.format(extra=extra))
     return None

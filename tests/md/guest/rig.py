@@ -128,16 +128,23 @@ class _Kept(VirtualDisks):
         return VirtualDisk(len(self.disks), serial, shape, os.dup(self._files[shape].fileno()))
 
 
-SYSTEM = VirtualDiskShape("system", debian.BYTES)
-
-
 class SystemRig(Rig):
     """A machine that boots Debian with systemd, udev and mdadm's units; the agent is a service."""
 
-    def __init__(self, image: GuestImage, python: Path, disks: Sequence[VirtualDiskShape], *, memory: int) -> None:
-        booted, system = debian.make(image)
-        super().__init__(booted, python, [*disks, SYSTEM], memory=memory)
-        path = f"/proc/{os.getpid()}/fd/{self._files[SYSTEM].fileno()}"
+    def __init__(
+        self,
+        image: GuestImage,
+        python: Path,
+        disks: Sequence[VirtualDiskShape],
+        *,
+        memory: int,
+        system: Path | None = None,
+    ) -> None:
+        booted, made = debian.make(image)
+        system = system or made
+        shape = VirtualDiskShape(debian.DISK, system.stat().st_size)
+        super().__init__(booted, python, [*disks, shape], memory=memory)
+        path = f"/proc/{os.getpid()}/fd/{self._files[shape].fileno()}"
         subprocess.run(["cp", "--sparse=always", str(system), path], check=True)
 
     def power(self) -> None:
