@@ -1,19 +1,24 @@
 """What pages show, and their headers."""
 
 import re
+import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 from werkzeug.test import Client
 
+from blklab.serve import application
 from blklab.serve.application import Site
-from tests.conftest import Run
+from tests.conftest import Run, Start
 from tests.md.conftest import Arrays, machine
+from tests.md.exporter.test_server import HASHED, PASSWORD, ask, certificates, trusting
 from tests.md.remote.conftest import probe, rich
 from tests.serve.conftest import HOSTILE, PAGES
 
-__all__ = ["machine", "rich"]  # fixtures
+__all__ = ["certificates", "machine", "rich"]  # fixtures
 
 
 def test_campaigns_are_listed_newest_first_with_links_and_tags(site: Client) -> None:
@@ -70,23 +75,81 @@ def test_hostile_names_are_text_and_headers_forbid_the_rest(site: Client, path: 
         "/runs/99999999999999999999",
         "/hosts/1",  # a profile, not an audit
         "/traces/2",
-        "/compare",
-        "/compare?side=1",
-        "/compare?side=1&side=x",
         "/trends/none",
-        "/trends/same?metric=none",
-        "/?page=0",
-        "/runs?page=000000001999999999999999999999999",
-        "/?page=x",
+        "/trends/same?on=elsewhere",
         "/%00",
         "/../../etc/passwd",
         "/campaigns/-1",
     ],
 )
-def test_bad_address_is_a_page_with_one_reason(site: Client, path: str) -> None:
+def test_unknown_address_is_a_page_with_one_reason(site: Client, path: str) -> None:
     response = site.get(path)
     assert response.status_code == 404
     assert "There is no such page." in response.text
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/compare", "choose at least two campaigns"),
+        ("/compare?side=1", "choose at least two campaigns"),
+        ("/compare?side=1&side=x", "no campaign of &#39;x&#39;"),
+        ("/compare?side=1&side=3&metric=none", "no metric &#39;none&#39;"),
+        ("/trends/same?metric=none", "no metric &#39;none&#39;"),
+        ("/?page=0", "page: found &#39;0&#39;, expected a number"),
+        ("/runs?page=000000001999999999999999999999999", "expected a number"),
+        ("/?page=<x>", "page: found &#39;&lt;x&gt;&#39;, expected a number"),
+    ],
+)
+def test_bad_query_is_refused_with_one_reason(site: Client, path: str, reason: str) -> None:
+    response = site.get(path)
+    assert response.status_code == 400
+    assert "This address cannot be used." in response.text
+    assert reason in re.sub(r"</?b>", "", response.text)  # figures are bold
+
+
+@pytest.mark.parametrize(
+    ("address", "drawn"),
+    [("/campaigns/1/report", "campaign_pages.report"), ("/trends/same?on=sim", "comparison_pages.trend")],
+)
+def test_requests_at_the_same_time_draw_a_page_once(
+    full: Path, monkeypatch: pytest.MonkeyPatch, address: str, drawn: str
+) -> None:
+    module, _, name = drawn.partition(".")
+    real = getattr(application, module)
+    draw = getattr(real, name)
+    calls: list[object] = []
+
+    def counted(*values: object) -> object:
+        calls.append(values)
+        return draw(*values)
+
+    monkeypatch.setattr(real, name, counted)
+    application_site = Site(str(full), print)
+    with ThreadPoolExecutor(4) as pool:
+        pages = list(pool.map(lambda _: Client(application_site).get(address).text, range(4)))
+    assert len(calls) == 1
+    assert len(set(pages)) == 1
+
+
+def test_users_and_certificates_of_a_web_configuration_are_required(
+    start: Start, full: Path, certificates: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "web.yml"
+    keys = f"{{cert_file: {certificates}/server.crt, key_file: {certificates}/server.key}}"
+    config.write_text(f"tls_server_config: {keys}\nbasic_auth_users:\n  ann: {HASHED}\n")
+    process = start("serve", "--listen", "127.0.0.1:0", "--store", full, "--web-config", config)
+    assert process.stderr
+    line = process.stderr.readline()
+    assert line.startswith("blklab: listening on https://127.0.0.1:"), line
+    url = line.split()[-1]
+    assert ask(url, f"ann:{PASSWORD}", context=trusting(certificates))[0] == 200
+    status, _, text = ask(url, "ann:wrong", context=trusting(certificates))
+    assert (status, text) == (401, "Unauthorized\n")
+    with pytest.raises((URLError, ConnectionError)):
+        ask(url.replace("https", "http"), f"ann:{PASSWORD}")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
 
 
 def test_only_get_and_head_are_answered(site: Client) -> None:

@@ -94,7 +94,8 @@ def compare(
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
     series = cache(points)  # several metrics read the same series
-    cells = [_PairedCell(usable, (labels, within), key, series) for key in keys]
+    by_cell = [_by_cell(side, labels) for side in usable]
+    cells = [_PairedCell([side.get(key, []) for side in by_cell], (labels, within), key, series) for key in keys]
     asked: dict[str, dict[int, list[str]]] = {}
     for name in names:
         for at, cell in enumerate(cells):
@@ -110,8 +111,11 @@ def compare(
     return Comparison([side.name for side in usable], labels, rows, noted, confidence, margin)
 
 
-def _cell(side: ComparisonSide, labels: Sequence[str], key: Key) -> list[StoredRun]:
-    return [run for run in side.runs if _key(run, labels) == key]
+def _by_cell(side: ComparisonSide, labels: Sequence[str]) -> dict[Key, list[StoredRun]]:
+    cells: dict[Key, list[StoredRun]] = {}
+    for run in side.runs:
+        cells.setdefault(_key(run, labels), []).append(run)
+    return cells
 
 
 def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
@@ -136,12 +140,12 @@ class _PairedCell:
     """The runs of one cell on all sides."""
 
     def __init__(
-        self, sides: Sequence[ComparisonSide], by: tuple[Sequence[str], Sequence[str]], key: Key, points: Points
+        self, runs: list[list[StoredRun]], by: tuple[Sequence[str], Sequence[str]], key: Key, points: Points
     ) -> None:
-        """Takes the labels that identify cells, and those by which merged cells differ."""
+        """Takes the runs of each side, the labels that identify cells, and those by which merged cells differ."""
         labels, self._within = by
         self.labels = dict(zip(labels, key, strict=True))
-        self.runs = [_cell(side, labels, key) for side in sides]
+        self.runs = runs
         self._points = points
 
     def metric(self, name: str) -> str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 IDLE_TIMEOUT_S: Final = 30.0  # Time that a client may receive nothing
 REQUEST_TIMEOUT_S: Final = 10.0  # Time that a client has for its TLS handshake and its whole request
 MAX_CONNECTIONS: Final = 32  # Limits the number of threads if scrapes hang, for example because of a disk
+WAIT_S: Final = 5.0  # Time that a connection waits for the end of another one; more of them wait in the kernel
 Log = Callable[[str], None]
 
 
@@ -124,23 +125,25 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
         """Whether another connection is allowed; otherwise the server closes it.
 
-        The oldest connection without a complete request has to go first.
+        It waits for the end of another one. The oldest connection without a complete request has to go first.
         """
-        return self._free.acquire(blocking=False) or (self._hang_up(math.inf, 1) and self._free.acquire(timeout=1.0))
+        if self._free.acquire(blocking=False):
+            return True
+        self._hang_up(math.inf, 1)
+        return self._free.acquire(timeout=WAIT_S)
 
     def service_actions(self) -> None:
         """Ends connections whose request is not complete in time; called twice per second."""
         self._hang_up(time.monotonic(), MAX_CONNECTIONS)
 
-    def _hang_up(self, deadline: float, most: int) -> bool:
-        """Ends the oldest connections without a request at this deadline; whether there were any."""
+    def _hang_up(self, deadline: float, most: int) -> None:
+        """Ends the oldest connections without a request at this deadline."""
         with self._asking_lock:
             late = [line for line, until in self._asking.items() if until <= deadline][:most]
             for line in late:
                 del self._asking[line]
                 with suppress(OSError):  # the client was faster
                     line.shutdown(socket.SHUT_RDWR)
-        return bool(late)
 
     def end_deadline(self) -> None:
         """Lets this thread's connection live: its request is complete."""

@@ -1,18 +1,23 @@
 """The site as a WSGI application: addresses, headers and errors. It answers GET and HEAD only."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
+from blklab.analysis.metrics import metric_name
+from blklab.bisection import findings
 from blklab.errors import StoreError, UsageError
 from blklab.report.formatting import Sentence
 from blklab.serve import campaign_pages, comparison_pages, document_pages
-from blklab.serve.site_page import SitePage
+from blklab.serve.site_page import DrawnOnce, SitePage
+from blklab.store import annotations, query
 from blklab.store.campaigns import Store
+from blklab.store.query import CampaignRow
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -42,7 +47,8 @@ class Site:
         """Opens the store at `where`. Raises UsageError and StoreError."""
         self._store = Store(where, reading=True)
         self._log = log
-        self._reports = campaign_pages.Reports(self._store)
+        self._reports = DrawnOnce(lambda _state, number: campaign_pages.report(self._store, number))
+        self._trend_pages = DrawnOnce(lambda _state, *of: comparison_pages.trend(self._store, *of).html())
         self._map = Map(
             [Rule(path, endpoint=name, methods=METHODS) for path, name in ADDRESSES.items()], merge_slashes=False
         )
@@ -58,7 +64,10 @@ class Site:
             if code in {301, 308}:
                 response = Response(status=code, headers=dict(error.get_headers(environ)))
             else:
-                response = self._failure(request, code, "There is no such page.", f"{request.path}: {error.name}")
+                title, reason = "There is no such page.", f"{request.path}: {error.name}"
+                if isinstance(error, BadRequest):
+                    title, reason = "This address cannot be used.", error.description
+                response = self._failure(request, code, title, reason)
         except UsageError as error:
             response = self._failure(request, 404, "There is no such page.", str(error))
         except StoreError as error:
@@ -90,11 +99,13 @@ class Site:
         return campaign_pages.campaign(self._store, number, _page(arguments))
 
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
-        return self._reports.html(number)
+        state = _state([query.campaign(self._store, number)]) + repr(findings.kept(self._store, [number]))
+        return self._reports.html(state, number)
 
     def _compare(self, arguments: Any) -> SitePage:
         metrics = arguments.get("metric") or comparison_pages.METRICS_SHOWN
-        return comparison_pages.compared(self._store, arguments.getlist("side"), metrics)
+        with _refused():
+            return comparison_pages.compared(self._store, arguments.getlist("side"), metrics)
 
     def _runs(self, arguments: Mapping[str, str]) -> SitePage:
         return campaign_pages.every_run(self._store, _page(arguments))
@@ -105,8 +116,12 @@ class Site:
     def _trends(self, _arguments: Mapping[str, str]) -> SitePage:
         return comparison_pages.experiments(self._store)
 
-    def _trend(self, arguments: Mapping[str, str], name: str) -> SitePage:
-        return comparison_pages.trend(self._store, name, arguments.get("on", ""), arguments.get("metric") or "iops")
+    def _trend(self, arguments: Mapping[str, str], name: str) -> str:
+        place = arguments.get("on", "")
+        with _refused():
+            metric = metric_name(arguments.get("metric") or "iops")
+        state = _state(comparison_pages.of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
+        return self._trend_pages.html(state, name, place, metric)
 
     def _traces(self, _arguments: Mapping[str, str]) -> SitePage:
         return document_pages.traces(self._store)
@@ -121,9 +136,23 @@ class Site:
         return document_pages.host(self._store, number)
 
 
+def _state(campaigns: Sequence[CampaignRow]) -> str:
+    """Returns what changes if a page about campaigns must be drawn again."""
+    return repr([(row.number, sorted(row.states.items())) for row in campaigns])
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Turns a UsageError about what follows `?` into BadRequest."""
+    try:
+        yield
+    except UsageError as error:
+        raise BadRequest(str(error)) from None
+
+
 def _page(arguments: Mapping[str, str]) -> int:
-    """Returns the number of the part of a list. Raises NotFound."""
+    """Returns the number of the part of a list. Raises BadRequest."""
     words = arguments.get("page", "1")
     if not (words.isascii() and words.isdigit() and len(words) <= 6 and int(words)):
-        raise NotFound
+        raise BadRequest(f"page: found {words[:20]!r}, expected a number from 1 to 999999")
     return int(words)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 from blklab.bisection import findings
@@ -183,25 +182,13 @@ def run(store: Store, number: int) -> SitePage:
     )
 
 
-class Reports:
-    """Reports on campaigns, which are drawn once."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._drawn = lru_cache(maxsize=16)(self._draw)
-
-    def html(self, number: int) -> str:
-        """Returns the report of a campaign. Raises UsageError if there is none, or no result."""
-        row = query.campaign(self._store, number)
-        return self._drawn(number, tuple(sorted(row.states.items())))
-
-    def _draw(self, number: int, _states: object) -> str:
-        stored = query.runs_of(self._store, number)
-        selection = Selection(str(number), query.campaign(self._store, number), stored)
-        report = ExperimentReport(
-            ExperimentView([selection], lambda run: query.points(self._store, run)),
-            lambda run: query.raw(self._store, run),
-            command=f"blklab report {number}",
-            bisections=findings.kept(self._store, [number]),
-        )
-        return report.html()
+def report(store: Store, number: int) -> str:
+    """Returns the report of a campaign. Raises UsageError if it has no result."""
+    selection = Selection(str(number), query.campaign(store, number), query.runs_of(store, number))
+    drawn = ExperimentReport(
+        ExperimentView([selection], lambda run: query.points(store, run)),
+        lambda run: query.raw(store, run),
+        command=f"blklab report {number}",
+        bisections=findings.kept(store, [number]),
+    )
+    return drawn.html()

@@ -6,7 +6,8 @@ from statistics import fmean, geometric_mean
 from typing import Final
 
 from blklab.analysis import compare as analysis
-from blklab.analysis.metrics import METRICS, metric_name, with_direction
+from blklab.analysis.metrics import METRICS, with_direction
+from blklab.analysis.samples import Points
 from blklab.analysis.side_names import distinguish
 from blklab.errors import UsageError
 from blklab.report import comparison, diagnostics, formatting, runs
@@ -36,7 +37,7 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
     result = analysis.compare(
         analysis.comparison_sides(list(zip(names, [each.runs for each in selections], strict=True))),
         [name.strip() for name in metrics.split(",")],
-        lambda run: query.points(store, run),
+        _points(store, [each.campaign for each in selections]),
     )
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [each.campaign for each in selections]
@@ -86,14 +87,24 @@ def _quoted(words: str) -> str:
     return quote(words, safe="")
 
 
-def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
-    """Returns a metric of an experiment over its campaigns. Raises UsageError."""
-    campaigns = [
-        row for row in query.all_campaigns(store) if row.name == name and place in {"", row.host or row.runner}
-    ][-MOST_CAMPAIGNS:]
+def _points(store: Store, campaigns: Sequence[CampaignRow]) -> Points:
+    """Returns what reads the series of a run of these campaigns; without a query for runs that have none."""
+    measured = query.runs_with_points(store, [row.number for row in campaigns])
+    return lambda run: query.points(store, run) if run in measured else []
+
+
+def of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
+    """Returns the campaigns of a trend. Raises UsageError if there are none."""
+    every = query.all_campaigns(store)
+    campaigns = [row for row in every if row.name == name and place in {"", row.host or row.runner}]
     if not campaigns:
         raise UsageError(f"no campaign of {name!r}" + (f" on {place!r}" if place else ""))
-    metric = metric_name(metric)
+    return campaigns[-MOST_CAMPAIGNS:]
+
+
+def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
+    """Returns a metric of an experiment over its campaigns. Raises UsageError."""
+    campaigns = of_trend(store, name, place)
     stored = {row.number: [run for run in query.runs_of(store, row.number) if run.outcome] for row in campaigns}
     metric = with_direction(metric, [[run.outcome for run in of if run.outcome] for of in stored.values() if of])
     values = {row.number: _values(stored[row.number], metric) for row in campaigns}
@@ -155,7 +166,7 @@ def _verdicts(
     newest = campaigns[-1].number
     for topic, number in (("Since the one before", campaigns[-2].number), ("Since the first", campaigns[0].number)):
         sides = [(f"campaign {each}", stored[each]) for each in (number, newest)]
-        result = analysis.compare(analysis.comparison_sides(sides), [metric], lambda run: query.points(store, run))
+        result = analysis.compare(analysis.comparison_sides(sides), [metric], _points(store, campaigns))
         sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
     return sentences
 

@@ -1,7 +1,9 @@
 """A page of the site: sections in the frame of reports, with navigation."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from blklab.report import shell
@@ -59,6 +61,20 @@ class SitePage:
         scripts = ["assets/live.js"] if self.live else []
         sections = [section for section in self.sections if section]
         return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
+
+
+class DrawnOnce:
+    """Pages that take long: each is drawn once for each state of what it shows, also if several ask at a time."""
+
+    def __init__(self, draw: Callable[..., str]) -> None:
+        """`draw` gets the state and the values."""
+        self._drawn = lru_cache(maxsize=64)(draw)
+        self._locks = [threading.Lock() for _ in range(16)]
+
+    def html(self, state: str, *values: Hashable) -> str:
+        """Returns the page for these values."""
+        with self._locks[hash(values) % len(self._locks)]:
+            return self._drawn(state, *values)
 
 
 def parts(path: str, page: int, total: int) -> list[LinkedCell]:

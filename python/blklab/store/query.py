@@ -10,7 +10,7 @@ unbalanced@host~1  the one before it
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -179,6 +179,13 @@ def raw(store: Store, number: int) -> str:
     with store.database.reading() as connection:
         text = connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar()
     return "" if text is None else zlib.decompress(text).decode(errors="replace")
+
+
+def runs_with_points(store: Store, numbers: Collection[int]) -> set[int]:
+    """Returns the runs of campaigns that have a series."""
+    query = sa.select(stored_series.c.run).join(runs, runs.c.id == stored_series.c.run)
+    with store.database.reading() as connection:
+        return set(connection.execute(query.where(runs.c.campaign.in_(numbers))).scalars())
 
 
 def points(store: Store, number: int) -> list[series.SeriesPoint]:

@@ -53,7 +53,8 @@ def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardR
         except EnvironmentLacks:
             raise
         except BlklabError as error:
-            broken.append((shard.name, str(error).removeprefix(f"{shard.name}: ")))
+            directory = shard.files[0].rpartition("/")[0]
+            broken.append((shard.name, str(error).removeprefix(f"{shard.name}: ").removeprefix(f"{directory}/")))
             if not task.skip_broken:
                 break
         else:
