@@ -1,4 +1,4 @@
-"""Characterise sets of shards on a Dask cluster of this machine: time, merging, bytes, memory.
+"""Characterise sets of shards on a Dask cluster of this machine: time, CPU time, merging, bytes, memory.
 
     .venv/bin/python bench/shards.py [EVENTS [SHARDS...]]
 
@@ -8,6 +8,7 @@ threads of one process and by one worker process for each CPU. Needs 48 bytes of
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -21,14 +22,25 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 HOST_SHARDS = 10
 EVENTS_PER_IO = 5
-HEADINGS = ("shards", "set MiB", "threads s", "cluster s", "partial kB", "merge ms", "client MiB", "worker MiB")
+HEADINGS = (
+    "shards",
+    "set MiB",
+    "threads s",
+    "cluster s",
+    "threads CPU",
+    "client CPU",
+    "worker CPU",
+    "partial kB",
+    "merge ms",
+)
+MEMORY = ("client MiB", "worker MiB")
 
 
 def main(events: int, counts: list[int]) -> None:
     """Print a line for each number of shards."""
     cargo = [ROOT / "scripts/cargo", "build", "--release", "--locked", "--quiet"]
     subprocess.run([*cargo, "-p", "blklab-trace", "--example", "generate"], cwd=ROOT, check=True)
-    print(*(f"{heading:>11}" for heading in HEADINGS))
+    print(*(f"{heading:>11}" for heading in (*HEADINGS, *MEMORY)))
     for count in counts:
         with tempfile.TemporaryDirectory(prefix="blklab-bench-") as name:
             directory = Path(name)
@@ -54,7 +66,7 @@ def size(directory: Path) -> int:
 def measure(directory: Path) -> list[float | int]:
     """Return the figures of a set."""
     pattern = f"{directory}/host-*/*"
-    threads, _ = timed(pattern)
+    threads, here = timed(pattern)
     cluster, client, worker = on_cluster(pattern)
     shard = str(directory / "host-0/t0")
     partial = _core.characterise_partial([shard], _core.Filter(), host="host-0")[0]
@@ -63,11 +75,17 @@ def measure(directory: Path) -> list[float | int]:
     for _ in range(100):
         partial.merge(_core.PartialProfile(stored))
     merge = (time.perf_counter() - start) / 100
-    return [threads, cluster, len(stored) // 1000, merge * 1e3, client >> 10, worker >> 10]
+    times = [threads, cluster, cpu(here), cpu(client), cpu(worker)]
+    return [*times, len(stored) // 1000, merge * 1e3, client.ru_maxrss >> 10, worker.ru_maxrss >> 10]
 
 
-def timed(pattern: str, *options: str) -> tuple[float, int]:
-    """Return the wall seconds of a command, and the largest KiB of its process."""
+def cpu(usage: resource.struct_rusage) -> float:
+    """Return the CPU seconds of a process."""
+    return usage.ru_utime + usage.ru_stime
+
+
+def timed(pattern: str, *options: str) -> tuple[float, resource.struct_rusage]:
+    """Return the wall seconds of a command, and what its process used."""
     start = time.perf_counter()
     command = [BIN / "blklab", "trace", "stat", "--json", pattern, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -77,11 +95,11 @@ def timed(pattern: str, *options: str) -> tuple[float, int]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"bench: exit status {process.returncode}")
-    return time.perf_counter() - start, usage.ru_maxrss
+    return time.perf_counter() - start, usage
 
 
-def on_cluster(pattern: str) -> tuple[float, int, int]:
-    """Return the wall seconds, and the largest KiB of the client and of a worker."""
+def on_cluster(pattern: str) -> tuple[float, resource.struct_rusage, resource.struct_rusage]:
+    """Return the wall seconds, and what the client and the busiest worker used."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -98,9 +116,9 @@ def on_cluster(pattern: str) -> tuple[float, int, int]:
     finally:
         for process in (*workers, scheduler):
             process.kill()
-    used = [os.wait4(process.pid, 0)[2].ru_maxrss for process in workers]
+    used = [os.wait4(process.pid, 0)[2] for process in workers]
     scheduler.wait()
-    return wall, client, max(used)
+    return wall, client, max(used, key=cpu)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +176,7 @@ def test_worker_holds_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ("url", "message"),
     [
         ("s3://nowhere/*/x", "s3://nowhere/*/x: "),
-        ("s3://traces/db-1/none.zst", "s3://traces/db-1/none.zst: not found"),
+        ("s3://traces/db-1/none.zst", "s3://traces/db-1/none.zst: no shard matches"),
         ("s3://traces/none-*/x", "s3://traces/none-*/x: no shard matches"),
         ("gs://bucket/*", "pip install gcsfs"),
         ("sftp://host/trace", "pip install paramiko"),
@@ -286,3 +289,29 @@ def test_recording_named_twice_is_refused(run: Run, tmp_path: Path) -> None:
     done = run("trace", "stat", f"{tmp_path}/db-*/*", directory)
     assert done.status == 2
     assert "belongs to two shards" in done.err
+
+
+@pytest.mark.usefixtures("s3")
+def test_per_cpu_files_are_named_by_their_beginning(run: Run) -> None:
+    by_name, by_files = (document(run, f"s3://traces/{name}") for name in ("web-1/*/vdc", "web-1/*/vdc.blktrace.*"))
+    assert by_name["shards"] == by_files["shards"]
+    assert by_name["shards"]["shards"] == 1
+    assert document(run, "s3://traces/web-1/2026-11-01/vdc")["events"] == by_name["events"]
+
+
+def test_shards_are_read_over_http(run_apart: Run) -> None:
+    handler = partial(QuietHandler, directory=str(TRACES))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            shown = document(run_apart, f"http://127.0.0.1:{server.server_port}/bfq/*.zst")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert shown["events"] == json.loads(_core.characterise([str(TRACES / "bfq")], _core.Filter()))["events"]
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass

@@ -72,7 +72,9 @@ def _find(pattern: str) -> tuple[str, list[tuple[str, list[str]]]]:
     if "://" in pattern:
         return remote.find(pattern)
     absolute = str(Path(pattern).absolute())
-    return absolute, [(path, [path]) for path in sorted(glob.glob(absolute, recursive=True))]  # noqa: PTH207  # Path has no `**` of several levels
+    # Path.glob has no `**` of several levels.
+    matched = glob.glob(absolute, recursive=True) or glob.glob(f"{absolute}.blktrace.*")  # noqa: PTH207
+    return absolute, [(path, [path]) for path in sorted(matched)]
 
 
 def _shard(pattern: str, place: str, files: Sequence[str]) -> Shard:

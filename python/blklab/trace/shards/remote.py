@@ -75,10 +75,13 @@ def _filesystem(url: str) -> tuple[Any, str]:
 
 
 def find(url: str) -> tuple[str, list[tuple[str, list[str]]]]:
-    """Returns the path of a pattern, and the paths that it matches with the URLs of their files."""
+    """Returns the path of a pattern, and the paths that it matches with the URLs of their files.
+
+    A pattern is also the beginning of the names of per-CPU files.
+    """
     with naming(url):
         filesystem, path = _filesystem(url)
-        matched = filesystem.glob(path, detail=True) if any(c in path for c in "*?[") else {path: filesystem.info(path)}
+        matched = filesystem.glob(path, detail=True) or filesystem.glob(f"{path}.blktrace.*", detail=True)
         files = [
             (name, filesystem.find(name, maxdepth=1) if info["type"] == "directory" else [name])
             for name, info in matched.items()
