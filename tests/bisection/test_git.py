@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.bisection.git import BisectionState, Commit, GitBisect, Repository, of_list, shared
+from blklab.bisection.git import BisectionState, Commit, GitBisect, GitFailed, Repository, of_list, shared
 from blklab.errors import UsageError
 from tests.bisection.md_history import git
 
@@ -84,3 +84,23 @@ def test_errors_name_the_place(tmp_path: Path) -> None:
         repository.commit("no-such")
     with pytest.raises(UsageError, match=r"--tree .*: expected a git repository"):
         shared(tmp_path, tmp_path / "ours")
+
+
+def test_a_revision_is_no_option(tmp_path: Path) -> None:
+    repository, commits = history(tmp_path)
+    repository.run("update-ref", "HEAD", commits[0].name)
+    with pytest.raises(UsageError, match="no such commit"):
+        repository.commit(f"--output={tmp_path}/written")
+    assert not (tmp_path / "written^{commit}").exists()
+
+
+def test_a_bad_merge_base_is_one_line(tmp_path: Path) -> None:
+    repository, commits = history(tmp_path, 3)
+    tree = repository.run("rev-parse", f"{commits[0].name}^{{tree}}")
+    side = repository.run("commit-tree", tree, "-p", commits[0].name, "-m", "a branch")
+    bisect = GitBisect(repository, commits[-1].name, "good", "bad")
+    bisect.judge(side, new=False)
+    state = bisect.judge(commits[-1].name, new=True)
+    assert state.next == commits[0].name, "git tests the merge base first"
+    with pytest.raises(GitFailed, match=r"^git: .*merge base .* is bad[^\n]*$"):
+        bisect.judge(commits[0].name, new=True)

@@ -13,6 +13,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 
 SHORT: Final = 12  # Digits of a commit's short name
+_FORMAT: Final = "--format=%H%n%s%n%an <%ae>, %as%n%n%B"  # Hash, subject, author and date, message
 _NEXT: Final = re.compile(r"^\[([0-9a-f]{40,64})\]", re.M)
 _LEFT: Final = re.compile(r"^Bisecting: (\d+) revisions? left to test after this \(roughly (\d+) steps?\)", re.M)
 _IDENTITY: Final = {"NAME": "blklab", "EMAIL": "blklab@localhost", "DATE": "2000-01-01T00:00:00Z"}
@@ -20,7 +21,11 @@ _IDENTITY: Final = {"NAME": "blklab", "EMAIL": "blklab@localhost", "DATE": "2000
 
 
 class GitFailed(BlklabError):
-    """git refused a command; the message is its output."""
+    """git refused a command; the message is the first line of its output."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(f"git: {printable(output.partition(chr(10))[0])}")
+        self.output = output
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Repository:
     def commit(self, revision: str) -> Commit:
         """Returns the commit of a revision. Raises UsageError if there is none."""
         try:
-            text = self.run("show", "-s", "--format=%H%n%s%n%an <%ae>, %as%n%n%B", f"{revision}^{{commit}}", "--")
+            text = self.run("show", "-s", _FORMAT, "--end-of-options", f"{revision}^{{commit}}")
         except GitFailed:
             raise UsageError(f"{printable(revision)}: no such commit in {printable(str(self.directory))}") from None
         name, subject, message = text.split("\n", 2)
@@ -94,7 +99,7 @@ class GitBisect:
         try:
             output = self._repository.run("bisect", "skip" if new is None else self._terms[new], commit)
         except GitFailed as error:
-            output = str(error)
+            output = error.output
             if "left to test" not in output:
                 raise
             return BisectionState(candidates=re.findall(r"^[0-9a-f]{40,64}$", output, re.M))
@@ -114,8 +119,7 @@ def shared(tree: Path, into: Path) -> Repository:
     try:
         objects = Repository(tree).run("rev-parse", "--path-format=absolute", "--git-path", "objects")
     except GitFailed as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"--tree {printable(str(tree))}: expected a git repository: {printable(reason)}") from None
+        raise UsageError(f"--tree {printable(str(tree))}: expected a git repository: {error}") from None
     if not (into / ".git").is_dir():
         _new(into)
     (into / ".git/objects/info/alternates").write_text(f"{objects}\n")

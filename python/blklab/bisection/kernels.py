@@ -57,6 +57,9 @@ class KernelList(BisectionSource):
         """Returns a commit by its hash."""
         return self._commits[name]
 
+    def own_kernel(self, commit: Commit) -> None:
+        """Returns None: the version says all."""
+
     def changes(self, commit: Commit) -> Sequence[Override]:
         """Returns the kernel, as a change of the experiment."""
         return [Override("kernel", commit.short, "--set kernel")]

@@ -91,6 +91,10 @@ class ModuleSources(BisectedTree):
         """Returns what a commit changes in the experiment."""
         return [Override("kernel", self._kernel, "--set kernel")]
 
+    def own_kernel(self, commit: Commit) -> str:
+        """Returns what the modules are built from."""
+        return " ".join([commit.name, self._kernel, *self._modules])
+
     def runner(self, commit: Commit) -> Runner:
         """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
         built = self._built(commit, lambda into: self._build(commit, into))

@@ -71,7 +71,9 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
         finally:
             measuring.close()
     findings.keep(store, bisection)
-    shutil.rmtree(work, ignore_errors=True)
+    for path in work.iterdir():
+        if path.is_dir():  # Logs of builds stay
+            shutil.rmtree(path, ignore_errors=True)
     return bisection
 
 

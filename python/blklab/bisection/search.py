@@ -51,6 +51,7 @@ class BisectionSearch:
         good, bad, repository = self.source.good, self.source.bad, self.source.repository
         old, new = (bad, good) if self.fixes else (good, bad)
         history = [old.name, *repository.run("rev-list", "--reverse", "--topo-order", new.name, f"^{old.name}").split()]
+        places = {name: at for at, name in enumerate(history)}  # git also tests merge bases, which are older
         count = len(history) - 1
         steps = math.ceil(math.log2(max(2, count)))
         self.note(f"{self.source.label}s between both ends: {count - 1} (steps: about {steps})")
@@ -69,7 +70,7 @@ class BisectionSearch:
             kind=self.source.label,
             fixes=self.fixes,
             campaign=self.measuring.campaign,
-            verdicts=sorted(self.verdicts, key=lambda verdict: history.index(verdict.commit.name)),
+            verdicts=sorted(self.verdicts, key=lambda verdict: places.get(verdict.commit.name, 0)),
             culprit=culprit,
             candidates=[self.source.commit(name) for name in state.candidates],
             check=check,

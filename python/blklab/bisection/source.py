@@ -42,9 +42,9 @@ class BisectionSource(ABC):
     def runner(self, commit: Commit) -> Runner:
         """Returns the runner that measures a commit, and builds what it needs. Raises BuildFailed."""
 
+    @abstractmethod
     def own_kernel(self, commit: Commit) -> str | None:
         """Returns what tells the kernel of a commit from others of the same version; None if the version does."""
-        return None if self.label == "kernel" else commit.name
 
 
 def work_directory(*parts: str) -> Path:
@@ -61,9 +61,10 @@ def locked(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlklabError(f"another blklab bisects the same sources, in {directory}: wait for it") from None
         yield
-    except BlockingIOError:
-        raise BlklabError(f"another blklab bisects the same sources, in {directory}: wait for it") from None
     finally:
         os.close(descriptor)

@@ -22,7 +22,7 @@ def print_bisection(console: "Console", bisection: "Bisection") -> None:
     for table in tables(bisection):
         terminal.draw_table(console, table)
     console.print()
-    console.print(bisection.summary, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(bisection.summary), markup=False, highlight=False, soft_wrap=True)
     for line in details(bisection):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -46,10 +46,11 @@ def tables(bisection: "Bisection") -> list[TextTable]:
 
 def details(bisection: "Bisection") -> list[str]:
     """Returns the message of the culprit, or the commits that remain, and the notes."""
-    lines = [f"note: {note}" for note in bisection.notes]
+    lines = [f"note: {printable(note)}" for note in bisection.notes]
     if bisection.culprit is not None:
-        return [*lines, "", *(f"    {line}".rstrip() for line in bisection.culprit.message.splitlines())]
-    return [*lines, *(f"    {commit.short} {commit.subject}" for commit in bisection.candidates)]
+        message = bisection.culprit.message.splitlines()
+        return [*lines, "", *(f"    {printable(line)}".rstrip() for line in message)]
+    return [*lines, *(f"    {commit.short} {printable(commit.subject)}" for commit in bisection.candidates)]
 
 
 def _table(title: str, kind: str, verdicts: "Sequence[CommitVerdict]") -> TextTable:
