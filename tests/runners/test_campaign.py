@@ -90,3 +90,16 @@ def test_interrupt_within_a_transaction_does_not_block_the_store(monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         carry_out(Interrupted(lambda: None), make_plan(), store)
     assert len(planned(store)) == 4
+
+
+def test_interrupt_just_after_a_claim_plans_the_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, claim = Store(), Store.claim
+
+    def interrupted(*arguments: Any) -> bool:
+        assert claim(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "claim", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(Fake(lambda: None), make_plan(), store)
+    assert len(planned(store)) == 4

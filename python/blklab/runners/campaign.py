@@ -109,9 +109,10 @@ class StoreLedger:
         run = self._run(cell)
         if run is None or self.store is None:
             return True
+        self.under_way.add(run)  # first: an interrupt may come when the run is claimed
         taken = self.store.claim(run, self.environment)
-        if taken:
-            self.under_way.add(run)
+        if not taken:
+            self.under_way.discard(run)
         return taken
 
     def end(self, cell: Cell, finished: FinishedRun) -> None:
