@@ -110,8 +110,7 @@ class StoreLedger:
         if run is None or self.store is None:
             return True
         self.under_way.add(run)  # first: an interrupt may come when the run is claimed
-        taken = self.store.claim(run, self.environment)
-        if not taken:
+        if not (taken := self.store.claim(run, self.environment)):
             self.under_way.discard(run)
         return taken
 
