@@ -3,8 +3,9 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +40,19 @@ def _no_child_is_left() -> Iterator[None]:
     """A child that a test leaves makes later tests of the same process fail, if they count theirs."""
     before = children()
     yield
-    left = children() - before
+    deadline = time.monotonic() + 30  # One that is about to end is not left
+    while (left := children() - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert not left, "this test leaves children: " + ", ".join(command_line(child) for child in left)
 
 
 def children() -> set[str]:
     """Returns the children of this process, ended ones included; none on kernels that do not list them."""
-    lists = Path("/proc/self/task").glob("*/children")  # kernel: CONFIG_PROC_CHILDREN
-    return {child for path in lists for child in path.read_text().split()}
+    result: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):  # kernel: CONFIG_PROC_CHILDREN
+        with suppress(OSError):  # The thread has ended
+            result.update(path.read_text().split())
+    return result
 
 
 def command_line(process: str) -> str:

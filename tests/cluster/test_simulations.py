@@ -215,7 +215,7 @@ def test_scheduler_that_dies_leaves_a_campaign_to_resume(
     dask_processes.kill_scheduler()
     _, err = process.communicate(timeout=PATIENCE_S)
     if process.returncode != 0:  # otherwise it was faster
-        assert process.returncode == 3
+        assert process.returncode == 3, err
         assert f"{dask_processes.address}: the scheduler is gone" in err
         assert len(err.splitlines()) == 1
         assert {state for state, _ in stored(store)} == {"done", "planned"}

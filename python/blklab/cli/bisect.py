@@ -104,8 +104,9 @@ def bisect(
       blklab bisect raid10.toml --good 6.1.0-47 --bad 6.1.0-56 --fail-if 'iops < 0.9*baseline'
       blklab bisect raid10.toml --tree linux --module raid10 --good v6.1 --bad HEAD \\
           --fail-if 'iops < 0.9*baseline' --log raid10.log
-      blklab bisect raid10.toml --tree linux --good v6.1 --bad v6.2 --fail-if 'p99 > 1.5*baseline' \\
-          --build 'make olddefconfig' --build 'make -j8 bzImage modules' --build 'make modules_install'
+      blklab bisect raid10.toml --tree linux --good v6.1 --bad v6.2 --fail-if 'p99 > 8ms' \\
+          --build 'make olddefconfig' --build 'make -j8 bzImage modules' \\
+          --build 'make modules_install'
       blklab bisect unbalanced.toml --on sim --good 6.1 --bad 4.19 --fail-if 'iops < 0.9*baseline'
 
     \b

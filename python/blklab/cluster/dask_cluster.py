@@ -95,8 +95,9 @@ class DaskCluster:
         """Fetches results, all in one request."""
         try:
             return dict(zip(futures, self._client.gather(futures), strict=True))
-        except Exception:
-            if self._client.status == "running":
+        except Exception as error:
+            # The client notices a lost connection (OSError) later than its requests do.
+            if self._client.status == "running" and not isinstance(error, OSError):
                 raise
             raise self._gone() from None
 
