@@ -111,7 +111,8 @@ def bisect(
 
     \b
     Exit status: 0 the commit is found; 1 it is not, or the new runs of both sides do not confirm it;
-    2 the request is not valid, or the condition does not tell both ends apart; 3 a program is missing.
+    2 the request is not valid, or the condition does not tell both ends apart;
+    3 a program is missing, or the store failed.
     """
     from blklab import output
     from blklab.analysis.fail_if import parse_condition
