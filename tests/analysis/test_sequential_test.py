@@ -8,7 +8,7 @@ import pytest
 
 from blklab.analysis.fail_if import parse_condition
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.sequential_test import SequentialTest
+from blklab.analysis.sequential_test import SequentialTest, check_condition
 from blklab.errors import UsageError
 
 
@@ -64,10 +64,17 @@ def test_bounds_in_both_directions(condition: str, values: list[float], is_true:
     assert test.decide(test.evidence(values, [1000.0, 1001.0], [], 0.1)) is is_true
 
 
-def test_the_baseline_must_pass() -> None:
-    with pytest.raises(UsageError, match="is true for the baseline itself"):
-        sequential_test("iops < 1.1*baseline")
-    with pytest.raises(UsageError, match="is true for the baseline itself"):
-        sequential_test("read.p99 >= baseline")
-    with pytest.raises(UsageError, match="its bound is the baseline itself"):
-        sequential_test("iops < baseline")
+@pytest.mark.parametrize(
+    ("condition", "output"),
+    [
+        ("iops < 1.1*baseline", "is true for the baseline itself"),
+        ("read.p99 >= baseline", "is true for the baseline itself"),
+        ("iops < baseline", "its bound is the baseline itself"),
+        ("iops < 0", "expected a bound above 0"),
+        ("iops < 0*baseline", "expected a bound above 0"),
+        ("iops < 1e999", "expected a bound above 0"),
+    ],
+)
+def test_bounds_that_no_test_can_have(condition: str, output: str) -> None:
+    with pytest.raises(UsageError, match=output):
+        check_condition(parse_condition(condition))

@@ -10,10 +10,12 @@ import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from blklab.bisection.source import work_directory
+from blklab.bisection.tree import KernelTree
 from tests.bisection.md_history import git
 from tests.cli.test_signals import until
 from tests.conftest import Run
@@ -164,7 +166,7 @@ def test_wrong_trees(run: Run, tmp_path: Path, words: list[str], output: str) ->
 def test_another_process_bisects_the_same(run: Run, tmp_path: Path) -> None:
     words = ["bisect", experiment(tmp_path), "--on", "sim", "--good", "6.1", "--bad", "5.2"]
     words += ["--fail-if", "iops < 0.9*baseline"]
-    directory = work_directory("sim", "None")
+    directory = work_directory("sim", "6.1", "5.2")
     directory.mkdir(parents=True)
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -174,3 +176,30 @@ def test_another_process_bisects_the_same(run: Run, tmp_path: Path) -> None:
         os.close(descriptor)
     assert outcome.status == 1
     assert "another blklab bisects the same" in outcome.err
+
+
+def test_resume_after_the_runs_were_removed(run: Run, tmp_path: Path) -> None:
+    words = ["bisect", experiment(tmp_path), "--on", "sim", "--good", "5.3", "--bad", "5.2"]
+    words += ["--fail-if", "iops < 0.9*baseline"]
+    first = run(*words, "--resume")
+    assert "no bisection with this good end was started before" in first.err
+    assert run("runs", "rm", "1:stack=far", "--yes").status == 0
+    again = run(*words, "--resume")
+    assert again.status == 0, again.err
+    assert "5.3 is the first fixed kernel" in again.out
+
+
+def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blklab.bisection.tree.LabRunner", lambda **words: words["kernel"].vmlinuz)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    git(tree, "init", "--quiet")
+    git(tree, "commit", "--quiet", "--allow-empty", "--message", "first")
+    for config in ("CONFIG_A=y", "CONFIG_B=y"):
+        (tree / ".config").write_text(config)
+        command = """sh -c 'cp .config "$INSTALL_PATH/vmlinuz-1"'"""
+        source = KernelTree(tree, [command], ("HEAD", "HEAD"), tmp_path / "w", accelerator=None, note=print)
+        lock = tmp_path / "w/tree/.git/index.lock"
+        built = cast(Path, source.runner(source.good))
+        assert built.read_text() == config
+        lock.touch()  # Of a git that was killed

@@ -25,6 +25,16 @@ _PRIOR: Final = [(factor, 1 / factor / sum(1 / each for each in _FACTORS)) for f
 FEWEST: Final = 2  # Runs of each side before a decision: one run can be an outlier
 
 
+def check_condition(condition: Condition) -> None:
+    """Raises UsageError for a bound that no sequential test can have, such as one that the baseline does not pass."""
+    if not 0 < condition.bound < math.inf:
+        raise UsageError(f"--fail-if {condition.text!r}: expected a bound above 0")
+    if condition.relative and condition.holds(1.0):
+        raise UsageError(f"--fail-if {condition.text!r}: is true for the baseline itself; use another factor")
+    if condition.relative and condition.bound == 1:
+        raise UsageError(f"--fail-if {condition.text!r}: its bound is the baseline itself; use a factor: 0.95*baseline")
+
+
 @dataclass(frozen=True)
 class SequentialTest:
     """The test of one condition on the values of one cell."""
@@ -32,14 +42,6 @@ class SequentialTest:
     condition: Condition
     metric: Metric
     error_rate: float  # The probability of a wrong decision, if the value is as far from the bound as the ends are
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a condition that the baseline itself does not pass."""
-        if self.condition.relative and self.condition.holds(1.0):
-            raise UsageError(f"--fail-if {self.condition.text!r}: is true for the baseline itself; use another factor")
-        if self.condition.relative and self.condition.bound == 1:
-            text = self.condition.text
-            raise UsageError(f"--fail-if {text!r}: its bound is the baseline itself; use a factor: 0.95*baseline")
 
     def distance(self, values: Sequence[float], baseline: Sequence[float]) -> float:
         """Returns how far the mean is from the bound, as a logarithm; negative if the condition is true."""

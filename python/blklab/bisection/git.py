@@ -23,9 +23,10 @@ _IDENTITY: Final = {"NAME": "blklab", "EMAIL": "blklab@localhost", "DATE": "2000
 class GitFailed(BlklabError):
     """git refused a command; the message is the first line of its output."""
 
-    def __init__(self, output: str) -> None:
+    def __init__(self, output: str, status: int) -> None:
         super().__init__(f"git: {printable(output.partition(chr(10))[0])}")
         self.output = output
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,17 @@ class Repository:
         """Runs git here and returns its output. Raises EnvironmentLacks without git, and GitFailed."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         kept |= {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _IDENTITY.items()}
-        arguments = ["git", "-C", str(self.directory), *words]
-        status, output = program.run(arguments, environment=kept, package="git")
+        arguments = ["git", "-C", str(self.directory), "-c", "core.hooksPath=/dev/null", *words]
+        status, output = program.run(arguments, environment=kept, package="git", apart=True)
         if status:
-            raise GitFailed(output)
+            raise GitFailed(output, status)
         return output
 
     def commit(self, revision: str) -> Commit:
         """Returns the commit of a revision. Raises UsageError if there is none."""
         try:
-            text = self.run("show", "-s", _FORMAT, "--end-of-options", f"{revision}^{{commit}}")
+            name = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+            text = self.run("show", "-s", _FORMAT, name.splitlines()[-1])
         except GitFailed:
             raise UsageError(f"{printable(revision)}: no such commit in {printable(str(self.directory))}") from None
         name, subject, message = text.split("\n", 2)
@@ -67,7 +69,9 @@ class Repository:
         """Tells whether a commit is part of the history of another."""
         try:
             self.run("merge-base", "--is-ancestor", older, newer)
-        except GitFailed:
+        except GitFailed as error:
+            if error.status != 1:
+                raise
             return False
         return True
 
@@ -121,8 +125,13 @@ def shared(tree: Path, into: Path) -> Repository:
     except GitFailed as error:
         raise UsageError(f"--tree {printable(str(tree))}: expected a git repository: {error}") from None
     if not (into / ".git").is_dir():
-        _new(into)
+        _new(into, Repository(tree).run("rev-parse", "--show-object-format"))
+    for left in (into / ".git").rglob("*.lock"):  # By a process that was killed: only this one uses the repository
+        left.unlink()
     (into / ".git/objects/info/alternates").write_text(f"{objects}\n")
+    shallow = Path(objects).with_name("shallow")
+    if shallow.is_file():
+        shutil.copyfile(shallow, into / ".git/shallow")
     return Repository(into)
 
 
@@ -139,8 +148,8 @@ def of_list(items: Sequence[tuple[str, str]], into: Path) -> tuple[Repository, l
     return repository, commits
 
 
-def _new(directory: Path) -> Repository:
+def _new(directory: Path, object_format: str = "sha1") -> Repository:
     directory.mkdir(parents=True, exist_ok=True)
     repository = Repository(directory)
-    repository.run("init", "--quiet")
+    repository.run("init", "--quiet", f"--object-format={object_format}")
     return repository

@@ -48,7 +48,7 @@ class KernelList(BisectionSource):
         """`items` are kernels with what is new in each, the oldest first; both ends are among them."""
         names = [name for name, _ in items]
         first, last = sorted((names.index(good), names.index(bad)))
-        self.repository, commits = of_list(items[first : last + 1], work)
+        self.repository, commits = of_list(items[first : last + 1], work / "list")
         self._commits = {commit.name: commit for commit in commits}
         by_name = {commit.short: commit for commit in commits}
         self.good, self.bad = by_name[good], by_name[bad]

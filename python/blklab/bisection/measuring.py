@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from blklab.bisection.git import Commit
-from blklab.bisection.source import BisectionSource
+from blklab.bisection.source import BisectionSource, BuildFailed, Note
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Runner
@@ -36,6 +36,7 @@ class CommitMeasuring:
     plan_of: PlanOf  # Returns the experiment for a commit, with one repeat
     store: Store
     resume: bool
+    note: Note
     cells: Collection[Labels] = ()  # The cells to measure, by their labels; all if it is empty
     _runners: dict[str, Runner] = field(default_factory=dict)
     _sessions: ExitStack = field(default_factory=ExitStack)
@@ -75,12 +76,14 @@ class CommitMeasuring:
         """Continues the newest campaign that began with the same cells, if asked, or begins one."""
         campaign = self.store.resume(plan) if self.resume else None
         if campaign is None:
+            if self.resume:
+                self.note("no bisection with this good end was started before: this is a new one")
             self._cells = len(plan.cells)
             self._campaign = self.store.begin(plan)
             return self._campaign
         stored = query.runs_of(self.store, campaign.number)
         self._done = {_key(run.labels): run.outcome for run in stored if run.outcome is not None}
-        self._cells = max(run.number for run in stored)
+        self._cells = max((run.number for run in stored), default=0)
         self._campaign = campaign
         return campaign
 
@@ -112,9 +115,14 @@ class CommitMeasuring:
 
     def _runner(self, commit: Commit, plan: ExperimentPlan) -> Runner:
         if commit.name not in self._runners:
-            runner = self.source.runner(commit)
-            self._sessions.enter_context(runner.session())
-            runner.check(plan)
+            try:
+                runner = self.source.runner(commit)
+                self._sessions.enter_context(runner.session())
+                runner.check(plan)
+            except (BuildFailed, EnvironmentLacks, UsageError):
+                raise
+            except BlklabError as error:  # Not a kernel, no such module, no sources of md
+                raise BuildFailed(str(error)) from None
             self._runners[commit.name] = runner
         return self._runners[commit.name]
 

@@ -1,5 +1,6 @@
 """Bisects the sources of single modules, which replace those of a packaged kernel."""
 
+import hashlib
 import os
 import shutil
 import tarfile
@@ -49,7 +50,8 @@ class BisectedTree(BisectionSource):
 
     def _built(self, commit: Commit, build: Callable[[Path], None]) -> Path:
         """Returns the directory of what `build` made of a commit; an earlier build is used again."""
-        complete = self._work / f"built-{commit.name}"
+        digest = hashlib.sha256(str(self.own_kernel(commit)).encode()).hexdigest()
+        complete = self._work / f"built-{digest}"
         if not complete.is_dir():
             unfinished = self._work / "unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -122,8 +124,11 @@ class ModuleSources(BisectedTree):
         except GitFailed:
             self.repository.run("archive", f"--output={archive}", commit.name)
             below = ""
-        with tarfile.open(archive) as opened:
-            opened.extractall(into / "sources", filter="data")
+        try:
+            with tarfile.open(archive) as opened:
+                opened.extractall(into / "sources", filter="data")
+        except (tarfile.TarError, OSError) as error:
+            raise BuildFailed(f"its sources cannot be extracted: {printable(str(error))}") from None
         archive.unlink()
         sources = into / "sources" / below
         if not (sources / "Makefile").is_file():

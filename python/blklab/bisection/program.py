@@ -18,8 +18,11 @@ def run(
     environment: Mapping[str, str] | None = None,
     log: Path | None = None,
     package: str | None = None,
+    apart: bool = False,
 ) -> tuple[int, str]:
     """Runs a program to its end and returns its status and its output, of stdout and stderr; it goes to `log` as well.
+
+    With `apart`, what a successful program writes to stderr is left out.
 
     Raises EnvironmentLacks if a program of a Debian `package` is not installed, and UsageError for another one.
     """
@@ -34,13 +37,15 @@ def run(
         cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE if apart else subprocess.STDOUT,
         check=False,
         text=True,
         errors="replace",
         env=None if environment is None else {**environment, "LC_ALL": "C"},
     )
     if log is not None:
-        with log.open("a") as stream:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(log, flags, 0o600), "a") as stream:
             stream.write(f"$ {' '.join(arguments)}\n{done.stdout}\n")
-    return done.returncode, done.stdout.strip()
+    errors = done.stderr if apart and done.returncode else ""
+    return done.returncode, (done.stdout + errors).strip()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blklab import output
+from blklab.analysis.sequential_test import check_condition
 from blklab.bisection import findings
 from blklab.bisection.findings import Bisection
 from blklab.bisection.measuring import CommitMeasuring
@@ -36,6 +37,8 @@ class BisectionRequest:
     accelerator: str | None
 
     def __post_init__(self) -> None:
+        for condition in self.rule.conditions:
+            check_condition(condition)
         if self.tree is None and (self.commands or self.modules):
             raise UsageError("--build and --module need --tree DIR, the repository of the sources")
         if self.tree is not None and bool(self.commands) == bool(self.modules):
@@ -46,7 +49,8 @@ class BisectionRequest:
     @property
     def identity(self) -> list[str]:
         """What tells the work directory from those of other bisections."""
-        return [self.runner, str(self.tree and self.tree.resolve()), *self.commands, *self.modules]
+        ends = [self.good, self.bad] if self.tree is None else [str(self.tree.resolve())]
+        return [self.runner, *ends, *self.commands, *self.modules]
 
 
 def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: Note, log: Path | None) -> Bisection:
@@ -65,7 +69,7 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
     with locked(work):
         plan = plan_of([])
         source = _source(request, plan, work, note)
-        measuring = CommitMeasuring(source, lambda commit: plan_of(source.changes(commit)), store, resume)
+        measuring = CommitMeasuring(source, lambda commit: plan_of(source.changes(commit)), store, resume, note)
         try:
             bisection = BisectionSearch(source, measuring, request.rule, note, write_log).find()
         finally:

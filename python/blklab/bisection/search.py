@@ -14,7 +14,7 @@ from blklab.bisection.source import BisectionSource, BuildFailed
 from blklab.errors import BlklabError, UsageError
 
 TRIES: Final = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
-FURTHER: Final = 3  # Decisions besides those of the steps: the bad end, and both commits of the check
+FURTHER: Final = 5  # Decisions besides those of the steps: both ends, both commits of the check, and a skipped one
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,13 @@ class BisectionSearch:
         ends = (self.source.good, self.source.bad)
         evidence = self.evidence
         for end in ends:
-            try:
-                evidence.measure(end, SEARCH)
-            except (BuildFailed, RunFailed) as error:
-                raise BlklabError(f"{end.short}: cannot be measured: {error}") from None
+            self._measure_end(end)
         evidence.make_tests(self.rule.conditions, error_rate)
         while None in [evidence.is_true(end, SEARCH) for end in ends]:
             following = min(ends, key=lambda end: evidence.count(end, SEARCH))
             if evidence.count(following, SEARCH) >= self.rule.most:
                 break
-            evidence.measure(following, SEARCH)
+            self._measure_end(following)
         figures = {end.short: evidence.figures(end, SEARCH) for end in ends}
         if not evidence.keep_telling():
             shown = "; ".join(
@@ -103,6 +100,22 @@ class BisectionSearch:
         for end, verdict in zip(ends, ("good", "bad"), strict=True):
             self._record(CommitVerdict(end, verdict, evidence.figures(end, SEARCH)))
 
+    def _measure_end(self, end: Commit) -> None:
+        try:
+            self._measure(end, SEARCH)
+        except (BuildFailed, RunFailed) as error:
+            raise BlklabError(f"{end.short}: cannot be measured: {error}") from None
+
+    def _measure(self, commit: Commit, phase: str) -> None:
+        """Adds a run of a commit. Raises BuildFailed, and RunFailed if several runs fail."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                self.evidence.measure(commit, phase)
+                return
+            except RunFailed:
+                if attempt == TRIES:
+                    raise
+
     def _step(self, bisect: GitBisect, commit: Commit, left: str) -> BisectionState:
         self.note(f"{commit.short} {commit.subject}: {left}")
         is_bad, reason = self._judged(commit)
@@ -112,19 +125,14 @@ class BisectionSearch:
 
     def _judged(self, commit: Commit) -> tuple[bool | None, str]:
         """Measures a commit until the verdict is known; None with the reason if it must be skipped."""
-        failed = 0
         while (is_bad := self.evidence.is_true(commit, SEARCH)) is None:
             own, baseline = (self.evidence.count(each, SEARCH) for each in (commit, self.source.good))
             if own >= self.rule.most:
                 return None, f"unclear after {own} runs"
             try:
-                self.evidence.measure(self.source.good if baseline < own and self.evidence.relative else commit, SEARCH)
-            except BuildFailed as error:
+                self._measure(self.source.good if baseline < own and self.evidence.relative else commit, SEARCH)
+            except (BuildFailed, RunFailed) as error:
                 return None, str(error)
-            except RunFailed as error:
-                failed += 1
-                if failed == TRIES:
-                    return None, str(error)
         return is_bad, ""
 
     def _check(self, culprit: Commit) -> list[CommitVerdict]:
@@ -133,16 +141,15 @@ class BisectionSearch:
         self.note(f"measuring both sides again: {before.short} and {culprit.short}")
         pair = {commit.name: commit for commit in (before, culprit)}
         wanted = {**({self.source.good.name: self.source.good} if self.evidence.relative else {}), **pair}
-        failed = 0
         while None in [self.evidence.is_true(each, CHECK) for each in pair.values()]:
             following = min(wanted.values(), key=lambda each: self.evidence.count(each, CHECK))
-            if failed == TRIES or self.evidence.count(following, CHECK) >= self.rule.most:
+            if self.evidence.count(following, CHECK) >= self.rule.most:
                 break
             try:
-                self.evidence.measure(following, CHECK)
+                self._measure(following, CHECK)
             except (BuildFailed, RunFailed) as error:
-                failed += 1
                 self.notes.append(f"{following.short} could not be measured again: {error}")
+                break
         words = {None: "unclear", True: "bad", False: "good"}
         return [
             CommitVerdict(each, words[self.evidence.is_true(each, CHECK)], self.evidence.figures(each, CHECK))

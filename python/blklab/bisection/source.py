@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from blklab.bisection.git import Commit, Repository
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.base import Runner
 from blklab.spec.overrides import Override
 
@@ -58,9 +58,11 @@ def work_directory(*parts: str) -> Path:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps other processes from the same bisection during the block. Raises BlklabError."""
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise EnvironmentLacks(f"{directory} belongs to another user", "remove it, or set XDG_CACHE_HOME")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

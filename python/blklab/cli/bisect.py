@@ -118,11 +118,14 @@ def bisect(
     from blklab.analysis.fail_if import parse_condition
     from blklab.bisection.request import BisectionRequest, carry_out
     from blklab.bisection.search import BisectionRule
+    from blklab.errors import UsageError
     from blklab.report import bisection as report
     from blklab.store.campaigns import Store
 
     if log is not None:
         output.check(log)
+        if str(log) in output.STDOUT:
+            raise UsageError("--log: expected a file: stdout has the result")
     request = BisectionRequest(
         experiment=experiment,
         runner=runner,

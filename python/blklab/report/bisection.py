@@ -70,5 +70,5 @@ def _table(title: str, kind: str, verdicts: "Sequence[CommitVerdict]") -> TextTa
     heading = METRICS[next(iter(metrics))].what if len(metrics) == 1 else "value"
     columns = [text(kind), text("verdict"), text("cell"), TableColumn(heading), TableColumn("of the good end")]
     columns += [TableColumn("runs"), text("")]
-    keep = [at for at in range(len(columns)) if at != 2 or any(row[2] for row in rows)]
+    keep = [at for at in range(len(columns)) if at not in {2, 4} or any(row[at].strip(formatting.NONE) for row in rows)]
     return TextTable(title, [columns[at] for at in keep], [[row[at] for at in keep] for row in rows])
