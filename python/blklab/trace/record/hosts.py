@@ -70,8 +70,10 @@ class _RecordingHost:
                 answer = self._line(stream, "error")
                 if answer["error"]:
                     self.result.failure, self.result.status = printable(str(answer["error"])), int(answer["status"])
-                    return
-                self._unpack(stream)
+                else:
+                    self._unpack(stream)
+                while stream.read(1 << 16):  # the host closes it after it has removed its files
+                    pass
         except (OSError, ValueError, KeyError, TypeError, tarfile.TarError):
             reader.join(1)
             words = printable(ssh.last_line(self._errors))
