@@ -80,7 +80,7 @@ class Lab:
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("blklab.runners.lab.runner.LabRunner", Lab)
+    monkeypatch.setattr("blklab.cli.lab.agreement.LabRunner", Lab)
     monkeypatch.setattr(Lab, "slowest", 99.0)
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "pair.toml").write_text(PAIR)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from blklab import output
 from blklab.cli.common import emit, fail_with, json_option, parse_share, store_option, taking, tell
 from blklab.cli.run import changes, only_cells
+from blklab.errors import UsageError
 from blklab.runners.lab import ACCEL
 
 
@@ -114,11 +116,9 @@ def bisect(
     2 the request is not valid, or the condition does not tell both ends apart;
     3 a program is missing, or the store failed.
     """
-    from blklab import output
     from blklab.analysis.fail_if import parse_condition
     from blklab.bisection.request import BisectionRequest, carry_out
     from blklab.bisection.search import BisectionRule
-    from blklab.errors import UsageError
     from blklab.report import bisection as report
     from blklab.store.campaigns import Store
 

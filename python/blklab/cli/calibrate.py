@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blklab.cli.common import DURATION, emit, fail_with, json_option, note, store_option, tell, warn
+from blklab.errors import UsageError
+from blklab.output import check as check_output
+from blklab.report.console import Console
+from blklab.runners.registry import RUNNERS
+from blklab.system.identity import resolve
+from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from blklab.analysis.calibrate import Calibration
     from blklab.analysis.observations import Observation
     from blklab.spec.load import ExperimentSource
@@ -106,8 +110,6 @@ def calibrate(
     """
     from blklab.analysis import calibrate as analysis
     from blklab.analysis.identified_disks import refuse_host_managed
-    from blklab.output import check as check_output
-    from blklab.system.roots import Roots
 
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
     _check_usage(given, destroy=destroy, size=size, length=length)
@@ -169,8 +171,6 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
 
 def _check_usage(given: list[str], *, destroy: tuple[str, ...], size: str | None, length: int) -> None:
     """Raise UsageError for options that do not fit together."""
-    from blklab.errors import UsageError
-
     if len(given) != 1:
         raise UsageError("expected one of INPUT, --device and --directory")
     if destroy and given != ["--device"]:
@@ -184,9 +184,6 @@ def _check_usage(given: list[str], *, destroy: tuple[str, ...], size: str | None
 def _model_of(device: str | None) -> str:
     """Returns the name of the library's model for a device of this host."""
     from blklab.analysis.identified_disks import identify_disks
-    from blklab.errors import UsageError
-    from blklab.system.identity import resolve
-    from blklab.system.roots import Roots
 
     if device is None:
         raise UsageError("--model: expected where the fit starts: see `blklab devices list`")
@@ -207,7 +204,6 @@ def _measured(
 ) -> "list[Observation]":
     """Measure on this host; return the runs."""
     from blklab.cli.run import measured
-    from blklab.runners.registry import RUNNERS
     from blklab.spec import cells
     from blklab.validation.device_measurement import observations
 
@@ -222,7 +218,6 @@ def _measured(
 
 
 def _device(model: str) -> dict[str, object]:
-    from blklab.errors import UsageError
     from blklab.spec import load, stock_models
 
     if model == VIRTUAL:
@@ -239,7 +234,6 @@ def _device(model: str) -> dict[str, object]:
 
 def _runs(path: Path, target: str | None) -> "list[Observation]":
     from blklab.analysis import observations
-    from blklab.errors import UsageError
     from blklab.imports import reference
     from blklab.validation import experiments
 
@@ -254,7 +248,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
     return experiments.observations(rows, target)
 
 
-def _draw(console: "Console", result: "Calibration") -> None:
+def _draw(console: Console, result: "Calibration") -> None:
     from blklab.report import calibration, terminal
 
     terminal.draw_table(console, calibration.fitted(result))

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from blklab import units
+from blklab.errors import UsageError
+from blklab.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +85,6 @@ cluster_option: Final = click.option(
 def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Parallel]":
     """Yield where to compute: in `jobs` threads, or on a cluster. Raises EnvironmentLacks and UsageError."""
     from blklab.cluster import Parallel, connected
-    from blklab.errors import UsageError
 
     if cluster is None:
         yield Parallel(jobs)
@@ -165,15 +167,11 @@ def notes() -> "Console":
 
 def tell(line: str) -> None:
     """Print a line on stderr."""
-    from blklab.text import printable
-
     notes().print(printable(line))
 
 
 def warn(message: str) -> None:
     """Print one line `blklab: warning: …` on stderr."""
-    from blklab.text import printable
-
     with suppress(OSError):  # stderr may be closed
         click.echo(f"blklab: warning: {printable(message)}", err=True)
 
@@ -186,8 +184,6 @@ def warn_each(messages: Sequence[str]) -> None:
 
 def note(message: str) -> None:
     """Print one line `blklab: …` on stderr if stderr is a terminal."""
-    from blklab.text import printable
-
     if sys.stderr.isatty():
         with suppress(OSError):
             click.echo(f"blklab: {printable(message)}", err=True)
@@ -212,10 +208,6 @@ LOG_INTERVAL = 60.0  # Seconds between lines about progress, where stderr is not
 @contextmanager
 def each_minute(describe: Callable[[], str]) -> Iterator[None]:
     """Print what `describe` returns as a line on stderr each minute while the block runs."""
-    import threading
-
-    from blklab.text import printable
-
     ended = threading.Event()
 
     def write() -> None:

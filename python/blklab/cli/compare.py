@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, notes, store_option
+from blklab.errors import UsageError
 
 if TYPE_CHECKING:
     from blklab.store.query import Selection
@@ -77,7 +78,6 @@ def compare(
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
-    from blklab.errors import UsageError
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query

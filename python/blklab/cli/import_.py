@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import DURATION, emit, json_option, note, store_option, warn
+from blklab.errors import BlklabError
+from blklab.report.console import Console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from blklab.imports.collect import Batch
     from blklab.store.campaigns import Store
 
@@ -110,7 +110,6 @@ def import_(
       blklab import reference --rename stack:fast-raid1=raid1
       blklab compare unbalanced@sim:kernel=4.19 published@fio
     """
-    from blklab.errors import BlklabError
     from blklab.imports.base import ImportSource
     from blklab.imports.collect import batches
     from blklab.imports.run_labels import RunNaming, name_pattern
@@ -148,7 +147,7 @@ def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:
 
     chosen = [query.selected(kept, str(number)) for number in numbers]
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         for batch in chosen:
             runs.print_runs(console, batch.campaign, batch.runs)
 
@@ -164,7 +163,7 @@ def _document(batch: "Batch") -> dict[str, object]:
     }
 
 
-def _draw(console: "Console", batches: "list[Batch]") -> None:
+def _draw(console: Console, batches: "list[Batch]") -> None:
     from blklab.report import runs
 
     for batch in batches:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import json_option, progress, store_option
-from blklab.cli.trace.report import tell
+from blklab import output as out
+from blklab.cli.common import json_option, store_option
+from blklab.cli.trace.report import write_page
 
 if TYPE_CHECKING:
     from blklab.report.experiment.page import ExperimentReport
@@ -72,7 +73,6 @@ def report(
     \b
     Exit status: 0 success; 2 no such campaign, or the output cannot be written.
     """
-    from blklab import output as out
     from blklab.report import tabular
     from blklab.store import query
     from blklab.store.campaigns import Store
@@ -90,17 +90,7 @@ def report(
         content = tabular.as_csv([run for selection in chosen for run in selection.runs])
     else:
         content = diagnostics.html() if form == "html" else diagnostics.markdown()
-    out.write(target, content.encode())
-    to_stdout = target in out.STDOUT
-    written = [] if to_stdout else [target]
-    if charts is not None and diagnostics is not None:
-        from blklab.report.export import export
-
-        with progress("drawing charts", total=2 * len(diagnostics.charts)) as done:
-            for number, path in enumerate(export(diagnostics.charts, Path(charts)), start=1):
-                written.append(str(path))
-                done(number)
-    tell(written, len(content.encode()), as_json=as_json, to_stdout=to_stdout)
+    write_page(target, content, charts, diagnostics.charts if diagnostics else [], as_json=as_json)
 
 
 def _report(

@@ -1,14 +1,14 @@
 """`blklab restore`: restore what a killed run changed."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import emit, json_option
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from blklab.errors import BlklabError
+from blklab.report.console import Console
+from blklab.system.roots import Roots
+from blklab.text import printable
 
 
 @click.command()
@@ -23,14 +23,11 @@ def restore(*, as_json: bool) -> None:
 
     Exit status: 0 everything is restored; 1 something could not be restored.
     """
-    from blklab.errors import BlklabError
     from blklab.runners.host.restore import restore as undo
-    from blklab.system.roots import Roots
-    from blklab.text import printable
 
     report = undo(Roots())
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         for line in (*report.done, *report.running):
             console.print(printable(line))
         if not (report.done or report.problems or report.running):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab.cli.common import each_minute, emit, fail_with, json_option, note, notes, progress, store_option, warn
+from blklab.errors import UsageError
+from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from rich.console import Console
 
     from blklab.runners.base import Runner
     from blklab.runners.kind import RunnerKind, RunnerOption
@@ -178,7 +178,6 @@ def run(
 
 def changes(settings: tuple[str, ...]) -> list[Any]:
     """Parse the values of `--set`. Raises UsageError."""
-    from blklab.errors import UsageError
     from blklab.spec.overrides import parse_set
 
     try:
@@ -187,7 +186,7 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
         raise UsageError(f"--set {error}") from None
 
 
-def _draw(console: "Console", plan: "ExperimentPlan") -> None:
+def _draw(console: Console, plan: "ExperimentPlan") -> None:
     from blklab.report import cells
 
     cells.print_cells(console, plan)
@@ -204,8 +203,6 @@ def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
 
 
 def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
-    from blklab.errors import UsageError
-
     return UsageError(f"{flag}: {reason}: only --on {' or '.join(whose)} takes it")
 
 
@@ -261,7 +258,7 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
         for document, sentences in zip(documents, explanations, strict=True):
             document["explanation"] = sentences
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         report.print_results(console, plan, results)
         if explain:
             report.explanations(console, plan, results, explanations)

@@ -1,14 +1,12 @@
 """`blklab tune`: show which setting of a sweep had an effect, and how to keep it."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from blklab.report.console import Console
+from blklab.runners.registry import RUNNERS
 
 
 @click.command()
@@ -34,7 +32,6 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.analysis import tune as analysis
     from blklab.report import diagnostics
     from blklab.report import tuning as report
-    from blklab.runners.registry import RUNNERS
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -52,7 +49,7 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
         *run_conditions.drift_notes(campaign, selection.runs, [tunings[0].metric]),
     ]
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         report.print_tuning(console, tunings, lasting, alone=alone)
         diagnostics.print_diagnostics(console, notes, "Notes")
 

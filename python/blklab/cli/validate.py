@@ -7,12 +7,13 @@ import click
 
 from blklab.cli.common import cluster_option, computing, emit, json_option, store_option, taking, tell
 from blklab.cli.run import only_cells
+from blklab.errors import UsageError
+from blklab.output import write
+from blklab.report.console import Console
 from blklab.runners.lab import ACCEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from rich.console import Console
 
 
 _DIRECTORY = click.Path(path_type=Path)
@@ -104,6 +105,12 @@ def validate(
     Exit status: 0 success; 1 with --check if a row is outside its bound; 2 the tables are not
     valid; 3 a program such as QEMU is missing.
     """
+    from blklab.cli.lab import agreement
+    from blklab.imports import reference
+    from blklab.report import terminal
+    from blklab.validation import published as analysis
+    from blklab.validation import published_report
+
     lab_options = {
         "--recorded": recorded,
         "--record": record,
@@ -118,35 +125,23 @@ def validate(
         if recorded:
             measuring = {name: lab_options[name] for name in lab_options if name != "--recorded"}
             _refuse(measuring, "--recorded measures nothing")
-        from blklab.cli.lab import agreement
-
         asked = agreement.AgreementOptions(
             directory, lab, only, settings, accel, resume=resume, record=record, store=store
         )
         agreement.show(asked, recorded=recorded, output=output, as_json=as_json, check=check)
         return
     _refuse(lab_options, "only --lab takes it")
-    from blklab.imports import reference
-    from blklab.validation import published as analysis
-
     published = reference.read_reference(directory)
     singles = reference.read_reference(calibration) if calibration is not None else published
     with computing(cluster) as parallel:
         validation = analysis.validate(published, singles, tell=tell, parallel=parallel)
     verdicts = analysis.published_verdicts(validation.rows)
     if output is not None:
-        from blklab.cli.lab import agreement
-        from blklab.output import write
-        from blklab.validation import published_report
-
         more = [*published_report.questions(directory), *agreement.recorded_section(directory)]
         write(output, published_report.markdown(validation, verdicts, more).encode())
     rows = [row.as_dict() for row in validation.rows] + [row.as_dict() for row in validation.caches]
 
-    def draw(console: "Console") -> None:
-        from blklab.report import terminal
-        from blklab.validation import published_report
-
+    def draw(console: Console) -> None:
         terminal.draw_table(console, published_report.published_table(validation.rows))
         if validation.caches:
             terminal.draw_table(console, published_report.caches_table(validation.caches))
@@ -159,8 +154,6 @@ def validate(
 
 def _refuse(options: "Mapping[str, object]", reason: str) -> None:
     """Raise UsageError for the first option that was given."""
-    from blklab.errors import UsageError
-
     for name, value in options.items():
         if value:
             raise UsageError(f"{name}: {reason}")

@@ -2,27 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from blklab.advice.answer import Answer
+from blklab.advice.figures import ArrangementFigures
+from blklab.advice.samples import Sample
 from blklab.report import formatting, shell, terminal
 from blklab.report.charts.base import Chart, chart_spec, layer, quantity, tip
+from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection, PlainText
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 from blklab.units import format_duration, format_size
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.advice.answer import Answer
-    from blklab.advice.figures import ArrangementFigures
-    from blklab.advice.samples import Sample
-
 SMALL: Final = 0.02  # Changes of latency that a sentence does not list
 
 
-def verdict(answer: "Answer") -> str:
+def verdict(answer: Answer) -> str:
     """Returns the first sentence: what to build."""
     best, wanted = answer.rows[0], answer.question.constraints
     cheapest = wanted.p99_ns is not None and answer.question.priced
@@ -47,7 +44,7 @@ def verdict(answer: "Answer") -> str:
     )
 
 
-def headroom(row: "ArrangementFigures") -> str:
+def headroom(row: ArrangementFigures) -> str:
     """Returns how many times today's load an arrangement serves."""
     if row.headroom is None:
         return formatting.NONE
@@ -56,12 +53,12 @@ def headroom(row: "ArrangementFigures") -> str:
     return f"{'more than ' * row.headroom_is_more}{formatting.number(row.headroom)} times"
 
 
-def _short_headroom(row: "ArrangementFigures") -> str:
+def _short_headroom(row: ArrangementFigures) -> str:
     """Returns the same for a column."""
     return "<1" if row.headroom is not None and row.headroom < 1 else headroom(row).removesuffix(" times")
 
 
-def sentences(answer: "Answer") -> list[Sentence]:
+def sentences(answer: Answer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it depends on."""
     listed = [Sentence("Answer", verdict(answer))]
     loads = "; ".join(printable(load.source) for load in answer.question.loads)
@@ -73,7 +70,7 @@ def sentences(answer: "Answer") -> list[Sentence]:
     return [*listed, Sentence("Search", search(answer))]
 
 
-def _changes(best: "ArrangementFigures") -> str:
+def _changes(best: ArrangementFigures) -> str:
     """Says what single choices contribute to the mean latency."""
     large = [f"{name} {ratio - 1:+.0%}" for name, ratio in best.changes.items() if abs(ratio - 1) >= SMALL]
     small = [name for name, ratio in best.changes.items() if abs(ratio - 1) < SMALL]
@@ -85,7 +82,7 @@ def _changes(best: "ArrangementFigures") -> str:
     return " ".join(parts)
 
 
-def search(answer: "Answer") -> str:
+def search(answer: Answer) -> str:
     """Says how many arrangements were considered, and why the others were not simulated."""
     removed = "; ".join(f"{each.count} {each.reason}" for each in answer.removed)
     share = answer.simulated_ios / max(1, answer.full_ios)
@@ -96,17 +93,17 @@ def search(answer: "Answer") -> str:
     )
 
 
-def front(answer: "Answer") -> TextTable:
+def front(answer: Answer) -> TextTable:
     """Returns the arrangements of which none is better than another in every respect: today's load."""
     return _table(answer, answer.rows, 1, "None of these is better than another in every respect")
 
 
-def present(answer: "Answer") -> TextTable:
+def present(answer: Answer) -> TextTable:
     """Returns the arrays that the user has, to compare with."""
     return _table(answer, answer.present, len(answer.rows) + 1, "What you have, to compare with")
 
 
-def _table(answer: "Answer", listed: "Sequence[ArrangementFigures]", first: int, title: str) -> TextTable:
+def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, title: str) -> TextTable:
     timed = answer.rows[0].headroom is not None
     priced = any(row.price is not None for row in [*answer.rows, *answer.present])
     columns = [*figures("#"), text("arrangement"), *figures("capacity", "failures", "mean", "p99")]
@@ -129,7 +126,7 @@ def _table(answer: "Answer", listed: "Sequence[ArrangementFigures]", first: int,
     return TextTable(title, columns, rows, note, frozenset({0}))
 
 
-def endurance(answer: "Answer") -> TextTable:
+def endurance(answer: Answer) -> TextTable:
     """Returns what the arrangements do at most, and when a disk has failed."""
     wear = any(row.drive_writes_per_day is not None for row in [*answer.rows, *answer.present])
     columns = figures("#", "busy", "peak IOPS", "peak bandwidth", "p99 degraded", "rebuild", "p99 then")
@@ -153,11 +150,11 @@ def endurance(answer: "Answer") -> TextTable:
     return TextTable("At most, and when a disk has failed", columns, rows, note, frozenset({0}))
 
 
-def _worst(samples: "Sequence[Sample]") -> str:
+def _worst(samples: Sequence[Sample]) -> str:
     return format_duration(max(sample.p99_ns for sample in samples)) if samples else formatting.NONE
 
 
-def chart(answer: "Answer") -> Chart | None:
+def chart(answer: Answer) -> Chart | None:
     """Returns latency over capacity."""
     every = [*answer.rows, *answer.present]
     if len(every) < 2:
@@ -182,7 +179,7 @@ def chart(answer: "Answer") -> Chart | None:
     return Chart("front", "Latency and capacity", spec, table, "Each point is an arrangement of the table.", wide=True)
 
 
-def print_answer(console: "Console", answer: "Answer") -> None:
+def print_answer(console: Console, answer: Answer) -> None:
     """Prints the answer, the table and what to type."""
     terminal.prose(console, sentences(answer))
     terminal.draw_table(console, front(answer))
@@ -197,7 +194,7 @@ def print_answer(console: "Console", answer: "Answer") -> None:
         console.print(f"    {line}", soft_wrap=True)
 
 
-def render(answer: "Answer", *, title: str, command: str) -> str:
+def render(answer: Answer, *, title: str, command: str) -> str:
     """Returns the page; `command` created it."""
     drawn = chart(answer)
     tables = [front(answer), *([present(answer)] if answer.present else []), endurance(answer)]
@@ -222,7 +219,7 @@ def render(answer: "Answer", *, title: str, command: str) -> str:
     )
 
 
-def as_dict(answer: "Answer") -> dict[str, object]:
+def as_dict(answer: Answer) -> dict[str, object]:
     """Returns the JSON document: docs/reference/formats.md, "advice"."""
     return {
         "answer": verdict(answer),
@@ -242,7 +239,7 @@ def as_dict(answer: "Answer") -> dict[str, object]:
     }
 
 
-def _row(row: "ArrangementFigures") -> dict[str, object]:
+def _row(row: ArrangementFigures) -> dict[str, object]:
     of = row.arrangement
     return {
         "name": of.name,
@@ -266,5 +263,5 @@ def _row(row: "ArrangementFigures") -> dict[str, object]:
     }
 
 
-def _samples(samples: "Sequence[Sample]") -> list[dict[str, object]]:
+def _samples(samples: Sequence[Sample]) -> list[dict[str, object]]:
     return [{key: value for key, value in asdict(sample).items() if key != "batches"} for sample in samples]

@@ -1,18 +1,16 @@
 """Prints md arrays and findings about them, in the terminal and as JSON."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.report import diagnostics
+from blklab.report.console import Console
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
 from blklab.units import format_size
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 FORMAT_VERSION: Final = 1
 LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
@@ -21,7 +19,7 @@ LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "righ
 NO_VALUE: Final = "–"
 
 
-def show(console: "Console", inventory: Inventory, findings: Sequence[Diagnostic]) -> None:
+def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic]) -> None:
     """Prints arrays, their members, and the findings, the worst first."""
     from rich.text import Text
 

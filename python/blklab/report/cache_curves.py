@@ -1,21 +1,16 @@
 """Hit ratios by cache size, in the terminal and as a page."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, PolicyCurve
 from blklab.report import formatting, shell, terminal
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_label, tip
+from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TextTable, figures
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
-    from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, PolicyCurve
 
 COLOURS: Final[Mapping[str, str]] = dict(zip(("smq", "bcache", "lru", "opt"), theme.SERIES, strict=False))
 
@@ -26,7 +21,7 @@ LARGEST_ERROR: Final = 0.02
 """The half-width of an interval from which a doubt is shown."""
 
 
-def doubts(document: "CacheCurves") -> list[str]:
+def doubts(document: CacheCurves) -> list[str]:
     """Returns one line for each reason to read the figures with care."""
     reasons = []
     if document["assumed_rates"]:
@@ -54,11 +49,11 @@ def doubts(document: "CacheCurves") -> list[str]:
     return reasons
 
 
-def _sizes(block: "BlockCurves") -> list[int]:
+def _sizes(block: BlockCurves) -> list[int]:
     return sorted({point["cache_bytes"] for curve in block["curves"] for point in curve["points"]})
 
 
-def facts(document: "CacheCurves") -> list[str]:
+def facts(document: CacheCurves) -> list[str]:
     """Returns the amounts of the trace."""
     span = document["span_ns"]
     return [
@@ -70,7 +65,7 @@ def facts(document: "CacheCurves") -> list[str]:
     ]
 
 
-def sentences(document: "CacheCurves") -> list[Sentence]:
+def sentences(document: CacheCurves) -> list[Sentence]:
     """Returns the floor and the knees of each block size."""
     listed = []
     for block in document["blocks"]:
@@ -87,7 +82,7 @@ def sentences(document: "CacheCurves") -> list[Sentence]:
     return listed
 
 
-def _knee(curve: "PolicyCurve") -> str:
+def _knee(curve: PolicyCurve) -> str:
     last, knee = curve["points"][-1], curve["knee_bytes"]
     reads = " of the reads" if curve["policy"] == "bcache" else ""
     most = f"{formatting.size(last['cache_bytes'])} serves {_ratio(last)}{reads}"
@@ -97,24 +92,24 @@ def _knee(curve: "PolicyCurve") -> str:
     return f"{curve['policy']}: the knee is {formatting.size(knee)}, which serves {_ratio(at_knee)}{reads}; {most}."
 
 
-def _ratio(point: "CurvePoint") -> str:
+def _ratio(point: CurvePoint) -> str:
     """Returns a hit ratio with its interval."""
     half = (point["high"] - point["low"]) * 50
     return f"{point['hit_ratio'] * 100:.1f} %" + (f" ±{half:.1f}" if half >= 0.05 else "")
 
 
-def _directions(point: "CurvePoint") -> str:
+def _directions(point: CurvePoint) -> str:
     both = (point["read_hit_ratio"], point["write_hit_ratio"])
     return " / ".join(formatting.NONE if ratio is None else f"{ratio * 100:.1f}" for ratio in both)
 
 
-def tables(block: "BlockCurves") -> list[TextTable]:
+def tables(block: BlockCurves) -> list[TextTable]:
     """Returns the hit ratios by size, and those of reads and writes."""
     curves = [curve for curve in block["curves"] if curve["points"]]
     columns = figures("cache", *(curve["policy"] for curve in curves))
     by_size = [{point["cache_bytes"]: point for point in curve["points"]} for curve in curves]
 
-    def rows(cell: "Callable[[CurvePoint], str]") -> list[list[str]]:
+    def rows(cell: Callable[[CurvePoint], str]) -> list[list[str]]:
         return [
             [formatting.size(size), *(cell(of[size]) if size in of else formatting.NONE for of in by_size)]
             for size in _sizes(block)
@@ -124,7 +119,7 @@ def tables(block: "BlockCurves") -> list[TextTable]:
     return [TextTable(title, columns, rows(_ratio)), TextTable("Hits of reads / writes, %", columns, rows(_directions))]
 
 
-def chart(block: "BlockCurves") -> Chart | None:
+def chart(block: BlockCurves) -> Chart | None:
     """Returns hit ratios over the size, with intervals and the floor."""
     rows = [
         {**point, "policy": curve["policy"], "size": formatting.size(point["cache_bytes"]), "shown": _ratio(point)}
@@ -153,7 +148,7 @@ def chart(block: "BlockCurves") -> Chart | None:
     return Chart(name, table.title, chart_spec(rows, layer=layers), table, note, wide=True)
 
 
-def print_curves(console: "Console", document: "CacheCurves") -> None:
+def print_curves(console: Console, document: CacheCurves) -> None:
     """Prints sentences and tables."""
     from rich.text import Text
 
@@ -165,7 +160,7 @@ def print_curves(console: "Console", document: "CacheCurves") -> None:
             terminal.draw_table(console, table)
 
 
-def sections(document: "CacheCurves", name: str = "") -> list[PageSection]:
+def sections(document: CacheCurves, name: str = "") -> list[PageSection]:
     """Returns a section for each block size; `name` is its name in the menu, instead of the size."""
     listed = []
     for block in document["blocks"]:
@@ -177,7 +172,7 @@ def sections(document: "CacheCurves", name: str = "") -> list[PageSection]:
     return listed
 
 
-def render(document: "CacheCurves", *, title: str, command: str) -> str:
+def render(document: CacheCurves, *, title: str, command: str) -> str:
     """Returns the page; `command` created it."""
     return shell.render(
         "document.html.j2",

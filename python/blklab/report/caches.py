@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from blklab.caches.model import BlockCache, CacheInventory, hit_share
 from blklab.diagnostic import Diagnostic
 from blklab.report import diagnostics, formatting
+from blklab.report.console import Console
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from blklab.caches.expected import CacheCheck
 
 DAY: Final = 86_400
@@ -22,7 +21,7 @@ DAY: Final = 86_400
 FORMAT_VERSION: Final = 1
 
 
-def show(console: "Console", inventory: CacheInventory, findings: Sequence[Diagnostic]) -> None:
+def show(console: Console, inventory: CacheInventory, findings: Sequence[Diagnostic]) -> None:
     """Prints caches, their rates, and the findings."""
     if not inventory.caches:
         console.print("No block cache found.")
@@ -115,7 +114,7 @@ def as_dict(inventory: CacheInventory, findings: Sequence[Diagnostic]) -> dict[s
     }
 
 
-def show_check(console: "Console", check: "CacheCheck") -> None:
+def show_check(console: Console, check: "CacheCheck") -> None:
     """Prints what was counted next to what the policy should have done."""
     shown = {"read_hits": "read hits", "write_hits": "write hits", "bypassed_bytes": "bypassed"}
     rows = []

@@ -1,16 +1,12 @@
 """Tables of a calibration: fitted parameters and errors."""
 
-from typing import TYPE_CHECKING
-
+from blklab.analysis.calibrate import Calibration
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.text import printable
 
-if TYPE_CHECKING:
-    from blklab.analysis.calibrate import Calibration
 
-
-def fitted(calibration: "Calibration") -> TextTable:
+def fitted(calibration: Calibration) -> TextTable:
     """Returns the table of fitted parameters."""
     columns = [text("parameter"), *figures("before", "after", f"{NOMINAL:.0%} interval")]
     entries = [
@@ -24,7 +20,7 @@ def _limits(limits: tuple[float, float] | None) -> str:
     return "too few runs" if limits is None else f"{limits[0]:,.0f} to {limits[1]:,.0f}"
 
 
-def residuals(calibration: "Calibration") -> TextTable:
+def residuals(calibration: Calibration) -> TextTable:
     """Returns the table of predictions and errors for all inputs."""
     columns = [text("run"), *figures("measured", "predicted", "error")]
     entries = [

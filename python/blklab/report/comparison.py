@@ -1,22 +1,17 @@
 """Tables of a comparison, one for each metric."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from blklab.analysis.decision import MOST_REPEATS
+from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
+from blklab.analysis.decision import MOST_REPEATS, Decision
 from blklab.analysis.metrics import METRICS
 from blklab.report import diagnostics, formatting, terminal
+from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-    from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
-    from blklab.analysis.decision import Decision
-
-
-def print_comparison(console: "Console", comparison: "Comparison") -> None:
+def print_comparison(console: Console, comparison: Comparison) -> None:
     """Prints a comparison."""
     for table in tables(comparison):
         terminal.draw_table(console, table)
@@ -26,7 +21,7 @@ def print_comparison(console: "Console", comparison: "Comparison") -> None:
     diagnostics.print_diagnostics(console, comparison.notes, "Notes")
 
 
-def tables(comparison: "Comparison") -> list[TextTable]:
+def tables(comparison: Comparison) -> list[TextTable]:
     """Returns a table for each metric, with one row for each cell and compared side."""
     return [
         _table(comparison, name, [row for row in comparison.rows if row.metric == name])
@@ -34,11 +29,11 @@ def tables(comparison: "Comparison") -> list[TextTable]:
     ]
 
 
-def _metrics(comparison: "Comparison") -> list[str]:
+def _metrics(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(row.metric for row in comparison.rows))
 
 
-def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]") -> TextTable:
+def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> TextTable:
     sides = [printable(side) for side in comparison.sides]
     many = len(sides) > 2
     level = f"{100 * comparison.confidence:g} % interval"
@@ -74,7 +69,7 @@ def _table(comparison: "Comparison", name: str, rows: "Sequence[ComparisonRow]")
     return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
 
 
-def verdict(decision: "Decision | None") -> str:
+def verdict(decision: Decision | None) -> str:
     """Returns a verdict as text."""
     if decision is None:
         return "on one side only"
@@ -97,7 +92,7 @@ def more_repeats(count: int) -> str:
     return f"about {formatting.plural(count, 'more repeat')}"
 
 
-def summary(comparison: "Comparison", name: str) -> str:
+def summary(comparison: Comparison, name: str) -> str:
     """Returns the verdicts about a metric in one line."""
     rows = [row for row in comparison.rows if row.metric == name]
     known = [decision for row in rows for decision in row.differences]
@@ -126,7 +121,7 @@ def summary(comparison: "Comparison", name: str) -> str:
     return f"{line}{_power(known, comparison.margin)}"
 
 
-def _power(known: "Sequence[Decision | None]", margin: float) -> str:
+def _power(known: Sequence[Decision | None], margin: float) -> str:
     """Returns what the median cell can detect."""
     known_power = [each for each in known if each and each.detectable is not None and each.needed]
     if not known_power:
@@ -139,7 +134,7 @@ def _power(known: "Sequence[Decision | None]", margin: float) -> str:
     return f"{power}."
 
 
-def value(metric: str, cell_value: "CellValue | None") -> list[str]:
+def value(metric: str, cell_value: CellValue | None) -> list[str]:
     """Returns a value, and the largest deviation of its runs: `12,345` and `1.7 %`."""
     if cell_value is None:
         return [formatting.NONE] * 2
@@ -160,13 +155,13 @@ def figure(metric: str, amount: float) -> str:
     return f"{amount:,.0f}"
 
 
-def _difference(difference: "Decision | None") -> list[str]:
+def _difference(difference: Decision | None) -> list[str]:
     if difference is None:
         return [formatting.NONE] * 3
     return [change(difference.change), interval(difference), probability(difference.p)]
 
 
-def interval(difference: "Decision") -> str:
+def interval(difference: Decision) -> str:
     """Returns the confidence interval, or a dash."""
     if difference.low is None or difference.high is None:
         return formatting.NONE

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from blklab.analysis.identified_disks import IdentifiedDisk
 from blklab.report import formatting
+from blklab.report.console import Console
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 WORDS: Final = {
     "random_read_iops": "random reads/s, 4 KiB",
@@ -24,7 +22,7 @@ WORDS: Final = {
 }
 
 
-def draw_models(console: "Console", models: Sequence[LibraryModel]) -> None:
+def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
     """Prints models."""
     rows = [
         [
@@ -46,7 +44,7 @@ def _certainty(model: LibraryModel) -> str:
     return printable(model.certainty or formatting.NONE) + spread + (", yours" if model.own else "")
 
 
-def print_model(console: "Console", model: LibraryModel, rated: Sequence[RatedFigure]) -> None:
+def print_model(console: Console, model: LibraryModel, rated: Sequence[RatedFigure]) -> None:
     """Prints what the library says about a model."""
     from rich.text import Text
 
@@ -73,7 +71,7 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
     return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 
 
-def draw_disks(console: "Console", disks: Sequence[IdentifiedDisk]) -> None:
+def draw_disks(console: Console, disks: Sequence[IdentifiedDisk]) -> None:
     """Prints disks with their models."""
     rows = [
         [

@@ -1,15 +1,13 @@
 """Diagnostics in the terminal, on pages and as JSON."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
+from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.text import printable
 from blklab.units import format_size
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 MOST_FILES: Final = 20  # File extents that are shown under a diagnostic
@@ -22,7 +20,7 @@ TITLES: Final = {  # Titles of codes whose own words are not clear
 
 
 def print_diagnostics(
-    console: "Console", found_diagnostics: Sequence[Diagnostic], title: str, *, most: int | None = None
+    console: Console, found_diagnostics: Sequence[Diagnostic], title: str, *, most: int | None = None
 ) -> None:
     """Prints diagnostics under a title, the first `most` of them; nothing if there are none."""
     from rich.table import Table as Grid

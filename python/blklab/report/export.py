@@ -1,7 +1,7 @@
 """Export the charts of a report as PNG and SVG files."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ SCALE: Final = 2.0  # PNG pixels for each pixel of the chart
 FONT: Final = "Liberation Sans, DejaVu Sans, Arial, sans-serif"
 
 
-def export(charts: list[Chart], directory: Path) -> Iterator[Path]:
+def export(charts: Sequence[Chart], directory: Path) -> Iterator[Path]:
     """Writes each chart as NAME.png and NAME.svg, in light colours; yields the paths."""
     import vl_convert  # 40 MB, and slow to start
 

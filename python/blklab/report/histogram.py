@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from blklab.documents.profile import LevelTime, SeekRange
 from blklab.report import formatting
+from blklab.report.console import Console
 from blklab.report.terminal import bar, blocks
 from blklab.report.view import OPS, DeviceView
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NARROWEST: Final = 10
 WIDEST: Final = 60  # Characters of the longest bar
@@ -146,7 +144,7 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
     }
 
 
-def print_histograms(console: "Console", by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
+def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     """Prints the histograms of each device."""
     from rich.rule import Rule
     from rich.text import Text
@@ -162,7 +160,7 @@ def print_histograms(console: "Console", by_device: Sequence[tuple[DeviceView, S
             _draw(console, histogram)
 
 
-def _draw(console: "Console", histogram: Histogram) -> None:
+def _draw(console: Console, histogram: Histogram) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 

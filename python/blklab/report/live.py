@@ -5,22 +5,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import sparkline
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import FioCellDocument
 from blklab.spec.fio_cell import minimum_ns
 from blklab.text import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from blklab.spec.cells import Cell, ExperimentPlan
-
 WIDTH: Final = 30  # Number of values in the sparkline
 
 
-def expected(cells: "Sequence[Cell]") -> float:
+def expected(cells: Sequence[Cell]) -> float:
     """Returns the minimum time of cells in seconds: runtimes, ramps and rounds."""
     return sum(minimum_ns(cast(FioCellDocument, cell.document)) for cell in cells) / 1e9
 
@@ -29,12 +26,12 @@ def expected(cells: "Sequence[Cell]") -> float:
 class LiveCampaign:
     """The display of a campaign; `update` is the runner's `progress`."""
 
-    cells: "Sequence[Cell]"
-    varied: "Sequence[str]" = ()  # The labels of a cell that are shown
+    cells: Sequence[Cell]
+    varied: Sequence[str] = ()  # The labels of a cell that are shown
     clock: Callable[[], float] = time.monotonic
     done: int = 0
     began: float = field(init=False)
-    cell: "Cell | None" = None
+    cell: Cell | None = None
     phase: str = ""
     seconds: float = 0.0
     total: float | None = None
@@ -43,7 +40,7 @@ class LiveCampaign:
     def __post_init__(self) -> None:
         self.began = self.clock()
 
-    def update(self, cell: "Cell", live: Any) -> None:
+    def update(self, cell: Cell, live: Any) -> None:
         """Takes the progress of a cell: `runners.fio.process.FioProgress`."""
         if cell is not self.cell or live.phase != self.phase:
             self.cell, self.phase = cell, live.phase
@@ -88,7 +85,7 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def shown(console: "Console", plan: "ExperimentPlan") -> Iterator[LiveCampaign]:
+def shown(console: Console, plan: ExperimentPlan) -> Iterator[LiveCampaign]:
     """Shows a campaign on a terminal while the block runs; nothing if stderr is no terminal."""
     campaign = LiveCampaign(plan.cells, plan.varied)
     if not console.is_terminal:
@@ -97,7 +94,7 @@ def shown(console: "Console", plan: "ExperimentPlan") -> Iterator[LiveCampaign]:
     from rich.live import Live
     from rich.text import Text
 
-    def draw() -> "RenderableType":
+    def draw() -> RenderableType:
         return Text("\n".join(campaign.lines()), no_wrap=True, overflow="ellipsis")
 
     with Live(get_renderable=draw, console=console, refresh_per_second=2, transient=True):

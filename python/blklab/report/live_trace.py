@@ -2,17 +2,15 @@
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from blklab.report import formatting, terminal
+from blklab.report.console import Console
 from blklab.report.formatting import sparkline
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import load, slow
 from blklab.report.view import DeviceView, ProfileView
 from blklab.trace.record.live import LiveLook
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 COURSE: Final = 40  # Looks in the sparklines
 PROCESSES: Final = 5
@@ -70,7 +68,7 @@ class LiveScreen:
             parts.append(f"{formatting.plural(self._look.dropped, 'event')} dropped: figures are too low")
         return f"{at}  {name}  {', '.join(parts)}"
 
-    def draw(self, console: "Console") -> None:
+    def draw(self, console: Console) -> None:
         """Prints the screen."""
         from rich.text import Text
 

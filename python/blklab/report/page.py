@@ -1,7 +1,8 @@
 """The report on a trace: one self-contained HTML page."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from blklab.documents.cache_curves import CacheCurves
 from blklab.report import array_members, cache_curves, diagnostics, formatting, shell
 from blklab.report.charts import density, groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
@@ -14,18 +15,13 @@ from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
 
-if TYPE_CHECKING:
-    from blklab.documents.cache_curves import CacheCurves
 
-
-def charts(view: ProfileView, curves: "CacheCurves | None" = None) -> list[Chart]:
+def charts(view: ProfileView, curves: CacheCurves | None = None) -> list[Chart]:
     """Returns all charts of a report, in the order of the page."""
     return [chart for section in _sections(view, curves) for chart in section.charts]
 
 
-def render(
-    view: ProfileView, *, title: str | None = None, command: str = "", curves: "CacheCurves | None" = None
-) -> str:
+def render(view: ProfileView, *, title: str | None = None, command: str = "", curves: CacheCurves | None = None) -> str:
     """Returns the page; `command` created it. Raises BlklabError if there is no I/O."""
     device, doubts = view.focus, trace.diagnose(view)
     context: dict[str, Any] = {
@@ -46,7 +42,7 @@ def render(
     return shell.render("trace.html.j2", _sections(view, curves), **context)
 
 
-def _sections(view: ProfileView, curves: "CacheCurves | None") -> list[PageSection]:
+def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection]:
     device, stack_charts = view.focus, over_time.stack_charts(view)
     sections = [
         PageSection("stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts),

@@ -1,18 +1,16 @@
 """Prints plans of repairs and their steps, in the terminal and as JSON."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blklab.md.model import PARITIES
 from blklab.md.repair import steps
 from blklab.md.repair.plan import RepairPlan
 from blklab.report import diagnostics
+from blklab.report.console import Console
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
 from blklab.units import format_duration
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 FORMAT_VERSION = 2
 
@@ -46,7 +44,7 @@ def describe_step(step: steps.Step) -> str:
     return printable(words)
 
 
-def show(console: "Console", plan: RepairPlan, recipes: list[str]) -> None:
+def show(console: Console, plan: RepairPlan, recipes: list[str]) -> None:
     """Prints a plan: its steps, or why there are none."""
     from rich.text import Text
 
@@ -61,7 +59,7 @@ def show(console: "Console", plan: RepairPlan, recipes: list[str]) -> None:
         show_recipe(console, recipe)
 
 
-def show_recipe(console: "Console", recipe: str) -> None:
+def show_recipe(console: Console, recipe: str) -> None:
     """Prints a recipe without line breaks inside commands, so that they can be copied."""
     from rich.text import Text
 
@@ -70,7 +68,7 @@ def show_recipe(console: "Console", recipe: str) -> None:
         console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
-def _show_steps(console: "Console", plan: RepairPlan) -> None:
+def _show_steps(console: Console, plan: RepairPlan) -> None:
     from rich.text import Text
 
     rows = [

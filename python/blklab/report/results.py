@@ -1,26 +1,23 @@
 """Results of runs as a table and as explanations."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
 from blklab.report import cells, fleet_results, formatting, terminal, volumes
+from blklab.report.console import Console
 from blklab.report.load_ramp import ramp_table
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.runners.registry import did
+from blklab.runners.result import RunResult
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.runners.result import RunResult
-    from blklab.spec.cells import Cell, ExperimentPlan
 
 SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
 
 
-def print_results(console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]") -> None:
+def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:
     """Prints the results of an experiment."""
     terminal.draw_table(console, results_table(plan, results))
     for cell, result in _pairs(plan, results):
@@ -37,7 +34,7 @@ def print_results(console: "Console", plan: "ExperimentPlan", results: "Sequence
         console.print(f"note: {line}")
 
 
-def warnings(results: "Sequence[RunResult]") -> list[str]:
+def warnings(results: Sequence[RunResult]) -> list[str]:
     """Returns the warnings of runs, each once, with its cells."""
     cells_by_warning: dict[str, list[int]] = {}
     for result in results:
@@ -50,7 +47,7 @@ def warnings(results: "Sequence[RunResult]") -> list[str]:
     ]
 
 
-def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> TextTable:
+def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTable:
     """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
     varied = [label for label in plan.varied if label not in {"stack", "workload"}]
     columns = [TableColumn("#"), text("stack"), text("workload")]
@@ -74,13 +71,13 @@ def results_table(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> Tex
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)
 
 
-def _pairs(plan: "ExperimentPlan", results: "Sequence[RunResult]") -> "list[tuple[Cell, RunResult]]":
+def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cell, RunResult]]:
     """Returns each result with its cell; failed cells have none."""
     cells = {cell.number: cell for cell in plan.cells}
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: bool, predicted: bool) -> list[str]:
+def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool, predicted: bool) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
     total = max(1, sum(sum(disk["ios"]) for disk in disks))
@@ -106,7 +103,7 @@ def _row(cell: "Cell", result: "RunResult", varied: Sequence[str], *, syncs: boo
 
 
 def explanations(
-    console: "Console", plan: "ExperimentPlan", results: "Sequence[RunResult]", explained: Sequence[Sequence[str]]
+    console: Console, plan: ExperimentPlan, results: Sequence[RunResult], explained: Sequence[Sequence[str]]
 ) -> None:
     """Prints the explanation of each cell."""
     from rich.rule import Rule
@@ -121,7 +118,7 @@ def explanations(
             console.print(Text(f"· {printable(sentence)}"))
 
 
-def _figures(result: "RunResult") -> str:
+def _figures(result: RunResult) -> str:
     return ", ".join(
         f"{direction} {result.outcome[direction]['iops']:,.0f} IOPS"
         for direction in ("read", "write")

@@ -3,23 +3,20 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.outcome import measured
 from blklab.report import formatting, terminal, volumes
+from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.spec.cells import ExperimentPlan
+from blklab.store.query import CampaignRow, StoredRun
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.spec.cells import ExperimentPlan
-    from blklab.store.query import CampaignRow, StoredRun
 
 
 def print_campaigns(
-    console: "Console", rows: "Sequence[CampaignRow]", where: str, tags: "Mapping[int, Sequence[str]]"
+    console: Console, rows: Sequence[CampaignRow], where: str, tags: Mapping[int, Sequence[str]]
 ) -> None:
     """Prints the campaigns of the store at `where`."""
     if not rows:
@@ -28,7 +25,7 @@ def print_campaigns(
     terminal.draw_table(console, campaigns(rows, tags))
 
 
-def campaigns(rows: "Sequence[CampaignRow]", tags: "Mapping[int, Sequence[str]]") -> TextTable:
+def campaigns(rows: Sequence[CampaignRow], tags: Mapping[int, Sequence[str]]) -> TextTable:
     """Returns the table of campaigns, with their `tags` by number."""
     columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
     columns += [text("begun"), *([text("tags")] if tags else []), text("title")]
@@ -52,14 +49,14 @@ def campaigns(rows: "Sequence[CampaignRow]", tags: "Mapping[int, Sequence[str]]"
     )
 
 
-def _states(row: "CampaignRow") -> str:
+def _states(row: CampaignRow) -> str:
     there = {state: count for state, count in row.states.items() if count}
     if set(there) <= {"done"}:
         return "done" if there else "empty"
     return ", ".join(f"{count} {state}" for state, count in there.items())
 
 
-def print_runs(console: "Console", campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> None:
+def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> None:
     """Prints the runs of a campaign."""
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
@@ -76,7 +73,7 @@ def print_runs(console: "Console", campaign: "CampaignRow", stored_runs: "Sequen
         console.print(f"* {line}")
 
 
-def origins(stored_runs: "Sequence[StoredRun]") -> list[str]:
+def origins(stored_runs: Sequence[StoredRun]) -> list[str]:
     """Returns where imported runs come from, and when they were measured; a line for each file."""
     runs_by_file: dict[tuple[str, str], list[int]] = {}
     for run in stored_runs:
@@ -91,7 +88,7 @@ def origins(stored_runs: "Sequence[StoredRun]") -> list[str]:
     return lines
 
 
-def doubts(stored_runs: "Sequence[StoredRun]") -> list[str]:
+def doubts(stored_runs: Sequence[StoredRun]) -> list[str]:
     """Returns the doubts about runs, each once, with its runs."""
     runs_by_doubt: dict[str, list[str]] = {}
     for run in stored_runs:
@@ -100,14 +97,14 @@ def doubts(stored_runs: "Sequence[StoredRun]") -> list[str]:
     return [printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}") for doubt, of in runs_by_doubt.items()]
 
 
-def _doubts(run: "StoredRun") -> list[str]:
+def _doubts(run: StoredRun) -> list[str]:
     outcome = measured(run.outcome or {})
     forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
     doubts_of_run = [f"measured with {forced}"] if forced else []
     return [*doubts_of_run, *(outcome.get("warnings") or [])]
 
 
-def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTable:
+def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
     """Returns the table of a campaign's runs."""
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
@@ -117,7 +114,7 @@ def runs(campaign: "CampaignRow", stored_runs: "Sequence[StoredRun]") -> TextTab
 
 
 def print_measured(
-    console: "Console", plan: "ExperimentPlan", stored_runs: "Sequence[tuple[Mapping[str, str], Any]]"
+    console: Console, plan: ExperimentPlan, stored_runs: Sequence[tuple[Mapping[str, str], Any]]
 ) -> None:
     """Prints runs that are not in a store."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
@@ -126,7 +123,7 @@ def print_measured(
 
 
 def _table(
-    title: str, columns: list[TableColumn], rows: "Sequence[tuple[list[str], Mapping[str, str], Any]]", note: str
+    title: str, columns: list[TableColumn], rows: Sequence[tuple[list[str], Mapping[str, str], Any]], note: str
 ) -> TextTable:
     """Returns one row for each run: leading columns, varied labels, figures."""
     labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
@@ -145,7 +142,7 @@ def _table(
     )
 
 
-def outcome_figures(outcome: "Any") -> list[str]:
+def outcome_figures(outcome: Any) -> list[str]:
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
     Latencies are of reads, unless there are 10 % more writes. A missing figure is a dash.

@@ -1,15 +1,12 @@
 """Saturation sweeps: randomio's table and the knee of each curve."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from blklab.analysis.saturation import LOADS, Measured, SaturationCurve, curves
 from blklab.outcome import DirectionResult, Outcome
 from blklab.report import formatting
+from blklab.report.console import Console
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 HEAD = (  # The header that randomio 1.6 prints
     "  total |  read:         latency (ms)       |  write:        latency (ms)",
@@ -18,7 +15,7 @@ HEAD = (  # The header that randomio 1.6 prints
 )
 
 
-def print_saturation(console: "Console", runs: Sequence[Measured]) -> None:
+def print_saturation(console: Console, runs: Sequence[Measured]) -> None:
     """Prints a campaign as randomio does, and the knee of each curve."""
     for line in randomio(runs):
         console.print(line, soft_wrap=True)

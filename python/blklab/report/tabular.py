@@ -4,15 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blklab.analysis.metrics import all_metrics, device_shares
-
-if TYPE_CHECKING:
-    from blklab.store.query import StoredRun
+from blklab.store.query import StoredRun
 
 
-def run_rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
+def run_rows(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
     """Returns one row for each run that is done: labels, metrics, each device's shares."""
     tabular_rows = []
     for run in runs:
@@ -34,7 +32,7 @@ def run_rows(runs: "Sequence[StoredRun]") -> list[dict[str, Any]]:
     return tabular_rows
 
 
-def as_csv(runs: "Sequence[StoredRun]") -> str:
+def as_csv(runs: Sequence[StoredRun]) -> str:
     """Returns runs as CSV (RFC 4180, with \\n as line end), in the units of blklab.analysis.metrics."""
     table = run_rows(runs)
     names = list(dict.fromkeys(name for row in table for name in row))
@@ -52,6 +50,6 @@ def _safe(value: Any) -> Any:
     return value
 
 
-def as_json(runs: "Sequence[StoredRun]") -> str:
+def as_json(runs: Sequence[StoredRun]) -> str:
     """Returns runs as the JSON that `blklab runs show --json` prints."""
     return json.dumps([run.as_dict() for run in runs], indent=2, allow_nan=False) + "\n"

@@ -1,17 +1,15 @@
 """Print sentences and tables in the terminal."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from blklab.report import array_members, diagnostics, formatting
+from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.tables import devices, files, life, load, pattern, shards, slow, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
 
 BAR_WIDTH: Final = 12  # Characters of a bar; half of it in narrow terminals
 GAP: Final = 2  # Spaces between columns
@@ -37,7 +35,7 @@ DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (  # The tables 
 )
 
 
-def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
+def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
     """Prints the workload of a trace."""
     shown = view.detailed(all_devices=all_devices)
     for at, device in enumerate(shown):
@@ -64,7 +62,7 @@ def stat(console: "Console", view: ProfileView, *, all_devices: bool) -> None:
         _note(console, f"In full above: {shown[0].label}. Others: {rest}, or --all-devices.")
 
 
-def _headline(console: "Console", device: DeviceView, *, first: bool) -> None:
+def _headline(console: Console, device: DeviceView, *, first: bool) -> None:
     from rich.rule import Rule
     from rich.text import Text
 
@@ -75,7 +73,7 @@ def _headline(console: "Console", device: DeviceView, *, first: bool) -> None:
     console.print(Rule(title, align="left", style="cyan"))
 
 
-def prose(console: "Console", shown: Sequence[Sentence]) -> None:
+def prose(console: Console, shown: Sequence[Sentence]) -> None:
     """Prints sentences next to their topics."""
     from rich.table import Table as Grid
     from rich.text import Text
@@ -88,7 +86,7 @@ def prose(console: "Console", shown: Sequence[Sentence]) -> None:
     console.print(grid)
 
 
-def draw_table(console: "Console", table: TextTable) -> None:
+def draw_table(console: Console, table: TextTable) -> None:
     """Prints a table under its title, without columns that do not fit; nothing if empty."""
     if not table:
         return
@@ -153,7 +151,7 @@ def _bar_width(width: int) -> int:
     return BAR_WIDTH if width >= NARROW else BAR_WIDTH // 2
 
 
-def _cell(column: TableColumn, cell: str, console: "Console") -> "RenderableType":
+def _cell(column: TableColumn, cell: str, console: Console) -> RenderableType:
     from rich.text import Text
 
     if column.bar:
@@ -168,7 +166,7 @@ ASCII: Final = str.maketrans(formatting.BLOCKS + EIGHTHS[1:-1], "_.-:=+*#-------
 """Characters for block characters on a terminal without them."""
 
 
-def blocks(text: str, console: "Console") -> str:
+def blocks(text: str, console: Console) -> str:
     """Returns block characters, or others if the terminal's encoding has none."""
     try:
         text.encode(console.encoding)
@@ -186,7 +184,7 @@ def bar(value: float, longest: float, width: int) -> str:
     return "█" * full + (EIGHTHS[rest] if rest else "")
 
 
-def draw_events(console: "Console", device: DeviceView) -> None:
+def draw_events(console: Console, device: DeviceView) -> None:
     """Prints the number of events of each letter, in one line."""
     counts = [f"{letter} {number:,}" for letter, number in device.data["events"].items()]
     if counts:
@@ -197,7 +195,7 @@ def draw_events(console: "Console", device: DeviceView) -> None:
         console.print(line)
 
 
-def _note(console: "Console", note: str) -> None:
+def _note(console: Console, note: str) -> None:
     from rich.text import Text
 
     console.print(Text(note, style="dim"))

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from blklab.diagnostic import Diagnostic
 from blklab.report import comparison, diagnostics, formatting, shell, terminal
+from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.shell import PageSection, SentenceList
@@ -14,11 +16,6 @@ from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.report.tables.side_by_side import side_by_side
 from blklab.report.trace_changes import TraceChange, changes, figure
 from blklab.report.view import DeviceView, ProfileView
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.diagnostic import Diagnostic
 
 SIDES: Final = ("A", "B")
 VERDICTS: Final = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
@@ -77,7 +74,7 @@ class TraceDiff:
         several = any(len(view.devices) > 1 for view in self.views)
         return [table for table in ([members] if several else []) + [*built] if table]
 
-    def doubts(self) -> list["Diagnostic"]:
+    def doubts(self) -> list[Diagnostic]:
         """Returns what makes the recordings hard to compare, then the doubts about each of them."""
         first, second = self.sides
         doubts = []
@@ -170,7 +167,7 @@ def facts(diff: TraceDiff) -> list[str]:
     ]
 
 
-def print_diff(console: "Console", diff: TraceDiff) -> None:
+def print_diff(console: Console, diff: TraceDiff) -> None:
     """Prints the comparison."""
     from rich.text import Text
 

@@ -1,23 +1,19 @@
 """The result of a sweep: a table, sentences and commands."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from blklab.analysis import persist_settings
 from blklab.analysis.metrics import METRICS
+from blklab.analysis.persist_settings import PersistedSettings
+from blklab.analysis.tune import Tuning
 from blklab.report import formatting, terminal
 from blklab.report.comparison import change, figure, interval, more_repeats, probability, verdict
+from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-    from blklab.analysis.persist_settings import PersistedSettings
-    from blklab.analysis.tune import Tuning
-
-
-def print_tuning(console: "Console", tunings: "Sequence[Tuning]", kept: "PersistedSettings", *, alone: bool) -> None:
+def print_tuning(console: Console, tunings: Sequence[Tuning], kept: PersistedSettings, *, alone: bool) -> None:
     """Prints the effects, and how to keep settings that improve the metric."""
     for tuning in tunings:
         terminal.draw_table(console, tuning_table(tuning))
@@ -33,7 +29,7 @@ def print_tuning(console: "Console", tunings: "Sequence[Tuning]", kept: "Persist
             console.print('Settings were measured one at a time; mode = "all" measures combinations.', style="dim")
 
 
-def tuning_table(tuning: "Tuning") -> TextTable:
+def tuning_table(tuning: Tuning) -> TextTable:
     """Returns one row for each value that was tried."""
     columns = [text("setting"), text("value"), text("against"), TableColumn("runs"), TableColumn("change")]
     columns += [TableColumn("95 % interval"), TableColumn("p"), text("")]
@@ -58,7 +54,7 @@ def tuning_table(tuning: "Tuning") -> TextTable:
     return TextTable(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
 
 
-def conclusion(tuning: "Tuning") -> str:
+def conclusion(tuning: Tuning) -> str:
     """Returns the conclusion in a sentence."""
     best = tuning.best
     rest: dict[str, set[str]] = {}
@@ -91,7 +87,7 @@ def conclusion(tuning: "Tuning") -> str:
     return "; ".join(parts) + "." if parts else "The sweep has only the baseline."
 
 
-def persist_lines(kept: "PersistedSettings") -> list[str]:
+def persist_lines(kept: PersistedSettings) -> list[str]:
     """Returns the commands that persist settings; none if there is nothing to keep."""
     lines = []
     if kept.commands:

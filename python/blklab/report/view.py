@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from blklab.documents.profile import (
     Capabilities,
@@ -21,9 +21,7 @@ from blklab.documents.profile import (
 from blklab.errors import BlklabError
 from blklab.text import printable
 from blklab.trace.profile import own_names
-
-if TYPE_CHECKING:
-    from blklab.trace.shards.merging import ShardSummary
+from blklab.trace.shards.merging import ShardSummary
 
 OPS: Final = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
 STAGES: Final = {  # Stages of an I/O in btt's letters, and their meaning
@@ -236,7 +234,7 @@ def _is_busy(slice_: SliceProfile) -> bool:
 class ProfileView:
     """A profile with its devices by name."""
 
-    def __init__(self, profile: Profile, shards: "ShardSummary | None" = None) -> None:
+    def __init__(self, profile: Profile, shards: ShardSummary | None = None) -> None:
         self.profile = profile
         self.shards = shards
         """The figures of hosts and groups, if the trace consists of shards."""

@@ -3,13 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from blklab import _core
 from blklab.cluster import HERE, Parallel
-
-if TYPE_CHECKING:
-    from blklab.documents.cache_curves import CacheCurves
+from blklab.documents.cache_curves import CacheCurves
 
 POLICIES: Final = ("smq", "bcache", "lru", "opt")
 
@@ -21,7 +19,7 @@ def read_curves(
     blocks: Sequence[int] = (64 << 10,),
     parallel: Parallel = HERE,
     **settings: Any,
-) -> "CacheCurves":
+) -> CacheCurves:
     """Computes the curves of a trace; the other settings are those of `_core.cache_curves`.
 
     On a cluster, each policy is a task that reads the trace, at the same path as here.
@@ -38,5 +36,5 @@ def read_curves(
     return document
 
 
-def _computed(settings: Mapping[str, object], /, *, stop: _core.Stop | None = None) -> "CacheCurves":  # noqa: ARG001
+def _computed(settings: Mapping[str, object], /, *, stop: _core.Stop | None = None) -> CacheCurves:  # noqa: ARG001
     return cast("CacheCurves", json.loads(_core.cache_curves(**cast(Any, settings))))

@@ -1,16 +1,13 @@
 """Simulator and lab compared: terminal tables, and a section of docs/explanation/accuracy.md."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from blklab.report import formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from blklab.validation.agreement import AgreementRow, AgreementVerdict
-    from blklab.validation.recordings import KnownDisagreement, LabRecording
+from blklab.validation.agreement import AgreementRow, AgreementVerdict
+from blklab.validation.recordings import KnownDisagreement, LabRecording
 
 NOTE = (
     "IOPS of both directions. Shares (predicted → measured, %) are of reads if a cell only reads,"
@@ -19,7 +16,7 @@ NOTE = (
 )
 
 
-def agreement_table(compared_rows: "Sequence[AgreementRow]") -> TextTable:
+def agreement_table(compared_rows: Sequence[AgreementRow]) -> TextTable:
     """Returns the table of predicted and measured figures of all cells."""
     columns = [text("suite"), text("cell"), *figures("predicted", "measured", "error")]
     columns += [text("share"), TableColumn("")]
@@ -27,7 +24,7 @@ def agreement_table(compared_rows: "Sequence[AgreementRow]") -> TextTable:
     return TextTable("Predictions and the lab", columns, [_row(row) for row in compared_rows], note)
 
 
-def _io_costs(rows: "Sequence[AgreementRow]") -> Iterator[str]:
+def _io_costs(rows: Sequence[AgreementRow]) -> Iterator[str]:
     """Yields what an I/O costs in the predictions of the cells."""
     costs = [row.measured.io_cost for row in rows if row.measured.io_cost]
     if costs:
@@ -43,7 +40,7 @@ def _io_costs(rows: "Sequence[AgreementRow]") -> Iterator[str]:
         yield f"In {unknown} of {len(rows)} cells this cost is unknown: predictions use 0 on the disk."
 
 
-def _row(row: "AgreementRow") -> list[str]:
+def _row(row: AgreementRow) -> list[str]:
     predicted, measured = row.predicted.shares, row.measured.shares
     if row.hit_rate_error is not None:
         predicted, measured = ({"hits": figures.hit_rate or 0.0} for figures in (row.predicted, row.measured))
@@ -63,7 +60,7 @@ def _row(row: "AgreementRow") -> list[str]:
     ]
 
 
-def verdicts_table(judged: "Sequence[AgreementVerdict]") -> TextTable:
+def verdicts_table(judged: Sequence[AgreementVerdict]) -> TextTable:
     """Returns how many cells of each kernel are within the bounds."""
     columns = [text("kernel"), *figures("cells", "within", "of all", "median error"), TableColumn("")]
     entries = [
@@ -84,7 +81,7 @@ def verdicts_table(judged: "Sequence[AgreementVerdict]") -> TextTable:
     return TextTable("Agreement with the lab", columns, entries, note)
 
 
-def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> TextTable:
+def misses(known: Sequence[tuple[AgreementRow, KnownDisagreement | None]]) -> TextTable:
     """Returns the cells that miss, with their explanation if there is one."""
     columns = [text("kernel"), text("suite"), text("cell"), text("why")]
     entries = [
@@ -100,10 +97,10 @@ def misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> 
 
 
 def report_section(
-    recordings: "Sequence[LabRecording]",
-    compared_rows: "Sequence[AgreementRow]",
-    judged: "Sequence[AgreementVerdict]",
-    known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]",
+    recordings: Sequence[LabRecording],
+    compared_rows: Sequence[AgreementRow],
+    judged: Sequence[AgreementVerdict],
+    known: Sequence[tuple[AgreementRow, KnownDisagreement | None]],
 ) -> Iterator[str]:
     """Returns the section of the accuracy report, as lines; `known` has all misses."""
     table = verdicts_table(judged)
@@ -125,7 +122,7 @@ def report_section(
         yield from (f"### Kernel {verdict.kernel}", "", table.note, "", *gfm.markdown_table(table))
 
 
-def _misses(known: "Sequence[tuple[AgreementRow, KnownDisagreement | None]]") -> Iterator[str]:
+def _misses(known: Sequence[tuple[AgreementRow, KnownDisagreement | None]]) -> Iterator[str]:
     if not known:
         return
     yield from ("### Cells that miss", "")

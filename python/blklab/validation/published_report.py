@@ -3,19 +3,16 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blklab.report import calibration, formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
-    from blklab.validation.published_caches import CacheRow
+from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
+from blklab.validation.published_caches import CacheRow
 
 
-def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
+def published_table(published_rows: Sequence[PublishedRow]) -> TextTable:
     """Returns the table of published and predicted figures of all rows."""
     columns = [text("target"), text("test"), *figures("published", "predicted", "error"), text("±IOPS")]
     columns += [TableColumn("read latency, ms"), text("share")]
@@ -28,13 +25,13 @@ def published_table(published_rows: "Sequence[PublishedRow]") -> TextTable:
     return TextTable("Predictions and measurements", columns, [_row(row) for row in published_rows], note)
 
 
-def coverage(published_rows: "Sequence[PublishedRow]") -> str:
+def coverage(published_rows: Sequence[PublishedRow]) -> str:
     """Returns how often the published value is in the interval, as a sentence without its end."""
     count, inside = len(published_rows), sum(row.inside for row in published_rows)
     return f"The published value is inside in {inside} of {count} rows ({inside / max(1, count):.0%}, nominal 90 %)"
 
 
-def _row(row: "PublishedRow") -> list[str]:
+def _row(row: PublishedRow) -> list[str]:
     published = sum(row.published[f"{direction}_iops"] for direction in ("read", "write"))
     predicted = sum(row.predicted[f"{direction}_iops"] for direction in ("read", "write"))
     latency = row.published.get("read_lat_ms")
@@ -54,7 +51,7 @@ def _row(row: "PublishedRow") -> list[str]:
     ]
 
 
-def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
+def class_verdicts_table(judged: Sequence[PublishedVerdict]) -> TextTable:
     """Returns the result of each class of rows against its bounds."""
     columns = [text("predicted"), *figures("rows", "inside ±IOPS", "within", "bound", "median error")]
     columns += figures("worst share")
@@ -80,7 +77,7 @@ def class_verdicts_table(judged: "Sequence[PublishedVerdict]") -> TextTable:
     )
 
 
-def caches_table(rows: "Sequence[CacheRow]") -> TextTable:
+def caches_table(rows: Sequence[CacheRow]) -> TextTable:
     """Returns the table of published and predicted figures of caches."""
     columns = [text("run"), *figures("hits, %", "promotions"), text("class"), *figures("simulated"), TableColumn("")]
     right = sum(row.same_class for row in rows)
@@ -94,7 +91,7 @@ def caches_table(rows: "Sequence[CacheRow]") -> TextTable:
     return TextTable("Predictions of caches", columns, [_cache_row(row) for row in rows], note)
 
 
-def _cache_row(row: "CacheRow") -> list[str]:
+def _cache_row(row: CacheRow) -> list[str]:
     both = (row.published, row.predicted)
     classes = list(dict.fromkeys(figures.cache_class or "–" for figures in both))
     return [
@@ -107,7 +104,7 @@ def _cache_row(row: "CacheRow") -> list[str]:
     ]
 
 
-def markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]", more: Sequence[str] = ()) -> str:
+def markdown(validation: Validation, judged: Sequence[PublishedVerdict], more: Sequence[str] = ()) -> str:
     """Returns the accuracy report; `more` are the lines of its other sections."""
     lines = [*_markdown(validation, judged), *more]
     return "\n".join(map(_wrapped, lines)).rstrip("\n") + "\n"
@@ -129,7 +126,7 @@ def questions(directory: Path) -> list[str]:
         return []
 
 
-def _markdown(validation: "Validation", judged: "Sequence[PublishedVerdict]") -> Iterator[str]:
+def _markdown(validation: Validation, judged: Sequence[PublishedVerdict]) -> Iterator[str]:
     yield from (
         "# Accuracy of the simulator",
         "",

@@ -9,7 +9,6 @@ from blklab.md import journal_directory
 from blklab.md.repair import journal
 from blklab.md.repair import plan as plans
 from blklab.md.repair.task import MemberSlot, RepairTask
-from blklab.system import roots as system_roots
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.roots import Roots
 from tests.conftest import Run
@@ -23,7 +22,8 @@ def _here(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(name: str, roots: Roots) -> BlockDevice:
         return of_node((roots.sys / "class/block" / Path(name).name).resolve(strict=True), roots)
 
-    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    for user in ("bbl", "repair_progress"):
+        monkeypatch.setattr(f"blklab.cli.md.fix.{user}.Roots", lambda: machine.roots)
     monkeypatch.setattr(plans, "resolve", resolve)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     machine.roots.state.mkdir(mode=0o700)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from blklab.system import roots as system_roots
 from tests.conftest import Run
 from tests.md.conftest import Arrays, machine
 from tests.md.exporter.conftest import mirrored, parsed
@@ -20,7 +19,7 @@ __all__ = ["machine", "mirrored"]
 
 @pytest.fixture(autouse=True)
 def _here(mirrored: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_roots, "Roots", lambda: mirrored.roots)
+    monkeypatch.setattr("blklab.cli.md.watch.Roots", lambda: mirrored.roots)
 
 
 def test_a_textfile_is_whole_and_for_everybody(run: Run, tmp_path: Path) -> None:

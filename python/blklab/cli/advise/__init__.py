@@ -1,12 +1,17 @@
 """`blklab advise`: which array to build."""
 
+import hashlib
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from blklab import output as out
 from blklab.cli.common import DURATION, SIZE, Quantity, cluster_option, computing, emit, json_option, notes, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 
 if TYPE_CHECKING:
@@ -120,10 +125,6 @@ def _advise(
     filesystem: str,
     **asked: Any,
 ) -> None:
-    import shlex
-    import sys
-
-    from blklab import output as out
     from blklab.report import advice as report
 
     for file in (output, html):
@@ -163,7 +164,6 @@ def _question(
     from blklab.advice import loads
     from blklab.advice.question import Constraints, Question, check_prices, merged, read_pools
     from blklab.advice.search import excluded_kinds
-    from blklab.errors import UsageError
 
     every: list[Load] = [loads.of_trace(trace, device, at) for at, trace in enumerate(traces, 1)]
     every += [load for file in job_files for load in loads.of_job_file(file)]
@@ -206,14 +206,10 @@ def _search(
     question: "Question", paths: dict[str, str], present: "list[Arrangement]", filesystem: str, parallel: "Parallel"
 ) -> "Answer":
     """Search with a progress bar, and keep finished simulations."""
-    import hashlib
-
     import platformdirs
 
-    from blklab import output as out
     from blklab.advice.answer import advise as find
     from blklab.cli.common import progress
-    from blklab.errors import BlklabError
 
     digest = hashlib.sha256(repr((question.pools, question.loads, question.seed)).encode()).hexdigest()[:16]
     directory = platformdirs.user_cache_path("blklab") / "advice"
@@ -238,7 +234,6 @@ def _search(
 def _write_experiment(answer: "Answer", output: str) -> None:
     """Write the experiment, with jobs that resemble the traces."""
     from blklab import _core
-    from blklab import output as out
     from blklab.advice.experiment_file import as_toml
     from blklab.trace.fio import FioPlan, make_plan
     from blklab.trace.profile import characterise

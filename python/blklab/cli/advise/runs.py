@@ -1,14 +1,12 @@
 """`blklab advise runs`: how long and how often to measure."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import confidence_option, emit, json_option, parse_share, store_option
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from blklab.errors import UsageError
+from blklab.report.console import Console
 
 
 @click.command()
@@ -33,7 +31,6 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
     from blklab.analysis.diagnostics import diagnose
     from blklab.analysis.metrics import METRICS, metric_name, with_direction
     from blklab.analysis.run_planning import plan_runs
-    from blklab.errors import UsageError
     from blklab.report import diagnostics, run_plans, terminal
     from blklab.store import query
     from blklab.store.campaigns import Store
@@ -48,7 +45,7 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
         raise UsageError(f"{campaign}: no finished run has {metric}")
     doubts = diagnose(selection.runs, points)
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         terminal.draw_table(console, run_plans.table(plans, chosen.name, change))
         diagnostics.print_diagnostics(console, doubts, "Doubts about these runs")
 

@@ -1,15 +1,11 @@
 """`blklab cache check`: whether a cache does what its policy should."""
 
-from typing import TYPE_CHECKING
-
 import click
+from click.exceptions import Exit
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
 from blklab.cli.trace.selection import selection_options, trace_arguments
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -50,18 +46,12 @@ def check(
     \b
     Exit status: 0 as expected; 1 not, or the counters are of another trace; 2 usage.
     """
-    from click.exceptions import Exit
-
     from blklab.caches import expected
     from blklab.report import caches as report
 
     first, release = expected.read_status(before, title)
     last, _ = expected.read_status(after, title)
     result = expected.check(first, last, paths, kernel=kernel or release, format_name=format_name, selection=selection)
-
-    def draw(console: "Console") -> None:
-        report.show_check(console, result)
-
-    emit(report.check_as_dict(result), as_json, draw)
+    emit(report.check_as_dict(result), as_json, lambda console: report.show_check(console, result))
     if not result.holds:
         raise Exit(1)

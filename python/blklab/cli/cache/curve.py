@@ -3,17 +3,16 @@
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from blklab import _core, units
+from blklab import output as out
 from blklab.cli.common import Quantity, cluster_option, computing, emit, json_option, warn_each
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.errors import UsageError
 from blklab.trace.cache_curves import POLICIES, read_curves
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def _list_of(parse: Callable[[str], int]) -> Callable[[str], list[int]]:
@@ -106,7 +105,6 @@ def curve(
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
-    from blklab.errors import UsageError
     from blklab.report import cache_curves
 
     if "-" in paths and cluster:
@@ -114,8 +112,6 @@ def curve(
     if "-" in paths and set(policies or POLICIES) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
     if output is not None:
-        from blklab import output as out
-
         out.check(output)
     with computing(cluster) as parallel:
         document = read_curves(
@@ -134,16 +130,10 @@ def curve(
         )
     warn_each(cache_curves.doubts(document))
     if output is not None:
-        from blklab.cli.trace.report import tell
+        from blklab.cli.trace.report import write_page
 
         command = shlex.join(["blklab", "cache", "curve", *sys.argv[3:]]) if sys.argv[1:3] == ["cache", "curve"] else ""
-        html = cache_curves.render(document, title=title or f"Cache for {paths[0]}", command=command).encode()
-        out.write(output, html)
-        to_stdout = output in out.STDOUT
-        tell([] if to_stdout else [output], len(html), as_json=as_json, to_stdout=to_stdout)
+        html = cache_curves.render(document, title=title or f"Cache for {paths[0]}", command=command)
+        write_page(output, html, as_json=as_json)
         return
-
-    def draw(console: "Console") -> None:
-        cache_curves.print_curves(console, document)
-
-    emit(document, as_json, draw)
+    emit(document, as_json, lambda console: cache_curves.print_curves(console, document))

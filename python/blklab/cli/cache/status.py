@@ -1,13 +1,11 @@
 """`blklab cache status`: the caches of this host."""
 
-from typing import TYPE_CHECKING
-
 import click
+from click.exceptions import Exit
 
 from blklab.cli.common import emit, json_option
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from blklab.errors import EnvironmentLacks, UsageError
+from blklab.system.roots import Roots
 
 
 @click.command()
@@ -28,13 +26,9 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
     \b
     Exit status: 0 no problem, 1 a critical finding, 3 nothing could be read.
     """
-    from click.exceptions import Exit
-
     from blklab.caches.findings import find_problems
     from blklab.caches.status import read_caches
-    from blklab.errors import EnvironmentLacks, UsageError
     from blklab.report import caches as report
-    from blklab.system.roots import Roots
 
     inventory = read_caches(Roots(), remember=True)
     if not inventory.caches and inventory.unseen:
@@ -47,10 +41,6 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
                 raise UsageError(f"{name}: no such cache; caches of this host: {existing}")
         inventory = inventory.only(chosen)
     findings = find_problems(inventory.caches)
-
-    def draw(console: "Console") -> None:
-        report.show(console, inventory, findings)
-
-    emit(report.as_dict(inventory, findings), as_json, draw)
+    emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.severity == "critical" for finding in findings):
         raise Exit(1)

@@ -1,8 +1,10 @@
 """`blklab devices identify`: the models of this host's disks."""
 
 import click
+from click.exceptions import Exit
 
 from blklab.cli.common import emit, json_option
+from blklab.system.roots import Roots
 
 
 @click.command()
@@ -23,12 +25,9 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     \b
     Exit status: 0 a model for each disk; 1 there is none for a disk.
     """
-    from click.exceptions import Exit
-
     from blklab.analysis.identified_disks import IdentifiedDisk, identify_disks
     from blklab.report import device_models as report
     from blklab.spec.stock_models import identify as identify_text
-    from blklab.system.roots import Roots
 
     disks = identify_disks(Roots()) if this_host or not texts else []
     for words in texts:

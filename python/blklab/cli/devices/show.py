@@ -3,6 +3,7 @@
 import click
 
 from blklab.cli.common import emit, json_option
+from blklab.errors import UsageError
 
 
 @click.command()
@@ -15,7 +16,6 @@ def show(name: str, *, as_json: bool) -> None:
     Example:
       blklab devices show pm983
     """
-    from blklab.errors import UsageError
     from blklab.report import device_models as report
     from blklab.spec.stock_models import library_model
     from blklab.validation.rated import rated_figures

@@ -3,22 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from blklab.cli.common import emit, fail_with, note
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from blklab.runners.lab.runner import LabRunner
-    from blklab.runners.result import RunResult
-    from blklab.spec.cell_form import CellForm
-    from blklab.spec.cells import ExperimentPlan
-    from blklab.spec.overrides import Override
-    from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
-    from blklab.validation.recordings import LabRecording
+from blklab.cli.run import changes, measured
+from blklab.errors import UsageError
+from blklab.outcome import in_lab
+from blklab.output import write
+from blklab.report import terminal
+from blklab.report.console import Console
+from blklab.runners.lab.runner import LabRunner
+from blklab.runners.result import RunResult
+from blklab.runners.sim.runner import SimRunner
+from blklab.spec import cells, lab_cell, sim_cell
+from blklab.spec.cell_form import CellForm
+from blklab.spec.cells import ExperimentPlan
+from blklab.spec.overrides import Override
+from blklab.validation import agreement, recordings
+from blklab.validation import agreement_report as report
+from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
+from blklab.validation.recordings import LabRecording
 
 
 @dataclass(frozen=True)
@@ -37,21 +43,14 @@ class AgreementOptions:
 
 def show(wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_json: bool, check: bool) -> None:
     """Measure the suites or read the recordings, and print them next to the simulation."""
-    from blklab.report import terminal
-    from blklab.validation import agreement, recordings
-    from blklab.validation import agreement_report as report
-
     pairs, failed = _recorded(wanted) if recorded else _measured(wanted)
     rows = [row for _, own in pairs for row in own]
     verdicts = agreement.agreement_verdicts(rows)
     if output is not None:
-        from blklab.output import write
-
         write(output, ("\n".join(_section(wanted.directory, pairs)) + "\n").encode())
-
     missed = recordings.missed(recordings.misses(wanted.directory), rows)
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         terminal.draw_table(console, report.agreement_table(rows))
         if missed:
             terminal.draw_table(console, report.misses(missed))
@@ -72,17 +71,12 @@ def show(wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_js
 
 def recorded_section(directory: Path) -> list[str]:
     """Return the lines of the accuracy report about recorded lab measurements, if there are any."""
-    from blklab.validation import recordings
-
     known = recordings.read_recordings(directory)
     pairs = [(recording, recordings.predicted(directory, recording)) for recording in known]
     return _section(directory, pairs) if pairs else []
 
 
-def _section(directory: Path, pairs: "Sequence[tuple[LabRecording, Sequence[AgreementRow]]]") -> list[str]:
-    from blklab.validation import agreement, recordings
-    from blklab.validation import agreement_report as report
-
+def _section(directory: Path, pairs: Sequence[tuple[LabRecording, Sequence[AgreementRow]]]) -> list[str]:
     rows = [row for _, own in pairs for row in own]
     missed = recordings.missed(recordings.misses(directory), rows)
     return list(
@@ -90,10 +84,7 @@ def _section(directory: Path, pairs: "Sequence[tuple[LabRecording, Sequence[Agre
     )
 
 
-def _recorded(wanted: AgreementOptions) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
-    from blklab.errors import UsageError
-    from blklab.validation import recordings
-
+def _recorded(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]:
     names = {path.stem for path in recordings.suites(wanted.directory, wanted.suite)}
     pairs = []
     for recording in recordings.read_recordings(wanted.directory):
@@ -112,14 +103,8 @@ def _recorded(wanted: AgreementOptions) -> "tuple[list[tuple[LabRecording, list[
     return pairs, []
 
 
-def _measured(wanted: AgreementOptions) -> "tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]":
+def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[AgreementRow]]], list[str]]:
     """Run every suite on both runners. With --resume, finished cells are not run again."""
-    from blklab.cli.run import changes, measured
-    from blklab.runners.lab.runner import LabRunner
-    from blklab.runners.sim.runner import SimRunner
-    from blklab.spec import lab_cell, sim_cell
-    from blklab.validation import agreement, recordings
-
     paths = recordings.suites(wanted.directory, wanted.suite)
     extra = changes(wanted.settings)
     theirs = _plans(wanted, paths, extra, lab_cell.FORM)
@@ -153,15 +138,12 @@ def _measured(wanted: AgreementOptions) -> "tuple[list[tuple[LabRecording, list[
 
 
 def _plans(
-    wanted: AgreementOptions, paths: "Sequence[Path]", extra: "Sequence[Override]", form: "CellForm"
-) -> "list[ExperimentPlan]":
+    wanted: AgreementOptions, paths: Sequence[Path], extra: Sequence[Override], form: CellForm
+) -> list[ExperimentPlan]:
     """Return the plan of each suite that has selected cells.
 
     Raises UsageError if no suite has any, and for an invalid experiment.
     """
-    from blklab.errors import UsageError
-    from blklab.spec import cells
-
     plans: list[ExperimentPlan] = []
     lacking: list[UsageError] = []
     for path in paths:
@@ -178,11 +160,7 @@ def _plans(
     return plans
 
 
-def _figures(
-    plan: "ExperimentPlan", results: "Sequence[RunResult]"
-) -> "list[tuple[str, AgreementKey, AgreementFigures]]":
-    from blklab.validation import agreement
-
+def _figures(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[str, AgreementKey, AgreementFigures]]:
     return [
         (
             _kernel(plan, result),
@@ -193,16 +171,13 @@ def _figures(
     ]
 
 
-def _kernel(plan: "ExperimentPlan", result: "RunResult") -> str:
+def _kernel(plan: ExperimentPlan, result: RunResult) -> str:
     """Return the kernel generation of a result."""
-    generations = {cell.number: str(cell.document["kernel"]) for cell in plan.cells}
-    return generations[result.number]
+    return next(str(cell.document["kernel"]) for cell in plan.cells if cell.number == result.number)
 
 
-def _measured_with(lab: "LabRunner", plan: "ExperimentPlan", result: "RunResult") -> dict[str, str]:
+def _measured_with(lab: LabRunner, plan: ExperimentPlan, result: RunResult) -> dict[str, str]:
     """Return the versions of kernel, fio, mdadm and QEMU that measured a cell."""
-    from blklab.outcome import in_lab
-
     environment = lab.environment()
     packages = environment["guests"].get(_kernel(plan, result), {}).get("packages", {})
     facts = {"kernel": in_lab(result.outcome)["lab"]["kernel"]}

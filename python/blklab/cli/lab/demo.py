@@ -1,15 +1,11 @@
 """`blklab lab demo`: measure and predict mirrors of unequal disks."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option, taking
 from blklab.runners.lab import ACCEL
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -22,11 +18,12 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
     The output shows predictions next to measurements. The experiment is examples/mirrors.toml. The results are stored.
     """
     from blklab.cli.run import measured
+    from blklab.report.terminal import draw_table
     from blklab.runners import lab
     from blklab.runners.lab.runner import LabRunner
     from blklab.spec.cells import plan
     from blklab.spec.lab_cell import FORM
-    from blklab.validation import agreement
+    from blklab.validation import agreement, agreement_report
 
     path = Path(lab.__file__).with_name("mirrors.toml")
     measuring = plan(path, form=FORM)
@@ -40,12 +37,6 @@ def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:
         for result in results
     }
     rows = agreement.agreement_rows(measuring.cells[0].document["kernel"], predicted, given)
-
-    def draw(console: "Console") -> None:
-        from blklab.report import terminal
-        from blklab.validation.agreement_report import agreement_table as table
-
-        terminal.draw_table(console, table(rows))
-
-    emit([row.as_dict() for row in rows], as_json, draw)
+    table = agreement_report.agreement_table(rows)
+    emit([row.as_dict() for row in rows], as_json, lambda console: draw_table(console, table))
     fail_with(failed)

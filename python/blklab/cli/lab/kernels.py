@@ -3,6 +3,7 @@
 import click
 
 from blklab.cli.common import emit, json_option
+from blklab.text import printable
 
 
 @click.command()
@@ -15,7 +16,6 @@ def kernels(*, as_json: bool) -> None:
     from blklab.report.tables.base import TextTable, text
     from blklab.report.terminal import draw_table
     from blklab.runners.lab.image.build import offered
-    from blklab.text import printable
 
     documents = [vars(kernel) for kernel in offered()]
     rows = [[printable(value) for value in document.values()] for document in documents]

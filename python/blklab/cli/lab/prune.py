@@ -3,6 +3,7 @@
 import click
 
 from blklab.cli.common import emit, json_option
+from blklab.units import format_size
 
 
 @click.command()
@@ -10,7 +11,6 @@ from blklab.cli.common import emit, json_option
 def prune(*, as_json: bool) -> None:
     """Remove images of older packages, kernels and agents from the cache."""
     from blklab.runners.lab.image.build import prune as remove
-    from blklab.units import format_size
 
     freed = remove()
     emit({"freed_bytes": freed}, as_json, lambda console: console.print(f"{format_size(freed)} freed", highlight=False))

@@ -8,6 +8,10 @@ import click
 from click.exceptions import Exit
 
 from blklab.cli.common import DURATION, emit, first, json_option, progress, store_option
+from blklab.diagnostic import SEVERITIES
+from blklab.errors import EnvironmentLacks, UsageError
+from blklab.system.roots import Roots
+from blklab.units import NANOSECONDS, format_duration
 
 if TYPE_CHECKING:
     from blklab.md.remote import RemoteHost
@@ -106,14 +110,11 @@ def audit(
     Exit status: 0 no finding of --severity or worse, 1 at least one, 3 nothing could be read, or
     a host could not be read.
     """
-    from blklab.diagnostic import SEVERITIES
-    from blklab.errors import EnvironmentLacks
     from blklab.md.audit import find_problems
     from blklab.md.images import read_images as inventory_of_images
     from blklab.md.inventory import read_inventory as inventory_of_host
     from blklab.report import arrays as report
     from blklab.report import fleet
-    from blklab.system.roots import Roots
 
     sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
     _check_options(
@@ -162,9 +163,6 @@ def _check_options(
     timeout: int,
 ) -> None:
     """Raises UsageError for options that exclude each other; `only_here` are those of this host."""
-    from blklab.errors import UsageError
-    from blklab.units import NANOSECONDS, format_duration
-
     if len(sources) > 1:
         raise UsageError(f"{sources[0]} and {sources[1]}: expected only one of them")
     if more and not sources:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from blklab import output
 from blklab.cli.common import DURATION, warn
 from blklab.cli.web_server import listening, web_config_option
+from blklab.errors import UsageError
+from blklab.system.roots import Roots
 from blklab.units import NANOSECONDS
 
 if TYPE_CHECKING:
@@ -52,9 +55,7 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
       blklab md watch --superblocks never
       blklab md watch --textfile /var/lib/prometheus/node-exporter/blklab_md.prom
     """
-    from blklab.errors import UsageError
     from blklab.md.exporter.inventory_cache import InventoryCache
-    from blklab.system.roots import Roots
 
     interval = HOUR if superblocks is None else superblocks
     max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
@@ -71,10 +72,8 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
 def _write_textfile(path: str, inventories: "InventoryCache") -> None:
     from prometheus_client import generate_latest
 
-    from blklab import output
     from blklab.md.exporter.collector import Collector, make_registry
     from blklab.md.exporter.device_activity import ActivitySinceBoot
-    from blklab.system.roots import Roots
 
     output.check(path)
     collector = Collector(inventories, ActivitySinceBoot(Roots()), warn, Roots())
@@ -88,7 +87,6 @@ def _serve(listen: str, config: Path | None, inventories: "InventoryCache") -> N
 
     from blklab.md.exporter.collector import Collector, make_registry
     from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter
-    from blklab.system.roots import Roots
 
     activity = ActivityCounter(Roots())
     registry = make_registry(Collector(inventories, activity, warn, Roots()))

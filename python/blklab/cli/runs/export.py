@@ -2,6 +2,7 @@
 
 import click
 
+from blklab import output as files
 from blklab.cli.common import store_option
 
 
@@ -25,7 +26,6 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
       blklab runs export 3 4 --as csv -o figures.csv
       blklab runs export unbalanced@host --as series -o series.parquet
     """
-    from blklab import output as files
     from blklab.report import tabular
     from blklab.store import query, series
     from blklab.store.campaigns import Store

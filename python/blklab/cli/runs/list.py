@@ -1,14 +1,10 @@
 """`blklab runs list`: list the campaigns in the store."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import emit, json_option, store_option
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("list")

@@ -3,6 +3,7 @@
 import click
 
 from blklab.cli.common import note, store_option
+from blklab.report.formatting import plural
 
 
 @click.command()
@@ -14,7 +15,6 @@ def rm(*, campaigns: tuple[str, ...], yes: bool, store: str | None) -> None:
 
     The command asks first, unless --yes is given. It does not remove a run that is still running.
     """
-    from blklab.report.formatting import plural
     from blklab.store import query
     from blklab.store.campaigns import Store
 

@@ -1,13 +1,10 @@
 """`blklab runs show`: show the runs of a campaign."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from blklab.cli.common import emit, json_option, store_option
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from blklab.errors import UsageError
+from blklab.report.console import Console
 
 
 @click.command()
@@ -26,7 +23,6 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
       blklab runs show 3:stack=raid1,iodepth=32 --raw
       blklab runs show spindles --randomio
     """
-    from blklab.errors import UsageError
     from blklab.report import runs, saturation
     from blklab.store import query
     from blklab.store.campaigns import Store
@@ -42,7 +38,7 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
         click.echo(query.raw(kept, selection.runs[0].id), nl=False)
         return
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         if randomio:
             measured = [(run.labels, run.cell, run.outcome) for run in selection.runs if run.outcome]
             saturation.print_saturation(console, measured)

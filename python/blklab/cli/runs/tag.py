@@ -6,6 +6,7 @@ import click
 
 from blklab.cli.common import note as tell
 from blklab.cli.common import store_option
+from blklab.errors import BlklabError
 
 if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
@@ -47,7 +48,6 @@ def note(*, campaign: str, text: str | None, remove: bool, store: str | None) ->
 
 
 def _annotate(words: str, kind: "AnnotationKind", text: str | None, where: str | None, *, remove: bool) -> None:
-    from blklab.errors import BlklabError
     from blklab.store import annotations, query
     from blklab.store.campaigns import Store
 

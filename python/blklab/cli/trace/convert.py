@@ -1,7 +1,5 @@
 """`blklab trace convert`: convert a trace to another format."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from blklab import _core, units
@@ -10,10 +8,8 @@ from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import selection_options, trace_arguments
 from blklab.output import STDOUT
+from blklab.report.console import Console
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def _targets() -> str:
@@ -59,7 +55,7 @@ def convert(
         warn(f"{warning['path']}: {warning['message']}")
     report = document["report"]
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         from blklab.report import formatting
 
         what = formatting.plural(report["written"], "I/O" if document["to"] == "ios" else "event")

@@ -1,19 +1,15 @@
 """`blklab trace diff`: compare two recordings."""
 
 import shlex
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab import _core
+from blklab import output as out
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.report import selection_words, tell
+from blklab.cli.trace.report import selection_words, write_page
 from blklab.cli.trace.selection import selection_options, trace_arguments
-from blklab.cli.trace.trace_view import read_view
 from blklab.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -51,26 +47,23 @@ def diff(
     \b
     Exit status: 0 success; 1 no I/O in the selection, or a trace cannot be read; 2 wrong usage.
     """
+    from blklab.cli.trace.trace_view import read_view
+    from blklab.report import formatting, trace_diff
+
     devices: list[str | None] = [None, None]
     if between is not None:
         devices = [word.strip() for word in between.split(",")]
         if len(devices) != 2 or not all(devices):
             raise UsageError(f"--between {between!r}: expected two devices, such as sda,sdb")
-    from blklab.report import formatting
-
     if len(paths) not in ({2} if between is None else {1, 2}):
         raise UsageError(
             f"{formatting.plural(len(paths), 'recording')}: expected two, or one with --between DEV,DEV (name a"
             " recording of several files by its directory)"
         )
     if output is not None:
-        from blklab import output as out
-
         out.check(output)
     views = [read_view([path], selection, format_name) for path in paths]
     views = views * 2 if len(views) == 1 else views
-    from blklab.report import trace_diff
-
     names = [paths[0], paths[-1]]
     compared = trace_diff.TraceDiff(
         names, views, [view.active_device(name) for view, name in zip(views, devices, strict=True)]
@@ -79,12 +72,6 @@ def diff(
         words = ["blklab", "trace", "diff", *paths, *selection_words(format_name, views[0].profile)]
         words += ["--between", between] if between else []
         html = trace_diff.render(compared, title=title, command=shlex.join(words))
-        out.write(output, html.encode())
-        to_stdout = output in out.STDOUT
-        tell([] if to_stdout else [output], len(html.encode()), as_json=as_json, to_stdout=to_stdout)
+        write_page(output, html, as_json=as_json)
         return
-
-    def draw(console: "Console") -> None:
-        trace_diff.print_diff(console, compared)
-
-    emit(compared.as_dict(), as_json, draw)
+    emit(compared.as_dict(), as_json, lambda console: trace_diff.print_diff(console, compared))

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blklab import _core
+from blklab import output as out
 from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, progress, warn
 from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.errors import UsageError
+from blklab.report.console import Console
 from blklab.text import printable
+from blklab.units import format_duration
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from blklab.documents.profile import Profile
     from blklab.trace.fio import FioPlan, JobTarget, Loop, Verification
 
@@ -75,7 +77,6 @@ def fio(
       blklab trace fio md127 --iolog md127.iolog
       fio --name=replay --read_iolog=md127.iolog --replay_redirect=/mnt/scratch/file
     """
-    from blklab import output as out
     from blklab.trace.fio import make_plan, render
     from blklab.trace.profile import characterise
 
@@ -107,7 +108,6 @@ def fio(
 
 
 def _target(filename: str | None, directory: str | None, verified: bool) -> "JobTarget":
-    from blklab.errors import UsageError
     from blklab.trace.fio import JobTarget
 
     is_device = filename is not None and Path(filename).is_block_device()
@@ -122,9 +122,6 @@ def _target(filename: str | None, directory: str | None, verified: bool) -> "Job
 
 
 def _check_runtime(runtime: int | None) -> None:
-    from blklab.errors import UsageError
-    from blklab.units import format_duration
-
     if runtime is not None and not MIN_RUNTIME <= runtime <= MAX_RUNTIME:
         raise UsageError(
             f"--runtime {format_duration(runtime)}: must be from {format_duration(MIN_RUNTIME)}"
@@ -134,9 +131,6 @@ def _check_runtime(runtime: int | None) -> None:
 
 def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, prints: bool) -> None:
     """Check the output files before the trace is read, which can take long."""
-    from blklab import output as out
-    from blklab.errors import UsageError
-
     for path in (output, iolog):
         if path is not None:
             out.check(path, overwrite=overwrite)
@@ -192,7 +186,7 @@ def _verify(
         click.get_current_context().exit(1)
 
 
-def _draw(console: "Console", plan: "FioPlan", verification: "Verification") -> None:
+def _draw(console: Console, plan: "FioPlan", verification: "Verification") -> None:
     from rich import box
     from rich.table import Table
 

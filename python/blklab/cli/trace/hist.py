@@ -1,16 +1,10 @@
 """`blklab trace hist`: draw histograms in the terminal."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option
 from blklab.cli.trace.selection import selection_options, trace_arguments
-from blklab.cli.trace.trace_view import read_view
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -54,14 +48,11 @@ def hist(
       blklab trace hist traces/ --what latency --device sda --device sdb
       blklab trace hist md127 --json | jq '.[0].histograms[0].bins'
     """
+    from blklab.cli.trace.trace_view import read_view
     from blklab.report import histogram
 
     view = read_view(paths, selection, format_name)
     histograms_shown = [(device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)]
-
-    def draw(console: "Console") -> None:
-        histogram.print_histograms(console, histograms_shown)
-
     document = [
         {
             "device": device.number,
@@ -71,4 +62,4 @@ def hist(
         }
         for device, histograms in histograms_shown
     ]
-    emit(document, as_json, draw)
+    emit(document, as_json, lambda console: histogram.print_histograms(console, histograms_shown))

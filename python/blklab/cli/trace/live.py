@@ -1,5 +1,6 @@
 """`blklab trace live`: watch devices."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli.common import DURATION, note, notes
+from blklab.errors import UsageError
+from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +54,7 @@ def live(
     Exit status: 0 ended by its time or a signal; 1 blktrace failed; 2 wrong
     usage; 3 a right or a program is missing.
     """
-    from blklab.errors import UsageError
     from blklab.report.live_trace import LiveScreen
-    from blklab.system.roots import Roots
     from blklab.trace.record import live as recorder
     from blklab.trace.record.checks import find_devices
 
@@ -78,8 +79,6 @@ def live(
 
 
 def _show(looks: "Iterator[LiveLook]", screen: "LiveScreen", *, as_json: bool) -> None:
-    import json
-
     if as_json:
         for look in looks:
             click.echo(json.dumps(look.profile))

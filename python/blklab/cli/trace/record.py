@@ -1,5 +1,7 @@
 """`blklab trace record`: record a trace of live devices."""
 
+import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,10 +11,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, warn
+from blklab.errors import UsageError
+from blklab.report.console import Console
+from blklab.report.formatting import plural
+from blklab.text import printable
+from blklab.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from blklab.trace.record import RecordingOptions, RecordingProgress, TraceRecording
 
 LONGEST: Final = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
@@ -70,9 +75,7 @@ def record(
       blklab trace record /dev/md4 /dev/sd[a-d] -w 5m -o /dev/shm/array --buffer-size 2m
       blklab trace record /dev/md4 -w 60 -o traces --host root@web1 --host root@web2
     """
-    from blklab.errors import UsageError
     from blklab.trace import record as recorder
-    from blklab.units import format_duration
 
     if duration is not None and duration <= 0:
         raise UsageError("-w 0s: expected more than 0")
@@ -109,13 +112,12 @@ def _record_on_hosts(
     names: tuple[str, ...], devices: tuple[str, ...], output: Path, options: "RecordingOptions", *, as_json: bool
 ) -> None:
     from blklab.ansible_inventory import expanded
-    from blklab.text import printable
     from blklab.trace.record.hosts import failed, record_on_hosts
 
     done = record_on_hosts(expanded(list(names), Path()), devices, output.absolute(), options, _tell)
     documents = [{"host": each.host, "failure": each.failure or None, "files": each.files} for each in done]
 
-    def draw(console: "Console") -> None:
+    def draw(console: Console) -> None:
         for each in done:
             if not each.failure:
                 console.print(f"{printable(str(output / each.host))}: {len(each.files)} files")
@@ -126,8 +128,6 @@ def _record_on_hosts(
 
 
 def _tell(message: str) -> None:
-    from blklab.text import printable
-
     notes().print(f"blklab: {printable(message)}")
 
 
@@ -137,7 +137,6 @@ def _live() -> Iterator[Callable[["RecordingProgress"], None]]:
     if not sys.stderr.isatty():
         yield lambda _progress: None
         return
-    from blklab.units import format_duration, format_size
 
     def show(progress: "RecordingProgress") -> None:
         left = (
@@ -153,20 +152,12 @@ def _live() -> Iterator[Callable[["RecordingProgress"], None]]:
 
 
 def _as_dict(done: "TraceRecording") -> dict[str, object]:
-    import json
-
     sidecar: dict[str, object] = json.loads(done.sidecar.read_text())
     files = [str(path) for path in done.files]
     return {**sidecar, "files": files, "bytes": done.bytes, "sidecar": str(done.sidecar)}
 
 
-def _draw(console: "Console", done: "TraceRecording") -> None:
-    import shlex
-
-    from blklab.report.formatting import plural
-    from blklab.text import printable
-    from blklab.units import format_size
-
+def _draw(console: Console, done: "TraceRecording") -> None:
     name = shlex.quote(printable(str(done.name)))
     console.print(f"{name}: {plural(done.events, 'event')}, {format_size(done.bytes)}, {done.seconds:.1f} s")
     console.print(f"next: blklab trace report {name}")

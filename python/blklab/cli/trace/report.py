@@ -1,12 +1,15 @@
 """`blklab trace report`: write an HTML page that describes the workload."""
 
+import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from blklab import _core
+from blklab import output as out
 from blklab.cli.common import json_option, progress, warn_each
 from blklab.cli.trace.selection import (
     TraceSpread,
@@ -16,10 +19,13 @@ from blklab.cli.trace.selection import (
     spread_options,
     trace_arguments,
 )
-from blklab.cli.trace.trace_view import read_view
+from blklab.errors import UsageError
+from blklab.text import printable
+from blklab.units import format_size
 
 if TYPE_CHECKING:
     from blklab.documents.profile import Profile
+    from blklab.report.charts.base import Chart
 
 
 @click.command()
@@ -74,54 +80,48 @@ def report(
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 the output
     cannot be written.
     """
-    from blklab import output as out
-    from blklab.errors import UsageError
+    from blklab.cli.trace.trace_view import read_view
+    from blklab.report import page
+    from blklab.report.cache_curves import doubts
+    from blklab.trace.cache_curves import read_curves
 
     target = output or default_name(paths[0])
-    to_stdout = target in out.STDOUT
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
     if cache and spread != TraceSpread():
         raise UsageError("--cache needs a trace on this machine: `cache curve --cluster` computes its curves")
     view = read_view(paths, selection, format_name, exact=exact, files=files, spread=spread)
-    from blklab.report import page
-    from blklab.report.cache_curves import doubts
-    from blklab.trace.cache_curves import read_curves
-
     curves = read_curves(paths, format=format_name, selection=selection) if cache else None
     warn_each(doubts(curves) if curves else [])
     command = command_line(paths, format_name, view.profile, exact=exact, files=files, cache=cache, spread=spread)
     html = page.render(view, title=title, command=command, curves=curves)
-    out.write(target, html.encode())  # UTF-8 in any locale
-    written = [] if to_stdout else [target]
-    if charts is not None:
+    write_page(target, html, charts, page.charts(view, curves) if charts is not None else [], as_json=as_json)
+
+
+def write_page(
+    target: str, page: str, directory: str | None = None, charts: "Sequence[Chart]" = (), *, as_json: bool
+) -> None:
+    """Write a page, and its charts to a directory; print their names, to stderr if the page goes to stdout."""
+    content = page.encode()  # UTF-8 in any locale
+    out.write(target, content)
+    pictures: list[str] = []
+    if directory is not None:
         from blklab.report.export import export
 
-        page_charts = page.charts(view, curves)
-        with progress("drawing charts", total=2 * len(page_charts)) as done:
-            for number, path in enumerate(export(page_charts, Path(charts)), start=1):
-                written.append(str(path))
-                done(number)
-    tell(written, len(html.encode()), as_json=as_json, to_stdout=to_stdout)
-
-
-def tell(written: list[str], size: int, *, as_json: bool, to_stdout: bool) -> None:
-    """Print the written files and their size: to stderr if the page went to stdout."""
-    import json
-
-    from blklab.text import printable
-    from blklab.units import format_size
-
+        with progress("drawing charts", total=2 * len(charts)) as done:
+            for path in export(charts, Path(directory)):
+                pictures.append(str(path))
+                done(len(pictures))
+    to_stdout = target in out.STDOUT
+    pages = [] if to_stdout else [target]
     if as_json:
-        click.echo(json.dumps({"written": written, "bytes": size}, indent=2), err=to_stdout)
+        click.echo(json.dumps({"written": pages + pictures, "bytes": len(content)}, indent=2), err=to_stdout)
         return
-    page, pictures = ([], written) if to_stdout else (written[:1], written[1:])
-    for path in page:
-        click.echo(f"{printable(path)}  {format_size(size)}")
+    for name in pages:
+        click.echo(f"{printable(name)}  {format_size(len(content))}")
     if pictures:
-        directory = printable(str(Path(pictures[0]).parent))
-        click.echo(f"{directory}/  {len(pictures)} pictures", err=to_stdout)
+        click.echo(f"{printable(str(Path(pictures[0]).parent))}/  {len(pictures)} pictures", err=to_stdout)
 
 
 def default_name(path: str) -> str:

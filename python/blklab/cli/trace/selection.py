@@ -11,6 +11,7 @@ import click
 
 from blklab import units
 from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option
+from blklab.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,8 +113,6 @@ def trace_arguments(command: F) -> F:
 
     @functools.wraps(command)
     def with_trace(*args: Any, format_name: str | None, columns: str | None, **kwargs: Any) -> Any:
-        from blklab.errors import UsageError
-
         if format_name and columns:
             raise UsageError("--format and --columns exclude each other")
         return command(*args, format_name=f"{COLUMNS}{columns}" if columns else format_name, **kwargs)
@@ -185,7 +184,6 @@ def selection_options(command: F) -> F:
         **kwargs: Any,
     ) -> Any:
         from blklab import _core
-        from blklab.errors import UsageError
 
         if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")

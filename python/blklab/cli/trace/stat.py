@@ -1,16 +1,10 @@
 """`blklab trace stat`: describe the workload in the terminal."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from blklab import _core
 from blklab.cli.common import emit, json_option, store_option
 from blklab.cli.trace.selection import TraceSpread, counting_options, selection_options, spread_options, trace_arguments
-from blklab.cli.trace.trace_view import read_view
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command()
@@ -74,16 +68,14 @@ def stat(
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
+    from blklab.cli.trace.trace_view import read_view
+    from blklab.report import terminal
+
     view = read_view(paths, selection, format_name, exact=exact, files=files, spread=spread)
     if keep is not None:
         from blklab.store import documents
         from blklab.store.campaigns import Store
 
         documents.keep(Store(store), "profile", keep, view.profile)
-
-    def draw(console: "Console") -> None:
-        from blklab.report import terminal
-
-        terminal.stat(console, view, all_devices=all_devices)
-
-    emit(view.profile if view.shards is None else {**view.profile, "shards": view.shards}, as_json, draw)
+    document = view.profile if view.shards is None else {**view.profile, "shards": view.shards}
+    emit(document, as_json, lambda console: terminal.stat(console, view, all_devices=all_devices))

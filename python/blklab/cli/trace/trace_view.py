@@ -1,16 +1,20 @@
 """Read a trace for a command: with progress, warnings, and an error if it has no I/O."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from blklab import _core
 from blklab.cli.common import computing, progress, warn, warn_each
 from blklab.cli.trace.selection import TraceSpread
 from blklab.errors import BlklabError, UsageError
+from blklab.report import formatting
+from blklab.report.tables.trace import filters
+from blklab.report.view import ProfileView
+from blklab.system.roots import Roots
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from blklab.report.view import ProfileView
+from blklab.trace import shards as sharding
+from blklab.trace.files import read_mounted_files
+from blklab.trace.profile import characterise
 
 MAX_NAMED: Final = 8  # How many devices and processes a message names
 
@@ -23,16 +27,12 @@ def read_view(
     exact: bool = False,
     files: str | None = None,
     spread: TraceSpread = TraceSpread(),  # noqa: B008  # frozen
-) -> "ProfileView":
+) -> ProfileView:
     """Characterise a trace, print warnings about it on stderr, and return its view.
 
     `files` is a mount point or a device, whose files are counted. Raises BlklabError if the selection has no I/O.
     """
-    from blklab.report.view import ProfileView
-    from blklab.trace.profile import characterise
-    from blklab.trace.shards import are_shards
-
-    if spread != TraceSpread() or are_shards(paths):
+    if spread != TraceSpread() or sharding.are_shards(paths):
         if exact or files is not None:
             raise UsageError("--exact and --files need a trace on this machine, without --cluster and --split")
         view = _read_spread(paths, selection, format_name, spread)
@@ -40,9 +40,6 @@ def read_view(
     mounted = None
     warnings: list[tuple[str, str]] = []
     if files is not None:
-        from blklab.system.roots import Roots
-        from blklab.trace.files import read_mounted_files
-
         with progress(f"examining the files of {printable(files)}") as tick:
             mounted, warnings = read_mounted_files(files, Roots(), tick)
     with progress("reading the trace") as tick:
@@ -57,11 +54,8 @@ def read_view(
 
 def _read_spread(
     paths: Sequence[str], selection: _core.Filter, format_name: str | None, spread: TraceSpread
-) -> "ProfileView":
+) -> ProfileView:
     """Characterise shards, or the pieces of a trace; print a warning about each shard that is left out."""
-    from blklab.report.view import ProfileView
-    from blklab.trace import shards as sharding
-
     options = sharding.TraceOptions(selection, format_name)
     if not sharding.are_shards(paths):
         if spread.skip_broken:
@@ -78,7 +72,7 @@ def _read_spread(
     return ProfileView(profiles.profile, profiles.summary)
 
 
-def _checked(view: "ProfileView", paths: Sequence[str]) -> "ProfileView":
+def _checked(view: ProfileView, paths: Sequence[str]) -> ProfileView:
     """Print the trace's warnings; return the view. Raises BlklabError if nothing was selected."""
     for warning in view.trace["warnings"]:
         warn(f"{warning['path']}: {warning['message']}")
@@ -87,15 +81,12 @@ def _checked(view: "ProfileView", paths: Sequence[str]) -> "ProfileView":
     return view
 
 
-def _active(view: "ProfileView") -> list[str]:
+def _active(view: ProfileView) -> list[str]:
     return [device.label for device in view.devices if device.active]
 
 
-def _nothing(view: "ProfileView", paths: Sequence[str]) -> str:
+def _nothing(view: ProfileView, paths: Sequence[str]) -> str:
     """Return the message for a selection without I/O: what was selected, and what the trace has."""
-    from blklab.report import formatting
-    from blklab.report.tables.trace import filters
-
     chosen = filters(view)
     profile = view.profile
     return (

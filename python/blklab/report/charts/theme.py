@@ -1,10 +1,9 @@
 """Colours and fonts of the charts: one configuration, with colours or CSS variables."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from blklab.report.view import DeviceView
+from blklab.report.view import DeviceView
 
 LIGHT: Final = {
     "ink": "#1c2430",
@@ -77,7 +76,7 @@ MEMBERS: Final = tuple(f"@m{number}" for number in range(1, 7))
 REST: Final = "@soft"  # The colour of all others together
 
 
-def process_colours(device: "DeviceView") -> dict[str, str]:
+def process_colours(device: DeviceView) -> dict[str, str]:
     """Returns the colours of the largest processes."""
     return dict(zip(dict.fromkeys(group.label for group in device.groups("processes")), PROCESSES, strict=False))
 

@@ -1,15 +1,12 @@
 """Tables of the hosts and groups of a trace that consists of shards."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.view import ProfileView
 from blklab.text import printable
-
-if TYPE_CHECKING:
-    from blklab.trace.shards.figures import Figures
+from blklab.trace.shards.figures import Figures
 
 NOTE = "devices of a host added up, without those that get their I/O from others; times of different shards are laid"
 NOTE += " over each other in figures over time"
@@ -22,7 +19,7 @@ def summary(view: ProfileView) -> Iterator[TextTable]:
         yield _table("Hosts", view.shards["hosts"], NOTE)
 
 
-def _table(title: str, rows: "Sequence[Figures]", note: str) -> TextTable:
+def _table(title: str, rows: Sequence[Figures], note: str) -> TextTable:
     headings = figures("shards", "I/Os", "bytes", "time", "IOPS", "read p50", "read p99", "write p50", "write p99")
     cells = [
         [

@@ -6,6 +6,8 @@ import click
 from click.exceptions import Exit
 
 from blklab.cli.common import emit, json_option, results
+from blklab.errors import BlklabError, UsageError
+from blklab.system.roots import Roots
 
 
 @click.command()
@@ -37,12 +39,10 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
     still have a list.
     """
     from blklab.cli.md.fix.repair_progress import run_repair
-    from blklab.errors import BlklabError, UsageError
     from blklab.md.repair import recipes
     from blklab.md.repair.plan import find_array, make_plan
     from blklab.md.repair.steps import Stop
     from blklab.report import repair as report
-    from blklab.system.roots import Roots
 
     if recipe == "installer":
         report.show_recipe(results(), recipes.INSTALLER)

@@ -2,24 +2,24 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import click
 
 from blklab.cli.common import fail_with, progress, warn
+from blklab.errors import BlklabError
+from blklab.md import journal_directory
+from blklab.md.repair import journal
+from blklab.md.repair.operations import MachineOps
+from blklab.md.repair.perform import RebuildProgress, Repair
+from blklab.md.repair.steps import Done, Step, Stop
+from blklab.md.repair.task import RepairTask
+from blklab.report.repair import describe_step
+from blklab.system.roots import Roots
+from blklab.text import printable
 
-if TYPE_CHECKING:
-    from blklab.md.repair.perform import RebuildProgress
-    from blklab.md.repair.steps import Done, Step, Stop
-    from blklab.md.repair.task import RepairTask
 
-
-def run_repair(task: "RepairTask", *, resume: bool = False, quiet: bool = False) -> "Done | Stop":
+def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -> Done | Stop:
     """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`. Raises BlklabError."""
-    from blklab.md.repair.operations import MachineOps
-    from blklab.md.repair.perform import Repair
-    from blklab.system.roots import Roots
-
     with _StepReporter(quiet) as reporter:
         repair = Repair(task, MachineOps(Roots()), reporter.report_step, reporter.report_progress)
         try:
@@ -36,13 +36,6 @@ def run_repair(task: "RepairTask", *, resume: bool = False, quiet: bool = False)
 
 def resume_repairs() -> None:
     """Continues all interrupted repairs. Raises BlklabError if one cannot be finished."""
-    from blklab.errors import BlklabError
-    from blklab.md import journal_directory
-    from blklab.md.repair import journal
-    from blklab.md.repair.steps import Stop
-    from blklab.system.roots import Roots
-    from blklab.text import printable
-
     failures = []
     journals = journal_directory.find_journals(Roots())
     for path in journals:
@@ -73,23 +66,18 @@ class _StepReporter:
     def __exit__(self, *_error: object) -> None:
         self._bars.close()
 
-    def report_step(self, step: "Step", command: str) -> None:
-        from blklab.report.repair import describe_step
-        from blklab.text import printable
-
+    def report_step(self, step: Step, command: str) -> None:
         self._bars.close()
         self._advance = None
         click.echo(describe_step(step), err=self._err)
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
 
-    def report_remedy(self, outcome: "Done | Stop") -> None:
-        from blklab.text import printable
-
+    def report_remedy(self, outcome: Done | Stop) -> None:
         for line in getattr(outcome, "remedy", ()):
             click.echo(f"    {printable(line)}", err=self._err)
 
-    def report_progress(self, now: "RebuildProgress") -> None:
+    def report_progress(self, now: RebuildProgress) -> None:
         if now.done is None or now.total is None:
             return
         if self._advance is None:
