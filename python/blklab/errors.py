@@ -36,5 +36,3 @@ class EnvironmentLacks(BlklabError):
     def __init__(self, what: str, remedy: str) -> None:
         """`what` is missing; `remedy` says how to get it, as a command if there is one."""
         super().__init__(f"{what}; {remedy}")
-        self.what = what
-        self.remedy = remedy

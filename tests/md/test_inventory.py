@@ -17,7 +17,6 @@ from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
-from blklab.system import roots as system_roots
 from tests.conftest import Run
 from tests.md.conftest import Arrays, program
 
@@ -342,7 +341,7 @@ def test_lists_as_sysfs_writes_them(text: str, result: tuple[SectorRange, ...]) 
 
 
 def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
     machine.mirror()
     assert run("md", "audit").status == 0
     machine.write(machine.roots.sys / "block/md0", {"md__degraded": "1"})
@@ -353,7 +352,7 @@ def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.Mo
 
 
 def test_a_machine_without_arrays(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
     done = run("md", "audit")
     assert (done.status, done.err) == (0, "")
     assert "No md array found." in done.out

@@ -121,8 +121,12 @@ def test_a_kernel_has_its_queues(kind: kernels.Kind, kernel: str, queue: tuple[o
         with pytest.raises(ValueError, match="invalid kernel"):
             kernels.parse(kernel)
         return
-    result = kernels.defaults(kind, kernels.parse(kernel))
-    assert tuple(vars(result).values()) == queue
+    version = kernels.parse(kernel)
+    scheduler, depth = kernels.scheduler(kind, version), kernels.queue_depth(kind, version)
+    rotational = kernels.rotational(kind)
+    wbt = kernels.wbt_lat_usec(kind, version, scheduler, rotational)
+    requests, most = kernels.requests(scheduler, depth), kernels.max_sectors_kb(version)
+    assert (scheduler, requests, depth, most, rotational, wbt) == queue
 
 
 def test_what_a_device_says_goes_before_settings_and_kernel(expand: Expand) -> None:

@@ -76,11 +76,13 @@ def candidates(
         for origin in slow
         if _usual(origin)
         for cache in fast
-        if _is_cache(cache)
+        if not cache.spares and set(cache.kinds) <= {"1"}  # a disk or a mirror
         for arrangement in _cached(origin, cache, fast_pool)
     ]
     notes = [
-        RemovedCandidates(sum(_raid4(pool) for pool in question.pools), "RAID-4: RAID-5 is never slower"),
+        RemovedCandidates(
+            len(CHUNKS) * sum(pool.count > 2 for pool in question.pools), "RAID-4: RAID-5 is never slower"
+        ),
         RemovedCandidates(sum(pool.count > 1 for pool in question.pools), "linear: RAID-0 is never slower"),
         RemovedCandidates(
             0 if question.priced else sum(_subsets(pool) for pool in question.pools),
@@ -88,10 +90,6 @@ def candidates(
         ),
     ]
     return [*flat, *together, *mixed, *joined, *cached], [note for note in notes if note.count]
-
-
-def _raid4(pool: DiskPool) -> int:
-    return len(CHUNKS) if pool.count > 2 else 0
 
 
 def _subsets(pool: DiskPool) -> int:
@@ -103,11 +101,6 @@ def _subsets(pool: DiskPool) -> int:
 def _usual(arrangement: Arrangement) -> bool:
     """Whether its chunks are mdadm's default, so that caches and joined arrays need no search of chunks."""
     return all(table.get("chunk", CHUNKS[0]) == CHUNKS[0] for table in arrangement.stacks.values())
-
-
-def _is_cache(arrangement: Arrangement) -> bool:
-    """Whether it can be a cache: a disk or a mirror."""
-    return not arrangement.spares and set(arrangement.kinds) <= {"1"}
 
 
 def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:

@@ -51,16 +51,6 @@ class SaturationCurve:
         behind = [load for load in self.loads if load.in_flight > most.in_flight]
         return next((load for load in behind if load.iops < SATURATED * most.iops), None)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the curve for `--json`."""
-        return {
-            "labels": dict(self.labels),
-            "loads": [vars(load) for load in self.loads],
-            "knee": self.knee.in_flight,
-            "saturated": self.saturated.in_flight,
-            "overloaded": self.overloaded and self.overloaded.in_flight,
-        }
-
 
 Measured = tuple[Mapping[str, str], Mapping[str, Any], Outcome]
 """Labels, the document of the cell and the outcome of a run."""

@@ -36,15 +36,11 @@ def _status(run: Callable[[], int]) -> int:
     except BaseException as error:  # a panic in Rust is no Exception
         if isinstance(error, OSError) and streams.is_of_stdout(error):
             error.filename = "standard output"
-        if os.environ.get("BLKLAB_DEBUG", "") not in {"", "0"} and not _is_usage(error):
+        if os.environ.get("BLKLAB_DEBUG", "") not in {"", "0"} and not isinstance(error, click.UsageError):
             with contextlib.suppress(OSError):
                 traceback.print_exception(error)
         return _report(error)
     return status
-
-
-def _is_usage(error: BaseException) -> bool:
-    return isinstance(error, click.UsageError)
 
 
 def _report(error: BaseException) -> int:

@@ -166,8 +166,10 @@ def run(
         warn(line)
     plan = chosen.planned(plan)
     if dry_run:
+        from blklab.report.cells import print_cells
+
         chosen.check(plan)
-        emit(plan.as_dict(), as_json, lambda console: _draw(console, plan))
+        emit(plan.as_dict(), as_json, lambda console: print_cells(console, plan))
         return
     with chosen.session():
         chosen.check(plan)
@@ -184,12 +186,6 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
         return [parse_set(text) for text in settings]
     except ValueError as error:
         raise UsageError(f"--set {error}") from None
-
-
-def _draw(console: Console, plan: "ExperimentPlan") -> None:
-    from blklab.report import cells
-
-    cells.print_cells(console, plan)
 
 
 def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":

@@ -22,6 +22,7 @@ from blklab.text import printable
 WAYS: Final = ("read", "write")
 MOST_TRIES: Final = 100  # Positions in a text at which a document can begin
 MOST_NOTES: Final = 1000
+WORTH: Final = ("note:", "fio: ", "warning", "Warning")  # Beginnings of the notes that a result keeps
 START_S: Final = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
 _OBJECT: Final = re.compile(r'\{\s{0,99}"')
 _HEAD: Final = re.compile(r'\{\s{0,99}"fio version')
@@ -381,7 +382,7 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Measured
     runtime_ns = max(result.runtime_ms for result in whole) * 10**6
     sync = latency.merge([job.sync for job in members])
     notes = document.get("notes")
-    messages = [note for note in notes if _matters(str(note))] if isinstance(notes, list) else []
+    messages = [note for note in notes if str(note).startswith(WORTH)] if isinstance(notes, list) else []
     return {
         "runtime_ns": runtime_ns,
         "read": whole[0].as_dict(),
@@ -412,10 +413,6 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Measured
         "warnings": list(dict.fromkeys([*messages, *(w for job in members for w in job.warnings)])),
         "forced": [],
     }
-
-
-def _matters(note: str) -> bool:
-    return note.startswith(("note:", "fio: ", "warning", "Warning"))
 
 
 def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:

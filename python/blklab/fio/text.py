@@ -190,11 +190,9 @@ class _TextReader:
             raise BlklabError(f"line {line.number}: more than {MOST_JOBS:,} jobs")
         if int(match["error"] or 0):
             why = printable((match["why"] or "").strip())
-            self._fail(f"job {name!r} failed: err={match['error']}{why and ' ' + why}", line)
+            message = f"line {line.number}: job {name!r} failed: err={match['error']}{why and ' ' + why}"
+            self._failed = self._failed or message
         self._way = self._table = None
-
-    def _fail(self, message: str, line: TextLine) -> None:
-        self._failed = self._failed or f"line {line.number}: {message}"
 
     def _read_way(self, line: TextLine) -> None:
         if not self._jobs or self._ended:

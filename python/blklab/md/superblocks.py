@@ -111,13 +111,10 @@ class SuperblockReading:
 DISTRUSTED: Final = 2 | 4  # Bits of a bitmap's state: stale, written with an error (md/md-bitmap.h, `bitmap_state`)
 
 
-def read_superblocks(path: Path, offset: int = 0, size: int | None = None) -> SuperblockReading:
-    """Returns the metadata of a device or an image; raises nothing.
-
-    `offset` and `size` are the position of the member in the file, in bytes.
-    """
+def read_superblocks(path: Path) -> SuperblockReading:
+    """Returns the metadata of a device or an image; raises nothing."""
     try:
-        examined_document: examined.Examined = json.loads(examine_md(path, offset, size))
+        examined_document: examined.Examined = json.loads(examine_md(path))
     except BlklabError as error:
         return SuperblockReading(failure=failure_reason(str(error).removeprefix(f"{path}: ")))
     except ValueError as error:  # a name with a NUL

@@ -28,11 +28,6 @@ class RunResult:
         """Writes a second."""
         return float(self.outcome["write"]["iops"])
 
-    @property
-    def iops(self) -> float:
-        """I/Os a second, both directions."""
-        return self.read_iops + self.write_iops
-
     def as_dict(self) -> dict[str, Any]:
         """Returns the result for `--json`."""
         return {

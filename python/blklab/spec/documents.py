@@ -35,15 +35,7 @@ class FioCellDocument(TypedDict):
 
 def bare_cell(seed: int, job: FioJobDocument) -> FioCellDocument:
     """Returns a cell with only one job, which ends by itself."""
-    bounds: FioCellDocument = {
-        "seed": seed,
-        "jobs": [job],
-        "runtime_ns": None,
-        "ramp_ns": 0,
-        "interval_ns": 0,
-        "settings": {},
-    }
-    return bounds
+    return {"seed": seed, "jobs": [job], "runtime_ns": None, "ramp_ns": 0, "interval_ns": 0, "settings": {}}
 
 
 class TargetDocument(TypedDict):

@@ -22,7 +22,6 @@ Sources, by file of the kernel and the version where it changed:
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
@@ -38,18 +37,6 @@ SCSI_MQ: Final = (4, 19)
 NO_SINGLE_QUEUE: Final = (5, 0)
 MQ_SCHEDULERS: Final = (4, 11)
 WBT: Final = (4, 10)
-
-
-@dataclass(frozen=True)
-class QueueDefaults:
-    """The defaults of `/sys/block/*/queue` for a device."""
-
-    scheduler: Scheduler
-    nr_requests: int
-    queue_depth: int
-    max_sectors_kb: int
-    rotational: bool
-    wbt_lat_usec: int
 
 
 def parse(text: str) -> tuple[int, int]:
@@ -114,17 +101,11 @@ def wbt_lat_usec(kind: Kind, version: tuple[int, int], chosen: Scheduler, rotati
     return 75_000 if rotational else 2_000
 
 
-def defaults(kind: Kind, version: tuple[int, int]) -> QueueDefaults:
-    """Returns a kernel's default queue for a device that accepts requests of any size."""
-    chosen = scheduler(kind, version)
-    depth = queue_depth(kind, version)
-    # A virtio disk says that it rotates unless QEMU is told otherwise.
-    rotational = kind in {"hdd", "throttled"}
-    return QueueDefaults(
-        scheduler=chosen,
-        nr_requests=requests(chosen, depth),
-        queue_depth=depth,
-        max_sectors_kb=1280 if version >= (4, 3) else 512,
-        rotational=rotational,
-        wbt_lat_usec=wbt_lat_usec(kind, version, chosen, rotational),
-    )
+def max_sectors_kb(version: tuple[int, int]) -> int:
+    """Returns the largest request of a device that accepts requests of any size."""
+    return 1280 if version >= (4, 3) else 512
+
+
+def rotational(kind: Kind) -> bool:
+    """Whether such a device says that it rotates: a virtio disk does unless QEMU is told otherwise."""
+    return kind in {"hdd", "throttled"}

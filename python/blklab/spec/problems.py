@@ -96,7 +96,7 @@ def listing(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def translated(error: "ValidationError", known: Known, prefix: str = "") -> list[SpecProblem]:
+def translated(error: "ValidationError", known: Known) -> list[SpecProblem]:
     """Converts pydantic's errors to our messages."""
     problems_found = []
     for detail in error.errors(include_url=False):
@@ -109,16 +109,12 @@ def translated(error: "ValidationError", known: Known, prefix: str = "") -> list
         context = detail.get("ctx", {}).get("error")
         if isinstance(context, KeyedError):
             names.append(context.key)
-        problems_found.append(SpecProblem(_path(prefix, names), _message(detail, known)))
+        problems_found.append(SpecProblem(".".join(filter(None, names)), _message(detail, known)))
     return problems_found
 
 
 def _is_tag(part: int | str) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
-
-
-def _path(prefix: str, names: Sequence[str]) -> str:
-    return ".".join(part for part in (prefix, *names) if part)
 
 
 def _message(detail: "ErrorDetails", known: Known) -> str:

@@ -256,8 +256,7 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
 def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.QueueSettings:
     """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
     kind, version = kind_of(disk), kernels.parse(settings.kernel)
-    plain = kernels.defaults(kind, version)
-    scheduler = disk.scheduler or settings.scheduler or plain.scheduler
+    scheduler = disk.scheduler or settings.scheduler or kernels.scheduler(kind, version)
     allowed = kernels.schedulers(kind, version)
     if scheduler not in allowed:
         where = f"{path}.scheduler" if disk.scheduler else "settings.scheduler"
@@ -265,9 +264,9 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
             where,
             f"kernel {settings.kernel} has no {scheduler!r} for {kind!r} devices, expected one of {', '.join(allowed)}",
         )
-    depth = disk.queue_depth or settings.queue_depth or plain.queue_depth
+    depth = disk.queue_depth or settings.queue_depth or kernels.queue_depth(kind, version)
     requests = disk.nr_requests or settings.nr_requests or kernels.requests(scheduler, depth)
-    given = (disk.rotational, settings.rotational, plain.rotational)
+    given = (disk.rotational, settings.rotational, kernels.rotational(kind))
     rotational = next(value for value in given if value is not None)
     wbt = disk.wbt_lat_usec
     if wbt is None:
@@ -282,7 +281,7 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
         "scheduler": scheduler,
         "nr_requests": requests,
         "queue_depth": depth,
-        "max_bytes": _max_sectors_kb(path, disk, settings, plain.max_sectors_kb) << 10,
+        "max_bytes": _max_sectors_kb(path, disk, settings, kernels.max_sectors_kb(version)) << 10,
         "rotational": rotational,
         "wbt_lat_ns": wbt * 1000,
         "write_back": back,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -151,11 +152,8 @@ def _engine(url: sa.URL, **options: Any) -> sa.Engine:
     # A connection is made when it is needed: a campaign of days survives a server's restart.
     # A signal can end blklab while a connection closes, and SQLAlchemy would log the traceback.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
-    return sa.create_engine(url, json_serializer=_json, poolclass=sa.NullPool, **options)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    as_json = partial(json.dumps, allow_nan=False, separators=(",", ":"))
+    return sa.create_engine(url, json_serializer=as_json, poolclass=sa.NullPool, **options)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

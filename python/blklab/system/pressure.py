@@ -20,8 +20,8 @@ def waited_us(roots: Roots) -> int | None:
 class PressureMeter:
     """Measures the share of the time since its creation in which a task waited."""
 
-    def __init__(self, roots: Roots | None = None) -> None:
-        self._roots = roots or Roots()
+    def __init__(self) -> None:
+        self._roots = Roots()
         self._began = time.monotonic()
         self._before = waited_us(self._roots)
 

@@ -10,7 +10,6 @@ from blklab.md.audit import find_problems
 from blklab.md.contents import add_contents
 from blklab.report import arrays as report
 from blklab.system import file_search
-from blklab.system import roots as system_roots
 from blklab.system.file_search import FilesFound
 from blklab.system.layers import number_of
 from blklab.system.spans import Span
@@ -83,7 +82,7 @@ def test_files_of_ranges(machine: Arrays, point: Path, asked_spans: list[Span]) 
 def test_it_is_printed_without_what_terminals_obey(
     machine: Arrays, point: Path, asked_spans: list[Span], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
     mount(machine, point)
     plain = run("md", "audit").out
     assert "free space" not in plain

@@ -12,7 +12,6 @@ from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from blklab.md.probing import Probe
 from blklab.md.smart.disks import add_health
-from blklab.system import roots as system_roots
 from tests.conftest import Run
 from tests.md.conftest import Arrays
 from tests.md.smart.test_health import read
@@ -176,7 +175,7 @@ def put_smartctl(machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str) 
 
 def test_the_program(machine: Arrays, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     disks(machine)
-    monkeypatch.setattr(system_roots, "Roots", lambda: machine.roots)
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
     asked, output = machine.root / "asked", machine.root / "said.json"
     output.write_text(read("ata-failing"))
     put_smartctl(machine, monkeypatch, f'echo "$@" >> {asked}\n/bin/cat {output}\nexit 216')

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -13,11 +13,6 @@ from blklab.cli.common import Quantity, cluster_option, computing, emit, json_op
 from blklab.cli.trace.selection import selection_options, trace_arguments
 from blklab.errors import UsageError
 from blklab.trace.cache_curves import POLICIES, read_curves
-
-
-def _list_of(parse: Callable[[str], int]) -> Callable[[str], list[int]]:
-    """Return a parser of a list with commas, ascending and without repetitions."""
-    return lambda text: sorted({parse(word.strip()) for word in text.split(",")})
 
 
 def _parse_share(text: str) -> float:
@@ -31,7 +26,7 @@ def _parse_share(text: str) -> float:
     return share
 
 
-SIZES: Final = Quantity("sizes", _list_of(units.parse_size))
+SIZES: Final = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
 
 
 @click.command()

@@ -48,7 +48,8 @@ def read_view(
     view = _checked(ProfileView(profile), paths)
     if mounted and not any(device.active and device.data["files"] for device in view.devices):
         wanted = " or ".join(mounted.devices[1::2])
-        raise BlklabError(f"--files {files}: no I/O of {wanted} was selected{_named('only of', _active(view))}")
+        active = [device.label for device in view.devices if device.active]
+        raise BlklabError(f"--files {files}: no I/O of {wanted} was selected{_named('only of', active)}")
     return view
 
 
@@ -79,10 +80,6 @@ def _checked(view: ProfileView, paths: Sequence[str]) -> ProfileView:
     if not any(device.active for device in view.devices):
         raise BlklabError(_nothing(view, paths))
     return view
-
-
-def _active(view: ProfileView) -> list[str]:
-    return [device.label for device in view.devices if device.active]
 
 
 def _nothing(view: ProfileView, paths: Sequence[str]) -> str:

@@ -108,10 +108,6 @@ class Repair:
             self._report_pending()
         return state
 
-    def _suspend_writes(self) -> None:
-        self._suspension = write_suspension.WriteSuspension(self._ops.find_node(self.task) / "md")
-        self._suspension.suspend()
-
     def _resume_writes(self) -> None:
         """Resumes writes, then writes the journal and reports the steps that had to wait."""
         if self._suspension is not None:
@@ -217,7 +213,8 @@ class Repair:
         taken = replace(self.task, taken=device, returned=False)
         self._ops.write_journal(taken)
         if self.task.level in PARITIES:
-            self._suspend_writes()
+            self._suspension = write_suspension.WriteSuspension(self._ops.find_node(self.task) / "md")
+            self._suspension.suspend()
         # Writes in flight are now on the disks, or a member has failed.
         if decide_next_step(self._read_state(), self.task) != steps.FailMember(device, path):
             self._resume_writes()

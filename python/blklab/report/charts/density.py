@@ -1,12 +1,15 @@
 """Pictures of density over time: where I/Os went, and how long they took."""
 
+import base64
 import math
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from blklab.documents.profile import DensityRow
-from blklab.report import formatting, raster
+from blklab.report import formatting
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart, Spec, chart_spec, log_durations, quantity
 from blklab.report.charts.time_axis import TimeAxis
@@ -30,8 +33,8 @@ class DensityPicture:
     @property
     def url(self) -> str:
         """The picture as PNG, to embed."""
-        palette = [(0, 0, 0, 0), *raster.shades(self.colour, self.most)]
-        return raster.data_url(raster.png(self.lines[::-1], palette))
+        palette = [(0, 0, 0, 0), *shades(self.colour, self.most)]
+        return "data:image/png;base64," + base64.b64encode(png(self.lines[::-1], palette)).decode()
 
     @property
     def scale(self) -> str:
@@ -141,3 +144,27 @@ def _table(title: str, rows: Sequence[DensityRow], form: Callable[[float], str],
         counts = [sum(row["reads"] for row in part), sum(row["writes"] for row in part)]
         cells.append([form(unit * part[0]["low"]), form(unit * part[-1]["end"]), *map(formatting.count, counts)])
     return TextTable(title, figures("from", "below", "reads", "writes"), cells)
+
+
+Colour = tuple[int, int, int, int]  # Red, green, blue and opacity, 0..=255
+
+
+def png(rows: Sequence[bytes], palette: Sequence[Colour]) -> bytes:
+    """Returns a picture with one byte for each pixel, an index into at most 256 colours."""
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows), 9)
+    chunks = [
+        (b"IHDR", header),
+        (b"PLTE", b"".join(bytes(colour[:3]) for colour in palette)),
+        (b"tRNS", bytes(colour[3] for colour in palette)),
+        (b"IDAT", pixels),
+        (b"IEND", b""),
+    ]
+    encoded = [struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(encoded)
+
+
+def shades(colour: str, most: int) -> list[Colour]:
+    """Returns `most` shades of a colour `#rrggbb`, from pale to opaque."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return [(red, green, blue, round(255 * (0.2 + 0.8 * level / most))) for level in range(1, most + 1)]

@@ -90,9 +90,9 @@ NAMES: Final = frozenset({"data", "domain", "sort", "values"})
 """Keys of a specification whose values contain names of the data."""
 
 
-def variables(names: Mapping[str, str] = LIGHT) -> dict[str, str]:
+def variables() -> dict[str, str]:
     """Returns each colour as a CSS variable: the page changes its scheme without redrawing."""
-    return {name: f"var(--{name})" for name in names}
+    return {name: f"var(--{name})" for name in LIGHT}
 
 
 def coloured(spec: Any, colours: Mapping[str, str]) -> Any:

@@ -7,7 +7,7 @@ from blklab.report import formatting
 from blklab.report.charts.base import Chart, Spec, chart_spec, duration_label, log_durations, quantity, tip
 from blklab.report.experiment.layout import colour
 from blklab.report.experiment.view import ExperimentView
-from blklab.report.load_ramp import best_rate
+from blklab.report.results import best_rate
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TextTable, figures, text
 

@@ -101,18 +101,14 @@ def _devices(view: ExperimentView) -> TextTable:
                 next(iter(map(str, device.get("ids") or [])), ""),
             )
             body[(*([name] if view.several else []), *map(printable, row))] = None
-    return _without_empty(TextTable("Devices and their queues", columns, [list(row) for row in body]))
+    table = TextTable("Devices and their queues", columns, [list(row) for row in body])
+    return only(table, [at for at in range(len(columns)) if any(row[at] for row in body)]) if table else table
 
 
 def _chosen(value: str) -> str:
     """Returns the active choice: `none [mq-deadline] kyber` is mq-deadline."""
     match = re.search(r"\[([^\]]+)\]", value)
     return match[1] if match else value
-
-
-def _without_empty(table: TextTable) -> TextTable:
-    kept = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
-    return only(table, kept) if table else table
 
 
 def _md(view: ExperimentView) -> TextTable:

@@ -131,11 +131,11 @@ def footprint(device: DeviceView) -> TextTable:
     return TextTable("Footprint", headings, [row])
 
 
-def hot_blocks(device: DeviceView, most: int = MOST_BLOCKS) -> TextTable:
+def hot_blocks(device: DeviceView) -> TextTable:
     """Returns the table of the hottest blocks."""
     hotness_found = device.data["hotness"]
     rows = []
-    for block in hotness_found["top"][:most]:
+    for block in hotness_found["top"][:MOST_BLOCKS]:
         accesses = block["reads"] + block["writes"]
         share = accesses / hotness_found["accesses"]
         counts = [formatting.count(block["reads"]), formatting.count(block["writes"]), formatting.share(share)]

@@ -61,7 +61,8 @@ def _job(options: Mapping[str, str]) -> str:
 def consequences(plan: ExperimentPlan) -> list[str]:
     """Returns the lasting effects of a run, one line each."""
     lines = []
-    for document in _first_of_each(plan):
+    targets = {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}
+    for document in targets.values():
         target = document["target"]
         if "device" in target:
             written = any(writes(as_host(cell.document)) for cell in plan.cells if cell.document["target"] == target)
@@ -110,10 +111,6 @@ def _written(options: Mapping[str, str]) -> int | None:
     mixed = options["rw"].partition(":")[0] in {"rw", "readwrite", "randrw"}
     share = 1 - int(options.get("rwmixread", "50")) / 100 if mixed else 1.0
     return int(share * int(amount) * int(options.get("numjobs", "1")))
-
-
-def _first_of_each(plan: ExperimentPlan) -> Sequence[HostCellDocument]:
-    return list({cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}.values())
 
 
 WORDS: Final = CellDescriptions(

@@ -29,11 +29,7 @@ Stream = Callable[[str, str], object]  # Called with "stdout" or "stderr", and t
 
 
 class GuestFailed(BlklabError):
-    """A program in the guest failed, or could not be run; `ran` is how it ended, if it did."""
-
-    def __init__(self, message: str, ran: "ProgramExit | None" = None) -> None:
-        super().__init__(message)
-        self.ran = ran
+    """A program in the guest failed, or could not be run."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ class Agent(AgentConnection):
             raise
         ran = _ran(reply)
         if check and ran.status != 0:
-            raise GuestFailed(_failure(argv, ran), ran)
+            raise GuestFailed(_failure(argv, ran))
         return ran
 
     @contextmanager

@@ -37,7 +37,9 @@ class VerificationRun:
 
 def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = None) -> str:
     """Returns the job file of `plan`."""
-    jobs = _unrolled(plan.jobs) if trial else [(job, None) for job in plan.jobs]
+    jobs: list[tuple[JobPlan, int | None]] = [(job, None) for job in plan.jobs]
+    if trial:
+        jobs = [(job, clone if job.numjobs > 1 else None) for job in plan.jobs for clone in range(job.numjobs)]
     unpaced = trial is not None and trial.number_ios is not None
     lines = [*_head(plan, target, unpaced)]
     weights = _weights(plan.jobs)
@@ -59,10 +61,6 @@ def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = Non
 def processes(plan: FioPlan) -> list[JobPlan]:
     """Returns the job of each process that fio starts, in order."""
     return [job for job in plan.jobs for _ in range(job.numjobs)]
-
-
-def _unrolled(jobs: Sequence[JobPlan]) -> list[tuple[JobPlan, int | None]]:
-    return [(job, clone if job.numjobs > 1 else None) for job in jobs for clone in range(job.numjobs)]
 
 
 def comment(text: str) -> str:

@@ -99,14 +99,13 @@ def record(
     overwrite: bool = False,
     tick: Callable[[RecordingProgress], object] = lambda _progress: None,
     tell: Callable[[str], object] = lambda _message: None,
-    roots: Roots | None = None,
 ) -> TraceRecording:
     """Records the devices at `paths` to `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` for several.
 
     Raises UsageError, EnvironmentLacks or BlklabError before anything is written. `tick` is called
     ten times per second, `tell` with notes for the user.
     """
-    roots = roots or Roots()
+    roots = Roots()
     if name.name in {"", "-", ".."}:
         raise UsageError(f"-o {name}: expected a file name")
     devices = find_devices(paths, roots)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.runners.lab.image.elf import NotElf, linked
+from blklab.runners.lab.image.programs import NotElf, linked
 
 PROGRAM = Path(sys.executable).resolve()
 CONTENT = PROGRAM.read_bytes()
