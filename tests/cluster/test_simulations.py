@@ -23,7 +23,7 @@ seed = 7
 repeats = {repeats}
 [devices.disk]
 kind = "throttled"
-size = "1GiB"
+size = "1TiB"  # fio ends when each block has been used
 latency_ns = 100_000
 iops_total = 20000
 
@@ -38,9 +38,7 @@ bs = "4k"
 iodepth = {depths}
 
 [settings]
-
-
-runtime = "1000s"
+runtime = "1000000s"
 max_ios = {ios}
 """
 

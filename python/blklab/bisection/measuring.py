@@ -75,17 +75,13 @@ class CommitMeasuring:
     def _opened(self, plan: ExperimentPlan) -> StoredCampaign:
         """Continues the newest campaign that began with the same cells, if asked, or begins one."""
         campaign = self.store.resume(plan) if self.resume else None
-        if campaign is None:
-            if self.resume:
-                self.note("no bisection with this good end was started before: this is a new one")
-            self._cells = len(plan.cells)
-            self._campaign = self.store.begin(plan)
-            return self._campaign
-        stored = query.runs_of(self.store, campaign.number)
+        if campaign is None and self.resume:
+            self.note("no bisection with this good end was started before: this is a new one")
+        self._campaign = campaign or self.store.begin(plan)
+        stored = query.runs_of(self.store, self._campaign.number)
         self._done = {_key(run.labels): run.outcome for run in stored if run.outcome is not None}
         self._cells = max((run.number for run in stored), default=0)
-        self._campaign = campaign
-        return campaign
+        return self._campaign
 
     def _run(self, campaign: StoredCampaign, wanted: Sequence[Cell], runner: Runner) -> None:
         new = [cell for cell in wanted if cell.key not in campaign.waiting]
