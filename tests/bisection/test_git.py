@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from blklab.bisection.git import BisectionState, Commit, GitBisect, GitFailed, Repository, of_list, shared
+from blklab.bisection.modules import shared_headers
+from blklab.bisection.source import locked, remove_work, work_directory
 from blklab.errors import UsageError
 from tests.bisection.md_history import git
 
@@ -28,6 +30,36 @@ def bisected(
         at = places[state.next]
         state = bisect.judge(state.next, new=None if at in skipped else at >= culprit)
     return state, bisect
+
+
+@pytest.mark.parametrize("below", ["", "drivers/md"])
+def test_changed_headers_are_named_with_the_sources_that_include_them(tmp_path: Path, below: str) -> None:
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / below).mkdir(parents=True, exist_ok=True)
+    for name, header in {"md.c": "md.h", "raid0.c": "md.h", "raid5.c": "raid5.h"}.items():
+        (tmp_path / below / name).write_text(f'#include "{header}"')
+    for header in ("md.h", "raid5.h", "unused.h"):
+        (tmp_path / below / header).touch()
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "before")
+    for header in ("md.h", "unused.h"):
+        (tmp_path / below / header).write_text("int changed;")
+    git(tmp_path, "commit", "--quiet", "--all", "--message", "after")
+    repository = Repository(tmp_path)
+    good, bad = repository.commit("HEAD~1"), repository.commit("HEAD")
+    path = f"{below}/md.h".lstrip("/")
+    assert shared_headers(repository, good, bad) == [f"{path} changes between both ends, and md.c, raid0.c include it"]
+
+
+def test_work_directories_are_removed_if_no_process_uses_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    used, left = work_directory("used"), work_directory("left")
+    with locked(left):
+        (left / "vmlinuz").write_bytes(b"x" * 1000)
+    with locked(used):
+        assert remove_work() == 1000
+        assert used.is_dir()
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("culprit", range(1, 9))

@@ -5,6 +5,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -80,14 +81,16 @@ class ModuleSources(BisectedTree):
         for name in modules:
             if name not in MODULES:
                 raise UsageError(f"--module {printable(name)}: expected one of {', '.join(MODULES)}")
+        for line in shared_headers(self.repository, self.good, self.bad):
+            note(f"{line}: build all of their modules (--module); the others keep the packaged version")
         self._modules = modules
         self._kernel = image(kernel, note=note).version
         self._accelerator = accelerator
         self._note = note
         self._headers = headers(self._kernel, note)
-        for tool, package in ((compiler(self._headers), compiler(self._headers)), ("make", "make")):
+        for tool in (compiler(self._headers), "make"):
             if shutil.which(tool) is None:
-                raise EnvironmentLacks(f"{tool} is not installed", f"install it: apt-get install {package}")
+                raise EnvironmentLacks(f"{tool} is not installed", f"install it: apt-get install {tool}")
 
     def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
         """Returns what a commit changes in the experiment."""
@@ -118,12 +121,8 @@ class ModuleSources(BisectedTree):
     def _extracted(self, commit: Commit, into: Path) -> Path:
         """Extracts md's sources: those in drivers/md of a kernel tree, or at the top of a smaller one."""
         archive = into / "sources.tar"
-        try:
-            self.repository.run("archive", f"--output={archive}", commit.name, DIRECTORY)
-            below = DIRECTORY
-        except GitFailed:
-            self.repository.run("archive", f"--output={archive}", commit.name)
-            below = ""
+        below = directory_of_md(self.repository, commit)
+        self.repository.run("archive", f"--output={archive}", commit.name, *filter(None, [below]))
         try:
             with tarfile.open(archive) as opened:
                 opened.extractall(into / "sources", filter="data")
@@ -134,6 +133,24 @@ class ModuleSources(BisectedTree):
         if not (sources / "Makefile").is_file():
             raise BlklabError(f"commit {commit.short}: found no Makefile of md, in {DIRECTORY} or at the top")
         return sources
+
+
+def directory_of_md(repository: Repository, commit: Commit) -> str:
+    """Returns where a commit has md's sources: drivers/md in a kernel tree, or at the top."""
+    return DIRECTORY if repository.run("ls-tree", commit.name, DIRECTORY) else ""
+
+
+def shared_headers(repository: Repository, good: Commit, bad: Commit) -> list[str]:
+    """Names each header of md that changes between both ends, with the sources that include it."""
+    below = directory_of_md(repository, bad)
+    headers, sources = (f":(glob){below}/*.{ending}".replace(")/", ")") for ending in "hc")
+    result = []
+    for path in repository.run("diff", "--name-only", good.name, bad.name, "--", headers).split():
+        with suppress(GitFailed):  # No source includes it
+            including = repository.run("grep", "-lF", f'"{Path(path).name}"', bad.name, "--", sources).split()
+            names = ", ".join(Path(each.rpartition(":")[2]).name for each in including)
+            result.append(f"{path} changes between both ends, and {names} include it")
+    return result
 
 
 def first_error(output: str) -> str:

@@ -3,9 +3,10 @@
 import fcntl
 import hashlib
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -49,10 +50,24 @@ class BisectionSource(ABC):
 
 def work_directory(*parts: str) -> Path:
     """Returns the directory in the cache for a bisection: the same for the same parts."""
+    return _cache() / hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def remove_work() -> int:
+    """Removes the work directories that no process uses, and returns the bytes freed. Runs stay in the store."""
+    freed = 0
+    for directory in _cache().glob("*"):
+        with suppress(OSError, BlklabError), locked(directory):
+            sizes = [path.lstat().st_size for path in directory.rglob("*")]
+            shutil.rmtree(directory)
+            freed += sum(sizes)
+    return freed
+
+
+def _cache() -> Path:
     import platformdirs
 
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return platformdirs.user_cache_path("blklab") / "bisect" / digest
+    return platformdirs.user_cache_path("blklab") / "bisect"
 
 
 @contextmanager

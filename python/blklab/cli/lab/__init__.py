@@ -8,7 +8,7 @@ COMMANDS = {
     "demo": CommandEntry("blklab.cli.lab.demo:demo", "Measure and predict mirrors of unequal disks"),
     "build": CommandEntry("blklab.cli.lab.build:build", "Build or rebuild the image of a guest"),
     "kernels": CommandEntry("blklab.cli.lab.kernels:kernels", "List the kernels for guests"),
-    "prune": CommandEntry("blklab.cli.lab.prune:prune", "Remove images of older packages and kernels"),
+    "prune": CommandEntry("blklab.cli.lab.prune:prune", "Remove images of older kernels, and builds of bisections"),
 }
 
 

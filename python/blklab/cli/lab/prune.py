@@ -1,4 +1,4 @@
-"""`blklab lab prune`: remove old images."""
+"""`blklab lab prune`: remove old images and builds."""
 
 import click
 
@@ -9,8 +9,12 @@ from blklab.units import format_size
 @click.command()
 @json_option
 def prune(*, as_json: bool) -> None:
-    """Remove images of older packages, kernels and agents from the cache."""
+    """Remove what the cache has of older packages, kernels and agents, and of ended bisections.
+
+    An interrupted bisection can still be resumed: it builds its kernels again.
+    """
+    from blklab.bisection.source import remove_work
     from blklab.runners.lab.image.build import prune as remove
 
-    freed = remove()
+    freed = remove() + remove_work()
     emit({"freed_bytes": freed}, as_json, lambda console: console.print(f"{format_size(freed)} freed", highlight=False))
