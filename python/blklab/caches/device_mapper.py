@@ -13,7 +13,6 @@ from blklab.system.layers import layers
 from blklab.system.roots import Roots, entries, text
 
 SECTOR: Final = 512
-METADATA_BLOCK: Final = 4096
 
 CACHE_COUNTS: Final = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions")
 

@@ -23,7 +23,6 @@ QUEUE: Final = (  # The queue settings that matter most; the store has the other
     "write_cache",
     "wbt_lat_usec",
 )
-WIDTH: Final = 96  # Columns at which a command is wrapped
 
 
 def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection:

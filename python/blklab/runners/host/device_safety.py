@@ -17,7 +17,7 @@ import secrets
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -34,9 +34,8 @@ from blklab.system.users import openers, uses
 class DeviceClaim:
     """A device that blklab holds open."""
 
-    path: Path  # The path for fio. Without `writes`, fio must get --readonly.
+    path: Path  # The path for fio, which must get --readonly if the claim is for reading
     device: BlockDevice
-    writes: bool
     warnings: tuple[str, ...]
     descriptor: int
     roots: Roots
@@ -78,7 +77,7 @@ def claim(
         path = _node(device, journal, stack) if os.geteuid() == 0 else Path(device.path).resolve()
         descriptor = _open(path, device, writes)
         stack.callback(os.close, descriptor)
-        held = DeviceClaim(path, device, writes, (), descriptor, roots)
+        held = DeviceClaim(path, device, (), descriptor, roots)
         held.verify()
         warnings: list[str] = []
         if writes:
@@ -91,7 +90,7 @@ def claim(
             ]
         elif used := uses(device, roots):
             warnings = [f"{target}: may be in use: {used[0]}"]
-        yield DeviceClaim(path, device, writes, tuple(warnings), descriptor, roots)
+        yield replace(held, warnings=tuple(warnings))
 
 
 def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) -> None:
