@@ -1,6 +1,6 @@
 """How often `blklab bisect` finds the right commit, and with how many runs: bisections of invented figures.
 
-    python bench/bisection.py [BISECTIONS]
+    PYTHONPATH=. .venv/bin/python bench/bisection.py [BISECTIONS]
 
 Twelve commits, one of which is slower; the culprit and the noise differ in each bisection. The bound is in the middle,
 and the peer is a fixed number of runs for each commit, as a shell script has it: as many runs as the bisection needs.
