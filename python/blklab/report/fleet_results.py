@@ -41,9 +41,8 @@ def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
     ]
 
 
-def hosts_table(group: "Sequence[RunResult]") -> TextTable:
+def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     """Returns the table of the hosts of a cell: means of its repeats."""
-    outcomes = [result.outcome for result in group]
     names = list(dict.fromkeys(host["name"] for outcome in outcomes for host in on_fleet(outcome)["hosts"]))
     different = outliers(outcomes)
     metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
@@ -63,15 +62,13 @@ def hosts_table(group: "Sequence[RunResult]") -> TextTable:
             ]
         )
     columns = [text("host"), *figures("IOPS", "of median", *(metric.replace(".", " ") for metric in metrics), "clock")]
-    labels = " ".join(f"{key}={value}" for key, value in group[0].labels.items() if key != "repeat")
     strong = frozenset(names.index(outlier.host) for outlier in different)
     note = "of median: share of the median host's IOPS. clock: how far its clock is ahead of this one's."
-    return TextTable(f"{printable(labels)}: hosts", columns, rows, note, strong=strong)
+    return TextTable(f"{printable(cell)}: hosts", columns, rows, note, strong=strong)
 
 
-def outlier_lines(group: "Sequence[RunResult]") -> list[str]:
-    """Returns a sentence about each outlier, and how to find out if there are none."""
-    outcomes = [result.outcome for result in group]
+def outlier_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """Returns a sentence about each outlier, or that there are none if there are enough hosts to tell."""
     different = outliers(outcomes)
     if different:
         return [_sentence(outlier) for outlier in different]

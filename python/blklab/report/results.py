@@ -25,8 +25,10 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
             terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
     lines = []
     for group in fleet_results.grouped(results):
-        terminal.draw_table(console, fleet_results.hosts_table(group))
-        lines += fleet_results.outlier_lines(group)
+        labels = " ".join(f"{key}={value}" for key, value in group[0].labels.items() if key != "repeat")
+        outcomes = [result.outcome for result in group]
+        terminal.draw_table(console, fleet_results.hosts_table(labels, outcomes))
+        lines += fleet_results.outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     if (caches := volumes.caches(rows)) is not None:
         terminal.draw_table(console, caches)

@@ -10,9 +10,11 @@ import pytest
 
 from blklab.errors import UsageError
 from blklab.report import export
-from blklab.report.shell import AxisChooser
+from blklab.report.shell import AxisChooser, SentenceList
 from blklab.report.tables.base import TextTable
 from blklab.store.campaigns import Store
+from tests.analysis.test_host_outliers import forty
+from tests.analysis.test_host_outliers import run as of_hosts
 from tests.conftest import Run
 from tests.report.experiment import made
 from tests.report.experiment.conftest import Reported, host, labels
@@ -59,6 +61,28 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     assert "1 differ by more than 10 %" in prediction.message
     assert prediction.severity == "warning"
     assert report.doubts == ["Prediction (27 runs)"]
+
+
+def test_the_slow_host_of_a_fleet_is_named(store: Store, reported: Reported) -> None:
+    def fleet(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+        outcome, points = host(result)
+        seed = int(result["repeat"])
+        return {**outcome, **of_hosts(forty(seed, h7=0.6 if result["stack"] == "far" else 1))}, points
+
+    made.add(store, labels(), fleet, runner="fleet")
+    (section,) = [section for section in reported("1").sections if section.anchor == "hosts"]
+    lines, *tables = section.items
+    assert isinstance(lines, SentenceList)
+    by_cell = dict(lines.sentences)
+    assert len(by_cell) == len(tables) == 9
+    for cell, line in by_cell.items():
+        if cell.startswith("far"):
+            assert re.fullmatch(
+                r"h7 is slower than the other hosts: I/Os a second: 0\.\d+ times .* \(0\.\d+ to 0\.\d+\)", line
+            )
+        else:
+            assert line == "no host differs from the others more than they do from each other"
+    assert "h7 is slower" in reported("1").markdown()
 
 
 def test_before_and_after(store: Store, reported: Reported) -> None:

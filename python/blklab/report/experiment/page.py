@@ -8,7 +8,7 @@ from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
 from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
-from blklab.report.experiment import axes, fastest, latency, load, members, over_time, setup, tables
+from blklab.report.experiment import axes, fastest, hosts, latency, load, members, over_time, setup, tables
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import ExperimentView
 from blklab.report.shell import Details, PageSection, PlainText
@@ -53,6 +53,7 @@ class ExperimentReport:
                 bisection.section(bisections),
                 PageSection("result", "Result", "Fastest", fastest.charts(view)),
                 tables.section(view),
+                hosts.section(view),
                 over_time.section(view),
                 latency.section(view),
                 load.section(view),
