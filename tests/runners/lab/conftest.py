@@ -94,12 +94,12 @@ def filled(ours: Path) -> None:
 
 
 def left(ours: Path) -> list[str]:
-    """Returns what is in a cache besides images, their parts and their names."""
+    """Returns what is in a cache besides images, their parts, headers and their names."""
     known = {"debian", "pointers.json", "lock"}
     return [
         path.name
         for path in ours.iterdir()
-        if path.name not in known and path.name.split("-")[0] not in {"image", "kernel", "programs"}
+        if path.name not in known and path.name.split("-")[0] not in {"image", "kernel", "programs", "headers"}
     ]
 
 
