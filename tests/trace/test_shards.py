@@ -1,7 +1,9 @@
 """Traces in shards: on an S3 server, on this machine, and one trace in pieces."""
 
 import json
+import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -179,7 +181,6 @@ def test_worker_holds_one_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("s3://traces/db-1/none.zst", "s3://traces/db-1/none.zst: no shard matches"),
         ("s3://traces/none-*/x", "s3://traces/none-*/x: no shard matches"),
         ("gs://bucket/*", "pip install gcsfs"),
-        ("sftp://host/trace", "pip install paramiko"),
         ("nothing://host/trace", "unknown protocol"),
     ],
 )
@@ -310,6 +311,73 @@ def test_shards_are_read_over_http(run_apart: Run) -> None:
             server.shutdown()
             thread.join()
     assert shown["events"] == json.loads(_core.characterise([str(TRACES / "bfq")], _core.Filter()))["events"]
+
+
+SSHD = """
+ListenAddress 127.0.0.1
+HostKey {keys}/host
+AuthorizedKeysFile {keys}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+Subsystem sftp internal-sftp
+"""
+
+
+@pytest.fixture(scope="module")
+def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Starts sshd, and an agent with the key of the user; returns the URL of its root."""
+    if shutil.which("sshd") is None or os.geteuid() != 0:
+        pytest.skip("needs sshd (openssh-server) and root")
+    keys = tmp_path_factory.mktemp("sftp")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / name], check=True)
+    (keys / "sshd_config").write_text(SSHD.format(keys=keys))
+    Path("/run/sshd").mkdir(exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([str(shutil.which("sshd")), "-D", "-e", "-p", str(port), "-f", keys / "sshd_config"])
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", keys / "agent"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (keys / "agent").exists() or not answers(port):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        environment = {**os.environ, "SSH_AUTH_SOCK": str(keys / "agent")}
+        subprocess.run(["ssh-add", "-q", keys / "user"], env=environment, check=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SSH_AUTH_SOCK", str(keys / "agent"))
+            yield f"sftp://root@127.0.0.1:{port}"
+    finally:
+        for process in (agent, server):
+            process.terminate()
+            process.wait()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("cluster", [[], ["--cluster", "local:1"]])
+def test_shards_are_read_over_ssh(run_apart: Run, sftp: str, cluster: list[str]) -> None:
+    shown = document(run_apart, f"{sftp}{TRACES}/bfq/*.zst", *cluster)
+    assert shown["events"] == json.loads(_core.characterise([str(TRACES / "bfq")], _core.Filter()))["events"]
+
+
+def test_errors_of_ssh_are_one_line(run_apart: Run, sftp: str) -> None:
+    address = sftp.rpartition(":")[0]
+    for url, message in {
+        f"{sftp.replace('root', 'daemon')}{TRACES}/bfq/*": "no permission (Authentication failed.): check the cred",
+        f"{address}:1{TRACES}/bfq/*": "cannot be reached (",
+        f"{sftp}{TRACES}/none/*": "no shard matches",
+    }.items():
+        result = run_apart("trace", "stat", url)
+        assert result.status != 0
+        assert f"error: {url}: {message}" in result.err
+        assert result.err.count("\n") == 1
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

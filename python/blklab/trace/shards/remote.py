@@ -21,11 +21,9 @@ PACKAGES: Final = {  # What fsspec's protocols need, from its registry (fsspec/r
     "ssh": "paramiko",
 }
 REFUSED: Final = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}
-UNREACHABLE: Final = {
-    "ClientConnectorError",
-    "ConnectTimeoutError",
-    "EndpointConnectionError",
+UNREACHABLE: Final = {"ClientConnectorError", "ConnectTimeoutError", "EndpointConnectionError", "gaierror"} | {
     "ConnectionRefusedError",
+    "NoValidConnectionsError",
 }
 
 
@@ -51,7 +49,7 @@ def _plain(url: str, error: Exception) -> BlklabError:
         return BlklabError(f"{url}: cannot be reached ({reason})")
     if isinstance(error, FileNotFoundError):
         return UsageError(f"{url}: not found: check the bucket, the directory and the name")
-    if names & REFUSED:
+    if names & REFUSED or "No authentication methods" in reason:  # paramiko has no class for this
         return BlklabError(f"{url}: no permission ({reason}): check the credentials on this machine")
     if isinstance(error, ValueError) and "Protocol not known" in reason:
         return UsageError(f"{url}: unknown protocol: expected s3, gs, http, sftp or another one of fsspec")
@@ -86,7 +84,9 @@ def find(url: str) -> tuple[str, list[tuple[str, list[str]]]]:
             (name, filesystem.find(name, maxdepth=1) if info["type"] == "directory" else [name])
             for name, info in matched.items()
         ]
-        return path, [(name, [filesystem.unstrip_protocol(file) for file in all_files]) for name, all_files in files]
+        start = url.removesuffix(path)  # With the host, which fsspec leaves out of the URLs that it makes for sftp
+        url_of = start.__add__ if start not in {"", url} else filesystem.unstrip_protocol
+        return path, [(name, [url_of(file) for file in all_files]) for name, all_files in files]
 
 
 def download(urls: Sequence[str], directory: Path) -> list[str]:
