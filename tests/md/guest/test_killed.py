@@ -15,8 +15,8 @@ EVERY = os.environ.get("BLKLAB_PROOF") == "every"
 
 CASES = [
     # level, metadata, bitmap, members, spares, and the step between points that are tried
-    ("1", "1.2", "none", 2, 0, 6),
-    ("6", "1.0", "internal", 4, 1, 23),
+    ("1", "1.2", "none", 2, 0, 12),
+    ("6", "1.0", "internal", 4, 1, 40),
     ("10", "1.1", "none", 4, 0, 0),
     ("5", "1.2", "none", 3, 1, 0),
 ]
