@@ -14,6 +14,7 @@ from typing import cast
 
 import pytest
 
+from blklab.bisection.kernels import SimulatedKernels
 from blklab.bisection.source import work_directory
 from blklab.bisection.tree import KernelTree
 from tests.bisection.md_history import git
@@ -182,11 +183,21 @@ def test_resume_after_the_runs_were_removed(run: Run, tmp_path: Path) -> None:
     words = ["bisect", experiment(tmp_path), "--on", "sim", "--good", "5.3", "--bad", "5.2"]
     words += ["--fail-if", "iops < 0.9*baseline"]
     first = run(*words, "--resume")
-    assert "no bisection with this good end was started before" in first.err
+    assert "no bisection with this good end was started before on this machine" in first.err
     assert run("runs", "rm", "1:stack=far", "--yes").status == 0
     again = run(*words, "--resume")
     assert again.status == 0, again.err
     assert "5.3 is the first fixed kernel" in again.out
+
+
+def test_runs_of_another_machine_are_not_continued(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["bisect", experiment(tmp_path), "--on", "sim", "--good", "5.3", "--bad", "5.2"]
+    words += ["--fail-if", "iops < 0.9*baseline", "--resume"]
+    campaigns = []
+    for host in ("first", "second", "first"):
+        monkeypatch.setattr(SimulatedKernels, "host", host)
+        campaigns.append(json.loads(run(*words, "--json").out)["campaign"])
+    assert campaigns == [1, 2, 1]
 
 
 def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

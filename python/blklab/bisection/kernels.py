@@ -69,6 +69,7 @@ class SimulatedKernels(KernelList):
     """The steps of the simulator between two kernels."""
 
     runner_name = "sim"
+    host = None
 
     def __init__(self, good: str, bad: str, work: Path) -> None:
         """Raises UsageError for a kernel that the simulator does not know."""

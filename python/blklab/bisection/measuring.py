@@ -74,10 +74,10 @@ class CommitMeasuring:
 
     def _opened(self, plan: ExperimentPlan) -> StoredCampaign:
         """Continues the newest campaign that began with the same cells, if asked, or begins one."""
-        campaign = self.store.resume(plan) if self.resume else None
+        campaign = self.store.resume(plan, self.source.host) if self.resume else None
         if campaign is None and self.resume:
-            self.note("no bisection with this good end was started before: this is a new one")
-        self._campaign = campaign or self.store.begin(plan)
+            self.note("no bisection with this good end was started before on this machine: this is a new one")
+        self._campaign = campaign or self.store.begin(plan, self.source.host)
         stored = query.runs_of(self.store, self._campaign.number)
         self._done = {_key(run.labels): run.outcome for run in stored if run.outcome is not None}
         self._cells = max((run.number for run in stored), default=0)

@@ -75,9 +75,8 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
         finally:
             measuring.close()
     findings.keep(store, bisection)
-    for path in work.iterdir():
-        if path.is_dir():  # Logs of builds stay
-            shutil.rmtree(path, ignore_errors=True)
+    for path in filter(Path.is_dir, work.iterdir()):  # Logs of builds stay
+        shutil.rmtree(path, ignore_errors=True)
     return bisection
 
 

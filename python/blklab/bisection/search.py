@@ -79,8 +79,7 @@ class BisectionSearch:
 
     def _compare_ends(self, error_rate: float) -> None:
         """Measures both ends until the condition is known to be true for the bad one only. Raises UsageError."""
-        ends = (self.source.good, self.source.bad)
-        evidence = self.evidence
+        ends, evidence = (self.source.good, self.source.bad), self.evidence
         for end in ends:
             self._measure_end(end)
         evidence.make_tests(self.rule.conditions, error_rate)

@@ -27,6 +27,7 @@ class BisectionSource(ABC):
 
     label: ClassVar[str]  # The label of its commits in results: `kernel` or `commit`
     runner_name: str = "lab"
+    host: str | None = os.uname().nodename  # None if the figures are the same on all machines
     repository: Repository
     good: Commit
     bad: Commit
