@@ -1,5 +1,6 @@
 """Bisects a kernel tree, which the user's command builds."""
 
+import functools
 import hashlib
 import os
 import shlex
@@ -43,12 +44,11 @@ class KernelTree(BisectedTree):
         config = tree / ".config"
         self._config = config.read_bytes() if config.is_file() else None
         self._accelerator = accelerator
-        self._note = note
+        self._note = functools.cache(note)  # Most kernels get the same notes
 
     def own_kernel(self, commit: Commit) -> str:
         """Returns a digest of what the kernel is built from."""
-        content = repr((commit.name, self._commands, self._config))
-        return hashlib.sha256(content.encode()).hexdigest()
+        return hashlib.sha256(repr((commit.name, self._commands, self._config)).encode()).hexdigest()
 
     def runner(self, commit: Commit) -> Runner:
         """Returns the runner for a commit, and builds it first. Raises BuildFailed."""

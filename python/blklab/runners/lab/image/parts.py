@@ -127,8 +127,8 @@ class UserKernel:
                 )
             self._chosen = modules.chosen(self._modules)
             _check(self.version, modules.lacking(self._modules, self._chosen, modules.BOOT))
-            for name in modules.lacking(self._modules, self._chosen, modules.STACKS):
-                note(f"the kernel {self.version} has no module {name}: stacks that need it will fail")
+            if missing := modules.lacking(self._modules, self._chosen, modules.STACKS):
+                note(f"the kernel {self.version} has no {', '.join(missing)}: stacks that need these modules will fail")
             parts.append(modules.digest(self._modules, self._chosen))
         self.key = f"kernel-{_digest([*parts, self.version])}"
 
