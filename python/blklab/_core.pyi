@@ -47,9 +47,8 @@ class Stop:
     def is_set(self) -> bool:
         """Whether the work must end."""
 
-def examine_md(path: str | PathLike[str], offset: int = 0, size: int | None = None) -> str:
-    """Reads md's metadata of a file or a device, and returns them as JSON text (crates/mdmeta,
-    `Examined`). The member begins at `offset` and has `size` bytes, all behind it unless given.
+def examine_md(path: str | PathLike[str]) -> str:
+    """Reads md's metadata of a file or a device, and returns them as JSON text (crates/mdmeta, `Examined`).
 
     Nothing is written. Raises `UsageError` for what cannot be opened, `BlklabError` for what cannot
     be read.

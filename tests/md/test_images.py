@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from rich.console import Console
 from blklab.diagnostic import Diagnostic
 from blklab.md import images
 from blklab.md.audit import find_problems
-from blklab.md.audit.bad_blocks import find_lost_ranges
-from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.good_copies import find_lost_ranges
+from blklab.md.model import Array, ArrayMember, Inventory, natural_order
 from blklab.md.superblocks import SectorRange
 from blklab.report import arrays as report
 from tests.conftest import Run
@@ -128,13 +129,14 @@ def test_a_copy_of_a_member_changes_no_lost_range(level: str, data: st.DataObjec
             name=f"{slot}.img",
             path="",
             slot=slot,
+            states=("in_sync",),
             data_offset=0,
             listed=tuple(SectorRange(at * 8, 8) for at in data.draw(st.sets(st.integers(0, 30), max_size=6))),
         )
         for slot in range(disks)
     ]
     array = Array(
-        "md0", "", "", level, 0x102 if level == "raid10" else 2, 4096, disks, "1.2", False, tuple(members), 512
+        "md0", "", "", level, 0x102 if level == "raid10" else 2, 4096, disks, "1.2", True, tuple(members), 512
     )
     copies = data.draw(st.lists(st.sampled_from(members), max_size=4))
     copied = [replace(member, name=f"copy {at} of {member.name}") for at, member in enumerate(copies)]
@@ -180,9 +182,7 @@ def test_names_of_images_are_short_and_differ(tmp_path: Path) -> None:
 
 def test_one_that_is_behind(tmp_path: Path) -> None:
     paths = [image(f"raid1-12-populated.{disk}", tmp_path) for disk in ("vda", "vdb")]
-    content = bytearray(paths[1].read_bytes()[:65536])
-    content[4096 + 200] = 0
-    paths[1].write_bytes(content + bytes(1 << 20))
+    changed(paths[1], 200, bytes(8))
     result = rules(audited(*paths))
     assert "2 events behind (event count 0, the others have 2)" in result["events"].message
 
@@ -249,6 +249,131 @@ def test_hostile_names(run: Run, tmp_path: Path) -> None:
         done = run("md", "audit", *words)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.out)
         assert "\u202e" not in done.out
+
+
+def changed(path: Path, at: int, content: bytes, *, sign: bool = True) -> Path:
+    """Changes bytes of a superblock 1.2; with `sign`, its checksum is right again."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        head = bytearray(file.read(4096))
+        head[at : at + len(content)] = content
+        if sign:
+            head[216:220] = bytes(4)
+            (slots,) = struct.unpack_from("<I", head, 220)
+            total = sum(struct.unpack_from(f"<{64 + min(slots, 1920) // 2}I", head))
+            struct.pack_into("<I", head, 216, ((total & 0xFFFFFFFF) + (total >> 32)) & 0xFFFFFFFF)
+        file.seek(4096)
+        file.write(head)
+    return path
+
+
+def members_shown(*paths: Path) -> str:
+    """Returns the state and the members of the only array, as the table of arrays has them."""
+    (row,) = report.arrays_table(images.read_images(paths)).rows
+    return " ".join(row[-2:])
+
+
+@pytest.mark.parametrize(
+    ("at", "content", "message"),
+    [
+        (
+            8,
+            struct.pack("<I", 0x8001),
+            "unknown feature bits 0x8000, expected only 0x1fff: the superblock is damaged, or of a kernel newer than"
+            " 7.1",
+        ),
+        (92, b"\xff" * 4, "raid_disks is 4294967295, expected 1 to 128"),
+        (92, bytes(4), "raid_disks is 0, expected 1 to 128"),
+        (92, struct.pack("<I", 129), "raid_disks is 129, expected 1 to 128"),
+        (136, bytes(8), "data_size is 0, expected at least 10"),
+    ],
+)
+def test_superblocks_that_the_kernel_refuses(at: int, content: bytes, message: str, tmp_path: Path) -> None:
+    good, bad = (image(f"raid1-12-bitmap.{disk}", tmp_path) for disk in ("vda", "vdb"))
+    assert members_shown(good, bad) == "clean 2/2"
+    changed(bad, at, content)
+    findings = audited(good, bad)
+    refused = next(finding for finding in findings if finding.code == "refused")
+    assert (refused.severity, refused.member) == ("critical", bad.name)
+    expected = f"the kernel refuses its superblock 1.2: {message}; assemble the array without this member"
+    assert refused.message == expected
+    assert not {"damage", "checksum", "unlike", "not-given"} & {finding.code for finding in findings}
+    assert members_shown(good, bad) == "clean 1/2"
+    (array,) = images.read_images([good, bad]).arrays
+    reason = "raid-disks" if at == 92 else "features" if at == 8 else "data-size"
+    document = array.as_dict()
+    assert document["usable_members"] == 1
+    assert [refusal["reason"] for refusal in document["members"][1]["superblock"]["refusal_reasons"]] == [reason]
+
+
+def test_an_array_whose_superblocks_are_all_refused_is_not_clean(tmp_path: Path) -> None:
+    paths = [changed(image(f"raid1-12-populated.{disk}", tmp_path), 92, b"\xff" * 4) for disk in ("vda", "vdb")]
+    assert members_shown(*paths) == "refused 0/128"
+    (array,) = images.read_images(paths).arrays
+    assert (array.degraded, array.size) == (None, None)
+    findings = [finding for finding in audited(*paths) if finding.code == "refused"]
+    assert [finding.message.rpartition(": ")[2] for finding in findings] == [
+        "raid_disks is 4294967295, expected 1 to 128"
+    ] * 2
+
+
+@pytest.mark.parametrize("disks", [0, 28, 1 << 31])
+def test_slots_of_version_0_90_that_cannot_be(disks: int, tmp_path: Path) -> None:
+    path = image("raid1-090.vda", tmp_path)
+    with path.open("r+b") as file:
+        file.seek(-65536, io.SEEK_END)
+        words = [*struct.unpack("<1024I", file.read(4096))]
+        words[10] = disks
+        words[38] = 0
+        total = sum(words)
+        words[38] = ((total & 0xFFFFFFFF) + (total >> 32)) & 0xFFFFFFFF
+        file.seek(-65536, io.SEEK_END)
+        file.write(struct.pack("<1024I", *words))
+    (refused,) = (finding for finding in audited(path) if finding.severity == "critical")
+    assert refused.message == f"the kernel refuses its superblock 0.90: raid_disks is {disks}, expected 1 to 27"
+
+
+def test_a_wrong_checksum_is_reported_once(tmp_path: Path) -> None:
+    good, bad = (image(f"raid1-12-bitmap.{disk}", tmp_path) for disk in ("vda", "vdb"))
+    changed(bad, 216, b"\xff\xff", sign=False)
+    about = [finding.code for finding in audited(good, bad) if finding.member == bad.name]
+    assert about == ["checksum"]
+    assert members_shown(good, bad) == "clean 1/2"
+
+
+def test_what_only_newer_kernels_know_is_no_damage(tmp_path: Path) -> None:
+    paths = [changed(image(f"raid1-12.{disk}", tmp_path), 224, struct.pack("<I", 4096)) for disk in ("vda", "vdb")]
+    assert members_shown(*paths) == "clean 2/2"
+    findings = [finding for finding in audited(*paths) if finding.severity != "note"]
+    assert {(finding.code, finding.severity) for finding in findings} == {("newer-kernel", "warning")}
+    assert findings[0].message == (
+        "its logical block size is 4096 bytes, expected 0 before Linux 6.19: Linux 6.18 and older refuse this member; "
+        "use the array with Linux 6.19 or newer"
+    )
+
+
+def test_the_members_of_an_array_of_images_are_usable_slots(tmp_path: Path) -> None:
+    first, second = (image(f"raid1-12-bitmap.{disk}", tmp_path) for disk in ("vda", "vdb"))
+    copy = tmp_path / "copy.img"
+    copy.write_bytes(first.read_bytes()[:131072])
+    assert members_shown(first, second) == "clean 2/2"
+    assert members_shown(first, second, copy) == "clean 2/2"
+    assert members_shown(first, copy) == "clean 1/2"
+    assert members_shown(second) == "clean 1/2"
+    assert {"same-slot", "not-given"} <= {finding.code for finding in audited(first, copy)}
+    changed(first, 200, struct.pack("<Q", 1 << 20))  # Events: the other one is out of date
+    assert members_shown(first, second) == "clean 1/2"
+
+
+def test_arrays_and_images_are_in_natural_order(tmp_path: Path) -> None:
+    paths = []
+    for number in (10, 9, 100):
+        path = image("raid1-12.vda", tmp_path).rename(tmp_path / f"{number}.img")
+        changed(path, 16, bytes([number] * 16))
+        paths.append(changed(path, 32, f"host:{number}".encode().ljust(32, b"\0")))
+    assert [array.name for array in images.read_images(paths).arrays] == ["host:9", "host:10", "host:100"]
+    assert [natural_order(name) for name in ("md2", "md10")] == sorted(natural_order(name) for name in ("md10", "md2"))
+    assert sorted(["sdaa", "sdb", "sda10", "sda", "sda2"], key=natural_order) == ["sda", "sda2", "sda10", "sdb", "sdaa"]
 
 
 @pytest.fixture(scope="module")

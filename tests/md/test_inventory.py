@@ -54,31 +54,42 @@ def test_entries_of_the_disk_and_of_memory(machine: Arrays) -> None:
     assert "5 entries, 1,608 sectors" in result["bbl-entries"].message
     assert "bbl-disagree" not in result
     assert "repair-corrupts" in result
-    # The other member has all of it: this one can be written again, first without taking it out.
+    # The other member has all of it: the ranges can be written again without taking a member out.
     remedy = result["bbl-entries"].remedy
-    assert [line.split()[0] for line in remedy] == [
-        "smartctl", "#", "echo", "dd", "dd", "dd", "mdadm", "#", "mdadm", "mdadm", "mdadm", "mdadm",
-    ]  # fmt: skip
-    assert remedy[2] == "echo -write_error > /sys/block/md0/md/dev-sda/state"
-    assert "skip=256 seek=256 count=1 iflag=direct oflag=direct" in remedy[3]
+    assert [line.split()[0] for line in remedy] == ["#", "echo", "dd", "dd", "dd", "#", "mdadm", "#", "blklab"]
+    assert remedy[1] == "echo -write_error > /sys/block/md0/md/dev-sda/state"
+    assert "skip=256 seek=256 count=1 iflag=direct oflag=direct" in remedy[2]
     assert "the only good copy is on sdb" in result["bbl-entries"].message
     path = machine.roots.sys / "block/md0/md/dev-sdb/unacknowledged_bad_blocks"
     path.write_text("77777 3\n")
     result = machine.findings_by_code()
     assert result["bbl-disagree"].member == "sdb"
     assert "the kernel's list has 3 sectors in 1 range" in result["bbl-disagree"].message
-    assert "--add" not in " ".join(result["bbl-entries"].remedy)
     path.write_text("4096 3\n")
     result = machine.findings_by_code()
     assert "bbl-lost" in result
-    assert result["bbl-entries"].remedy == (f"mdadm --examine-badblocks {machine.roots.dev}/sda",)
+    # The page without a good copy is left out.
+    (first, *_) = [finding.remedy for finding in find_problems(machine.seen()) if finding.code == "bbl-entries"]
+    assert [line.split()[4] for line in first if line.startswith("dd ")] == ["skip=994", "skip=2244"]
+
+
+def test_an_array_that_refuses_writes_is_critical_and_has_the_way_out(machine: Arrays) -> None:
+    machine.mirror(array_state="broken")
+    result = machine.findings_by_code()["broken"]
+    assert result.severity == "critical"
+    assert "every write to it fails" in result.message
+    assert "what was written before can still be read" in result.message
+    dev = machine.roots.dev
+    assert [line for line in result.remedy if line[0] != "#"] == [
+        f"mdadm --stop {dev}/md0", f"mdadm --assemble --force --run {dev}/md0 {dev}/sda {dev}/sdb",
+    ]  # fmt: skip
 
 
 def test_the_first_remedy_is_short(machine: Arrays) -> None:
     machine.mirror("raid1-12-full")
     remedy = machine.findings_by_code()["bbl-entries"].remedy
     assert sum(line.startswith("dd ") for line in remedy) == 8
-    assert any("more ranges: `blklab md fix bbl" in line for line in remedy)
+    assert any("more ranges" in line for line in remedy)
 
 
 @pytest.mark.parametrize(
@@ -349,6 +360,42 @@ def test_from_the_command_line(machine: Arrays, run: Run, monkeypatch: pytest.Mo
     assert done.status == 1
     assert "critical  md0: 1 of 2 members is missing" in done.out
     assert "\x1b" not in done.out
+
+
+def test_arrays_are_in_the_order_of_their_numbers(machine: Arrays) -> None:
+    names = ["sdaa", "sdb", "sda", "sdz"]
+    for at, name in enumerate(names):
+        machine.disk(name, f"8:{16 * at}")
+    for number, name in zip((10, 2, 100), names, strict=False):
+        machine.array(f"md{number}", f"9:{number}", {name: {"slot": "none"}, "sdz": {"slot": "none"}})
+    arrays = machine.seen().arrays
+    assert [array.name for array in arrays] == ["md2", "md10", "md100"]
+    assert [member.name for member in arrays[1].members] == ["sdz", "sdaa"]
+
+
+def test_the_audit_of_chosen_arrays(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blklab.cli.md.audit.Roots", lambda: machine.roots)
+    machine.mirror()
+    for number in (1, 10):
+        machine.array(f"md{number}", f"9:{number}", {"sda": {}, "sdb": {}}, degraded="1")
+    path = machine.roots.dev / "md0"
+    link = machine.root / "home"
+    link.symlink_to(path)
+    for chosen, expected in (
+        (["md0"], ["md0"]),
+        ([path], ["md0"]),
+        ([link], ["md0"]),
+        (["md10", path], ["md0", "md10"]),
+    ):
+        outcome = run("md", "audit", "--json", *(f"--array={name}" for name in chosen))
+        document = json.loads(outcome.out)
+        assert [array["name"] for array in document["arrays"]] == expected
+        assert {finding["subject"] for finding in document["findings"]} <= {None, *expected}
+        assert outcome.status == ("md10" in expected)
+    outcome = run("md", "audit", "--array", "md0", "--array", "md7")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err == "blklab: error: --array md7: not found: expected md0, md1, md10\n"
+    assert run("md", "audit", "--array", "md0", "--keep").status == 2
 
 
 def test_a_machine_without_arrays(machine: Arrays, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,13 +23,6 @@ pub struct BadBlocks {
     pub entries: Vec<SectorRange>, // The entries in the order on disk, which is not sorted
 }
 
-impl BadBlocks {
-    /// The number of entries that fit into the area.
-    pub fn capacity(&self) -> usize {
-        usize::from(self.sectors) * 64
-    }
-}
-
 /// Parses the entries of an area: 64-bit words, `sector << 10 | length`, all ones at the end; both are shifted.
 ///
 /// The problem is an entry beyond 2^64 sectors.

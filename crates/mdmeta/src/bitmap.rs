@@ -14,17 +14,13 @@ pub(crate) const BYTES: usize = 256;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bitmap {
-    pub offset: u64,  // Its offset in bytes, from the start of the member
-    pub version: u32, // 3, 4 (host-endian bits fixed) or 5 (clustered)
-    pub uuid: Uuid,   // The array's UUID
-    pub events: u64,  // The array's event count when it was written
-    /// The event count up to which all bits were cleared: a member with an older event count cannot be re-added.
-    pub events_cleared: u64,
+    pub offset: u64,       // Its offset in bytes, from the start of the member
+    pub version: u32,      // 3, 4 (host-endian bits fixed) or 5 (clustered)
+    pub uuid: Uuid,        // The array's UUID
     pub sync_size: u64,    // Sectors that it covers
     pub state: u32,        // Flags; its bits are not valid with 2 (stale) or 4 (write error)
     pub chunk: u32,        // Bytes of one bit
     pub daemon_sleep: u32, // Seconds between runs of the daemon that clears bits
-    pub write_behind: u32, // The largest number of write-behind writes
 }
 
 /// Parses a bitmap superblock; `None` if there is none.
@@ -36,12 +32,9 @@ pub(crate) fn parse(bytes: &[u8], offset: u64) -> Option<Bitmap> {
         offset,
         version: bytes::u32(bytes, 4),
         uuid: Uuid(bytes::array(bytes, 8)),
-        events: bytes::u64(bytes, 24),
-        events_cleared: bytes::u64(bytes, 32),
         sync_size: bytes::u64(bytes, 40),
         state: bytes::u32(bytes, 48),
         chunk: bytes::u32(bytes, 52),
         daemon_sleep: bytes::u32(bytes, 56),
-        write_behind: bytes::u32(bytes, 60),
     })
 }

@@ -3,12 +3,7 @@
 use serde::Serialize;
 
 use crate::source::{ReadError, Source, read};
-use crate::{
-    BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, Superblock, Superblock1, badblocks, bitmap, foreign, v0, v1,
-};
-
-/// The largest bad-block list that the kernel accepts, in sectors: a page (`super_1_load`).
-const LONGEST: u16 = 8;
+use crate::{BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, badblocks, bitmap, bytes, foreign, refusal, v0, v1};
 
 /// All metadata on a device or image.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -20,7 +15,7 @@ pub struct Examined {
 
 /// Examines every position where a superblock can be, and reads everything that belongs to the superblocks.
 ///
-/// A superblock with a wrong checksum is returned with a problem. An error means that the source cannot be read.
+/// A superblock that the kernel refuses is returned with the reasons. An error means that the source cannot be read.
 pub fn examine(source: &(impl Source + ?Sized)) -> Result<Examined, ReadError> {
     let mut members = Vec::new();
     for minor in [1, 2, 0] {
@@ -34,29 +29,21 @@ pub fn examine(source: &(impl Source + ?Sized)) -> Result<Examined, ReadError> {
     Ok(Examined { members, foreign: foreign::recognise(source)? })
 }
 
-fn read_version_1(source: &(impl Source + ?Sized), minor: u32, offset: u64) -> Result<Option<Member>, ReadError> {
+fn read_version_1(source: &(impl Source + ?Sized), minor: usize, offset: u64) -> Result<Option<Member>, ReadError> {
     let length = source.bytes().saturating_sub(offset).min(v1::BYTES as u64) as usize;
     let Some(bytes) = read(source, offset, length)? else { return Ok(None) };
     let Some((superblock, checksum, mut problems)) = v1::parse(&bytes, minor, offset) else {
         return Ok(None);
     };
-    let bad_blocks = read_bad_blocks(source, &superblock, offset, &mut problems)?;
-    let bitmap = if superblock.feature_map & v1::BITMAP != 0 && superblock.bitmap_offset != 0 {
-        read_bitmap(source, offset_by(offset, superblock.bitmap_offset), &mut problems)?
+    let bad_blocks = read_bad_blocks(source, &bytes, offset, &mut problems)?;
+    let bitmap_offset = bytes::i32(&bytes, 96);
+    let bitmap = if superblock.bitmap && bitmap_offset != 0 {
+        read_bitmap(source, offset_by(offset, bitmap_offset), &mut problems)?
     } else {
         None
     };
-    if !checksum.holds() {
-        problems.push(format!("wrong checksum: {:08x} is stored, expected {:08x}", checksum.stored, checksum.computed));
-    }
-    Ok(Some(Member {
-        offset,
-        checksum,
-        superblock: Superblock::V1(Box::new(superblock)),
-        bad_blocks,
-        bitmap,
-        problems,
-    }))
+    let refusal_reasons = refusal::of_version_1(&superblock, checksum, &bytes);
+    Ok(Some(Member { offset, checksum, superblock, bad_blocks, bitmap, refusal_reasons, problems }))
 }
 
 fn read_version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option<Member>, ReadError> {
@@ -66,10 +53,8 @@ fn read_version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option
     // `MD_SB_BYTES` behind the superblock (md-bitmap.c and md.c, `default_offset`).
     let bitmap =
         if superblock.bitmap { read_bitmap(source, Some(offset + v0::BYTES as u64), &mut problems)? } else { None };
-    if !checksum.holds() {
-        problems.push(format!("wrong checksum: {:08x} is stored, expected {:08x}", checksum.stored, checksum.computed));
-    }
-    Ok(Some(Member { offset, checksum, superblock: Superblock::V0(superblock), bad_blocks: None, bitmap, problems }))
+    let refusal_reasons = refusal::of_version_0(&superblock, checksum);
+    Ok(Some(Member { offset, checksum, superblock, bad_blocks: None, bitmap, refusal_reasons, problems }))
 }
 
 /// An offset in bytes, plus a number of sectors.
@@ -78,37 +63,25 @@ fn offset_by(offset: u64, sectors: i32) -> Option<u64> {
 }
 
 fn read_bad_blocks(
-    source: &(impl Source + ?Sized), superblock: &Superblock1, offset: u64, problems: &mut Vec<String>,
+    source: &(impl Source + ?Sized), superblock: &[u8], offset: u64, problems: &mut Vec<String>,
 ) -> Result<Option<BadBlocks>, ReadError> {
-    if superblock.bblog_size == 0 || superblock.bblog_offset == 0 {
+    let (shift, sectors, place) = (superblock[185], bytes::u16(superblock, 186), bytes::i32(superblock, 188));
+    if sectors == 0 || place == 0 {
         return Ok(None);
     }
-    let active = superblock.feature_map & v1::BAD_BLOCKS != 0;
-    let at = offset_by(offset, superblock.bblog_offset);
-    let mut bad_blocks = BadBlocks {
-        sector: at.unwrap_or(0) / SECTOR,
-        sectors: superblock.bblog_size,
-        shift: superblock.bblog_shift,
-        active,
-        entries: Vec::new(),
-    };
+    let active = bytes::u32(superblock, 8) & v1::BAD_BLOCKS != 0;
+    let at = offset_by(offset, place);
+    let mut bad_blocks = BadBlocks { sector: at.unwrap_or(0) / SECTOR, sectors, shift, active, entries: Vec::new() };
     if active {
-        if superblock.bblog_size > LONGEST {
-            problems.push(format!(
-                "bad-block list: {} sectors, expected at most {LONGEST}: the kernel refuses this member",
-                superblock.bblog_size
-            ));
-        }
-        let length = usize::from(superblock.bblog_size.min(LONGEST)) * SECTOR as usize;
+        let length = usize::from(sectors.min(refusal::LONGEST_LIST)) * SECTOR as usize;
         match at.map(|at| read(source, at, length)).transpose()?.flatten() {
             Some(area) => {
-                let (entries, problem) = badblocks::parse_entries(&area, superblock.bblog_shift);
+                let (entries, problem) = badblocks::parse_entries(&area, shift);
                 bad_blocks.entries = entries;
                 problems.extend(problem);
             }
             None => problems.push(format!(
-                "bad-block list: {} sectors at {} from the superblock are not on the device",
-                superblock.bblog_size, superblock.bblog_offset
+                "bad-block list: {sectors} sectors at {place} from the superblock are not on the device"
             )),
         }
     }

@@ -36,25 +36,6 @@ impl Source for [u8] {
     }
 }
 
-/// A part of a source: a partition at an offset.
-pub struct Region<'a, S: Source + ?Sized> {
-    pub source: &'a S, // The source of which it is a part
-    pub offset: u64,   // Its offset in bytes
-    pub bytes: u64,    // Its length in bytes
-}
-
-impl<S: Source + ?Sized> Source for Region<'_, S> {
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buffer.len() as u64).filter(|&end| end <= self.bytes);
-        end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        self.source.read_at(self.offset + offset, buffer)
-    }
-}
-
 /// The page size: direct I/O requires offsets and lengths that are multiples of a device's block size.
 const PAGE: u64 = 4096;
 

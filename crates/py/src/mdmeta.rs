@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use blklab_mdmeta::{Region, Source, examine};
+use blklab_mdmeta::{Source, examine};
 use pyo3::prelude::*;
 
 use crate::failures::{BlklabError, UsageError};
@@ -25,11 +25,9 @@ const PAGE: usize = 4096;
 
 /// Reads md's metadata from a file or device, without writing; returns it as JSON text (crates/mdmeta, `Examined`).
 ///
-/// The member begins at `offset` and has `size` bytes; the default is everything behind the offset. Devices are read
-/// around the page cache, whose copy can be older than md's own writes.
+/// Devices are read around the page cache, whose copy can be older than md's own writes.
 #[pyfunction]
-#[pyo3(signature = (path, offset=0, size=None))]
-pub fn examine_md(py: Python<'_>, path: PathBuf, offset: u64, size: Option<u64>) -> PyResult<String> {
+pub fn examine_md(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     py.detach(|| {
         let name = path.display();
         let opened = OpenDevice::open(&path).map_err(|error| match error.kind() {
@@ -38,11 +36,7 @@ pub fn examine_md(py: Python<'_>, path: PathBuf, offset: u64, size: Option<u64>)
             }
             _ => BlklabError::new_err(format!("{name}: {error}")),
         })?;
-        let available = opened.bytes.checked_sub(offset).ok_or_else(|| {
-            UsageError::new_err(format!("{name}: offset {offset} is beyond the end: expected at most {}", opened.bytes))
-        })?;
-        let region = Region { source: &opened, offset, bytes: size.unwrap_or(available).min(available) };
-        let examined = examine(&region).map_err(|error| BlklabError::new_err(format!("{name}: {error}")))?;
+        let examined = examine(&opened).map_err(|error| BlklabError::new_err(format!("{name}: {error}")))?;
         serde_json::to_string(&examined).map_err(|error| BlklabError::new_err(error.to_string()))
     })
 }

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from blklab.md.model import PARITIES, REDUNDANT, Array, ArrayMember, Inventory
+from blklab.md.model import PARITIES, REDUNDANT, Array, ArrayMember, Inventory, by_slot, natural_order
 from blklab.md.superblocks import SECTOR, Superblock, read_superblocks
 
 
@@ -18,7 +18,7 @@ def read_images(paths: Sequence[Path]) -> Inventory:
         # A device with several superblocks belongs to the array that wrote to it last.
         superblock = max(
             reading.superblocks,
-            key=lambda candidate: (candidate.checksum_holds, candidate.updated, candidate.events),
+            key=lambda candidate: (candidate.accepted, candidate.updated, candidate.events),
             default=None,
         )
         leftovers = tuple(other for other in reading.superblocks if other is not superblock)
@@ -36,9 +36,9 @@ def read_images(paths: Sequence[Path]) -> Inventory:
             strays.append(member)
         else:
             groups.setdefault(superblock.key, []).append(member)
-    arrays = [_make_array(members, newest) for members in groups.values() if (newest := newest_superblock(members))]
+    arrays = _with_unique_names([_make_array(members) for members in groups.values()])
     return Inventory(
-        tuple(_with_unique_names(arrays)),
+        tuple(sorted(arrays, key=lambda array: natural_order(array.name))),
         tuple(strays),
         unseen=tuple(f"{candidate.path}: not seen: {candidate.unseen}" for candidate in strays if candidate.unseen),
     )
@@ -64,19 +64,11 @@ def _with_unique_names(arrays: list[Array]) -> list[Array]:
     return [replace(array, name=name) for array, name in zip(arrays, names, strict=True)]
 
 
-def newest_superblock(members: Sequence[ArrayMember]) -> Superblock | None:
-    """Returns the superblock that was written last, which describes the array."""
-    return max(
-        (member.superblock for member in members if member.superblock),
-        key=lambda superblock: (superblock.checksum_holds, superblock.events, superblock.updated),
-        default=None,
-    )
-
-
-def _make_array(members: list[ArrayMember], newest: Superblock) -> Array:
+def _make_array(members: list[ArrayMember]) -> Array:
+    superblocks = [member.superblock for member in members if member.superblock]
+    newest = max(superblocks, key=lambda superblock: (superblock.accepted, superblock.events, superblock.updated))
     slots = {member.slot for member in members}
     present = [slot for slot, is_present in enumerate(newest.present) if is_present]
-    ordered = sorted(members, key=lambda other: (other.slot is None, other.slot or 0, other.name))
     return Array(
         name=newest.name or newest.uuid[:8],
         path="",
@@ -84,18 +76,19 @@ def _make_array(members: list[ArrayMember], newest: Superblock) -> Array:
         level=newest.level,
         layout=newest.layout,
         chunk=newest.chunk,
-        raid_disks=newest.raid_disks,
+        # A damaged number of slots must not make sets of four billion elements.
+        raid_disks=newest.raid_disks if newest.accepted else len(newest.present),
         metadata=newest.version,
         live=False,
-        members=tuple(ordered),
+        members=tuple(sorted(members, key=by_slot)),
         member_sectors=newest.size,
         label=newest.name,
-        size=_size(newest, members),
-        state="clean" if newest.resync is None else "not clean",
-        # More slots than a superblock can hold are damage, not missing members.
-        degraded=len(newest.present) - len(present) if newest.level in REDUNDANT else None,
-        bitmap=any(other.superblock.bitmap for other in members if other.superblock),
-        reshaping=any(other.superblock.reshaping for other in members if other.superblock),
+        size=_size(newest, members) if newest.accepted else None,
+        state=("clean" if newest.resync is None else "not clean") if newest.accepted else "refused",
+        # Of a refused superblock, the number of slots may be damage.
+        degraded=len(newest.present) - len(present) if newest.level in REDUNDANT and newest.accepted else None,
+        bitmap=any(superblock.bitmap for superblock in superblocks),
+        reshaping=any(superblock.reshaping for superblock in superblocks),
         absent=tuple(slot for slot in present if slot not in slots),
     )
 

@@ -5,13 +5,14 @@ Attributes: Documentation/admin-guide/md.rst, Linux 6.1.
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md import journal_directory
 from blklab.md.members import parse_number, read_members
-from blklab.md.model import Array, ArrayPart, Inventory, SyncPass
+from blklab.md.model import Array, ArrayPart, Inventory, SyncPass, by_slot, natural_order
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SECTOR
 from blklab.system import diskstats
@@ -35,16 +36,17 @@ def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
     if not (roots.sys / "block").is_dir():
         unseen.append(f"{blocks} does not exist: cannot read any array")
     mounted = everywhere(roots)
-    activity = _activity(roots)
+    activity: Mapping[str, DeviceCounters | None] = {}
+    with suppress(BlklabError):  # of another host, or in an unknown format
+        activity = diskstats.read(roots)
     arrays = [
         _array(entry.resolve(), mounted, activity, roots, reader)
-        for entry in entries(roots.sys / "block")
+        for entry in sorted(entries(roots.sys / "block"), key=lambda entry: natural_order(entry.name))
         if (entry / "md").is_dir() and text(entry / "md/array_state") not in {"clear", None}
     ]
-    names = {array.name for array in arrays}
-    unseen.extend(
-        f"{name}: {mdstat} lists it, but {blocks} does not" for name in _names_in_mdstat(roots) if name not in names
-    )
+    listed = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
+    names = dict.fromkeys(listed).keys() - {array.name for array in arrays}
+    unseen.extend(f"{name}: {mdstat} lists it, but {blocks} does not" for name in sorted(names, key=natural_order))
     if any(array.repairing is None for array in arrays):
         directory = roots.shown(roots.state_of_root)
         unseen.append(f"{directory}: not seen: unfinished repairs: run blklab as root")
@@ -54,13 +56,6 @@ def read_inventory(roots: Roots, reader: Probe | None = None) -> Inventory:
 def read_array(node: Path, roots: Roots) -> Array:
     """Returns the array of a directory in sysfs (`/sys/block/md0`)."""
     return _array(node, everywhere(roots), {}, roots, Probe())
-
-
-def _activity(roots: Roots) -> dict[str, DeviceCounters | None]:
-    try:
-        return diskstats.read(roots)
-    except BlklabError:
-        return {}  # of another host, or in an unknown format
 
 
 def _volumes(roots: Roots) -> tuple[str, ...]:
@@ -77,20 +72,16 @@ def _volumes(roots: Roots) -> tuple[str, ...]:
     return tuple(sorted(volumes))
 
 
-def _names_in_mdstat(roots: Roots) -> list[str]:
-    names = re.findall(r"^(md\S{1,40}) : ", text(roots.proc / "mdstat") or "", re.M)
-    return list(dict.fromkeys(names))
-
-
 def _array(
     node: Path, mounted: list[Mount], activity: Mapping[str, DeviceCounters | None], roots: Roots, reader: Probe
 ) -> Array:
     md = node / "md"
     # Kernels before 4.19 do not have this file.
     uuid = array_uuid(text(md / "uuid") or "")
-    array_members = [
+    with_activity = (
         replace(member, activity=activity.get(member.name)) for member in read_members(node, uuid, roots, reader)
-    ]
+    )
+    array_members = sorted(with_activity, key=by_slot)
     superblock = next((member.superblock for member in array_members if member.superblock), None)
     position = text(md / "reshape_position")
     device = of_node(node, roots)

@@ -1,6 +1,8 @@
 """The types of an inventory. Unknown values are None; `unseen` lists what could not be read."""
 
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
@@ -158,6 +160,10 @@ class ArrayMember:
         disk = self.bad_blocks.ranges if self.bad_blocks else ()
         return max(len(disk), len(self.listed or ()))
 
+    def is_refused_by(self, kernel: tuple[int, int] | None) -> bool:
+        """Whether Linux refuses its list, which was never written to the disk (observed on 6.12, not on 6.1)."""
+        return bool(self.bad_blocks and self.bad_blocks.empty_entries) and (kernel is None or kernel >= (6, 12))
+
     @property
     def replacement(self) -> bool:
         """Whether it replaces the member in its slot."""
@@ -210,6 +216,7 @@ class ArrayMember:
                 "bitmap": superblock.bitmap,
                 "bad_blocks_active": bool(bad and bad.active),
                 "recovery_sector": superblock.recovery,
+                "refusal_reasons": [refusal._asdict() for refusal in superblock.refusal_reasons],
                 "problems": list(superblock.problems),
             },
             "leftovers": [{"version": old.version, "uuid": old.uuid} for old in self.leftovers],
@@ -284,6 +291,10 @@ class Array:
         label = self.label if self.live and self.label.rpartition(":")[2] not in known else ""
         return f"{self.name} ({label})" if label else self.name
 
+    def is_called(self, names: Collection[str]) -> bool:
+        """Whether its name, path or label is among names."""
+        return not {self.name, self.path, self.label}.isdisjoint(names)
+
     @property
     def redundant(self) -> bool:
         """Whether its level tolerates the loss of a member."""
@@ -298,7 +309,20 @@ class Array:
     def active(self) -> tuple[ArrayMember, ...]:
         """The members with a slot, in order of slots."""
         slotted = [member for member in self.members if member.slot is not None]
-        return tuple(sorted(slotted, key=lambda member: (member.slot or 0, member.name)))
+        return tuple(sorted(slotted, key=by_slot))
+
+    @property
+    def usable(self) -> int:
+        """Number of slots with a usable member; of images, those that are accepted, complete and current.
+
+        md accepts a member that is one event behind (drivers/md/md.c, `super_1_validate`).
+        """
+        if self.live:
+            return self.raid_disks - (self.degraded or 0)
+        accepted = [member.superblock for member in self.active if member.superblock and member.superblock.accepted]
+        newest = max((superblock.events for superblock in accepted), default=0)
+        current = [superblock for superblock in accepted if superblock.events >= newest - 1]
+        return min(self.raid_disks, len({superblock.slot for superblock in current if superblock.recovery is None}))
 
     @property
     def distinct(self) -> tuple[ArrayMember, ...]:
@@ -342,6 +366,7 @@ class Array:
             "size_bytes": self.size,
             "state": self.state or None,
             "degraded": self.degraded,
+            "usable_members": self.usable,
             "sync": self.sync.as_dict() if self.sync else None,
             "last_action": self.last_action,
             "mismatch_sectors": self.mismatches,
@@ -381,13 +406,29 @@ class Inventory:
     disks: tuple[PhysicalDisk, ...] | None = None  # None if SMART values were not read
     volumes: tuple[str, ...] = ()  # RAIDs of LVM, `group/volume`, which are not md arrays
 
+    def only(self, names: Collection[str]) -> "Inventory":
+        """Returns the inventory of the arrays with these names, paths or labels."""
+        return replace(
+            self, arrays=tuple(array for array in self.arrays if array.is_called(names)), strays=(), volumes=()
+        )
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Returns what sorts names as the kernel counts them: md2 before md10, sdz before sdaa."""
+    return [(len(part), part) for part in re.findall(r"\d+|\D+", name)]
+
+
+def by_slot(member: ArrayMember) -> tuple[bool, int, list[tuple[int, str]]]:
+    """Returns what sorts the members of an array: those without a slot are the last."""
+    return member.slot is None, member.slot or 0, natural_order(member.name)
+
 
 def _age(member: ArrayMember) -> tuple[bool, bool, int, int]:
     """Returns what sorts the images of one slot: the member before its replacement, the newest first."""
     superblock = member.superblock
     if superblock is None:
         return (member.replacement, True, 0, 0)
-    return (member.replacement, not superblock.checksum_holds, -superblock.events, -superblock.updated)
+    return (member.replacement, not superblock.accepted, -superblock.events, -superblock.updated)
 
 
 def merge_ranges(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from blklab._core import examine_md
 from blklab.documents import superblock as examined
@@ -61,6 +61,13 @@ class BadBlockList:
         return len(self.ranges) + self.empty_entries >= self.room > 0
 
 
+class Refusal(NamedTuple):
+    """Why the kernel refuses a superblock."""
+
+    reason: str  # `features`, `raid-disks`…: crates/mdmeta, `RefusalReason`
+    message: str
+
+
 @dataclass(frozen=True)
 class Superblock:
     """The values of a superblock. Sectors are 512 bytes; times are seconds since 1970."""
@@ -91,12 +98,18 @@ class Superblock:
     bitmap: bool
     bitmap_distrusted: bool  # The bitmap is stale, or was written with an error
     checksum_holds: bool
-    problems: tuple[str, ...]
+    refusal_reasons: tuple[Refusal, ...]  # Why the kernel refuses it, a wrong checksum included
+    problems: tuple[str, ...]  # Other problems
 
     @property
     def key(self) -> tuple[str, str]:
         """What distinguishes arrays."""
         return self.uuid, self.version
+
+    @property
+    def accepted(self) -> bool:
+        """Whether Linux accepts it; Linux 6.18 and older refuse it if `newer-kernel` is among the refusal_reasons."""
+        return self.checksum_holds and all(refusal.reason == "newer-kernel" for refusal in self.refusal_reasons)
 
 
 @dataclass(frozen=True)
@@ -134,88 +147,38 @@ def failure_reason(message: str) -> str:
 
 
 def _superblock(member: examined.Member) -> Superblock:
-    superblock = member["superblock"]
-    return _version_0(member, superblock) if superblock["format"] == "0.90" else _version_1(member, superblock)
-
-
-def _version_1(member: examined.Member, superblock: examined.Superblock1) -> Superblock:
-    slots = {role["slot"] for role in superblock["roles"] if role["role"] == "active"}
-    disks, role = superblock["raid_disks"], superblock["role"]
+    superblock, bitmap = member["superblock"], member["bitmap"]
+    role = superblock["role"]
     return Superblock(
-        version=f"1.{superblock['minor_version']}",
+        version=superblock["version"],
         offset=member["offset"],
         uuid=superblock["uuid"],
         name=superblock["name"],
         level=LEVELS.get(superblock["level"], f"level {superblock['level']}"),
         layout=superblock["layout"],
-        chunk=superblock["chunk"] * SECTOR,
-        raid_disks=disks,
+        chunk=superblock["chunk"],
+        raid_disks=superblock["raid_disks"],
         size=superblock["size"],
         data_offset=superblock["data_offset"],
         data_size=superblock["data_size"],
         role=role["role"],
         slot=role["slot"] if role["role"] == "active" else None,
-        device=superblock["device_uuid"],
-        # A damaged number of disks must not make a tuple of four billion elements.
-        present=tuple(slot in slots for slot in range(min(disks, len(superblock["roles"])))),
+        device=superblock["device_uuid"] or "",
+        present=tuple(superblock["present"]),
         events=superblock["events"],
         updated=superblock["updated"],
         resync=superblock["resync_offset"],
         recovery=superblock["recovery_offset"],
-        reshaping=superblock["reshape"] is not None,
-        replacement="replacement" in superblock["features"],
+        reshaping=superblock["reshape_position"] is not None,
+        replacement=superblock["replacement"],
         write_mostly=superblock["write_mostly"],
         bad_blocks=_bad_blocks(member["bad_blocks"]),
-        bitmap=member["bitmap"] is not None or "bitmap" in superblock["features"],
-        bitmap_distrusted=_distrusted(member),
-        checksum_holds=_holds(member),
-        problems=tuple(member["problems"]),
-    )
-
-
-def _version_0(member: examined.Member, superblock: examined.Superblock0) -> Superblock:
-    this = superblock["this"]
-    disks = min(superblock["raid_disks"], 27)
-    slots = {disk["raid_disk"] for disk in superblock["disks"] if "sync" in disk["state"]}
-    role = "faulty" if "faulty" in this["state"] else "active" if "sync" in this["state"] else "spare"
-    return Superblock(
-        version="0.90",
-        offset=member["offset"],
-        uuid=superblock["uuid"],
-        name=f"md{superblock['md_minor']}",
-        level=LEVELS.get(superblock["level"], f"level {superblock['level']}"),
-        layout=superblock["layout"],
-        chunk=superblock["chunk"],
-        raid_disks=superblock["raid_disks"],
-        size=superblock["size"] * 2,
-        data_offset=0,
-        data_size=superblock["size"] * 2,
-        role=role,
-        slot=this["raid_disk"] if role == "active" else None,
-        device="",
-        present=tuple(slot in slots for slot in range(disks)),
-        events=superblock["events"],
-        updated=superblock["updated"],
-        resync=None if superblock["resync"] is None else superblock["resync"] * 2,
-        recovery=None,
-        reshaping=superblock["reshape_position"] is not None,
-        replacement=False,
-        write_mostly="write-mostly" in this["state"],
-        bad_blocks=None,
         bitmap=superblock["bitmap"],
-        bitmap_distrusted=_distrusted(member),
-        checksum_holds=_holds(member),
+        bitmap_distrusted=bool(bitmap and bitmap["state"] & DISTRUSTED),
+        checksum_holds=member["checksum"]["stored"] == member["checksum"]["computed"],
+        refusal_reasons=tuple(Refusal(refusal["reason"], refusal["message"]) for refusal in member["refusal_reasons"]),
         problems=tuple(member["problems"]),
     )
-
-
-def _holds(member: examined.Member) -> bool:
-    checksum = member["checksum"]
-    return bool(checksum["stored"] == checksum["computed"])
-
-
-def _distrusted(member: examined.Member) -> bool:
-    return bool(member["bitmap"] and member["bitmap"]["state"] & DISTRUSTED)
 
 
 def _bad_blocks(log: examined.BadBlocks | None) -> BadBlockList | None:

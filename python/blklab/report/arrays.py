@@ -1,12 +1,16 @@
 """Prints md arrays and findings about them, in the terminal and as JSON."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from blklab.diagnostic import Diagnostic
+from blklab.diagnostic import SEVERITIES, Diagnostic
+from blklab.md.audit.rule import list_names
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.report import diagnostics
 from blklab.report.console import Console
+from blklab.report.formatting import listing, plural
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
@@ -17,28 +21,72 @@ LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "righ
 """Of parity levels (mdadm(8), --layout)."""
 
 NO_VALUE: Final = "–"
+MOST_ARRAYS: Final = 8  # With more arrays, only the worst ones are shown
 
 
 def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic]) -> None:
-    """Prints arrays, their members, and the findings, the worst first."""
+    """Prints arrays, their members, and the findings, the worst first.
+
+    Of more than MOST_ARRAYS arrays, only those with a critical or warning finding are shown.
+    """
     from rich.text import Text
 
+    shown, rest = _worst_arrays(inventory, findings) if len(inventory.arrays) > MOST_ARRAYS else (inventory.arrays, [])
     if not inventory.arrays:
         console.print(Text("No md array found.", style="bold"))
-    draw_table(console, arrays_table(inventory))
-    for array in inventory.arrays:
+    draw_table(console, arrays_table(replace(inventory, arrays=tuple(shown[:MOST_ARRAYS]))))
+    for line in rest:
+        console.print(Text(line, overflow="fold"))
+    for array in shown if len(shown) <= MOST_ARRAYS else ():
         draw_table(console, members_table(array))
-    diagnostics.print_diagnostics(console, findings, "Findings")
-    unseen = [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
-    if unseen:
+    names = {
+        array.name: [array.path, array.name, *(word for member in array.members for word in (member.path, member.name))]
+        for array in inventory.arrays
+    }
+    diagnostics.print_diagnostics(console, findings, "Findings", names=names)
+    if unseen := _unseen(inventory):
         console.print()
         console.print(Text("Not seen", style="bold"))
-        for line in unseen:
-            console.print(Text(f"• {printable(line)}", overflow="fold"))
+        alike: dict[str, list[str]] = {}
+        for where, colon, reason in (line.partition(": ") for line in unseen):
+            alike.setdefault(colon + reason, []).append(where)
+        for reason, places in alike.items():
+            console.print(Text(f"• {printable(list_names(places) + reason)}", overflow="fold"))
     counts = diagnostics.counts(findings)
     numbers = [f"{count} {severity}" for severity, count in counts.items()]
     console.print()
     console.print(Text(" · ".join(numbers), style="dim"))
+
+
+def _worst_arrays(inventory: Inventory, findings: Sequence[Diagnostic]) -> tuple[list[Array], list[str]]:
+    """Returns the arrays that need attention, the worst first, and lines about the others."""
+    ranks: dict[str, int] = {}
+    disks = {disk.name: disk.arrays for disk in inventory.disks or ()}
+    for finding in findings:
+        for name in [finding.subject] if finding.subject else disks.get(finding.member, ()):
+            ranks[name] = min(finding.rank, ranks.get(name, finding.rank))
+    note = SEVERITIES.index("note")
+    others = {
+        array.name: array_state_text(array)
+        for array in inventory.arrays
+        if ranks.get(array.name, note) == note and array.usable == array.raid_disks
+    }
+    shown = [array for array in inventory.arrays if array.name not in others]
+    shown.sort(key=lambda array: ranks.get(array.name, note))
+    lines = []
+    if len(shown) > MOST_ARRAYS:
+        number = plural(len(shown) - MOST_ARRAYS, "more array")
+        lines.append(f"{number} with findings or missing members; --array NAME shows an array with its members")
+    states = Counter(others.values()).most_common()
+    counted = states[0][0] if len(states) == 1 else listing([f"{count} {state}" for state, count in states])
+    if others:
+        number = plural(len(others), "other array" if shown else "array")
+        lines.append(f"{number}: {counted}; all members in sync, no finding above {SEVERITIES[note]}")
+    return shown, lines
+
+
+def _unseen(inventory: Inventory) -> list[str]:
+    return [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)]
 
 
 def arrays_table(inventory: Inventory) -> TextTable:
@@ -53,7 +101,7 @@ def arrays_table(inventory: Inventory) -> TextTable:
             printable(array.metadata),
             {True: "yes", False: "none", None: NO_VALUE}[array.bitmap],
             array_state_text(array),
-            f"{array.raid_disks - (array.degraded or 0)}/{array.raid_disks}",
+            f"{array.usable}/{array.raid_disks}",
         ]
         for array in inventory.arrays
     ]
@@ -146,7 +194,7 @@ def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, A
         "lvm_raids": list(inventory.volumes),
         "findings": [_finding_as_dict(finding) for finding in findings],
         "counts": diagnostics.counts(findings),
-        "unseen": [*inventory.unseen, *(reason for array in inventory.arrays for reason in array.unseen)],
+        "unseen": _unseen(inventory),
     }
 
 

@@ -1,6 +1,7 @@
 """Diagnostics in the terminal, on pages and as JSON."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
@@ -11,6 +12,8 @@ from blklab.units import format_size
 
 STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 MOST_FILES: Final = 20  # File extents that are shown under a diagnostic
+LEAST_ALIKE: Final = 3  # Diagnostics that are printed once if only names differ
+MOST_ALIKE: Final = 20  # Their subjects that are named
 TITLES: Final = {  # Titles of codes whose own words are not clear
     "cpus": "CPUs",
     "impossible-rate": "A cache, or no such disk",
@@ -20,9 +23,17 @@ TITLES: Final = {  # Titles of codes whose own words are not clear
 
 
 def print_diagnostics(
-    console: Console, found_diagnostics: Sequence[Diagnostic], title: str, *, most: int | None = None
+    console: Console,
+    found_diagnostics: Sequence[Diagnostic],
+    title: str,
+    *,
+    most: int | None = None,
+    names: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Prints diagnostics under a title, the first `most` of them; nothing if there are none."""
+    """Prints diagnostics under a title, the first `most` of them; nothing if there are none.
+
+    With `names`, those of each subject, diagnostics that differ only in them are printed once.
+    """
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -30,8 +41,9 @@ def print_diagnostics(
         return
     console.print()
     console.print(Text(title, style="bold"))
-    for diagnostic in found_diagnostics[:most]:
-        where = " ".join(part for part in (printable(diagnostic.subject), printable(diagnostic.member)) if part)
+    groups = _alike(found_diagnostics, names) if names is not None else [[each] for each in found_diagnostics]
+    for diagnostic, *others in groups[:most]:
+        where = _subject(diagnostic)
         line = Text.assemble(
             (f"{where}: " if where else "", "bold"),
             (printable(diagnostic.message), "red" if diagnostic.severity == "critical" else ""),
@@ -42,15 +54,46 @@ def print_diagnostics(
         grid.add_column(width=8, no_wrap=True)
         grid.add_column(overflow="fold")
         grid.add_row(Text(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
+        if others:
+            grid.add_row("", Text(_others_text(diagnostic, others), overflow="fold"))
         console.print(grid)
-        for where in located(diagnostic):
-            console.print(Text(f"{'':12}{where}", overflow="fold"))
+        for content in located(diagnostic):
+            console.print(Text(f"{'':12}{content}", overflow="fold"))
         for remedy in diagnostic.remedy:
             # Users copy commands, so they are not wrapped.
             line = Text(f"{'':12}{printable(remedy)}", style="green")
             console.print(line, soft_wrap=True)
-    if most is not None and len(found_diagnostics) > most:
-        console.print(Text(f"and {len(found_diagnostics) - most} more", style="dim"))
+    if most is not None and len(groups) > most:
+        console.print(Text(f"and {len(groups) - most} more", style="dim"))
+
+
+def _subject(diagnostic: Diagnostic) -> str:
+    return printable(" ".join(filter(None, (diagnostic.subject, diagnostic.member))))
+
+
+def _alike(found_diagnostics: Sequence[Diagnostic], names: Mapping[str, Sequence[str]]) -> list[list[Diagnostic]]:
+    """Returns groups of diagnostics that differ in names only, in their order; small groups are split."""
+    groups: dict[tuple[object, ...], list[Diagnostic]] = {}
+    for diagnostic in found_diagnostics:
+        known = filter(None, {diagnostic.member, *names.get(diagnostic.subject, ())})
+        pattern = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+        texts = (diagnostic.message, *diagnostic.remedy)
+        plain = [re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", "·", each) if pattern else each for each in texts]
+        key = (diagnostic.code, diagnostic.severity, *plain, *located(diagnostic))
+        groups.setdefault(key, []).append(diagnostic)
+    return [
+        part
+        for group in groups.values()
+        for part in ([group] if len(group) >= LEAST_ALIKE else [[diagnostic] for diagnostic in group])
+    ]
+
+
+def _others_text(diagnostic: Diagnostic, others: Sequence[Diagnostic]) -> str:
+    """Returns where else there is the same, and whose commands follow."""
+    listed = ", ".join(_subject(other) for other in others[:MOST_ALIKE])
+    listed += f" and {len(others) - MOST_ALIKE} more (--json lists all)" if len(others) > MOST_ALIKE else ""
+    commands = f"; the commands below are for {_subject(diagnostic)}" if diagnostic.remedy else ""
+    return f"The same {len(others)} times more: {listed}{commands}"
 
 
 def located(diagnostic: Diagnostic) -> list[str]:

@@ -63,22 +63,10 @@ def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:
 
 def as_dict(hosts: Sequence[RemoteHost]) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md audit` of several hosts."""
-    return {
-        "format_version": arrays.FORMAT_VERSION,
-        "hosts": [
-            {
-                "host": host.name,
-                "failure": host.failure or None,
-                **(
-                    {
-                        key: value
-                        for key, value in arrays.as_dict(host.inventory, host.findings).items()
-                        if key != "format_version"
-                    }
-                    if host.inventory
-                    else dict.fromkeys(("arrays", "findings", "unseen"), ())
-                ),
-            }
-            for host in hosts
-        ],
-    }
+    documents = []
+    for host in hosts:
+        empty = dict.fromkeys(("arrays", "findings", "unseen"), ())
+        audit = arrays.as_dict(host.inventory, host.findings) if host.inventory else empty
+        audit.pop("format_version", None)
+        documents.append({"host": host.name, "failure": host.failure or None, **audit})
+    return {"format_version": arrays.FORMAT_VERSION, "hosts": documents}

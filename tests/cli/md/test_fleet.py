@@ -50,6 +50,17 @@ def test_several_hosts(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("fleet")
+def test_arrays_of_other_machines_can_be_chosen(run: Run) -> None:
+    outcome = run("md", "audit", "--json", "--array", "/dev/md0", "--host", "up", "denied", "up-empty")
+    up, denied, empty = json.loads(outcome.out)["hosts"]
+    assert [array["name"] for array in up["arrays"]] == ["md0"]
+    assert (up["counts"]["critical"], empty["arrays"], denied["arrays"]) == (2, [], [])
+    outcome = run("md", "audit", "--array", "md1", "--host", "up", "up-empty")
+    assert (outcome.status, outcome.err) == (2, "blklab: error: --array md1: not found: expected md0\n")
+    assert run("md", "audit", "--array", "md1", "--host", "denied").status == 3
+
+
+@pytest.mark.usefixtures("fleet")
 def test_the_timeout_is_a_duration(run: Run) -> None:
     assert run("md", "audit", "--host", "up", "--timeout", "60s").out == run("md", "audit", "--host", "up").out
     outcome = run("md", "audit", "--host", "up", "--timeout", "500ms")

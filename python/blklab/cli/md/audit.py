@@ -1,6 +1,8 @@
 """`blklab md audit`: reports problems and risks of md arrays."""
 
 import platform
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from blklab.system.roots import Roots
 from blklab.units import NANOSECONDS, format_duration
 
 if TYPE_CHECKING:
+    from blklab.md.model import Inventory
     from blklab.md.remote import RemoteHost
 
 
@@ -39,6 +42,13 @@ if TYPE_CHECKING:
     help="Output of the script of `blklab md probe` on a host, - for stdin; repeatable.",
 )
 @click.argument("more", nargs=-1, metavar="")
+@click.option(
+    "--array",
+    "arrays",
+    multiple=True,
+    metavar="NAME",
+    help="Array to audit, as name, path or label; repeatable. Default: all.",
+)
 @click.option("--sudo", is_flag=True, help="With --host: run as root there, with `sudo -n`.")
 @click.option(
     "--timeout",
@@ -74,6 +84,7 @@ def audit(
     hosts: tuple[str, ...],
     probed: tuple[str, ...],
     more: tuple[str, ...],
+    arrays: tuple[str, ...],
     sudo: bool,
     timeout: int,
     map_files: bool,
@@ -98,11 +109,10 @@ def audit(
     Examples:
       blklab md audit
       blklab md audit --map-files --smart
+      blklab md audit --array md0 --array /dev/md/home
       blklab md audit --severity critical --json
-      blklab md audit --image sda1.img --image sdb1.img
-      blklab md audit --image /media/backup/*.img
-      blklab md audit --host web1 --host root@web2 --host ssh://db:2222
-      blklab md audit --sudo --host web1 web2 web3
+      blklab md audit --image sda1.img /media/backup/*.img
+      blklab md audit --sudo --host web1 root@web2 ssh://db:2222
       blklab md audit --host @inventory.yml --host @hosts.ini:databases
       blklab md audit --probed fleet/*.probe
 
@@ -117,13 +127,21 @@ def audit(
     from blklab.report import fleet
 
     sources = [source for source, given in (("--image", images), ("--host", hosts), ("--probed", probed)) if given]
-    _check_options(
-        sources, more, {"--map-files": map_files, "--smart": smart}, sudo=sudo, keep=keep, store=store, timeout=timeout
-    )
+    only_here = {"--map-files": map_files, "--smart": smart}
+    _check_options(sources, more, only_here, sudo=sudo, keep=keep, store=store, timeout=timeout)
+    if keep and arrays:
+        raise UsageError("--keep: stores audits of all arrays: remove --array")
     threshold = SEVERITIES.index(severity)
     if hosts or probed:
         names = list(dict.fromkeys((*hosts, *probed, *more)))
         audited = _audited_hosts(names, timeout=timeout / 1e9 if hosts else None, sudo=sudo)
+        inventories = _limited([host.inventory for host in audited], arrays)
+        audited = [
+            replace(host, inventory=inventory, findings=tuple(find_problems(inventory)))
+            if arrays and inventory
+            else host
+            for host, inventory in zip(audited, inventories, strict=True)
+        ]
         if keep:
             _keep({host["host"]: host for host in fleet.as_dict(audited)["hosts"]}, store)
         _show_hosts(audited, threshold, as_json=as_json)
@@ -134,6 +152,7 @@ def audit(
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in strays):
         message = f"cannot read any array: {first(inventory.unseen)}"
         raise EnvironmentLacks(message, "name readable images" if paths else "run it as root, outside of a container")
+    inventory = _limited([inventory], arrays)[0] or inventory
     if smart:
         from blklab.md.smart.disks import add_health
 
@@ -150,6 +169,20 @@ def audit(
     emit(report.as_dict(inventory, findings), as_json, lambda console: report.show(console, inventory, findings))
     if any(finding.rank <= threshold for finding in findings):
         raise Exit(1)
+
+
+def _limited(inventories: "list[Inventory | None]", names: tuple[str, ...]) -> "list[Inventory | None]":
+    """Returns inventories of the named arrays only; raises UsageError if none has an array of a name."""
+    from blklab.md.audit.rule import list_names
+
+    known = [array for inventory in inventories if inventory for array in inventory.arrays]
+    spellings = {name: {name, str(Path(name).resolve())} for name in names}
+    for name, same in spellings.items():
+        if not any(array.is_called(same) for array in known) and any(inventories):
+            expected = list_names(list(dict.fromkeys(array.name for array in known)), 20) or "no --array"
+            raise UsageError(f"--array {name}: not found: expected {expected}")
+    wanted = {*chain(*spellings.values())}
+    return [inventory.only(wanted) if inventory and names else inventory for inventory in inventories]
 
 
 def _check_options(

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.audit.rule import array_finding, list_names
 from blklab.md.model import Array, Software
+from blklab.md.recipes import command
 
 FIRMWARE_MOUNTS = ("/boot/efi", "/efi")  # Mount points of filesystems that firmware reads
 
@@ -13,30 +14,39 @@ def check_checksum(array: Array, _software: Software | None) -> Iterator[Diagnos
     """The checksum of a superblock is wrong: the kernel will not accept this member."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
-            yield array_finding(
-                array,
-                "critical",
-                "checksum",
-                f"the checksum of its superblock {member.superblock.version} is wrong: the kernel"
-                " will not accept this member at the next assembly",
-                quote_command("mdadm", "--examine", member.path),
-                member=member.name,
+            message = (
+                f"the checksum of its superblock {member.superblock.version} is wrong: the kernel will not accept this "
+                "member at the next assembly"
             )
+            examine = command("examine", disk=member.path)
+            yield array_finding(array, "critical", "checksum", message, examine, member=member.name)
 
 
 def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """A superblock has other wrong values."""
+    """Reports superblocks that the kernel refuses, or that have wrong values.
+
+    `refused`: The kernel refuses a superblock, for another reason than its checksum.
+
+    `newer-kernel`: Linux 6.18 and older refuse a superblock.
+
+    `damage`: A superblock has other wrong values.
+    """
     for member in array.members:
-        for problem in member.superblock.problems if member.superblock else ():
-            if not problem.startswith("checksum "):
-                yield array_finding(
-                    array,
-                    "warning",
-                    "damage",
-                    f"superblock: {problem}",
-                    quote_command("mdadm", "--examine", member.path),
-                    member=member.name,
-                )
+        superblock = member.superblock
+        if superblock is None:
+            continue
+        examine = command("examine", disk=member.path)
+        reasons = [text for reason, text in superblock.refusal_reasons if reason not in {"checksum", "newer-kernel"}]
+        if reasons:
+            without = "; assemble the array without this member" if array.usable and not array.live else ""
+            message = f"the kernel refuses its superblock {superblock.version}: {'; '.join(reasons)}{without}"
+            yield array_finding(array, "critical", "refused", message, examine, member=member.name)
+        for text in [text for reason, text in superblock.refusal_reasons if reason == "newer-kernel"]:
+            message = f"{text}: Linux 6.18 and older refuse this member; use the array with Linux 6.19 or newer"
+            yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
+        for problem in superblock.problems:
+            message = f"superblock: {problem}"
+            yield array_finding(array, "warning", "damage", message, examine, member=member.name)
 
 
 def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -44,16 +54,13 @@ def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[
     for member in array.members:
         for old in member.leftovers:
             owner = "the same array" if old.uuid == array.uuid else f"another array ({old.uuid})"
-            yield array_finding(
-                array,
-                "warning",
-                "two-superblocks",
+            message = (
                 f"has a second superblock, {old.version} of {owner}, at byte {old.offset:,}: at boot, either of them "
-                "may be used; to remove it, take the device out of the array and run mdadm --zero-superblock "
-                f"--metadata={old.version} (without --metadata, mdadm also removes the right one)",
-                quote_command("mdadm", "--examine", f"--metadata={old.version}", member.path),
-                member=member.name,
+                "may be used; name the array by its UUID in mdadm.conf, and do not wipe the second one: the bytes "
+                "there may be data of the array"
             )
+            examine = command("examine-version", version=old.version, disk=member.path)
+            yield array_finding(array, "warning", "two-superblocks", message, examine, member=member.name)
 
 
 def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -65,14 +72,9 @@ def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator
     """
     for member in array.members:
         if member.foreign and member.superblock:
-            yield array_finding(
-                array,
-                "warning",
-                "two-superblocks",
-                f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the firmware",
-                quote_command("wipefs", "--no-act", member.path),
-                member=member.name,
-            )
+            message = f"also has metadata of {list_names(list(member.foreign))}, left by a RAID of the firmware"
+            show = command("show-signatures", disk=member.path)
+            yield array_finding(array, "warning", "two-superblocks", message, show, member=member.name)
     if array.external:
         kind = array.metadata.removeprefix("external:")
         kind = {"imsm": "Intel IMSM", "ddf": "DDF"}.get(kind, "")
@@ -86,7 +88,7 @@ def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnosti
     facts = {
         (member.superblock.level, member.superblock.layout, member.superblock.chunk, member.superblock.raid_disks)
         for member in array.members
-        if member.superblock and member.superblock.checksum_holds
+        if member.superblock and member.superblock.accepted
     }
     if len(facts) > 1 and not array.reshaping:
         levels = list_names(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
