@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,8 +54,9 @@ def listening(
 
 def _warn_about_access(address: "ListenAddress", settings: "WebConfig", what: str) -> None:
     """Warns if other hosts can read it without a password, or a password in clear text."""
-    if address.host == "localhost" or _is_loopback(address.host):
-        return
+    with suppress(ValueError):  # the name of a host
+        if address.host == "localhost" or ip_address(address.host).is_loopback:
+            return
     tls = settings.tls_server_config
     if not settings.basic_auth_users and not (tls and tls.client_ca_file):
         warn(f"{address}: everyone on the network can read the {what}; to restrict this, use --web-config")
@@ -64,10 +65,3 @@ def _warn_about_access(address: "ListenAddress", settings: "WebConfig", what: st
             f"{address}: passwords cross the network unencrypted; to encrypt them, set"
             " tls_server_config in the file of --web-config"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

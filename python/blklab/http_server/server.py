@@ -7,16 +7,17 @@ other, reads certificates only once, and asks the name server for its name.
 import base64
 import binascii
 import errno
-import math
+import io
 import socket
 import socketserver
+import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -26,14 +27,15 @@ from blklab.http_server.web_config import WebConfig
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-IDLE_TIMEOUT_S: Final = 30.0  # Time that a client may receive nothing
 REQUEST_TIMEOUT_S: Final = 10.0  # Time that a client has for its TLS handshake and its whole request
+ANSWER_TIMEOUT_S: Final = 30.0  # Time that a client has to receive the whole answer
+SLOW_S: Final = 0.25  # Time that a request or an answer has at least, even if other connections wait
 MAX_CONNECTIONS: Final = 32  # Limits the number of threads if scrapes hang, for example because of a disk
 WAIT_S: Final = 5.0  # Time that a connection waits for the end of another one; more of them wait in the kernel
 Log = Callable[[str], None]
 
 
-class ListenAddress:
+class ListenAddress(str):
     """HOST:PORT, [IPV6]:PORT, or :PORT for all addresses."""
 
     def __init__(self, words: str) -> None:
@@ -46,10 +48,6 @@ class ListenAddress:
             raise UsageError(f"{words!r}: write an IPv6 address as [ADDRESS]:PORT")
         self.host = host[1:-1] if bracketed else host
         self.port = int(port)
-        self._words = words
-
-    def __str__(self) -> str:
-        return self._words
 
     def socket_address(self) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
         """Returns what to bind to. Raises EnvironmentLacks if there is no such host."""
@@ -67,7 +65,7 @@ class ListenAddress:
 
 
 class WebServer(socketserver.ThreadingMixIn, WSGIServer):
-    """Serves an application. The constructor binds the address, `serve_forever` answers requests."""
+    """Serves an application that reads no bodies of requests. The constructor binds, `serve_forever` answers."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -88,9 +86,10 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         self._log = log
         self._connection = threading.local()
         self._free = threading.BoundedSemaphore(connections or MAX_CONNECTIONS)
-        self._asking: dict[socket.socket, float] = {}
-        """Connections whose request is not complete, the oldest first, and their deadlines."""
-        self._asking_lock = threading.Lock()
+        self._waiting: dict[socket.socket, dict[str, float]] = {}
+        """Connections that wait for their clients, the oldest first, and when they are "slow" and "late"."""
+        self._waiting_lock = threading.Lock()
+        self._app = app
         try:
             super().__init__(bind_address, _Handler)
         except OSError as error:
@@ -99,7 +98,7 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
                 f"{address}: {(error.strerror or str(error)).lower()}",
                 "use --listen with another port" if in_use else "use --listen with another address",
             ) from None
-        self.set_app(_with_authentication(app, lambda: self._connection.config))
+        self.set_app(self._respond)
 
     @property
     def port(self) -> int:
@@ -125,30 +124,33 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
         """Whether another connection is allowed; otherwise the server closes it.
 
-        It waits for the end of another one. The oldest connection without a complete request has to go first.
+        It waits for the end of another one. The oldest one whose client is slow has to go first.
         """
-        if self._free.acquire(blocking=False):
-            return True
-        self._hang_up(math.inf, 1)
-        return self._free.acquire(timeout=WAIT_S)
+        until = time.monotonic() + WAIT_S
+        free = self._free.acquire(blocking=False)
+        while not free and time.monotonic() < until:
+            self._hang_up("slow", most=1)
+            free = self._free.acquire(timeout=0.05)
+        return free
 
     def service_actions(self) -> None:
-        """Ends connections whose request is not complete in time; called twice per second."""
-        self._hang_up(time.monotonic(), MAX_CONNECTIONS)
+        """Ends connections at their deadlines; called twice per second."""
+        self._hang_up("late")
 
-    def _hang_up(self, deadline: float, most: int) -> None:
-        """Ends the oldest connections without a request at this deadline."""
-        with self._asking_lock:
-            late = [line for line, until in self._asking.items() if until <= deadline][:most]
-            for line in late:
-                del self._asking[line]
+    def _hang_up(self, what: str, most: int | None = None) -> None:
+        now = time.monotonic()
+        with self._waiting_lock:
+            for line in [line for line, times in self._waiting.items() if times[what] <= now][:most]:
+                del self._waiting[line]
                 with suppress(OSError):  # the client was faster
+                    # The kernel discards what it has not sent yet; otherwise it keeps that for minutes.
+                    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     line.shutdown(socket.SHUT_RDWR)
 
-    def end_deadline(self) -> None:
-        """Lets this thread's connection live: its request is complete."""
-        with self._asking_lock:
-            self._asking.pop(self._connection.line, None)
+    def _begin_wait(self, seconds: float) -> None:
+        now = time.monotonic()
+        with self._waiting_lock:
+            self._waiting[self._connection.line] = {"slow": now + SLOW_S, "late": now + seconds}
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Handles a connection, and then allows another."""
@@ -159,28 +161,39 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answers a connection, with TLS if the configuration file has it now."""
-        # In the connection's own thread, so that an idle client does not delay others.
-        request.settimeout(IDLE_TIMEOUT_S)
-        # TLS takes the socket over; a duplicate ends the connection below TLS.
+        # In the connection's own thread, so that an idle client does not delay others. TLS takes the socket over; a
+        # duplicate ends the connection below TLS.
         with request.dup() as self._connection.line:
-            with self._asking_lock:
-                self._asking[self._connection.line] = time.monotonic() + REQUEST_TIMEOUT_S
+            self._begin_wait(REQUEST_TIMEOUT_S)
             try:
-                self._answer(request, client_address)
+                config = web_config.load_web_config(self._config) if self._config else WebConfig()
+                if self._config and config.tls_server_config:
+                    context = web_config.make_tls_context(self._config, config.tls_server_config)
+                    request = context.wrap_socket(request, server_side=True)
+                self._connection.config = config
+                with request:
+                    super().finish_request(request, client_address)
             finally:
-                self.end_deadline()
+                with self._waiting_lock:
+                    self._waiting.pop(self._connection.line, None)
 
-    def _answer(self, request: Any, client_address: Any) -> None:
-        config = web_config.load_web_config(self._config) if self._config else WebConfig()
-        tls = config.tls_server_config
-        wrapped = (
-            web_config.make_tls_context(self._config, tls).wrap_socket(request, server_side=True)
-            if tls and self._config
-            else nullcontext(request)
-        )
-        self._connection.config = config
-        with wrapped as connection:
-            super().finish_request(connection, client_address)
+    def _respond(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Runs the application behind basic authentication, if users are configured (RFC 7617)."""
+        with self._waiting_lock:
+            if self._waiting.pop(self._connection.line, None) is None:
+                raise ConnectionAbortedError  # the request was too late
+        config: WebConfig = self._connection.config
+        if config.basic_auth_users and not config.admits(*_credentials(environ)):
+            headers = [
+                ("Content-Type", "text/plain; charset=utf-8"),
+                ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"'),
+            ]
+            start_response("401 Unauthorized", headers)
+            answer: Iterable[bytes] = [b"Unauthorized\n"]
+        else:
+            answer = self._app(environ, start_response)
+        self._begin_wait(ANSWER_TIMEOUT_S)
+        return answer
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Logs an error in one line, without a traceback; ignores closed connections."""
@@ -191,34 +204,24 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
             self._log(f"{client_address[0]}: {type(error).__name__}: {error}")
 
 
+class _RequestReader(io.BufferedReader):
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Returns a line; the end of the connection is not the end of the headers, which is an empty line."""
+        if line := super().readline(size):
+            return line
+        raise ConnectionAbortedError
+
+
 class _Handler(WSGIRequestHandler):
     server: WebServer
+    rbufsize = 0  # the reader has the buffer
 
-    def parse_request(self) -> bool:
-        """Reads the headers of a request, which has no body."""
-        complete = super().parse_request()
-        self.server.end_deadline()
-        return complete
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _RequestReader(cast("io.RawIOBase", self.rfile))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
-
-
-def _with_authentication(app: "WSGIApplication", config: Callable[[], WebConfig]) -> "WSGIApplication":
-    """Returns the application behind basic authentication, if users are configured (RFC 7617)."""
-
-    def guarded(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        settings = config()
-        if settings.basic_auth_users and not settings.admits(*_credentials(environ)):
-            headers = [
-                ("Content-Type", "text/plain; charset=utf-8"),
-                ("WWW-Authenticate", 'Basic realm="blklab", charset="UTF-8"'),
-            ]
-            start_response("401 Unauthorized", headers)
-            return [b"Unauthorized\n"]
-        return app(environ, start_response)
-
-    return guarded
 
 
 def _credentials(environ: "WSGIEnvironment") -> tuple[str, str]:

@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ TLS_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.
 DUMMY_HASH: Final = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
 """A hash of a given cost, to compare with if there is no such user."""
 
+Check = Callable[[str, object], Any]
 _hashing = threading.Lock()
 
 
@@ -82,7 +84,8 @@ def load_web_config(path: Path) -> WebConfig:
         where = f" line {mark.line + 1}:" if mark else ""
         raise UsageError(f"{path}:{where} {getattr(error, 'problem', error)}") from None
     try:
-        config = _checked(content)
+        keys = {"tls_server_config": _tls, "basic_auth_users": _users}
+        config = WebConfig(**_table("", {} if content is None else content, keys))
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
     if not config.tls_server_config and not config.basic_auth_users:
@@ -91,16 +94,8 @@ def load_web_config(path: Path) -> WebConfig:
     return config
 
 
-def _checked(content: object) -> WebConfig:
-    """Returns the configuration. Raises ValueError with the key; a message never repeats a value."""
-    tables = _table("", {} if content is None else content, {"tls_server_config": _tls, "basic_auth_users": _users})
-    return WebConfig(tables.get("tls_server_config"), tables.get("basic_auth_users") or {})
-
-
-def _table(
-    name: str, content: object, keys: Mapping[str, Callable[[str, object], Any]], required: tuple[str, ...] = ()
-) -> Any:
-    """Returns the checked values of a table by key."""
+def _table(name: str, content: object, keys: Mapping[str, Check], required: tuple[str, ...] = ()) -> Any:
+    """Returns the checked values of a table by key. Raises ValueError with the key; a message never repeats a value."""
     prefix = f"{name}." if name else ""
     if not isinstance(content, dict):
         raise ValueError(f"{name + ': ' if name else ''}expected a table of keys and values")
@@ -114,9 +109,9 @@ def _table(
 
 
 def _tls(name: str, content: object) -> Tls:
-    versions = _choice(TLS_VERSIONS)
-    keys = {"cert_file": _path, "key_file": _path, "client_ca_file": _path, "client_auth_type": _choice(VERIFY_MODES)}
-    keys |= {"min_version": versions, "max_version": versions}
+    keys: dict[str, Check] = dict.fromkeys(("cert_file", "key_file", "client_ca_file"), _path)
+    keys |= dict.fromkeys(("min_version", "max_version"), partial(_choice, TLS_VERSIONS))
+    keys["client_auth_type"] = partial(_choice, VERIFY_MODES)
     return Tls(**_table(name, content, keys, ("cert_file", "key_file")))
 
 
@@ -139,18 +134,25 @@ def _path(name: str, value: object) -> Path:
     return Path(value)
 
 
-def _choice(choices: Mapping[str, object]) -> Callable[[str, object], Any]:
-    def check(name: str, value: object) -> str:
-        if value not in choices:
-            raise ValueError(f"{name}: expected {' or '.join(choices)}")
-        return str(value)
+def _choice(choices: Mapping[str, object], name: str, value: object) -> str:
+    if value not in choices:
+        raise ValueError(f"{name}: expected {' or '.join(choices)}")
+    return str(value)
 
-    return check
+
+class _TlsSocket(ssl.SSLSocket):
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """Raises ConnectionAbortedError if the connection has ended: wsgiref prints a traceback of an SSLError."""
+        try:
+            super().sendall(data, flags)
+        except ssl.SSLError:
+            raise ConnectionAbortedError from None
 
 
 def make_tls_context(path: Path, tls: Tls) -> ssl.SSLContext:
     """Returns the TLS context; `path` is that of the configuration file. Raises UsageError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = _TlsSocket
     context.minimum_version = TLS_VERSIONS[tls.min_version]
     context.maximum_version = TLS_VERSIONS[tls.max_version]
     context.verify_mode = VERIFY_MODES[tls.client_auth_type]

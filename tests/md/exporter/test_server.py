@@ -2,31 +2,36 @@
 
 import base64
 import re
+import select
 import socket
 import ssl
 import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 
 import bcrypt
 import pytest
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
 
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.http_server import server as serving
 from blklab.http_server.server import ListenAddress, WebServer
 from blklab.http_server.web_config import WebConfig
 from blklab.md.exporter import metrics
+from blklab.md.exporter.collector import make_application
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PASSWORD = "correct horse: battery" + "x" * 50  # 72 bytes, all that bcrypt looks at
 HASHED = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
@@ -36,10 +41,14 @@ Log = list[str]
 
 @contextmanager
 def served(
-    registry: CollectorRegistry, config: Path | None = None, at: str = "127.0.0.1:0"
+    what: "CollectorRegistry | WSGIApplication",
+    config: Path | None = None,
+    at: str = "127.0.0.1:0",
+    connections: int | None = None,
 ) -> Iterator[tuple[WebServer, Log]]:
     log: Log = []
-    with WebServer(ListenAddress(at), make_wsgi_app(registry), config, log.append) as server:
+    app = make_application(what) if isinstance(what, CollectorRegistry) else what
+    with WebServer(ListenAddress(at), app, config, log.append, connections=connections) as server:
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
         thread.start()
         try:
@@ -207,7 +216,6 @@ def test_it_takes_as_long_for_unknown_users(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_silent_client_blocks_no_other(
     registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
     monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 3600.0)
     config = certificates / "web-silent.yml"
     config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
@@ -223,12 +231,157 @@ def test_a_silent_client_blocks_no_other(
     assert log == []
 
 
+HUGE = bytes(1 << 26)  # more than the kernel buffers
+
+
+def huge_or_small(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    """An application with an answer that takes long to receive, and one that does not."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [HUGE if environ["PATH_INFO"] == "/huge" else b"small"]
+
+
+@contextmanager
+def asking_for_huge(server: WebServer, context: ssl.SSLContext | None = None) -> Iterator[socket.socket]:
+    """A client that has begun to receive the huge answer."""
+    with socket.create_connection(("127.0.0.1", server.port)) as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") if context else plain as client:
+            client.sendall(b"GET /huge HTTP/1.0\r\n\r\n")
+            assert client.recv(1) == b"H"
+            yield client
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET / HTTP/1.0", b"GET / HTTP/1.0\r\n", b"GET / HTTP/1.0\r\nX: y\r\n\r", b"GET /\r\n"]
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_an_incomplete_request_never_reaches_the_application(
+    monkeypatch: pytest.MonkeyPatch, *, sent: bytes, late: bool
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 0.1 if late else 3600.0)
+    monkeypatch.setattr(WebServer, "daemon_threads", False)  # the end of `served` waits for them
+    asked = []
+
+    def app(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        asked.append(environ["PATH_INFO"])
+        return huge_or_small(environ, start_response)
+
+    with served(app) as (server, log), socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(sent)
+        if not late:
+            client.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            assert client.recv(100) == b""
+    assert asked == []
+    assert log == []
+
+
+def test_a_request_that_is_complete_after_its_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline may pass after the last byte has been read, and before the application runs."""
+    monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(WebServer, "daemon_threads", False)
+    asked = []
+    real = serving._Handler.get_environ
+
+    def late(handler: Any) -> dict[str, Any]:
+        server.service_actions()
+        return real(handler)
+
+    monkeypatch.setattr(serving._Handler, "get_environ", late)
+
+    def app(_environ: "WSGIEnvironment", _start_response: "StartResponse") -> Iterable[bytes]:
+        asked.append(1)
+        return []
+
+    with served(app) as (server, log), pytest.raises((URLError, ConnectionError)):
+        ask(f"http://127.0.0.1:{server.port}/")
+    assert asked == []
+    assert log == []
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("reads", [False, True])
+def test_an_answer_has_a_deadline(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, tls: bool, reads: bool
+) -> None:
+    """Also if the client reads a byte now and then. Its connection is free again."""
+    monkeypatch.setattr(serving, "SLOW_S", 3600.0)
+    monkeypatch.setattr(serving, "WAIT_S", 3600.0)
+    config = certificates / "web-answer.yml"
+    config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    context = trusting(certificates) if tls else None
+    options: dict[str, Any] = {"context": context} if tls else {}
+    with served(huge_or_small, config if tls else None, connections=1) as (server, log):
+        monkeypatch.setattr(serving, "ANSWER_TIMEOUT_S", 0.2)
+        with asking_for_huge(server, context) as client:
+            end = select.poll()
+            end.register(client, 0)
+            received, until = 0, time.monotonic() + 60
+            while not end.poll(50):  # a client that reads nothing learns of the end, too
+                assert time.monotonic() < until
+                received += len(client.recv(1)) if reads else 0
+            monkeypatch.setattr(serving, "ANSWER_TIMEOUT_S", 3600.0)
+            assert ask(f"http{'s' * tls}://127.0.0.1:{server.port}/", **options)[2] == "small"
+            assert received < len(HUGE)
+    assert log == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_clients_that_receive_slowly_stop_no_scrape(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, tls: bool
+) -> None:
+    monkeypatch.setattr(serving, "ANSWER_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(serving, "WAIT_S", 3600.0)
+    config = certificates / "web-slow.yml"
+    config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    context = trusting(certificates) if tls else None
+    options: dict[str, Any] = {"context": context} if tls else {}
+    with served(huge_or_small, config if tls else None, connections=3) as (server, log), ExitStack() as clients:
+        for _ in range(5):
+            clients.enter_context(asking_for_huge(server, context))
+            assert ask(f"http{'s' * tls}://127.0.0.1:{server.port}/", **options)[2] == "small"
+    assert log == []
+    assert capfd.readouterr().err == ""
+
+
+def test_only_slow_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a request or an answer that has just begun, nor a client that waits for the application."""
+    monkeypatch.setattr(serving, "SLOW_S", 3600.0)
+    monkeypatch.setattr(serving, "WAIT_S", 0.1)
+    asked, answers = threading.Event(), threading.Event()
+
+    def app(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        asked.set()
+        answers.wait()
+        return huge_or_small(environ, start_response)
+
+    with served(app, connections=1) as (server, _), socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"GET /huge HTTP/1.0\r\n")
+        url = f"http://127.0.0.1:{server.port}/"
+        with pytest.raises((URLError, ConnectionError)):
+            ask(url)
+        monkeypatch.setattr(serving, "SLOW_S", 0.0)
+        client.sendall(b"\r\n")
+        asked.wait()
+        with pytest.raises((URLError, ConnectionError)):
+            ask(url)
+        monkeypatch.setattr(serving, "SLOW_S", 3600.0)
+        answers.set()
+        assert client.recv(1) == b"H"
+        with pytest.raises((URLError, ConnectionError)):
+            ask(url)
+        received = 1
+        while part := client.recv(1 << 20):
+            received += len(part)
+        assert received > len(HUGE)
+
+
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.0\r\nX: "])
 def test_forty_clients_without_a_request_stop_no_scrape(
     registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool, sent: bytes
 ) -> None:
-    monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
     monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 3600.0)
     config = certificates / "web-forty.yml"
     config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
@@ -247,7 +400,6 @@ def test_a_request_has_a_deadline(
     registry: CollectorRegistry, certificates: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool
 ) -> None:
     """A client that sends a byte now and then is never idle."""
-    monkeypatch.setattr(serving, "IDLE_TIMEOUT_S", 3600.0)
     monkeypatch.setattr(serving, "REQUEST_TIMEOUT_S", 0.2)
     config = certificates / "web-deadline.yml"
     config.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
@@ -281,7 +433,7 @@ def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(monkeypatch: pytest.M
     with served(registry) as (server, _):
         url = f"http://127.0.0.1:{server.port}/metrics"
         with ThreadPoolExecutor(2) as clients:
-            asked = [clients.submit(ask, url) for _ in range(2)]
+            asked = [clients.submit(ask, f"{url}?{number}") for number in range(2)]
             for _ in asked:
                 hanging.acquire()
             try:
@@ -304,13 +456,13 @@ def test_a_port_that_is_taken(registry: CollectorRegistry) -> None:
     with served(registry) as (server, _):
         taken = f"127.0.0.1:{server.port}"
         with pytest.raises(EnvironmentLacks) as refused:
-            WebServer(ListenAddress(taken), make_wsgi_app(registry), None, print)
+            WebServer(ListenAddress(taken), make_application(registry), None, print)
     assert str(refused.value) == (f"{taken}: address already in use; use --listen with another port")
 
 
 def test_an_address_that_is_not_ours(registry: CollectorRegistry) -> None:
     with pytest.raises(EnvironmentLacks, match="cannot assign requested address"):
-        WebServer(ListenAddress("192.0.2.1:0"), make_wsgi_app(registry), None, print)
+        WebServer(ListenAddress("192.0.2.1:0"), make_application(registry), None, print)
 
 
 @pytest.mark.parametrize("words", ["", "9809", "localhost", "localhost:", "localhost:x", "::1:9809", "h:65536", "h:٣"])

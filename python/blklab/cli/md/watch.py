@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -12,9 +12,6 @@ from blklab.cli.web_server import listening, web_config_option
 from blklab.errors import UsageError
 from blklab.system.roots import Roots
 from blklab.units import NANOSECONDS
-
-if TYPE_CHECKING:
-    from blklab.md.exporter.inventory_cache import InventoryCache
 
 NEVER: Final = 0
 HOUR: Final = NANOSECONDS["h"]
@@ -55,42 +52,28 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
       blklab md watch --superblocks never
       blklab md watch --textfile /var/lib/prometheus/node-exporter/blklab_md.prom
     """
-    from blklab.md.exporter.inventory_cache import InventoryCache
-
-    interval = HOUR if superblocks is None else superblocks
-    max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
-    if textfile is None:
-        _serve(listen or "127.0.0.1:19809", web_config, InventoryCache(Roots(), max_age))
-        return
-    if listen or web_config:
-        raise UsageError("--textfile: does not listen; remove --listen and --web-config")
-    if superblocks:
-        raise UsageError("--textfile: reads superblocks every time; --superblocks can only be 'never' here")
-    _write_textfile(textfile, InventoryCache(Roots(), max_age, timeout=None))
-
-
-def _write_textfile(path: str, inventories: "InventoryCache") -> None:
     from prometheus_client import generate_latest
 
-    from blklab.md.exporter.collector import Collector, make_registry
-    from blklab.md.exporter.device_activity import ActivitySinceBoot
+    from blklab.md.exporter.collector import Collector, make_application, make_registry
+    from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter, ActivitySinceBoot
+    from blklab.md.exporter.inventory_cache import DISK_TIMEOUT_S, InventoryCache
 
-    output.check(path)
-    collector = Collector(inventories, ActivitySinceBoot(Roots()), warn, Roots())
-    content = generate_latest(make_registry(collector))
-    # node_exporter runs as another user.
-    output.write(path, content, mode=0o644)
-
-
-def _serve(listen: str, config: Path | None, inventories: "InventoryCache") -> None:
-    from prometheus_client import make_wsgi_app
-
-    from blklab.md.exporter.collector import Collector, make_registry
-    from blklab.md.exporter.device_activity import READ_INTERVAL_S, ActivityCounter
-
-    activity = ActivityCounter(Roots())
+    if textfile is not None:
+        if listen or web_config:
+            raise UsageError("--textfile: does not listen; remove --listen and --web-config")
+        if superblocks:
+            raise UsageError("--textfile: reads superblocks every time; --superblocks can only be 'never' here")
+        output.check(textfile)
+    interval = HOUR if superblocks is None else superblocks
+    max_age = None if interval == NEVER else interval / NANOSECONDS["s"]
+    inventories = InventoryCache(Roots(), max_age, timeout=DISK_TIMEOUT_S if textfile is None else None)
+    activity = ActivityCounter(Roots()) if textfile is None else ActivitySinceBoot(Roots())
     registry = make_registry(Collector(inventories, activity, warn, Roots()))
-    with listening(listen, config, make_wsgi_app(registry), "metrics"):
+    if textfile is not None:
+        # node_exporter runs as another user.
+        output.write(textfile, generate_latest(registry), mode=0o644)
+        return
+    with listening(listen or "127.0.0.1:19809", web_config, make_application(registry), "metrics"):
         while True:
             activity.read()
             time.sleep(READ_INTERVAL_S)

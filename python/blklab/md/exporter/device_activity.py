@@ -56,7 +56,7 @@ class ActivityCounter:
     def of(self, name: str) -> DeviceActivity | None:
         """Returns the counters of a device since this process first read it."""
         with self._lock:
-            return self._total.get(_diskstats_name(name))
+            return self._total.get(name.replace("!", "/"))  # sysfs writes cciss/c0d0 with an exclamation mark
 
 
 class ActivitySinceBoot:
@@ -76,7 +76,7 @@ class ActivitySinceBoot:
 
     def of(self, name: str) -> DeviceActivity | None:
         """Returns the kernel's counters of a device; times are modulo 2^32 ms."""
-        activity = self._now.get(_diskstats_name(name))
+        activity = self._now.get(name.replace("!", "/"))
         return None if activity is None else DeviceActivity(
             ios=(activity.reads, activity.writes),
             merges=(activity.read_merges, activity.write_merges),
@@ -91,8 +91,3 @@ class ActivitySinceBoot:
 
 
 ActivitySource = ActivityCounter | ActivitySinceBoot
-
-
-def _diskstats_name(name: str) -> str:
-    """Returns a device's name with slashes (cciss/c0d0), which sysfs has as exclamation marks."""
-    return name.replace("!", "/")

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
@@ -17,6 +17,7 @@ from blklab.system.roots import Roots, text
 DISK_TIMEOUT_S: Final = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
 NOT_READ: Final = "disks are not read"
 NO_ANSWER: Final = "the disks have not answered yet"
+Value = TypeVar("Value")
 
 
 class InventoryCache:
@@ -42,7 +43,7 @@ class InventoryCache:
         self._timeout = timeout
         self._clock = clock
         self._reader = reader
-        self._known: _CachedInventory | None = None
+        self._known: _Memory | None = None
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
 
@@ -53,9 +54,8 @@ class InventoryCache:
         """
         if self._max_age is None:
             if self._known is None:
-                software = self._reader().read_software(self._roots)
-                self._known = _CachedInventory(_CachedProbe(NOT_READ, software), None, 0)
-            return read_inventory(self._roots, self._known.memory)
+                self._known = _Memory(NOT_READ, software=self._reader().read_software(self._roots))
+            return read_inventory(self._roots, self._known)
         if (cached := self._read_cached(self._max_age)) is not None:
             return cached
         if self._thread is None or not self._thread.is_alive():
@@ -67,30 +67,59 @@ class InventoryCache:
             raise self._failure
         if (cached := self._read_cached(math.inf)) is not None:
             return cached
-        software = self._known.memory.cached_software if self._known else None
-        return read_inventory(self._roots, _CachedProbe(NO_ANSWER, software))
+        software = self._known.read_software(self._roots) if self._known else None
+        return read_inventory(self._roots, _Memory(NO_ANSWER, software=software))
 
     def _read_cached(self, max_age: float) -> Inventory | None:
         """Returns the inventory if the cache is of the present members and not older than that."""
         known = self._known
         if known is None or self._clock() - known.since >= max_age:
             return None
-        inventory_read = read_inventory(self._roots, known.memory)
+        inventory_read = read_inventory(self._roots, known)
         return inventory_read if known.mark == _mark(inventory_read, self._roots) else None
 
     def _read(self) -> None:
-        recorder = _RecordingProbe(self._reader())
-        since, read_at = self._clock(), time.time()
+        memory, read_at = _Memory(NO_ANSWER, self._reader()), time.time()
+        memory.since = self._clock()
         try:
-            mark = _mark(read_inventory(self._roots, recorder), self._roots)
+            memory.mark = _mark(read_inventory(self._roots, memory), self._roots)
         except Exception as error:  # raised by the thread that waits for it
             self._failure = error
             return
-        self._known, self.read_at = _CachedInventory(recorder.memory, mark, since), read_at
+        memory.reader = None
+        self._known, self.read_at = memory, read_at
 
 
-class _ScrapeProbe(Probe):
-    """Leaves out what no metric needs, and what the service has no permission to read."""
+class _Memory(Probe):
+    """Reads and remembers; without a reader it only remembers, and `failure` is the reason for everything else.
+
+    Leaves out what no metric needs, and what the service has no permission to read.
+    """
+
+    mark: object = None  # Result of `_mark` for the members in the memory
+    since = 0.0
+
+    def __init__(self, failure: str, reader: Probe | None = None, software: Software | None = None) -> None:
+        self.reader = reader
+        self._failure = failure
+        self._values: dict[object, Any] = {"software": software}
+
+    def _value(self, key: object, read: Callable[[Probe], Value], default: Value) -> Value:
+        if self.reader:
+            self._values[key] = read(self.reader)
+        value: Value = self._values.get(key, default)
+        return value
+
+    def read_superblocks(self, path: Path) -> SuperblockReading:
+        failure = SuperblockReading(failure=self._failure)
+        return self._value(("superblocks", path), lambda reader: reader.read_superblocks(path), failure)
+
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        failure: tuple[Geometry | None, str] = (None, self._failure)
+        return self._value(("geometry", path), lambda reader: reader.read_geometry(path), failure)
+
+    def read_software(self, roots: Roots) -> Software | None:
+        return self._value("software", lambda reader: reader.read_software(roots), None)
 
     def find_users(self, device: BlockDevice, roots: Roots) -> list[str]:  # noqa: ARG002
         """Returns nothing: the search might hang."""
@@ -101,66 +130,14 @@ class _ScrapeProbe(Probe):
         return bool(super().is_repairing(uuid, roots))
 
 
-class _CachedProbe(_ScrapeProbe):
-    """Returns cached values, and `reason` as the failure for everything else."""
-
-    def __init__(self, reason: str, software: Software | None = None) -> None:
-        self.readings: dict[Path, SuperblockReading] = {}
-        self.geometries: dict[Path, tuple[Geometry | None, str]] = {}
-        self.cached_software = software
-        self._reason = reason
-
-    def read_superblocks(self, path: Path) -> SuperblockReading:
-        return self.readings.get(path) or SuperblockReading(failure=self._reason)
-
-    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        return self.geometries.get(path) or (None, self._reason)
-
-    def read_software(self, roots: Roots) -> Software | None:  # noqa: ARG002  # it is of this machine
-        return self.cached_software
-
-
-class _CachedInventory(NamedTuple):
-    memory: _CachedProbe
-    mark: object  # Result of `_mark` for the members in the cache
-    since: float
-
-
-class _RecordingProbe(_ScrapeProbe):
-    """Reads, and puts the values into a cache."""
-
-    def __init__(self, reader: Probe) -> None:
-        self.memory = _CachedProbe(NO_ANSWER)
-        self._reader = reader
-
-    def read_superblocks(self, path: Path) -> SuperblockReading:
-        self.memory.readings[path] = self._reader.read_superblocks(path)
-        return self.memory.readings[path]
-
-    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        self.memory.geometries[path] = self._reader.read_geometry(path)
-        return self.memory.geometries[path]
-
-    def read_software(self, roots: Roots) -> Software | None:
-        self.memory.cached_software = self._reader.read_software(roots)
-        return self.memory.cached_software
-
-
 def _mark(inventory: Inventory, roots: Roots) -> object:
     """Returns values of members in sysfs that change whenever superblocks may have changed."""
-    return [
-        (
-            array.name,
-            array.uuid,
-            array.reshaping,
-            [part.name for part in array.parts],
-            [
-                (member.slot, member.states, member.listed, member.unacknowledged, _identity(member.name, roots))
-                for member in array.members
-            ],
-        )
-        for array in inventory.arrays
-    ]
+    marks: list[object] = []
+    for array in inventory.arrays:
+        marks += array.name, array.uuid, array.reshaping, [part.name for part in array.parts]
+        for member in array.members:
+            marks += member.slot, member.states, member.listed, member.unacknowledged, _identity(member.name, roots)
+    return marks
 
 
 def _identity(name: str, roots: Roots) -> tuple[str | None, ...]:

@@ -1,7 +1,7 @@
 """All metrics with their types, help and labels, and their values from an inventory.
 
-Names follow Prometheus's conventions (prometheus.io/docs/practices/naming). States are series of 0
-and 1, one for each state, as in node_exporter.
+Names follow Prometheus's conventions (prometheus.io/docs/practices/naming). States are series of 0 and 1, one for each
+state, as in node_exporter.
 """
 
 from collections import Counter
@@ -21,8 +21,7 @@ from blklab.text import printable
 PREFIX: Final = "blklab_md_"
 
 STATES: Final = (
-    "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending",
-    "active-idle", "broken",
+    "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending", "active-idle", "broken",
 )  # fmt: skip
 """States of assembled arrays: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
 
@@ -179,7 +178,7 @@ def member_samples(array: Array) -> Iterator[Sample]:
     """Yields the samples of an array's members."""
     superblocks = [other.superblock for other in array.members if other.superblock]
     # Damaged superblocks may have any value; those of spares are written at other times.
-    sound = [other for other in superblocks if other.checksum_holds and other.role != "spare"]
+    sound = [other for other in superblocks if other.accepted and other.role != "spare"]
     newest = max((other.events for other in sound), default=0)
     for member in array.members:
         name = (array.name, member.name)
@@ -189,24 +188,18 @@ def member_samples(array: Array) -> Iterator[Sample]:
         for state in MEMBER_STATES:
             yield "member_state", (*name, state), state in member.states
         yield "member_read_errors_total", name, member.errors
-        yield from _bad_blocks(member, name)
+        if member.listed is not None or member.superblock:
+            yield "member_bad_blocks_entries", name, member.entries
+            yield "member_bad_blocks_sectors", name, sum(bad_range.sectors for bad_range in member.ranges)
+        if member.listed is not None:
+            yield "member_bad_blocks_unacknowledged", name, member.unacknowledged
+            yield "member_bad_blocks_cut", name, member.listed_cut
         if superblock := member.superblock:
+            yield "member_bad_blocks_configured", name, member.bad_blocks is not None
             yield "member_events", name, superblock.events
             if superblock in sound:
                 yield "member_events_behind", name, newest - superblock.events
             yield "member_superblock_checksum_ok", name, superblock.checksum_holds
-
-
-def _bad_blocks(member: ArrayMember, name: tuple[str, ...]) -> Iterator[Sample]:
-    if member.superblock:
-        yield "member_bad_blocks_configured", name, member.bad_blocks is not None
-    if member.listed is not None or member.superblock:
-        yield "member_bad_blocks_entries", name, member.entries
-        sectors = sum(bad_range.sectors for bad_range in member.ranges)
-        yield "member_bad_blocks_sectors", name, sectors
-    if member.listed is not None:
-        yield "member_bad_blocks_unacknowledged", name, member.unacknowledged
-        yield "member_bad_blocks_cut", name, member.listed_cut
 
 
 def activity_samples(array: Array, member: ArrayMember, activity: DeviceActivity) -> Iterator[Sample]:
