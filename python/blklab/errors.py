@@ -11,6 +11,7 @@ class BlklabError(Exception):
     """
 
     exit_code = 1
+    details: tuple[str, ...] = ()  # Lines that follow the message: what the user must know and do now
 
 
 class UsageError(BlklabError):

@@ -5,13 +5,36 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from typing import Final
 
 import click
 
-from blklab.cli import extras, streams
+from blklab.cli import streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.text import printable
+
+EXTRAS: Final = {
+    "run": ("alembic", "platformdirs", "polars", "pydantic", "scipy", "sqlalchemy", "numpy"),
+    "report": ("jinja2", "markupsafe", "vl_convert"),
+    "lab": ("elftools",),
+    "postgresql": ("psycopg",),
+    "watch": ("bcrypt", "prometheus_client", "yaml"),
+    "cluster": ("dask", "distributed", "fsspec", "s3fs"),
+    "serve": ("werkzeug",),
+}
+"""Packages by extra, as they are imported; pyproject.toml has their names and versions."""
+
+REMEDY = "pip install 'blklab[{extra}]'"  # the command of the Debian package replaces it
+
+
+def explained(error: ModuleNotFoundError) -> EnvironmentLacks | None:
+    """Return what to install for a missing package; None if it belongs to no extra."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return EnvironmentLacks(f"this command needs the missing package {package}", REMEDY.format(extra=extra))
+    return None
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -39,13 +62,14 @@ def _status(run: Callable[[], int]) -> int:
         if os.environ.get("BLKLAB_DEBUG", "") not in {"", "0"} and not isinstance(error, click.UsageError):
             with contextlib.suppress(OSError):
                 traceback.print_exception(error)
-        return _report(error)
+        return report(error)
     return status
 
 
-def _report(error: BaseException) -> int:
+def report(error: BaseException) -> int:
+    """Print an error on stderr, and return its exit status."""
     if isinstance(error, ModuleNotFoundError):
-        error = extras.explained(error) or error
+        error = explained(error) or error
     match error:
         case click.exceptions.NoArgsIsHelpError():
             with contextlib.suppress(OSError):
@@ -61,6 +85,8 @@ def _report(error: BaseException) -> int:
             return error.exit_code
         case BlklabError():
             _say(f"error: {error}")
+            for line in error.details:
+                _say(line)
             return error.exit_code
         case OSError():
             _say(f"error: {_describe(error)}")

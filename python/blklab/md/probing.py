@@ -1,15 +1,99 @@
 """Reads what sysfs does not have, from disks and programs."""
 
+import os
+import shutil
+import struct
+import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from blklab import dmsetup
-from blklab.md import filesystem_geometry, host_software, journal_directory, smartctl, superblocks
+from blklab.dmsetup import PATH
+from blklab.md import host_software, journal_directory, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots
 from blklab.system.users import uses
+
+TIMEOUT_S: Final = 20.0  # Time to wait for a disk
+
+
+def read_disk(path: str, kind: str = "") -> tuple[str, str]:
+    """Returns smartctl's JSON for a disk, or why there is none.
+
+    `kind` is smartctl's `-d` for disks behind a controller. Disks in standby are not spun up.
+    """
+    device_type = [f"--device={kind}"] if kind else []
+    logs = ["--log=scterc", "--log=scttempsts"]
+    return _run("--json", "--all", *logs, "--nocheck=standby", *device_type, path)
+
+
+def scan_controllers() -> tuple[str, str]:
+    """Returns smartctl's list of devices, also behind controllers, as JSON, or why there is none."""
+    return _run("--json", "--scan-open")
+
+
+def _run(*arguments: str) -> tuple[str, str]:
+    program = shutil.which("smartctl", path=PATH)
+    if program is None:
+        return "", "smartctl is not installed: apt-get install smartmontools"
+    if os.geteuid() != 0:
+        return "", "permission denied: run blklab as root"
+    try:
+        process = subprocess.Popen(
+            [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError as error:
+        return "", f"cannot run smartctl: {error.strerror}"
+    try:
+        # Its exit status is a bit mask about the disk, which the JSON describes better.
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        if process.stdout:
+            process.stdout.close()
+        # A process that waits for a disk may ignore even SIGKILL.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        return "", f"the disk did not answer within {TIMEOUT_S:.0f} s"
+    return output.decode(errors="replace"), ""
+
+
+def read_geometry(path: Path) -> tuple[Geometry | None, str]:
+    """Returns the geometry of a filesystem on a device, or None, and why it cannot be read."""
+    try:
+        # O_NONBLOCK: the path may be a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            head = os.pread(descriptor, 4096, 0)
+        finally:
+            os.close(descriptor)
+    except PermissionError:
+        return None, "permission denied: run blklab as root"
+    except OSError as error:
+        return None, (error.strerror or str(error)).lower()
+    return parse_geometry(head, str(path)), ""
+
+
+def parse_geometry(head: bytes, device: str) -> Geometry | None:
+    """Returns the geometry in the first 4,096 bytes of an ext4 or XFS; None for other content."""
+    if len(head) < 4096:
+        return None
+    if head[1024 + 0x38 : 1024 + 0x3A] == b"\x53\xef":
+        (power,) = struct.unpack_from("<I", head, 1024 + 0x18)
+        if power > 6:
+            return None
+        block = 1024 << power
+        (stride,) = struct.unpack_from("<H", head, 1024 + 0x164)
+        (width,) = struct.unpack_from("<I", head, 1024 + 0x170)
+        return Geometry("ext4", device, block, stride * block, width * block)
+    if head[:4] == b"XFSB":
+        block, unit, width = (struct.unpack_from(">I", head, at)[0] for at in (4, 184, 188))
+        return Geometry("xfs", device, block, unit * block, width * block)
+    return None
 
 
 class Probe:
@@ -21,7 +105,7 @@ class Probe:
 
     def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
         """Returns the geometry that a filesystem assumes, or why it cannot be read."""
-        return filesystem_geometry.read_geometry(path)
+        return read_geometry(path)
 
     def is_repairing(self, uuid: str, roots: Roots) -> bool | None:
         """Whether a repair of an array is unfinished; None: permission denied."""
@@ -44,11 +128,11 @@ class Probe:
 
     def read_smart(self, path: str, kind: str = "") -> tuple[str, str]:
         """Returns smartctl's output for a disk, or why there is none."""
-        return smartctl.read_disk(path, kind)
+        return read_disk(path, kind)
 
     def read_controllers(self) -> tuple[str, str]:
         """Returns smartctl's list of devices, or why there is none."""
-        return smartctl.scan_controllers()
+        return scan_controllers()
 
     def read_software(self, roots: Roots) -> Software | None:
         """Returns the host's software and settings; None if unknown."""

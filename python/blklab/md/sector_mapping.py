@@ -11,7 +11,7 @@ from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
 MAX_CHUNKS: Final = 1024  # Chunks of a range that are mapped one by one
-MAX_DISKS: Final = 1024  # More members than this in a superblock mean that it is damaged
+MAX_DISKS: Final = 1920  # More members than this in a superblock mean that it is damaged
 
 
 def array_ranges(array: Array, member: ArrayMember, member_range: SectorRange) -> tuple[SectorRange, ...] | None:
@@ -25,10 +25,20 @@ def array_ranges(array: Array, member: ArrayMember, member_range: SectorRange) -
         return None
     first = max(0, member_range.sector - offset)
     last = min(member_range.end - offset, array.member_sectors)
-    if first >= last:
-        return ()
-    if array.level == "raid1":
-        return (SectorRange(first, last - first),)
+    pieces = map_pieces(array, slot, SectorRange(first, max(0, last - first)))
+    return None if pieces is None else merge_ranges(tuple(pieces))
+
+
+def map_pieces(
+    array: Array, slot: int, sectors: SectorRange, *, parity_as_data: bool = False
+) -> list[SectorRange] | None:
+    """Returns the array's sectors in a range of a slot, for each chunk apart; None if unknown.
+
+    With `parity_as_data`, parity is mapped to data of the same stripe, whose writes change this parity.
+    """
+    first, last = sectors.sector, sectors.end
+    if first >= last or array.level == "raid1":
+        return [sectors] if first < last else []
     chunk, disks = array.chunk // SECTOR, array.raid_disks
     if chunk <= 0 or not slot < disks <= MAX_DISKS or (last - first) // chunk > MAX_CHUNKS:
         return None
@@ -38,7 +48,7 @@ def array_ranges(array: Array, member: ArrayMember, member_range: SectorRange) -
         if array.level == "raid10":
             at = map_raid10(array, slot, first)
         elif array.level in PARITIES:
-            at = map_parity(array, slot, first)
+            at = map_parity(array, slot, first, parity_as_data=parity_as_data)
         else:
             return None
         if at is None:
@@ -46,7 +56,17 @@ def array_ranges(array: Array, member: ArrayMember, member_range: SectorRange) -
         if at >= 0:
             pieces.append(SectorRange(at, length))
         first += length
-    return merge_ranges(tuple(pieces))
+    return pieces
+
+
+def raid10_slots(array: Array, sector: int) -> frozenset[int]:
+    """Returns the slots that have a copy of a sector of the array."""
+    near, far, disks = array.layout & 0xFF, array.layout >> 8 & 0xFF, array.raid_disks
+    size = {0: disks, 1: disks // far, 2: far * near}[array.layout >> 17]
+    first = sector // (array.chunk // SECTOR) * near
+    return frozenset(
+        _copies(copy, near, disks, size)[place % disks] for place in range(first, first + near) for copy in range(far)
+    )
 
 
 def map_raid10(array: Array, slot: int, sector: int) -> int | None:
@@ -94,16 +114,20 @@ def _shifted(disk: int, copy: int, near: int, disks: int, size: int) -> int:
     return disk
 
 
-def map_parity(array: Array, slot: int, sector: int) -> int | None:
-    """Returns the array's sector for a member's; -1 if it holds parity, None if unknown."""
+def map_parity(array: Array, slot: int, sector: int, *, parity_as_data: bool = False) -> int | None:
+    """Returns the array's sector for a member's; -1 if it holds parity, None if unknown.
+
+    With `parity_as_data`, parity is mapped to the first data of its stripe.
+    """
     chunk = array.chunk // SECTOR
     row, within = divmod(sector, chunk)
     places = data_slots(array.level, array.layout, array.raid_disks, row % array.raid_disks)
     if places is None:
         return None
-    if slot not in places:
+    if slot not in places and not parity_as_data:
         return -1
-    return (row * len(places) + places.index(slot)) * chunk + within
+    index = places.index(slot) if slot in places else 0
+    return (row * len(places) + index) * chunk + within
 
 
 @lru_cache(maxsize=1024)

@@ -3,8 +3,12 @@
 from typing import Any
 
 from blklab.md.model import PARITIES
+from blklab.md.recipes import Recipe, command
 from blklab.md.repair import steps
+from blklab.md.repair.array_state import ArrayState, MemberState
+from blklab.md.repair.next_step import failures_tolerated
 from blklab.md.repair.plan import RepairPlan
+from blklab.md.repair.task import RepairTask
 from blklab.report import diagnostics
 from blklab.report.console import Console
 from blklab.report.tables.base import TextTable, figures, text
@@ -29,7 +33,7 @@ def describe_step(step: steps.Step) -> str:
         case steps.ReAddMember(_, path, without_list):
             words = f"re-add {path} " + ("without its list" if without_list else "with its list")
         case steps.WaitForSync(path):
-            idle = "wait until md has finished what it does (/proc/mdstat; mdadm --action=idle stops a check)"
+            idle = "wait until md has finished what it does (see /proc/mdstat)"
             words = f"wait until {path} is in sync" if path else idle
         case steps.StopCheck(path):
             words = f"stop the check of the array, before whose end md does not rebuild {path}; start it again later"
@@ -44,7 +48,38 @@ def describe_step(step: steps.Step) -> str:
     return printable(words)
 
 
-def show(console: Console, plan: RepairPlan, recipes: list[str]) -> None:
+def describe_situation(
+    task: RepairTask, state: ArrayState | None, remedy: tuple[str, ...], *, has_journal: bool
+) -> tuple[str, str, str]:
+    """Returns three lines for the end of a repair that failed: the state, whether data is at risk, what to type.
+
+    `state` is None if the array is not assembled.
+    """
+    commands = [line for line in remedy if not line.startswith("#")]
+    next_line = command("resume") if has_journal else command("audit")
+    if commands:
+        next_line = commands[0] + ("   (then the other commands above)" if commands[1:] else "")
+    if state is None:
+        lines = (f"state: {task.array} is not assembled", "data at risk: not known")
+        return *lines, f"next command: {next_line if commands else command('assemble-scan')}"
+    in_sync = [slot for slot in state.slots if slot.state is MemberState.IN_SYNC]
+    words = [f"state: {task.array} is {state.array_state or 'not running'}"]
+    words.append(f"{len(in_sync)} of {task.raid_disks} members are in sync")
+    words += [f"{slot.path} is {slot.state.value}" for slot in state.slots if slot not in in_sync]
+    tolerated = failures_tolerated(task, state)
+    if state.array_state == "broken":
+        risk = "yes: every write fails; do not add, remove or wipe a member"
+    elif state.with_bad_blocks:
+        risk = f"yes: {', '.join(state.with_bad_blocks)} has bad blocks; do not remove another member"
+    elif tolerated < 1:
+        risk = "yes: the next failure of a member loses data"
+    else:
+        failures = "one more failure" if tolerated == 1 else f"{tolerated} more failures"
+        risk = f"no: the array tolerates {failures}"
+    return ", ".join(words), f"data at risk: {risk}", f"next command: {next_line}"
+
+
+def show(console: Console, plan: RepairPlan) -> None:
     """Prints a plan: its steps, or why there are none."""
     from rich.text import Text
 
@@ -54,16 +89,16 @@ def show(console: Console, plan: RepairPlan, recipes: list[str]) -> None:
     if plan.steps:
         _show_steps(console, plan)
     diagnostics.print_diagnostics(console, plan.refused, f"{name}: not repaired, because")
-    for recipe in recipes:
+    for recipe in plan.recipes:
         console.print()
         show_recipe(console, recipe)
 
 
-def show_recipe(console: Console, recipe: str) -> None:
+def show_recipe(console: Console, recipe: Recipe) -> None:
     """Prints a recipe without line breaks inside commands, so that they can be copied."""
     from rich.text import Text
 
-    for line in recipe.splitlines():
+    for line in recipe.lines:
         style = "" if line.startswith("#") else "green"
         console.print(Text(printable(line), style=style), soft_wrap=True)
 
@@ -106,7 +141,7 @@ def _risk_lines(plan: RepairPlan) -> list[str]:
         "A member that comes back needs only the data that were written meanwhile, usually a matter of seconds."
         + (
             f" A full rebuild of a member would take at least {format_duration(rebuild_seconds * 1e9)}."
-            if rebuild_seconds
+            if rebuild_seconds and rebuild_seconds >= 60
             else ""
         ),
     ]

@@ -6,7 +6,6 @@ from pathlib import Path
 import blklab.md.audit
 from blklab.diagnostic import SEVERITIES
 from blklab.md.audit import RULES
-from blklab.md.audit.rule import quote_command
 from blklab.md.model import Array, ArrayMember
 
 DIRECTORY = Path(str(blklab.md.audit.__file__)).parent
@@ -42,7 +41,3 @@ def test_an_array_of_which_nothing_is_known() -> None:
             )  # fmt: skip
             for rule in RULES:
                 assert all(item.severity in SEVERITIES for item in rule(array, None))
-
-
-def test_commands_are_quoted() -> None:
-    assert quote_command("mdadm", "/dev/$(reboot) x") == "mdadm '/dev/$(reboot) x'"

@@ -1,6 +1,6 @@
 """Partitions and volumes above an array: where its bytes are on them."""
 
-from blklab.md.contents.dm_volumes import VolumeSpans, follow_spans
+from blklab.md.contents import VolumeSpans, follow_spans
 from blklab.md.probing import Probe
 from blklab.system.spans import Span
 from tests.md.conftest import Arrays

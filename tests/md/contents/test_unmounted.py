@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.md.contents import unmounted
+from blklab.md.contents import find_unmounted_files
 from blklab.system.spans import Span
 from tests.md.guest.inside.patterns import BLOCK, find, write
 
@@ -35,7 +35,7 @@ def test_blocks_of_files(image: tuple[Path, Path]) -> None:
     blocks = find(path)
     assert len(blocks) > 150
     spans = [Span(512 * at, 512 * at + BLOCK, 0) for at, _, _ in sorted(blocks)]
-    result = {item.begin: item for item in unmounted.find_files(str(path), 4096, spans)}
+    result = {item.begin: item for item in find_unmounted_files(str(path), 4096, spans)}
     for at, which, place in blocks:
         item = result[512 * at]
         # A name that holds a line's end is told up to there.
@@ -53,14 +53,14 @@ def test_offsets_where_there_are_extents(tmp_path: Path, image: tuple[Path, Path
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", image[1], path], check=True)
     blocks = find(path)
     spans = [Span(512 * at, 512 * at + BLOCK, 0) for at, _, _ in sorted(blocks)]
-    result = {item.begin: item for item in unmounted.find_files(str(path), 4096, spans)}
+    result = {item.begin: item for item in find_unmounted_files(str(path), 4096, spans)}
     assert all(result[512 * at].offset == place * BLOCK for at, _, place in blocks)
 
 
 def test_what_is_no_file(image: tuple[Path, Path]) -> None:
     path, _ = image
     spans = [Span(0, 4096, 0), Span(63 * MIB, 63 * MIB + 512, 0)]
-    first, last = unmounted.find_files(str(path), 4096, spans)
+    first, last = find_unmounted_files(str(path), 4096, spans)
     assert first.what == "the filesystem's own metadata"
     assert last.what == "free space"
 
@@ -69,9 +69,9 @@ def test_what_cannot_be_told(tmp_path: Path, image: tuple[Path, Path], monkeypat
     empty = tmp_path / "empty.img"
     empty.write_bytes(bytes(MIB))
     with pytest.raises(BlklabError, match=r"debugfs: .*magic number"):
-        unmounted.find_files(str(empty), 4096, [Span(0, 1, 0)])
+        find_unmounted_files(str(empty), 4096, [Span(0, 1, 0)])
     with pytest.raises(BlklabError, match="debugfs can find only"):
-        unmounted.find_files(str(image[0]), 4096, [Span(0, 63 * MIB, 0)])
-    monkeypatch.setattr("blklab.md.contents.unmounted.PATH", str(tmp_path))
+        find_unmounted_files(str(image[0]), 4096, [Span(0, 63 * MIB, 0)])
+    monkeypatch.setattr("blklab.md.contents.PATH", str(tmp_path))
     with pytest.raises(BlklabError, match="apt-get install e2fsprogs"):
-        unmounted.find_files(str(image[0]), 4096, [Span(0, 1, 0)])
+        find_unmounted_files(str(image[0]), 4096, [Span(0, 1, 0)])

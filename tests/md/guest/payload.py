@@ -20,6 +20,9 @@ PACKAGES: Final = (
 
 LEFT_OUT: Final = ("__pycache__", "test", "idlelib", "tkinter", "ensurepip", "lib2to3", "pydoc_data")
 
+PROGRAMS: Final = ("cat", "dash", "dd", "mkdir", "tune2fs")
+"""Programs of this machine that commands for users need, in /run/python/bin; guests of the lab lack them."""
+
 BYTES: Final = 256 << 20
 
 LAUNCH: Final = """\
@@ -55,6 +58,11 @@ def make(directory: Path) -> Path:
             shutil.copy(origin, packages)
     inside = Path(__file__).with_name("inside")
     shutil.copytree(inside, packages / "inside", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "bin").mkdir()
+    for program in PROGRAMS:
+        path = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+        assert path is not None, program
+        shutil.copy(path, root / "bin")
     interpreter = Path(sys.executable).resolve()
     shutil.copy(interpreter, root / "python")
     _libraries(root, interpreter)

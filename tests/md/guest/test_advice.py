@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from blklab.advice.answer import script
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.commands import script
 from blklab.advice.loads import published
 from blklab.advice.question import Constraints, Question, read_pools
 from blklab.advice.samples import Simulations

@@ -90,7 +90,7 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
     before = machine.lists(disks[:2])
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")
     assert output.status == 1
-    assert "has bad blocks" in output.stdout
+    assert "has bad blocks" in " ".join(output.stdout.split())
     # The range as a sector of the array, in pages: (10000 - data offset 2048) / 8.
     assert "skip=994 seek=994 count=1" in output.stdout
     assert "force-no-bbl" not in [
@@ -169,6 +169,40 @@ def test_the_removed_member_dies_and_is_replaced(machine: Rig, disks: list[str])
     assert (states(machine), degraded(machine)) == (["in_sync"] * 3, "0")
     assert machine.lists(members) == ["none"] * 3
     assert machine.read("/sys/block/md0/md/bitmap/location") == "none"
+    assert not unfinished(machine)
+
+
+@pytest.mark.guest
+def test_the_last_good_member_has_an_error_while_the_other_one_is_out(machine: Rig, disks: list[str]) -> None:
+    """Md then refuses every write, and nothing but stopping the array changes that."""
+    members = mapped(machine, disks[:2])
+    machine.create("/dev/md0", members, "--level=1", "--bitmap=internal")
+    write = ["fio", "--name=w", "--filename=/dev/md0", "--rw=write", "--bs=64k", "--size=24m", "--direct=1"]
+    machine.run(*write, "--verify=crc32c", "--do_verify=0")
+    output = hurt(machine, f"--re-add {members[0]}", "/dev/md0", "error", "m1")
+    assert output.status == 1
+    now, risk, following = output.stderr.splitlines()[-3:]
+    assert now.startswith("blklab: state: /dev/md0 is broken, 1 of 2 members are in sync, ")
+    assert risk == "blklab: data at risk: yes: every write fails; do not add, remove or wipe a member"
+    assert following == "blklab: next command: mdadm --stop /dev/md0 (then the other commands above)"
+    sectors = (32 << 20) // 512
+    machine.run("dmsetup", "load", "m1", "--table", f"0 {sectors} linear {disks[1]} 0")
+    machine.run("dmsetup", "suspend", "--noflush", "--nolockfs", "m1")
+    machine.run("dmsetup", "resume", "m1")
+    audit = machine.blklab("md", "audit", "--severity", "critical")
+    assert (audit.status, "every write to it fails" in " ".join(audit.stdout.split())) == (1, True)
+    # It changes nothing as long as the array is broken, and prints the same commands again.
+    again = machine.blklab("md", "fix", "--resume")
+    assert (again.status, again.stderr) == (1, output.stderr)
+    commands = [line.strip() for line in again.stdout.splitlines() if line.startswith("    mdadm")]
+    assert commands == ["mdadm --stop /dev/md0", f"mdadm --assemble --force --run /dev/md0 {members[1]}"]
+    for line in commands:
+        machine.run(*line.split())
+    output = machine.blklab("md", "fix", "--resume")
+    assert output.status == 0, output.stderr
+    assert (states(machine), degraded(machine)) == (["in_sync"] * 2, "0")
+    assert machine.lists(members) == ["none"] * 2
+    machine.run(*write, "--verify=crc32c", "--verify_only")
     assert not unfinished(machine)
 
 

@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.md.remote import audit_output
+from blklab.md.remote import audit_output, read_recorded_inventory
 from blklab.md.remote import probe_output as streams
 from blklab.md.remote.probe_output import is_complete, parse_output
-from blklab.md.remote.recorded_probe import read_recorded_inventory
 from tests.md.conftest import Arrays
 from tests.md.remote.conftest import probe
 

@@ -22,9 +22,10 @@ from blklab.md.repair.steps import (
     Stop,
     StopCheck,
     WaitForSync,
-    mdadm_arguments,
+    step_command,
 )
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
+from blklab.report.repair import describe_situation
 
 LEVELS = [("raid1", 2, 0), ("raid1", 3, 0), ("raid10", 4, 0x102), ("raid5", 3, 2), ("raid6", 4, 2)]
 
@@ -110,10 +111,10 @@ def test_an_array_with_parity_that_md_does_not_start() -> None:
     step = decide_next_step(state_of(task, array_state="inactive"), task)
     assert isinstance(step, Stop)
     # The member that was out has old data.
-    assert "mdadm --assemble --force /dev/md0 /dev/sd0 /dev/sd2" in step.remedy
+    assert "mdadm --assemble --force --run /dev/md0 /dev/sd0 /dev/sd2" in step.remedy
     step = decide_next_step(state_of(task, array_state="inactive"), replace(task, level="raid1"))
     assert isinstance(step, Stop)
-    assert not step.remedy
+    assert step.remedy == ("mdadm --run /dev/md0", "blklab md fix --resume")
 
 
 def test_what_md_is_at_is_waited_for() -> None:
@@ -188,7 +189,7 @@ def test_a_disk_that_was_replaced_meanwhile() -> None:
     assert decide_next_step(state, task) == RemoveBitmap()
     step = decide_next_step(replace(state, bitmap=False), task)
     assert isinstance(step, Stop)
-    assert "run blklab md fix bbl again for a new plan" in step.reason
+    assert step.reason.endswith("run blklab md fix bbl /dev/md0 again for a new plan")
 
 
 def test_a_disk_that_md_rebuilds_in_the_slot_is_named_at_once() -> None:
@@ -223,11 +224,20 @@ def test_a_spare_that_took_the_slot_for_good(state: MemberState) -> None:
     ]
 
 
+def test_a_member_with_the_only_good_copy_is_not_wiped() -> None:
+    array, task = taken(state=MemberState.OUT, occupant="/dev/sdx")
+    array = replace(array, degraded=0, has_unplanned_member=True, bitmap=False, with_bad_blocks=("/dev/sd1",))
+    step = decide_next_step(array, task)
+    assert isinstance(step, Stop)
+    assert not any("--zero-superblock" in line or "--add" in line for line in step.remedy)
+    assert step.remedy[0].startswith("# Keep /dev/sd0 as it is: /dev/sd1 has bad blocks")
+
+
 def test_a_check_keeps_no_member_out() -> None:
     state, task = taken(state=MemberState.REBUILDING)
     step = decide_next_step(replace(state, sync="check"), task)
     assert step == StopCheck("/dev/sd0")
-    assert mdadm_arguments(step, task.array) == ["--action=idle", "/dev/md0"]
+    assert step_command(step, task.array) == "mdadm --action=idle /dev/md0"
     # No other action is stopped, and a check of a complete array is waited for.
     assert decide_next_step(replace(state, sync="resync"), task) == WaitForSync("/dev/sd0")
     assert decide_next_step(state_of(task_of(), sync="check"), task_of()) == WaitForSync()
@@ -242,7 +252,37 @@ def test_a_broken_array_is_said_to_be_broken() -> None:
     task = task_of("raid5", 3, 2)
     step = decide_next_step(changed(state_of(task, array_state="broken"), 1, state=MemberState.FAULTY), task)
     assert isinstance(step, Stop)
-    assert "more members have failed than the array tolerates" in step.reason
+    assert "the array is broken" in step.reason
+    # With parity, the failed member is needed.
+    assert "mdadm --assemble --force --run /dev/md0 /dev/sd0 /dev/sd2 /dev/sd1" in step.remedy
+
+
+@pytest.mark.parametrize(
+    ("now", "remedy", "lines"),
+    [
+        ({"array_state": "broken", "degraded": 1}, ("# why", "mdadm --stop /dev/md0", "mdadm …"),
+         ("state: /dev/md0 is broken, 2 of 3 members are in sync, /dev/sd0 is out",
+          "data at risk: yes: every write fails; do not add, remove or wipe a member",
+          "next command: mdadm --stop /dev/md0   (then the other commands above)")),
+        ({"degraded": 1}, (),
+         ("state: /dev/md0 is clean, 2 of 3 members are in sync, /dev/sd0 is out",
+          "data at risk: yes: the next failure of a member loses data", "next command: blklab md fix --resume")),
+        ({"with_bad_blocks": ("/dev/sd1",)}, (),
+         ("state: /dev/md0 is clean, 2 of 3 members are in sync, /dev/sd0 is out",
+          "data at risk: yes: /dev/sd1 has bad blocks; do not remove another member",
+          "next command: blklab md fix --resume")),
+    ],
+)  # fmt: skip
+def test_a_failed_repair_ends_with_three_lines(
+    now: dict[str, Any], remedy: tuple[str, ...], lines: tuple[str, ...]
+) -> None:
+    state, task = taken(state=MemberState.OUT)
+    assert describe_situation(task, replace(state, **now), remedy, has_journal=True) == lines
+    missing = describe_situation(task, None, (), has_journal=True)
+    assert missing[2] == "next command: mdadm --assemble --scan"
+    sound = state_of(task_of("raid6", 4, 2))
+    ended = describe_situation(task_of("raid6", 4, 2), sound, (), has_journal=False)
+    assert ended[1:] == ("data at risk: no: the array tolerates 2 more failures", "next command: blklab md audit")
 
 
 def test_a_list_that_does_not_go_is_not_tried_again() -> None:

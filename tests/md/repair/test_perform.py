@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG002  # the model is of one array
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ class Model(MachineOps):
         """What another program has made of the array at the second look after mdadm."""
         self.writing: Callable[[RepairTask], None] = lambda _: None
         self.wrote: Callable[[RepairTask], None] = lambda _: None
+        self.removal_error = ""
         self.known = Software(kernel=(6, 1), mdadm=(4, 2), lists_off=True, config="", checked_by="")
         self.now = 0.0
 
@@ -83,6 +85,11 @@ class Model(MachineOps):
         self.writing(task)
         super().write_journal(task)
         self.wrote(task)
+
+    def remove_journal(self, task: RepairTask) -> None:
+        if self.removal_error:
+            raise BlklabError(self.removal_error)
+        super().remove_journal(task)
 
     def clock(self) -> float:
         self.now += 7
@@ -161,6 +168,55 @@ def test_a_failure_that_does_not_come_about(model: Model) -> None:
     assert all(slot.state is MemberState.IN_SYNC for slot in model.state.slots)
     # There is nothing to repair.
     assert journal_directory.find_journals(model.roots) == []
+
+
+def test_a_journal_that_cannot_be_removed_hides_no_error(model: Model) -> None:
+    def becomes_read_only(_line: str) -> None:
+        model.removal_error = "Read-only file system"
+
+    model.before = becomes_read_only
+    model.lies = {"--fail"}
+    with pytest.raises(StepFailed, match="/dev/sd0 is still in sync after `mdadm /dev/md0 --fail"):
+        model.repair()
+    assert len(journal_directory.find_journals(model.roots)) == 1
+
+
+def test_a_repair_that_is_done_says_that_its_journal_remains(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_path: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(BlklabError, match=r"md-fix-uuid\.json: cannot remove the journal: Read-only file system"):
+        model.repair()
+    assert all(slot.list_state is BadBlockListState.NONE for slot in model.state.slots)
+
+
+def test_an_array_that_breaks_is_left_as_it_is_and_resumed_when_it_runs_again(model: Model) -> None:
+    """Its last good member has an error while another one is out: md then refuses every write."""
+
+    def breaks(line: str) -> None:
+        if "--remove" in line:
+            model.state = replace(model.state, array_state="broken")
+
+    model.before = breaks
+    outcome = model.repair()
+    assert isinstance(outcome, steps.Stop)
+    assert model.ran[-1] == "/dev/md0 --remove /dev/sd0"
+    commands = [line for line in outcome.remedy if line[0] != "#"]
+    assert commands == [
+        "mdadm --stop /dev/md0",
+        "mdadm --assemble --force --run /dev/md0 /dev/sd1",
+        "blklab md fix --resume",
+    ]
+    (path,) = journal_directory.find_journals(model.roots)
+    # As long as it is broken, nothing changes, and the same commands are printed.
+    count = len(model.ran)
+    assert model.goes_on(path) == outcome
+    assert (len(model.ran), path.exists()) == (count, True)
+    model.before = lambda _: None
+    model.state = replace(model.state, array_state="clean")
+    assert model.goes_on(path) == steps.Done()
+    assert not path.exists()
 
 
 def test_a_list_that_stays_though_mdadm_says_otherwise(model: Model) -> None:

@@ -90,7 +90,7 @@ def overwrite(machine: Arrays, disk: str, offset: int, content: bytes) -> None:
 def test_a_checksum_that_does_not_hold(machine: Arrays) -> None:
     machine.mirror()
     overwrite(machine, "sdb", 4096 + 0x40, b"\1")
-    assert any("sdb: the checksum" in result for result in reasons(machine))
+    assert any("sdb: the kernel refuses its superblock" in result for result in reasons(machine))
 
 
 @pytest.mark.parametrize("state", [2, 4])
@@ -157,5 +157,5 @@ def test_other_programs_that_would_add_disks(machine: Arrays) -> None:
     machine.proc("77/cmdline", "mdadm\0--monitor\0--scan\0--config=/etc/other.conf\0")
     machine.write(machine.root, {"etc__mdadm__mdadm.conf": "POLICY domain=d1 action=re-add"})
     moving, policy = reasons(machine)
-    assert moving.endswith("it has another configuration file; stop it during the repair: kill 77")
+    assert moving.endswith("it has another configuration file; stop it during the repair; kill 77")
     assert "mdadm.conf has POLICY … action=re-add: udev would re-add" in policy

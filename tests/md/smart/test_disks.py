@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blklab.diagnostic import Diagnostic
-from blklab.md import smartctl
+from blklab.md import probing
 from blklab.md.audit import find_problems
 from blklab.md.model import Inventory
 from blklab.md.probing import Probe
@@ -169,7 +169,7 @@ def put_smartctl(machine: Arrays, monkeypatch: pytest.MonkeyPatch, script: str) 
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(smartctl, "PATH", str(path.parent))
+    monkeypatch.setattr(probing, "PATH", str(path.parent))
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
 
@@ -198,18 +198,18 @@ def test_programs_that_do_not_answer(
 ) -> None:
     disks(machine)
     put_smartctl(machine, monkeypatch, script)
-    monkeypatch.setattr(smartctl, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(probing, "TIMEOUT_S", 0.3)
     seen = add_health(machine.seen(), machine.roots)
     assert len(seen.unseen) == 1
     assert f"SMART of 2 disks: not seen: {reason}" in seen.unseen[0]
 
 
 def test_without_the_program_or_rights(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smartctl, "PATH", str(machine.root))
-    assert "apt-get install smartmontools" in smartctl.scan_controllers()[1]
+    monkeypatch.setattr(probing, "PATH", str(machine.root))
+    assert "apt-get install smartmontools" in probing.scan_controllers()[1]
     put_smartctl(machine, monkeypatch, "echo {}")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "as root" in smartctl.read_disk("/dev/sda")[1]
+    assert "as root" in probing.read_disk("/dev/sda")[1]
 
 
 def test_images_have_no_disks(run: Run, tmp_path: Path) -> None:

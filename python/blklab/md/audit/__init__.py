@@ -10,6 +10,7 @@ from blklab.md.model import Inventory
 __all__ = ["RULES", "findings"]
 
 RULES: Final[tuple[Rule, ...]] = (  # In the order in which findings of one severity are printed
+    redundancy.check_broken,
     *(bad_blocks.check_repair, bad_blocks.check_lost_ranges, bad_blocks.check_entries),
     *(bad_blocks.check_copied_entries, bad_blocks.check_full_lists, bad_blocks.check_write_errors),
     *(bad_blocks.check_kernel_lists, bad_blocks.check_empty_entries, bad_blocks.check_empty_lists),

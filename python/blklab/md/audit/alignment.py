@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, quote_command
+from blklab.md.audit.rule import array_finding
 from blklab.md.model import PARITIES, Array, ArrayPart, Geometry, Software
+from blklab.md.recipes import command
 from blklab.md.superblocks import SECTOR
 from blklab.units import format_size
 
@@ -77,8 +78,7 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
     commands, correction = [], ""
     if geometry.kind == "ext4":
         blocks = array.chunk // geometry.block
-        extended = f"stride={blocks},stripe_width={blocks * array.data_disks}"
-        commands = [quote_command("tune2fs", "-E", extended, part.path)]
+        commands = [command("set-stripe", stride=blocks, width=blocks * array.data_disks, disk=part.path)]
     else:
         correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
     where = f" on {part.mounts[0]}" if part.mounts else ""

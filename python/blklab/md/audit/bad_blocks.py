@@ -4,27 +4,26 @@ The effects were observed on Linux 6.1 and 6.12 with mdadm 4.2: md skips the mem
 range, `repair` of a RAID-1 writes garbage from RAM there, and recovery copies entries.
 """
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.host import adding_fails
-from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.good_copies import find_bad_pieces, find_lost_ranges, is_current
 from blklab.md.model import PARITIES, Array, ArrayMember, Software, merge_ranges
+from blklab.md.recipes import command, rewrite_recipe
 from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SECTOR, SectorRange
 
 MAX_RANGES_SHOWN = 8  # Ranges that a message names; the JSON has all
 
 
-def check_entries(array: Array, software: Software | None) -> Iterator[Diagnostic]:
+def check_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """A bad-block list has entries: this member's data in these ranges are lost or stale."""
-    for member in array.members:
-        if not member.ranges:
-            continue
+    bad = [member for member in array.members if member.ranges]
+    for member in bad:
         details = tuple(_range_details(array, member, bad_range) for bad_range in member.ranges)
         sectors = sum(bad_range.sectors for bad_range in member.ranges)
         places = list_names([_range_text(detail) for detail in details], MAX_RANGES_SHOWN)
@@ -34,7 +33,7 @@ def check_entries(array: Array, software: Software | None) -> Iterator[Diagnosti
             "bbl-entries",
             f"bad-block list has {_count(member.entries, 'entry')}, {_count(sectors, 'sector')}:"
             f" {places}; {_effect(array, member)}",
-            *_remedy(array, member, software),
+            *(_remedy(array) if member is bad[0] else ()),
             member=member.name,
         )
         yield replace(diagnostic, ranges=details)
@@ -53,25 +52,23 @@ def check_repair(array: Array, _software: Software | None) -> Iterator[Diagnosti
         ("A REPAIR IS RUNNING: stop it. " if running else "DO NOT run `repair` on this array. ")
         + f"Where {list_names(bad)} has bad blocks, `repair` of a RAID-1 writes garbage from RAM"
         " and removes the entry; the garbage may then replace the good copy. `check` is safe",
-        *([quote_command("mdadm", "--action=idle", array.path)] if running else []),
+        *([command("idle", array=array.path)] if running else []),
     )
 
 
 def check_lost_ranges(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
-    """Too many members have bad blocks in the same place: the data there are lost."""
+    """Too many members have bad blocks in the same place, or are missing: the data there are lost."""
     lost_ranges = find_lost_ranges(array)
     if lost_ranges:
-        details = tuple(_lost_range_details(array, lost_range) for lost_range in lost_ranges)
-        places = list_names([str(lost_range) for lost_range in lost_ranges], MAX_RANGES_SHOWN)
-        unit = "array sectors" if array.level in {"raid1", "raid10"} else "sectors of the members"
-        diagnostic = array_finding(
-            array,
-            "critical",
-            "bbl-lost",
-            f"too many members have bad blocks in the same place: reads there fail"
-            f" ({unit} {places}); restore the data there from a backup",
+        details = tuple(
+            {"member_sector": None, "sectors": at.sectors, **_file_locations(array, (at,))} for at in lost_ranges
         )
-        yield replace(diagnostic, ranges=details)
+        places = list_names([str(at) for at in lost_ranges], MAX_RANGES_SHOWN)
+        backup = "restore the data there from a backup"
+        if array.degraded:
+            backup = "the missing member may have a good copy: connect it again, do not wipe it; otherwise " + backup
+        message = f"no member has a good copy of array sectors {places}: reads there fail; {backup}"
+        yield replace(array_finding(array, "critical", "bbl-lost", message), ranges=details)
 
 
 def check_copied_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -143,7 +140,7 @@ def check_write_errors(array: Array, _software: Software | None) -> Iterator[Dia
     for member in array.members:
         states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
-            disk = quote_command("smartctl", "--all", member.path)
+            disk = command("show-smart", disk=member.path)
             message = (
                 f"is in sync and has the state {' and '.join(states_shown)}: a write failed, and md listed it as a bad "
                 "block; /proc/mdstat, mdadm --detail and mdadm's mail do not report this"
@@ -165,9 +162,7 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
             f"{list_names(names)} {'have empty bad-block lists' if names[1:] else 'has an empty bad-block list'}: the "
             "next write error is hidden there, and the array still looks healthy; without a list, md fails the member"
         )
-        yield array_finding(
-            array, "note", "bbl-empty", message, quote_command("blklab", "md", "fix", "bbl", array.path)
-        )
+        yield array_finding(array, "note", "bbl-empty", message, command("fix", array=array.path))
 
 
 def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -176,59 +171,12 @@ def check_no_lists(array: Array, _software: Software | None) -> Iterator[Diagnos
         yield array_finding(array, "note", "bbl-none", "no bad-block list is configured on any member")
 
 
-def find_lost_ranges(array: Array) -> tuple[SectorRange, ...]:
-    """Returns the ranges where more members have bad blocks than the level tolerates.
-
-    RAID-1 and 10: sectors of the array. Parity: sectors of the members, from their data offset.
-    """
-    if not array.redundant or array.reshaping:
-        return ()
-    edges: dict[int, int] = defaultdict(int)
-    for member in array.distinct:
-        for bad_range in member.ranges if member.slot is not None else ():
-            for piece in _comparable_ranges(array, member, bad_range):
-                edges[piece.sector] += 1
-                edges[piece.end] -= 1
-    lacking = array.degraded or 0
-    if array.level == "raid10":
-        tolerated = (array.layout & 0xFF) * (array.layout >> 8 & 0xFF) - 1
-        lacking = 0  # which copies a missing member held is not known here
-    else:
-        tolerated = PARITIES.get(array.level, array.raid_disks - 1)
-    lost_ranges, depth, begin = [], 0, 0
-    for at in sorted(edges):
-        if depth and depth + lacking > tolerated and at > begin:
-            lost_ranges.append(SectorRange(begin, at - begin))
-        depth, begin = depth + edges[at], at
-    return merge_ranges(tuple(lost_ranges))
-
-
-def _comparable_ranges(array: Array, member: ArrayMember, bad_range: SectorRange) -> tuple[SectorRange, ...]:
-    if array.level in {"raid1", "raid10"}:
-        return array_ranges(array, member, bad_range) or ()
-    begin = max(0, bad_range.sector - (member.data_offset or 0))
-    last = bad_range.end - (member.data_offset or 0)
-    return (SectorRange(begin, last - begin),) if last > begin else ()
-
-
 def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) -> dict[str, Any]:
     return {
         "member_sector": bad_range.sector,
         "sectors": bad_range.sectors,
         **_file_locations(array, array_ranges(array, member, bad_range)),
     }
-
-
-def _lost_range_details(array: Array, lost_range: SectorRange) -> dict[str, Any]:
-    """Returns a range of `find_lost_ranges`: with parity, the data that all members have there."""
-    if array.level in {"raid1", "raid10"}:
-        return {"member_sector": None, "sectors": lost_range.sectors, **_file_locations(array, (lost_range,))}
-    mapped = []
-    for member in array.distinct:
-        if member.slot is not None and member.ranges and member.data_offset is not None:
-            on_member = SectorRange(lost_range.sector + member.data_offset, lost_range.sectors)
-            mapped += list(array_ranges(array, member, on_member) or ())
-    return {"member_sector": None, "sectors": lost_range.sectors, **_file_locations(array, merge_ranges(tuple(mapped)))}
 
 
 def _range_text(detail: dict[str, Any]) -> str:
@@ -245,78 +193,30 @@ def _effect(array: Array, member: ArrayMember) -> str:
     """Returns what bad blocks of a member mean for the data there."""
     if not array.redundant:
         return "reads there fail"
+    pieces = find_bad_pieces(array)
+    if pieces is None or member.slot is None:
+        return "whether other members have good copies is not known"
+    own = [piece for piece in pieces if member.slot in piece.bad]
+    lost = any(piece.lost for piece in own)
+    if lost and all(piece.lost for piece in own):
+        return "no member has a good copy there: see bbl-lost"
     if array.level in PARITIES:
-        return "md computes the data there from the other members, which then tolerate one failure fewer"
-    good = [
-        other.name
-        for other in array.distinct
-        if other.slot not in {None, member.slot} and not other.ranges and _is_current(array, other)
-    ]
-    if array.level != "raid1" or not good:
-        return "one copy fewer there: only the other members hold current data"
-    copies = "the only good copy is" if len(good) == 1 else "good copies are"
-    return f"one copy fewer there: {copies} on {list_names(good)}"
+        effect = "md computes the data there from the other members, which then tolerate one failure fewer"
+    elif array.level == "raid1" and not lost:
+        gone = frozenset[int]().union(*(piece.gone for piece in own))
+        good = [other.name for other in array.distinct if other.slot not in {None, *gone} and is_current(array, other)]
+        copies = f"the only good copy is on {good[0]}" if len(good) == 1 else f"good copies are on {list_names(good)}"
+        effect = f"one copy fewer there: {copies if good else 'each sector has a good copy on another member'}"
+    else:
+        effect = "one copy fewer there: other members have good copies"
+    return effect + (", but of some sectors there is none: see bbl-lost" if lost else "")
 
 
-def _is_current(array: Array, member: ArrayMember) -> bool:
-    """Whether a member holds all data, apart from its bad blocks."""
-    if array.live:
-        return "in_sync" in member.states
-    superblock = member.superblock
-    newest = max((other.superblock.events for other in array.distinct if other.superblock), default=0)
-    return superblock is not None and superblock.recovery is None and superblock.events >= newest - 1
-
-
-def _remedy(array: Array, member: ArrayMember, software: Software | None) -> list[str]:
-    """Returns commands that rewrite a member's bad ranges, then those that rebuild the member."""
-    examine = quote_command("mdadm", "--examine-badblocks", member.path)
-    others = [other for other in array.active if other is not member and "in_sync" in other.states]
-    complete = len(others) >= array.raid_disks - 1 and not array.degraded and array.sync is None
-    if not (complete and array.redundant and member.slot is not None) or find_lost_ranges(array):
-        return [examine]
-    commands = [
-        quote_command("smartctl", "--all", member.path),
-        "# If the disk is healthy, rewrite the bad ranges. Unmount first: nothing else may write to the array then.",
-        *rewrite_commands(array, member, MAX_RANGES_SHOWN),
-        f"{examine}   # must show no entries",
-    ]
-    # A disk that cannot be added again must stay in the array.
-    if not any(other.ranges or other.unseen for other in others) and not adding_fails(array, software):
-        commands.append("# Only if entries remain, rebuild the whole member: hours with one copy or parity fewer.")
-        commands += rebuild_commands(array, member)
-    return commands
-
-
-def rewrite_commands(array: Array, member: ArrayMember, most: int | None = None) -> Iterator[str]:
-    """Yields commands that read bad ranges from the array and write them back, in full pages.
-
-    At most `most` ranges.
-    """
-    yield f"echo -write_error > {shlex.quote(f'/sys/block/{array.name}/md/dev-{member.name}/state')}"
-    for bad_range in member.ranges[:most]:
-        mapped = array_ranges(array, member, bad_range)
-        if not mapped:
-            yield f"# {bad_range} of the member holds parity or no data: only a rebuild rewrites it."
-        for at in mapped or ():
-            first, last = at.sector // 8, -(-at.end // 8)
-            yield quote_command(
-                "dd", f"if={array.path}", f"of={array.path}", "bs=4096", f"skip={first}",
-                f"seek={first}", f"count={last - first}", "iflag=direct", "oflag=direct",
-                "conv=notrunc",
-            )  # fmt: skip
-    if most is not None and len(member.ranges) > most:
-        plan = quote_command("blklab", "md", "fix", "bbl", array.path, "--plan")
-        yield f"# and {len(member.ranges) - most} more ranges: `{plan}` prints all commands"
-
-
-def rebuild_commands(array: Array, member: ArrayMember) -> list[str]:
-    """Returns the commands that rebuild all of a member, as if it were a new disk."""
-    return [
-        quote_command("mdadm", array.path, "--fail", member.path),
-        quote_command("mdadm", array.path, "--remove", member.path),
-        quote_command("mdadm", "--zero-superblock", member.path),
-        quote_command("mdadm", array.path, "--add", member.path),
-    ]
+def _remedy(array: Array) -> tuple[str, ...]:
+    """Returns how to write the bad ranges of all members again, and where the other ways are explained."""
+    if recipe := rewrite_recipe(array, MAX_RANGES_SHOWN):
+        return (*recipe.lines, "# How to replace a disk of this array without loss:", command("plan", array=array.path))
+    return tuple(command("examine-badblocks", disk=member.path) for member in array.members if member.ranges)
 
 
 def _count(count: int, noun: str) -> str:

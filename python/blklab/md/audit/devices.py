@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.audit.rule import array_finding, list_names
 from blklab.md.model import Array, ArrayMember, Software
+from blklab.md.recipes import command
 
 PREFERS_FLASH_SINCE = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""
@@ -83,9 +84,7 @@ def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[
                 + ("each write is" if direction == "write" else "each stripe is")
                 + f" as slow as {slow}; possible causes: a failing, shingled or shared disk, or a"
                 " bad cable; to predict the cost under your load, see docs/howto/predict.md",
-                quote_command(
-                    "smartctl", "--all", next(member.path for member in array.members if member.name == slow)
-                ),
+                command("show-smart", disk=next(member.path for member in array.members if member.name == slow)),
                 member=slow,
             )
 
@@ -146,6 +145,6 @@ def check_read_errors(array: Array, _software: Software | None) -> Iterator[Diag
                 "warning",
                 "read-errors",
                 f"md has corrected {member.errors:,} read errors since the array was assembled",
-                quote_command("smartctl", "--all", member.path),
+                command("show-smart", disk=member.path),
                 member=member.name,
             )

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.audit.rule import array_finding, list_names
 from blklab.md.model import Array, Inventory, Software
+from blklab.md.recipes import command
 
 ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
 """With these, `--add` to an array with feature 8 fails (observed on Linux 6.12 with mdadm 4.2)."""
@@ -50,11 +51,8 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
     """
     software = inventory.software
     if software is not None and software.lists_off is False and inventory.arrays:
-        where = software.config or "there is no mdadm.conf"
-        message = (
-            f"mdadm.conf does not say `CREATE bbl=no` ({where}): new arrays and disks that you --add get a bad-block "
-            "list"
-        )
+        where = f"{software.config} does not say `CREATE bbl=no`" if software.config else "there is no mdadm.conf"
+        message = f"{where}: new arrays, and disks that you add, get a bad-block list"
         yield Diagnostic("config-bbl", "note", "", message)
     if inventory.volumes:
         yield Diagnostic(
@@ -63,7 +61,7 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
             "",
             f"{list_names(list(inventory.volumes))}: RAID of LVM (dm-raid), not an md device, so"
             " blklab does not examine it; ask LVM",
-            (quote_command("lvs", "-a", "-o", "name,raid_sync_action,raid_mismatch_count,lv_health_status"),),
+            (command("list-lvm"),),
         )
     for stray in inventory.strays:
         if stray.foreign:

@@ -1,11 +1,12 @@
 """Rules about redundancy: members that are missing, faulty, out of date, or being rebuilt."""
 
-import shlex
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names, quote_command
+from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.good_copies import is_current
 from blklab.md.model import PARITIES, Array, ArrayMember, Software
+from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
 from blklab.units import format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
@@ -33,8 +34,50 @@ def check_degraded(array: Array, _software: Software | None) -> Iterator[Diagnos
         "degraded",
         f"{array.degraded} of {array.raid_disks} members {verb} missing, and {replacement}"
         + (f"; the next failure {loses} data" if last else ""),
-        *([] if rebuilding or spares else [quote_command("mdadm", array.path, "--add", "/dev/NEW-DISK")]),
+        *([] if rebuilding or spares or array.state == "broken" else fill_slot(array)),
     )
+
+
+def fill_slot(array: Array) -> list[str]:
+    """Returns the commands that make a degraded array complete."""
+    add = command("add", array=array.path, disk=NEW_DISK)
+    if any("faulty" in member.states for member in array.members):
+        return [add]
+    return [
+        "# If the missing disk works (a loose cable), bring it back. Without a bitmap, md may refuse this:",
+        command("re-add", array=array.path, disk=OLD_DISK),
+        "# Otherwise add an empty disk:",
+        add,
+    ]
+
+
+def check_broken(array: Array, software: Software | None) -> Iterator[Diagnostic]:
+    """Md refuses all writes to the array, because a member had an error that it cannot do without."""
+    if array.state == "broken":
+        message, recipe = explain_broken(array, software)
+        yield array_finding(array, "critical", "broken", message, *recipe.lines)
+
+
+def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe]:
+    """Returns what `broken` means for an array, and how to start it again (drivers/md/md.c, MD_BROKEN)."""
+    failed = [member.path for member in array.members if "faulty" in member.states]
+    present = [member.path for member in array.active if is_current(array, member)]
+    mounts = [mount for part in array.parts for mount in part.mounts]
+    repairing = bool(array.repairing)
+    kernel = software.kernel if software else None
+    unusable = [member.path for member in array.active if member.is_refused_by(kernel)]
+    if array.level in {"raid1", "raid10"}:  # md keeps the last copy in the array
+        message = (
+            "is broken: every write to it fails, because the last good copy of some data had an error; what was"
+            " written before can still be read, and new data are not stored"
+        )
+        return message, restart_recipe(array.path, mounts, present, failed, repairing=repairing, unusable=unusable)
+    message = (
+        "is broken: every write to it fails, and reads too, because more members have failed than it tolerates; the"
+        " data are still on the disks: do not add, remove or wipe any; data that were being written may be damaged,"
+        " so check the filesystem afterwards"
+    )
+    return message, restart_recipe(array.path, mounts, [*present, *failed], (), repairing=repairing, unusable=unusable)
 
 
 def check_unfinished_repair(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -46,21 +89,18 @@ def check_unfinished_repair(array: Array, _software: Software | None) -> Iterato
             "critical" if array.degraded else "warning",
             "repair-unfinished",
             f"a repair by blklab is not finished: {message}",
-            *(remedy or [quote_command("blklab", "md", "fix", "--resume")]),
+            *(remedy or [command("resume")]),
         )
 
 
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
-        node = f"/sys/block/{array.name}/md"
         message = (
             "writes to it are suspended; a repair by blklab does this for some seconds, and otherwise only a reshape "
             "does; run the audit again, and if this remains, resume the writes"
         )
-        yield array_finding(
-            array, "critical", "writes-suspended", message, f"echo 0 > {shlex.quote(node + '/suspend_hi')}"
-        )
+        yield array_finding(array, "critical", "writes-suspended", message, command("resume-writes", name=array.name))
 
 
 def is_spare(member: ArrayMember) -> bool:
@@ -75,14 +115,9 @@ def check_faulty(array: Array, _software: Software | None) -> Iterator[Diagnosti
     for member in array.members:
         role = member.superblock.role if member.superblock else ""
         if "faulty" in member.states or (not member.states and role == "faulty"):
-            yield array_finding(
-                array,
-                "critical",
-                "faulty",
-                "is faulty: md does not use it any more; remove it, and add another disk",
-                quote_command("mdadm", array.path, "--remove", member.path),
-                member=member.name,
-            )
+            message = "is faulty: md does not use it any more; remove it, keep it until the array is complete again"
+            remove = [] if array.state == "broken" else [command("remove", array=array.path, disk=member.path)]
+            yield array_finding(array, "critical", "faulty", message, *remove, member=member.name)
 
 
 def check_event_counts(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -90,7 +125,10 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
     counted = {
         other.name: other.superblock.events
         for other in array.members
-        if other.superblock and other.superblock.role != "spare" and "faulty" not in other.states
+        if other.superblock
+        and other.superblock.accepted
+        and other.superblock.role != "spare"
+        and "faulty" not in other.states
     }
     newest = max(counted.values(), default=0)
     # Superblocks of a running array are read one after the other: they may differ by one event.
@@ -102,9 +140,7 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
                 f"its superblock is {behind:,} events behind (event count {counted[member.name]:,}, the others have "
                 f"{newest:,}): it lacks everything that was written since"
             )
-            yield array_finding(
-                array, "warning", "events", message, *_re_add_command(array, member), member=member.name
-            )
+            yield array_finding(array, "warning", "events", message, member=member.name)
 
 
 def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -118,7 +154,7 @@ def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[
         if len(names) > 1:
             message = (
                 f"superblocks of {list_names(names)} have the same slot, {slot}: one of them is a copy, or was "
-                f"replaced; findings about lost data count only {counted[slot]}"
+                f"replaced; the audit counts only {counted[slot]}"
             )
             yield array_finding(array, "warning", "same-slot", message)
 
@@ -173,7 +209,9 @@ def check_inactive(array: Array, _software: Software | None) -> Iterator[Diagnos
     """The array is assembled and does not run."""
     if array.live and array.state == "inactive" and not array.external:
         message = "is assembled and does not run: too few members are present, or some did not appear in time at boot"
-        yield array_finding(array, "critical", "inactive", message, quote_command("mdadm", "--detail", array.path))
+        again = "# If a member appeared late, or a cable was loose, assemble the array again:"
+        commands = (command("detail", array=array.path), again, command("stop", array=array.path))
+        yield array_finding(array, "critical", "inactive", message, *commands, command("assemble-scan"))
 
 
 def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -185,9 +223,9 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
             "has no write-intent bitmap: after a crash or a loose cable, md resyncs all of it instead of only what "
             "changed"
         )
-        yield array_finding(
-            array, "warning", "no-bitmap", message, quote_command("mdadm", "--grow", "--bitmap=internal", array.path)
-        )
+        can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and array.sync is None
+        commands = [command("add-bitmap", array=array.path)] if can_add else []
+        yield array_finding(array, "warning", "no-bitmap", message, *commands)
 
 
 def _failures_tolerated(array: Array) -> int | None:
@@ -197,8 +235,3 @@ def _failures_tolerated(array: Array) -> int | None:
     if array.level == "raid10":
         return max(1, (array.layout & 0xFF) * (array.layout >> 8 & 0xFF) - 1)
     return PARITIES.get(array.level)
-
-
-def _re_add_command(array: Array, member: ArrayMember) -> list[str]:
-    useless = not array.live or "in_sync" in member.states
-    return [] if useless else [quote_command("mdadm", array.path, "--re-add", member.path)]

@@ -1,17 +1,11 @@
 """The type of audit rules, and helpers to report findings."""
 
-import shlex
 from collections.abc import Callable, Iterator
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.model import Array, Software
 
 Rule = Callable[[Array, Software | None], Iterator[Diagnostic]]  # The software is None for arrays read from images
-
-
-def quote_command(*words: str) -> str:
-    """Returns a command line to print, quoted for a shell."""
-    return shlex.join(words)
 
 
 def array_finding(

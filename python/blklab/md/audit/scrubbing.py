@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, quote_command
+from blklab.md.audit.rule import array_finding
 from blklab.md.model import Array, Software
+from blklab.md.recipes import command
 
 
 def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -22,7 +23,7 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
     else:
         meaning = ": parity does not match the data, so a rebuild would write wrong data"
     # With bad blocks, a repair must be avoided.
-    commands = [] if bad or running else [quote_command("mdadm", "--action=check", array.path)]
+    commands = [] if bad or running else [command("check", array=array.path)]
     yield array_finding(array, "warning", "mismatches", count + meaning, *commands)
 
 
@@ -37,6 +38,4 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
             f"since the array was assembled (last_sync_action is {array.last_action or 'unknown'}); without checks, "
             "unreadable sectors first appear during a rebuild"
         )
-        yield array_finding(
-            array, "warning", "never-checked", message, quote_command("mdadm", "--action=check", array.path)
-        )
+        yield array_finding(array, "warning", "never-checked", message, command("check", array=array.path))

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from blklab.diagnostic import Diagnostic, Severity
-from blklab.md.audit.rule import list_names, quote_command
+from blklab.md.audit.rule import list_names
 from blklab.md.model import Inventory, PhysicalDisk
+from blklab.md.recipes import command
 
 LONGEST_RETRY_S: Final = 180  # Seconds after which a disk without a limit has stopped to retry a sector
 
@@ -61,7 +62,9 @@ def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
             disk,
             "critical",
             "smart-failed",
-            "reports that it fails" + (f": {list_names(reasons)}" if reasons else "") + "; replace it",
+            "reports that it fails"
+            + (f": {list_names(reasons)}" if reasons else "")
+            + "; replace it, and keep it connected until md has copied its data (mdadm --replace)",
         )
     hot = health.temperature is not None and health.temperature_limit is not None
     too_hot = hot and (health.temperature or 0) > (health.temperature_limit or 0)
@@ -141,8 +144,8 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     health, waits = disk.health, disk.timeout
     if health.protocol != "ATA" or not health.rotation or waits is None or disk.kind:
         return
-    longer = quote_command("echo", str(LONGEST_RETRY_S)) + f" > /sys/block/{quote_command(disk.name)}/device/timeout"
-    shorter = quote_command("smartctl", "--log=scterc,70,70", disk.path)
+    longer = command("set-timeout", seconds=LONGEST_RETRY_S, name=disk.name)
+    shorter = command("limit-retries", disk=disk.path)
     if health.erc_seconds is None or None in health.erc_seconds:
         if waits >= LONGEST_RETRY_S or (health.erc_seconds is None and health.erc is not False):
             return
@@ -171,6 +174,8 @@ def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: st
     model = f" ({disk.health.model}, {disk.health.serial})" if disk.health.model else ""
     where = f"; member of {list_names(list(disk.arrays))}" if disk.arrays and code != "timeout" else ""
     hidden = "" if disk.arrays else "; no member has its serial number, so its array is unknown"
-    kind = [f"--device={disk.kind}"] if disk.kind else []
-    shown = commands or (quote_command("smartctl", "--all", *kind, disk.path),)
+    examined = command("show-smart", disk=disk.path)
+    if disk.kind:
+        examined = command("show-smart-of-type", type=disk.kind, disk=disk.path)
+    shown = commands or (examined,)
     return Diagnostic(code, severity, "", f"{message}{where}{hidden}{model}", shown, disk.name)

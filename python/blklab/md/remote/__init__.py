@@ -1,20 +1,125 @@
 """Audits arrays of other hosts, over ssh or from the recorded output of a probe."""
 
+import errno
+import os
 import sys
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md.audit import find_problems
-from blklab.md.model import Inventory
-from blklab.md.remote.probe_output import MAX_OUTPUT_BYTES, parse_output
-from blklab.md.remote.recorded_probe import read_recorded_inventory
+from blklab.md.host_software import read_software
+from blklab.md.inventory import read_inventory
+from blklab.md.model import Geometry, Inventory, Software
+from blklab.md.probing import Probe
+from blklab.md.remote.probe_output import MAX_OUTPUT_BYTES, ProbedDevice, ProbeOutput, parse_output
+from blklab.md.superblocks import SuperblockReading, failure_reason
+from blklab.system.roots import Roots
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
 PROBE: Final = Path(__file__).with_name("probe.sh")  # The script that runs on the host
+
+
+@dataclass(frozen=True)
+class RemoteRoots(Roots):
+    """The roots of another host, whose paths mean nothing on this one."""
+
+    top: Path = Path("/")
+
+    def shown(self, path: Path) -> str:
+        """Returns the path on the other host."""
+        return f"/{path.relative_to(self.top)}" if path.is_relative_to(self.top) else str(path)
+
+    def status(self, name: Path) -> os.stat_result:
+        """Raises OSError: this host may have another file of that name."""
+        raise FileNotFoundError(errno.ENOENT, "is on another host", str(name))
+
+
+class RecordedProbe(Probe):
+    """Reads only what the probe recorded."""
+
+    def __init__(self, roots: RemoteRoots, failures: Mapping[Path, str], mdadm: str) -> None:
+        """`failures`: recorded devices, and why they could not be read, or an empty string."""
+        self._roots, self._failures, self._mdadm = roots, failures, mdadm
+
+    def read_superblocks(self, path: Path) -> SuperblockReading:
+        """Returns a member's superblocks; a path outside of the tree does not exist."""
+        failure = self._failure(path)
+        return SuperblockReading(failure=failure) if failure else super().read_superblocks(path)
+
+    def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
+        """Returns the geometry, with the device's path on the other host."""
+        if reason := self._failure(path):
+            return None, reason
+        geometry, failure = super().read_geometry(path)
+        return geometry and replace(geometry, device=self._roots.shown(path)), failure
+
+    def is_repairing(self, uuid: str, roots: Roots) -> bool:  # noqa: ARG002
+        """Returns False: journals on this host are about its own arrays."""
+        return False
+
+    def read_software(self, roots: Roots) -> Software:
+        """Returns the software, with the version of mdadm on the other host."""
+        return read_software(roots, self._mdadm)
+
+    def _failure(self, path: Path) -> str:
+        return self._failures.get(path, "no such file or directory")
+
+
+def read_recorded_inventory(output: ProbeOutput) -> Inventory:
+    """Returns the inventory of the host. Raises OSError if the tree cannot be written."""
+    with _write_tree(output) as (roots, failures):
+        return read_inventory(roots, RecordedProbe(roots, failures, output.mdadm))
+
+
+@contextmanager
+def _write_tree(output: ProbeOutput) -> Iterator[tuple[RemoteRoots, dict[Path, str]]]:
+    with TemporaryDirectory(prefix="blklab-", ignore_cleanup_errors=True) as directory, ExitStack() as stack:
+        top = Path(directory).resolve()
+
+        def local_path(path: str) -> Path:
+            local = top / path[1:]
+            local.parent.mkdir(parents=True, exist_ok=True)
+            return local
+
+        for path in (*output.directories, *output.links.values()):
+            local_path(path).mkdir(exist_ok=True)
+        for path, content in output.files.items():
+            local_path(path).write_bytes(content)
+        for path, target in output.links.items():
+            local_path(path).symlink_to(top / target[1:])
+        for path in output.unread:
+            # A dangling link exists, and even root cannot read it.
+            local_path(path).symlink_to("may-not-be-read")
+        failures = {}
+        for path, disk in output.disks.items():
+            local = local_path(path)
+            failures[local] = failure_reason(disk.refused.rpartition(": ")[2])
+            if not disk.refused:
+                local.symlink_to(f"/proc/self/fd/{_open_copy(disk, stack)}")
+        roots = RemoteRoots(proc=top / "proc", sys=top / "sys", dev=top / "dev", top=top)
+        yield roots, failures
+
+
+def _open_copy(disk: ProbedDevice, stack: ExitStack) -> int:
+    """Returns the descriptor of a sparse copy of the disk, which `stack` closes.
+
+    It is in memory, because few filesystems allow files of 100 TB.
+    """
+    descriptor = os.memfd_create("blklab-disk", os.MFD_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    os.ftruncate(descriptor, disk.size)
+    for begin, piece in disk.pieces:
+        for at in range(0, len(piece), 4096):
+            page = piece[at : at + 4096]
+            if any(page) and begin + at + len(page) <= disk.size:
+                os.pwrite(descriptor, page, begin + at)
+    return descriptor
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.audit.redundancy import is_spare
+from blklab.md.host_software import parse_version
 from blklab.md.members import parse_number, read_members
 from blklab.md.model import ArrayMember
 from blklab.md.probing import Probe
+from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.task import MemberSlot, RemovedSpare, RepairTask
 from blklab.md.superblocks import Superblock, read_superblocks
@@ -61,6 +63,8 @@ class ArrayState:
     """Spares of the task that are out of the array: device and path."""
     has_unplanned_member: bool = False  # A member that is not in the task is in sync, in the slot of one that is
     busy_neighbour: str = ""  # Another array on the same disks that md syncs or checks, and the action
+    with_bad_blocks: tuple[str, ...] = ()  # Paths of members whose lists have entries
+    unusable: tuple[str, ...] = ()  # Paths of members that the kernel would not accept after a stop
 
     def slot(self, device: str) -> SlotState:
         """Returns the state of a slot."""
@@ -80,7 +84,7 @@ def find_array_node(uuid: str, roots: Roots) -> Path:
             if any(member.superblock and member.superblock.uuid == uuid for member in members):
                 return entry.resolve()
     raise BlklabError(
-        f"the array {uuid} is not assembled: assemble it (mdadm --assemble --scan), then run blklab md fix --resume"
+        f"the array {uuid} is not assembled: assemble it ({command('assemble-scan')}), then run {command('resume')}"
     )
 
 
@@ -91,6 +95,7 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
     inside = _read_members(node, task, roots)
     outside = _find_removed_disks(task, set(inside), roots)
     devices = {slot.device for slot in task.slots}
+    kernel = parse_version(text(roots.proc / "sys/kernel/osrelease") or "")
     occupants = {member.slot: member.path for device, member in inside.items() if device not in devices}
     return ArrayState(
         slots=tuple(
@@ -118,6 +123,8 @@ def read_array_state(task: RepairTask, roots: Roots) -> ArrayState:
             device not in devices and "in_sync" in member.states for device, member in inside.items()
         ),
         busy_neighbour=find_busy_neighbour(node, roots),
+        with_bad_blocks=tuple(member.path for member in inside.values() if member.ranges),
+        unusable=tuple(member.path for member in inside.values() if member.is_refused_by(kernel)),
     )
 
 

@@ -2,12 +2,12 @@
 
 import os
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from blklab.md.host_software import read_mdadm_conf, split_lines
+from blklab.md.recipes import command
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.mounts import unescaped
 from blklab.system.process import start_of
@@ -57,7 +57,9 @@ def _disks(node: Path) -> Iterator[Path]:
 
 
 def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
-    """Returns why mdadm --monitor may move another array's spare into this one, and how to stop it; or empty strings.
+    """Returns why mdadm --monitor may move another array's spare into this one, and the command that stops it.
+
+    Both are empty if it cannot.
 
     It moves spares between arrays with a common spare-group or domain; the `action` of a POLICY does not matter
     (mdadm: mdmonitor.c, `try_spare_migration`). What blklab cannot know counts as permitted.
@@ -68,14 +70,15 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
     for process in entries(roots.proc):
         if reason := _sharing_reason(process, roots):
             service = re.search(r"([^/]+\.service)$", text(process / "cgroup") or "")
-            stop = f"systemctl stop {shlex.quote(service[1])}" if service else f"kill {process.name}"
-            return f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}", stop
+            stop = command("stop-unit", unit=service[1]) if service else command("kill", process=process.name)
+            return (f"mdadm --monitor (process {process.name}) may move the spare of {donor} into it: {reason}", stop)
     # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
     with suppress(OSError):
         if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":
             return (
-                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it",
-                "run blklab on the host, or in a container with the host's processes (--pid=host)",
+                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it: run blklab"
+                " on the host, or in a container with the host's processes (--pid=host)",
+                "",
             )
     return "", ""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.md.journal_directory import journal_path
+from blklab.md.recipes import command
 from blklab.md.repair.task import RepairTask, from_dict
 from blklab.output import replace
 from blklab.system import state_directory
@@ -69,6 +70,11 @@ def read_journal(path: Path) -> RepairTask:
 
 
 def remove_journal(task: RepairTask, roots: Roots) -> None:
-    """Removes the journal of a finished task."""
-    journal_path(task.uuid, roots).unlink(missing_ok=True)
-    state_directory.sync(roots.state)
+    """Removes the journal of a finished task. Raises BlklabError if that fails."""
+    path = journal_path(task.uuid, roots)
+    try:
+        path.unlink(missing_ok=True)
+        state_directory.sync(roots.state)
+    except OSError as error:
+        message = f"{path}: cannot remove the journal: {error.strerror}: correct this, then run {command('resume')}"
+        raise BlklabError(message) from None

@@ -1,10 +1,8 @@
 """Runs mdadm. Its exit status is not reliable: only the state of the array shows the effect."""
 
 import os
-import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,11 +31,6 @@ def find_mdadm() -> str:
     if program is None:
         raise EnvironmentLacks("mdadm is not installed", INSTALL)
     return program
-
-
-def quote_mdadm(words: Sequence[str]) -> str:
-    """Returns a command line to print, quoted for a shell."""
-    return shlex.join(["mdadm", *words])
 
 
 def run_mdadm(*words: str) -> CommandOutput:

@@ -3,10 +3,10 @@
 It reads and changes nothing else, so the plan, the repair and `--resume` use the same code.
 """
 
-import shlex
 from dataclasses import dataclass, replace
 
 from blklab.md.model import PARITIES
+from blklab.md.recipes import command, restart_recipe
 from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
@@ -19,11 +19,13 @@ STOPPED_STATES = {"inactive", "clear", ""}
 def decide_next_step(state: ArrayState, task: RepairTask) -> steps.Step:
     """Returns the next step. A member that blklab took out comes back first."""
     if state.array_state in STOPPED_STATES:
+        start = (command("run", array=task.array), command("resume"))
         return steps.Stop(
-            f"the array is {state.array_state or 'not there'}: start it (mdadm --run {task.array}),"
-            " then run blklab md fix --resume",
-            _commands_to_force(task) if task.level in PARITIES and task.taken else (),
+            f"the array is {state.array_state or 'not there'}: start it first",
+            (*start, *(_commands_to_force(task) if task.level in PARITIES and task.taken else ())),
         )
+    if state.array_state == "broken":
+        return steps.Stop(*_explain_broken(state, task))
     if task.taken:
         away = state.slot(task.taken)
         # A complete array needs no disk that is gone: the user has replaced it.
@@ -49,13 +51,27 @@ def _commands_to_force(task: RepairTask) -> tuple[str, ...]:
 
     md refuses to run it, also with `mdadm --run` (drivers/md/raid5.c, `raid5_run`: "dirty degraded").
     """
-    present = [shlex.quote(slot.path) for slot in task.slots if slot.device != task.taken]
+    present = [slot.path for slot in task.slots if slot.device != task.taken]
     return (
         "# If md does not start it (dmesg: cannot start dirty degraded array), it was written to without redundancy.",
         "# These commands start it. Data that was being written may be damaged: check its filesystem then.",
-        f"mdadm --stop {task.array}",
-        f"mdadm --assemble --force {task.array} {' '.join(present)}",
-        "blklab md fix --resume",
+        command("stop", array=task.array),
+        command("assemble-force", array=task.array, disks=present),
+        command("resume"),
+    )
+
+
+def _explain_broken(state: ArrayState, task: RepairTask) -> tuple[str, tuple[str, ...]]:
+    """Returns why md refuses all writes, and how to start the array without the member that blklab took out."""
+    failed = [slot.path for slot in state.slots if slot.state is MemberState.FAULTY and slot.device != task.taken]
+    present = [slot.path for slot in state.slots if slot.state is MemberState.IN_SYNC]
+    disks = [*present, *failed] if task.level in PARITIES else present
+    back = () if task.level in PARITIES else failed
+    recipe = restart_recipe(task.array, (), disks, back, repairing=bool(task.taken), unusable=state.unusable)
+    unmount = f"# Unmount the filesystems of {task.array} before the array is stopped."
+    return "the array is broken: a member failed that it cannot do without, and md refuses every write", (
+        unmount,
+        *recipe.lines,
     )
 
 
@@ -85,7 +101,7 @@ def _bring_back(away: SlotState, state: ArrayState, task: RepairTask) -> steps.S
     if not state.degraded:
         return _give_up_slot(away, state, task)
     reason = "no disk has its superblock, or several disks have it"
-    return _give_up_member(state, task, f"{away.path} is gone: {reason}; connect it, then run blklab md fix --resume")
+    return _give_up_member(state, task, f"{away.path} is gone: {reason}; connect it, then run {command('resume')}")
 
 
 def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> steps.Step:
@@ -94,28 +110,31 @@ def _give_up_slot(away: SlotState, state: ArrayState, task: RepairTask) -> steps
     reason = f"{other} is now in the slot of {away.path}, and blklab did not put it there"
     if not away.occupant:
         return _give_up_member(state, task, reason)
-    quoted, taken = shlex.quote(other), shlex.quote(away.path)
     if state.degraded:
         return steps.Stop(
             f"{reason}; md rebuilds it, although {away.path} has the data",
             (
-                f"# Stop the program that added {other} (mdadm --monitor: systemctl stop mdmonitor), then bring back"
-                f" {away.path}:",
-                f"mdadm {task.array} --fail {quoted}",
-                f"mdadm {task.array} --remove {quoted}",
-                "blklab md fix --resume",
-                f"# Then add {other} again to the array that it came from (mdadm ARRAY --add {quoted}).",
+                f"# Stop the program that added {other} (perhaps mdadm --monitor, the service mdmonitor), then bring"
+                f" back {away.path}:",
+                command("fail", array=task.array, disk=other),
+                command("remove", array=task.array, disk=other),
+                command("resume"),
+                f"# Then add {other} again to the array that it came from.",
             ),
         )
-    spare = (f"mdadm --zero-superblock {taken}", f"mdadm {task.array} --add {taken}")
+    if state.with_bad_blocks:
+        bad = ", ".join(state.with_bad_blocks)
+        warning = f"# Keep {away.path} as it is: {bad} has bad blocks, and it may have the only good copy there."
+        return _give_up_member(state, task, reason, (warning, command("plan", array=task.array)))
+    spare = (command("zero-superblock", disk=away.path), command("add", array=task.array, disk=away.path))
     remedy = (
         f"# The array is complete. To make {away.path} a spare (with a list, unless mdadm.conf says CREATE bbl=no):",
         *(spare if away.state is MemberState.OUT else ()),
         f"# Then, to give it its slot again and free {other}, without loss of redundancy:",
-        f"mdadm {task.array} --replace {quoted} --with {taken}",
-        f"mdadm --wait {task.array}",
-        f"mdadm {task.array} --remove {quoted}",
-        "blklab md fix --resume" if away.state is MemberState.OUT else f"blklab md fix bbl {task.array}",
+        command("replace", array=task.array, disk=other, new=away.path),
+        command("wait", array=task.array),
+        command("remove", array=task.array, disk=other),
+        command("resume") if away.state is MemberState.OUT else command("fix", array=task.array),
     )
     return _give_up_member(state, task, reason, remedy)
 
@@ -133,8 +152,6 @@ def _give_up_member(state: ArrayState, task: RepairTask, reason: str, remedy: tu
 
 def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None:
     """Returns why no member may be taken out; None if one may."""
-    if state.array_state == "broken":
-        return _StopReason("more members have failed than the array tolerates")
     others = [slot for slot in state.slots if slot.device != task.taken]
     for slot in others:
         if slot.state is MemberState.REBUILDING:
@@ -147,7 +164,8 @@ def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None
     if state.degraded:
         return _StopReason("the array is degraded", is_temporary=state.sync == "recover")
     if state.has_unplanned_member:
-        return _StopReason("a disk is in sync that is not in the plan: run blklab md fix bbl again for a new plan")
+        again = command("fix", array=task.array)
+        return _StopReason(f"a disk is in sync that is not in the plan: run {again} again for a new plan")
     if state.array_state not in RUNNING_STATES:
         return _StopReason(f"the array is {state.array_state or 'not running'}")
     if state.sync == "frozen":
@@ -158,9 +176,7 @@ def _find_stop_reason(state: ArrayState, task: RepairTask) -> _StopReason | None
 def _member_problem(slot: SlotState, task: RepairTask) -> str:
     """Returns why no member may be taken out because of this one; empty if one may."""
     if slot.list_state is BadBlockListState.ENTRIES:
-        return (
-            f"{slot.path} has bad blocks: only the other members hold the data there, so none of them may be taken out"
-        )
+        return f"{slot.path} has bad blocks: another member may have the only good copy there, so none may be taken out"
     if slot.has_write_error:
         return f"a write to {slot.path} failed: check or replace this disk first"
     if slot.list_state is BadBlockListState.UNKNOWN:

@@ -1,26 +1,30 @@
 """Executes the steps of a repair, and reads the state of the array after each."""
 
+import shlex
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Any, Final, Self
 
 from blklab.errors import BlklabError
 from blklab.md.audit.host import has_add_bug
 from blklab.md.members import parse_number
 from blklab.md.model import PARITIES
+from blklab.md.recipes import command
 from blklab.md.repair import journal, mdadm, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
 from blklab.md.repair.next_step import STOPPED_STATES, decide_next_step
 from blklab.md.repair.operations import MachineOps
-from blklab.md.repair.signal_deferral import SignalDeferral
 from blklab.md.repair.task import RepairTask
 from blklab.system.roots import text
 
 STEP_TIMEOUT_S: Final = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while
 STALL_TIMEOUT_S: Final = 30.0  # Time without activity of md after which a rebuild counts as stalled
 POLL_INTERVAL_S: Final = 0.25  # Time between two reads of sysfs
+DEFERRED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 DISK_INTERVAL_S: Final = 5.0  # Time between two reads of the disks while md is working
 
 
@@ -34,6 +38,41 @@ class RebuildProgress:
 
 
 ReportStep = Callable[[steps.Step, str], object]  # Called with each step when it begins, and its command
+
+
+class SignalDeferral:
+    """Defers signals between `defer` and `deliver`, or the end of the `with` block.
+
+    It replaces handlers, because a signal mask holds for one thread only, and another thread would
+    get the signal. Only the main thread may use it.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+        self._received: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.deliver()
+
+    def defer(self) -> None:
+        """Defers signals from now on."""
+        if not self._handlers:
+            self._handlers = {number: signal.signal(number, self._record) for number in DEFERRED}
+
+    def deliver(self) -> None:
+        """Delivers the deferred signals; exceptions of their handlers are raised here."""
+        handlers, self._handlers = self._handlers, {}
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        received, self._received = self._received, []
+        for received_number in dict.fromkeys(received):
+            signal.raise_signal(received_number)
+
+    def _record(self, number: int, _frame: FrameType | None) -> None:
+        self._received.append(number)
 
 
 class StepFailed(BlklabError):
@@ -147,51 +186,54 @@ class Repair:
                 raise
 
     def _start_step(self, step: steps.Step) -> None:
-        words = steps.mdadm_arguments(step, self.task.array)
-        self._unreported.append((step, mdadm.quote_mdadm(words) if words else ""))
+        line = steps.step_command(step, self.task.array)
+        self._unreported.append((step, line))
         if self._suspension is None:
             self._report_pending()
         if not isinstance(step, steps.WaitForSync):
             self._signals.defer()
-        self._execute_step(step, words)
+        self._execute_step(step, line)
         if not self.task.taken:
             self._signals.deliver()
 
-    def _execute_step(self, step: steps.Step, words: list[str]) -> None:
+    def _execute_step(self, step: steps.Step, line: str) -> None:
         match step:
             case steps.RemoveSpare(device, path):
                 spare = self._ops.read_spare(device, path, self.task)
                 others = tuple(other for other in self.task.spares if other.device != device)
                 self._update_task(spares=(*others, spare))
                 in_array = f"the spare {path} is still in the array"
-                self._run_until(words, lambda state: device in state.removed_spares, in_array)
+                self._run_until(line, lambda state: device in state.removed_spares, in_array)
             case steps.AddBitmap():
                 self._update_task(bitmap_added=True)
-                self._run_until(words, lambda state: state.bitmap, "the array still has no bitmap")
+                self._run_until(line, lambda state: state.bitmap, "the array still has no bitmap")
             case steps.FailMember(device, path):
-                self._fail_member(device, path, words)
+                self._fail_member(device, path, line)
             case steps.RemoveMember(device, path):
-                self._remove_member(device, path, words)
+                self._remove_member(device, path, line)
             case steps.ReAddMember(device, path):
-                self._re_add(device, path, words)
+                self._re_add(device, path, line)
             case steps.WaitForSync(path):
                 self._wait_for_sync(path)
             case steps.StopCheck():
                 failure = "md still checks the array"
-                self._run_until(words, lambda state: state.sync != "check" or not state.degraded, failure)
+                self._run_until(line, lambda state: state.sync != "check" or not state.degraded, failure)
             case steps.AddSpare(device, path):
                 still_out = f"the spare {path} is still out of the array"
-                self._run_until(words, lambda state: device not in state.removed_spares, still_out)
+                self._run_until(line, lambda state: device not in state.removed_spares, still_out)
             case steps.RemoveBitmap():
-                self._run_until(words, lambda state: not state.bitmap, "the array still has a bitmap")
+                self._run_until(line, lambda state: not state.bitmap, "the array still has a bitmap")
                 self._update_task(bitmap_added=False)
 
     def _has_left(self, device: str, *states: MemberState) -> Callable[[ArrayState], bool]:
         return lambda state: state.slot(device).state not in states
 
+    def _run_mdadm(self, line: str) -> mdadm.CommandOutput:
+        return self._ops.run_mdadm(*shlex.split(line)[1:])
+
     def _run_until(
         self,
-        words: list[str],
+        line: str,
         has_effect: Callable[[ArrayState], bool],
         failure: str,
         before: Callable[[], object] = lambda: None,
@@ -200,14 +242,14 @@ class Repair:
         deadline = self._ops.clock() + STEP_TIMEOUT_S
         while True:
             before()
-            output = self._ops.run_mdadm(*words)
+            output = self._run_mdadm(line)
             if has_effect(self._read_state()):
                 return
             if self._ops.clock() > deadline:
-                raise StepFailed(f"{failure} after `{mdadm.quote_mdadm(words)}`, which printed: {output.last}")
+                raise StepFailed(f"{failure} after `{line}`, which printed: {output.last}")
             self._ops.sleep(POLL_INTERVAL_S)
 
-    def _fail_member(self, device: str, path: str, words: list[str]) -> None:
+    def _fail_member(self, device: str, path: str, line: str) -> None:
         for reason in self._ops.check_preconditions(self.task):
             raise StepFailed(str(reason))
         taken = replace(self.task, taken=device, returned=False)
@@ -220,9 +262,9 @@ class Repair:
             self._resume_writes()
             return
         self.task = taken
-        self._run_until(words, self._has_left(device, MemberState.IN_SYNC), f"{path} is still in sync")
+        self._run_until(line, self._has_left(device, MemberState.IN_SYNC), f"{path} is still in sync")
 
-    def _remove_member(self, device: str, path: str, words: list[str]) -> None:
+    def _remove_member(self, device: str, path: str, line: str) -> None:
         def before() -> None:
             # Bad blocks that appeared just before it was failed may be in memory only.
             slot = self._read_state().slot(device)
@@ -235,34 +277,34 @@ class Repair:
 
         inside = (MemberState.FAULTY, MemberState.REBUILDING, MemberState.IN_SYNC)
         out = self._has_left(device, *inside)
-        self._run_until(words, out, f"{path} is still in the array", before)
+        self._run_until(line, out, f"{path} is still in the array", before)
         self._update_task(tried=self.task.tried | {device})
 
-    def _re_add(self, device: str, path: str, words: list[str]) -> None:
+    def _re_add(self, device: str, path: str, line: str) -> None:
         """Brings a member back: by re-add, without or with its list, or by --add as a new disk."""
         can_re_add = not self.task.suspect or self._ops.mark_all_dirty(self.task)
         output = mdadm.CommandOutput(0, ())
-        for arguments in self._re_add_variants(path, words, can_re_add=can_re_add):
+        for variant in self._re_add_variants(path, line, can_re_add=can_re_add):
             if self._read_state().slot(device).occupant:
                 return  # only the user can decide which disk goes
-            output = self._ops.run_mdadm(*arguments)
+            output = self._run_mdadm(variant)
             if self._is_back(device, path):
                 self._update_task(returned=True, tried=self.task.tried | {device})
                 return
         raise StepFailed(
             f"{path} is out of {self.task.array}, which is degraded, and mdadm cannot add it again"
-            f" (it printed: {output.last}): correct this, then run blklab md fix --resume"
+            f" (it printed: {output.last}): correct this, then run {command('resume')}"
         )
 
-    def _re_add_variants(self, path: str, words: list[str], *, can_re_add: bool) -> Iterator[list[str]]:
-        """Yields mdadm's arguments that may bring a member back, those with the least work first."""
+    def _re_add_variants(self, path: str, line: str, *, can_re_add: bool) -> Iterator[str]:
+        """Yields commands that may bring a member back, those with the least work first."""
         array = self.task.array
-        plain = [array, "--re-add", path]
+        plain = command("re-add", array=array, disk=path)
         if can_re_add:
-            yield from (words, words, plain)
+            yield from (line, line, plain)
         if can_re_add and not self._read_state().bitmap:
-            yield ["--grow", "--bitmap=internal", array]
-            yield from (words, plain)
+            yield command("add-bitmap", array=array)
+            yield from (line, plain)
         # --add makes a new superblock, and with some kernels it then fails. A rebuild from members
         # with bad blocks would overwrite good copies.
         state = self._read_state()
@@ -270,7 +312,7 @@ class Repair:
         bad = any(slot.list_state is BadBlockListState.ENTRIES for slot in others)
         can_add = state.degraded and state.sync == "idle" and not bad
         if can_add and not has_add_bug(self._ops.read_software()):
-            yield steps.add_arguments(array, path)
+            yield command("add", array=array, disk=path)
 
     def _is_back(self, device: str, path: str) -> bool:
         """Whether a member is in the array again, with its old or a new UUID."""
@@ -308,7 +350,7 @@ class Repair:
             elif now - worked > STALL_TIMEOUT_S:
                 raise StepFailed(
                     f"{path or self.task.array}: md does not rebuild it: see dmesg and"
-                    " /proc/mdstat, then run blklab md fix --resume"
+                    f" /proc/mdstat, then run {command('resume')}"
                 )
             if self._suspension is None:
                 self._show_progress(md, neighbour)
@@ -336,9 +378,9 @@ class Repair:
         """Adds the spares again, which help first, and removes blklab's bitmap."""
         state = self._read_state()
         for path in state.removed_spares.values():
-            self._ops.run_mdadm(*steps.add_arguments(self.task.array, path))
+            self._run_mdadm(command("add", array=self.task.array, disk=path))
         if state.bitmap and self.task.bitmap_added and not state.degraded and state.sync == "idle":
-            self._ops.run_mdadm(*steps.mdadm_arguments(steps.RemoveBitmap(), self.task.array))
+            self._run_mdadm(command("remove-bitmap", array=self.task.array))
         self._end_journal(reason)
 
     def _end_journal(self, *stopped: str) -> None:

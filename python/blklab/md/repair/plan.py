@@ -11,12 +11,12 @@ from blklab.md import inventory, journal_directory
 from blklab.md.audit import host
 from blklab.md.host_software import read_software
 from blklab.md.members import parse_number
-from blklab.md.model import PARITIES, Array, ArrayMember, Software
-from blklab.md.repair import mdadm
+from blklab.md.model import PARITIES, Array, Software
+from blklab.md.recipes import Recipe, command, entries_recipes
 from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
 from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
 from blklab.md.repair.preconditions import check_preconditions, unmet_precondition
-from blklab.md.repair.steps import Done, Step, Stop, mdadm_arguments
+from blklab.md.repair.steps import Done, Step, Stop, step_command
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.md.repair.write_suspension import can_leave_cgroup
 from blklab.system.identity import resolve
@@ -42,10 +42,9 @@ class RepairPlan:
     array: Array
     task: RepairTask
     refused: tuple[Diagnostic, ...]  # Why blklab cannot repair it now
-    with_entries: tuple[ArrayMember, ...]  # Members whose lists have entries, which blklab does not remove
+    recipes: tuple[Recipe, ...]  # What to do about lists with entries, which blklab does not remove
     steps: tuple[PlannedStep, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
-    adding_fails: bool = False  # `mdadm --add` fails with this kernel, this mdadm, and lists that have entries
     rebuild_seconds: float | None = None  # The shortest time of a full rebuild of a member
 
     @property
@@ -59,7 +58,8 @@ class RepairPlan:
             "array": self.array.name,
             "uuid": self.array.uuid,
             "refused": [reason.sentence for reason in self.refused],
-            "members_with_entries": [member.name for member in self.with_entries],
+            "members_with_entries": [member.name for member in self.array.members if member.ranges],
+            "recipes": [{"recipe": recipe.name, "lines": list(recipe.lines)} for recipe in self.recipes],
             "warnings": [warning.sentence for warning in self.warnings],
             "whole_seconds": self.rebuild_seconds,
             "steps": [
@@ -82,7 +82,7 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     array = find_array(name, roots)
     if array.repairing:
         path = journal_directory.journal_path(array.uuid, roots)
-        message = f"{array.path}: an earlier repair is not finished ({path}): continue it with blklab md fix --resume"
+        message = f"{array.path}: an earlier repair is not finished ({path}): continue it with {command('resume')}"
         raise BlklabError(message)
     host_software = read_software(roots)
     slots = tuple(
@@ -94,28 +94,27 @@ def make_plan(name: str, roots: Roots) -> RepairPlan:
     )
     task = RepairTask(array.uuid, array.path, array.level, array.raid_disks, array.layout, slots)
     refused = tuple(check_preconditions(array, host_software, roots))
-    with_entries = tuple(member for member in array.members if member.ranges)
+    recipes = entries_recipes(array, adding_fails=host.adding_fails(array, host_software))
     steps: tuple[PlannedStep, ...] = ()
     if not refused:
         steps, reason = _plan_steps(task, roots)
-        refused = (unmet_precondition(array, "no-step", reason),) if reason else ()
+        refused = (unmet_precondition(array, "no-member-removable", reason),) if reason else ()
     if not refused and not steps and (paths := find_members_with_lists(array.uuid, roots)):
         refused = (
             unmet_precondition(
                 array,
                 "other-lists",
-                f"{', '.join(paths)}: not a member in use, and has a list or cannot be read",
-                "to remove the list of a spare, put `CREATE bbl=no` into mdadm.conf, then --remove and --add the spare",
+                f"{', '.join(paths)}: not a member in use, and has a list or cannot be read; to remove the list of a"
+                " spare, put `CREATE bbl=no` into mdadm.conf, then remove and add the spare",
             ),
         )
     return RepairPlan(
         array,
         task,
         refused,
-        with_entries,
+        tuple(recipes),
         steps,
         tuple(_warnings(array, host_software, roots)) if steps else (),
-        host.adding_fails(array, host_software),
         _rebuild_seconds(array, roots),
     )
 
@@ -139,11 +138,10 @@ def _plan_steps(task: RepairTask, roots: Roots) -> tuple[tuple[PlannedStep, ...]
             return tuple(steps), ""
         if isinstance(step, Stop):
             return (), step.reason
-        arguments = mdadm_arguments(step, task.array)
+        line = step_command(step, task.array)
         state, task = state_after(step, state, task)
         in_sync = sum(slot.state is MemberState.IN_SYNC for slot in state.slots)
-        shown = mdadm.quote_mdadm(arguments) if arguments else ""
-        steps.append(PlannedStep(step, shown, in_sync, failures_tolerated(task, state)))
+        steps.append(PlannedStep(step, line, in_sync, failures_tolerated(task, state)))
     raise AssertionError(steps[-1])
 
 
@@ -154,7 +152,7 @@ def _warnings(array: Array, software: Software, roots: Roots) -> Iterator[Diagno
 
 def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str, str]]:
     if not software.lists_off:
-        yield ("config-bbl", "mdadm.conf does not say `CREATE bbl=no`: the next --add makes a list again")
+        yield ("config-bbl", "mdadm.conf does not say `CREATE bbl=no`: a disk that you add later gets a list again")
     if array.level in PARITIES and not can_leave_cgroup(roots):
         yield (
             "guard-in-cgroup",
@@ -164,8 +162,8 @@ def _risks(array: Array, software: Software, roots: Roots) -> Iterator[tuple[str
     if array.last_action != "check":
         yield (
             "never-checked",
-            "the last action on the array was not a check: while a member is out, an unreadable"
-            f" sector of another member is lost; first run mdadm --action=check {array.path}",
+            "the last action on the array was not a check: if another member has an unreadable sector, reads there fail"
+            f" until the member that is out returns; to find such sectors: {command('check', array=array.path)}",
         )
     if array.mismatches:
         differ = f"{array.mismatches:,} sectors that differ between members"

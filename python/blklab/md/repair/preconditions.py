@@ -12,8 +12,9 @@ from typing import Final
 from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
 from blklab.md.audit.host import has_add_bug
-from blklab.md.audit.redundancy import is_spare
+from blklab.md.audit.redundancy import explain_broken, is_spare
 from blklab.md.model import PARITIES, Array, Software
+from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from blklab.md.repair.next_step import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
@@ -21,7 +22,7 @@ from blklab.system.roots import Roots, text
 
 MAX_EVENTS_BEHIND: Final = 1  # Allowed difference between event counts: superblocks are read one after the other
 EVENT_READS: Final = 3  # How often event counts are read, because they change while the array is written to
-Reason = tuple[str, ...]  # A code, a message, and remedies
+Reason = tuple[str, ...]  # A code, a message, and commands
 
 
 def check_preconditions(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
@@ -52,7 +53,7 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
     if array.metadata.startswith("0"):
         yield "no-lists", "metadata 0.90 have no bad-block lists: nothing to do"
         return
-    yield from _check_activity(array, md)
+    yield from _check_activity(array, software, md)
     yield from _check_environment(array, md.parent, roots)
     yield from _check_bitmap(md)
     yield from _check_members(array)
@@ -62,56 +63,60 @@ def _check_all(array: Array, software: Software, roots: Roots) -> Iterator[Reaso
     if spares and not software.lists_off:
         yield (
             "config-bbl",
-            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a list on it",
-            "put `CREATE bbl=no` into mdadm.conf first",
+            f"blklab must remove the spare {spares} and add it again, and mdadm would then make a list on it: put"
+            " `CREATE bbl=no` into mdadm.conf first",
         )
     if spares and has_add_bug(software):
         yield (
             "add-fails",
             f"blklab must remove the spare {spares} and add it again, which may fail with this"
-            " kernel and mdadm older than 4.5 (md audit: add-fails)",
-            "install mdadm 4.5 or newer first",
+            " kernel and mdadm older than 4.5 (md audit: add-fails): install mdadm 4.5 or newer first",
         )
 
 
-def _check_activity(array: Array, md: Path) -> Iterator[Reason]:
-    if array.state not in RUNNING_STATES:
-        remedy = [f"mdadm --readwrite {array.path}"] if array.state == "read-auto" else []
+def _check_activity(array: Array, software: Software, md: Path) -> Iterator[Reason]:
+    if array.state == "broken":
+        message, recipe = explain_broken(array, software)
+        yield "broken", message, *recipe.lines
+    elif array.state not in RUNNING_STATES:
+        remedy = [command("readwrite", array=array.path)] if array.state == "read-auto" else []
         yield "state", f"the array is {array.state or 'not running'}", *remedy
     if array.degraded:
         missing = f"{array.degraded} of {array.raid_disks} members are missing"
         yield "degraded", f"the array is degraded: {missing}"
     if array.sync is not None:
-        yield "under-way", f"a {array.sync.action} is running", "wait until it ends"
+        yield "under-way", f"a {array.sync.action} is running: wait until it ends", command("wait", array=array.path)
     elif (action := text(md / "sync_action")) not in {"idle", None}:
         yield "under-way", f"sync_action is {action}: another program is changing the array"
     if array.reshaping:
         yield "reshape", "the array is being reshaped"
     elif has_other_suspension(md):
-        yield "suspended", "another program has suspended writes to it", "wait until it has ended"
+        yield "suspended", "another program has suspended writes to it: wait until it has ended"
 
 
 def _check_environment(array: Array, node: Path, roots: Roots) -> Iterator[Reason]:
     node = node.resolve()
     if neighbour := find_busy_neighbour(node, roots):
-        yield ("neighbour", f"md is working on another array on the same disks ({neighbour})", "wait until that ends")
+        yield ("neighbour", f"md is working on another array on the same disks ({neighbour}): wait until that ends")
     swap = find_swap(node, roots) if array.level in PARITIES else ""
     if swap:
         yield (
             "swap",
             f"the swap {swap} is on it: blklab suspends writes while a member is out, and processes"
             " that need memory would then wait",
-            f"swapoff {swap}",
+            command("stop-swap", file=swap),
         )
     moving, stop = find_spare_monitor(node, roots)
-    if moving:
-        yield "spare-moves", moving, f"stop it during the repair: {stop}"
+    if moving and stop:
+        yield "spare-moves", f"{moving}; stop it during the repair", stop
+    elif moving:
+        yield "spare-moves", moving
     if policy := find_re_add_policy(roots):
         setting, path = policy
         yield (
             "policy-re-add",
-            f"{roots.shown(path)} has {setting}: udev would re-add each member that blklab removes, with its list",
-            f"put # before this line of {roots.shown(path)} during the repair",
+            f"{roots.shown(path)} has {setting}: udev would re-add each member that blklab removes, with its list; put"
+            f" # before this line of {roots.shown(path)} during the repair",
         )
 
 
@@ -134,8 +139,8 @@ def _check_members(array: Array) -> Iterator[Reason]:
         elif superblock is None:
             unseen = member.unseen or "it has no superblock of this array"
             yield "no-superblock", f"{member.name}: {unseen}"
-        elif not superblock.checksum_holds:
-            yield "checksum", f"{member.name}: the checksum of its superblock is wrong"
+        elif not superblock.accepted:
+            yield "refused", f"{member.name}: the kernel refuses its superblock: see blklab md audit"
         elif "want_replacement" in member.states or "replacement" in member.states:
             yield "replacement", f"{member.name} is being replaced, or must be replaced"
         elif "journal" in member.states:
@@ -144,6 +149,12 @@ def _check_members(array: Array) -> Iterator[Reason]:
             yield "bitmap", f"{member.name}: its write-intent bitmap is marked as stale or damaged"
         if member.unacknowledged:
             yield ("unacknowledged", f"{member.name} has bad blocks that md has not yet written to its disk")
+        if member.ranges:
+            yield (
+                "bbl-entries",
+                f"{member.name} has bad blocks: another member may have the only good copy there, so blklab takes no"
+                " member out",
+            )
 
 
 def _check_event_counts(array: Array, roots: Roots) -> Iterator[Reason]:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from blklab.md.recipes import command
+
 
 @dataclass(frozen=True)
 class _DiskStep:
@@ -72,29 +74,24 @@ class Stop:
 Step = _DiskStep | AddBitmap | WaitForSync | StopCheck | RemoveBitmap | Done | Stop
 
 
-def mdadm_arguments(step: Step, array: str) -> list[str]:
-    """Returns mdadm's arguments; empty for steps without a command."""
+def step_command(step: Step, array: str) -> str:
+    """Returns the command of a step, quoted for a shell; empty for steps without one.
+
+    --add makes a list unless mdadm.conf says `CREATE bbl=no` (mdadm 4.2 ignores --config with --add).
+    """
     match step:
         case RemoveSpare(_, path) | RemoveMember(_, path):
-            return [array, "--remove", path]
+            return command("remove", array=array, disk=path)
         case AddBitmap():
-            return ["--grow", "--bitmap=internal", array]
+            return command("add-bitmap", array=array)
         case FailMember(_, path):
-            return [array, "--fail", path]
+            return command("fail", array=array, disk=path)
         case ReAddMember(_, path, without_list):
-            return [array, "--re-add", path, *(["--update=no-bbl"] if without_list else [])]
+            return command("re-add-without-list" if without_list else "re-add", array=array, disk=path)
         case AddSpare(_, path):
-            return add_arguments(array, path)
+            return command("add", array=array, disk=path)
         case RemoveBitmap():
-            return ["--grow", "--bitmap=none", array]
+            return command("remove-bitmap", array=array)
         case StopCheck():
-            return ["--action=idle", array]
-    return []
-
-
-def add_arguments(array: str, path: str) -> list[str]:
-    """Returns mdadm's arguments that add a disk as a new one.
-
-    It gets a list unless mdadm.conf says `CREATE bbl=no` (mdadm 4.2 ignores --config with --add).
-    """
-    return [array, "--add", path]
+            return command("idle", array=array)
+    return ""

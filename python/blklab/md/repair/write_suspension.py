@@ -19,6 +19,7 @@ from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.md.members import parse_number
+from blklab.md.recipes import command
 from blklab.system.roots import Roots, text
 
 LONGEST_SUSPENSION_S: Final = 10.0  # Time after which writes resume in any case
@@ -153,7 +154,7 @@ def resume_leftover(md: Path) -> None:
     if parse_number(text(md / "suspend_hi")) == MARK and is_reshaping(md):
         raise BlklabError(
             f"{md}: writes are suspended, and the array is being reshaped: blklab changes nothing now; when the"
-            " reshape has ended, run blklab md fix --resume"
+            f" reshape has ended, run {command('resume')}"
         )
     resume_writes(md)
 
@@ -166,5 +167,5 @@ def resume_writes(md: Path) -> None:
     except OSError as error:
         raise BlklabError(
             f"{md}/suspend_hi: {error.strerror}: writes may still be suspended; to resume them:"
-            f" echo 0 > {md}/suspend_hi"
+            f" {command('resume-writes', name=md.parent.name)}"
         ) from None

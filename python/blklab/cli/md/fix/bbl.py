@@ -39,13 +39,13 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
     still have a list.
     """
     from blklab.cli.md.fix.repair_progress import run_repair
-    from blklab.md.repair import recipes
+    from blklab.md import recipes
     from blklab.md.repair.plan import find_array, make_plan
-    from blklab.md.repair.steps import Stop
+    from blklab.md.repair.steps import Done
     from blklab.report import repair as report
 
     if recipe == "installer":
-        report.show_recipe(results(), recipes.INSTALLER)
+        report.show_recipe(results(), recipes.installer_recipe())
         return
     if recipe == "offline":
         stopped_array = find_array(array, Roots()) if array else None
@@ -54,11 +54,8 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
     if array is None:
         raise UsageError("expected an array such as /dev/md0; `blklab md audit` lists them")
     plan = make_plan(array, Roots())
-    explained = [
-        recipes.entries_recipe(plan.array, member, adding_fails=plan.adding_fails) for member in plan.with_entries
-    ]
     if only_plan or plan.refused or plan.nothing_to_do:
-        emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan, explained))
+        emit(report.as_dict(plan), as_json, lambda console: report.show(console, plan))
         if plan.refused:
             raise Exit(1)
         return
@@ -68,7 +65,7 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
             " repair, or --plan to see the plan"
         )
     if not as_json:
-        report.show(results(), plan, explained)
+        report.show(results(), plan)
         click.echo()
     if not yes:
         click.confirm("Carry out this plan?", abort=True, err=True)
@@ -77,11 +74,9 @@ def bbl(*, array: str | None, only_plan: bool, yes: bool, recipe: str | None, as
                 f"{plan.array.path}: the array has changed since the plan was printed: run the"
                 " command again and check the new plan"
             )
-    outcome = run_repair(plan.task, quiet=as_json)
-    if isinstance(outcome, Stop):
-        raise BlklabError(f"{plan.array.path}: {outcome.reason}")
+    run_repair(plan.task, quiet=as_json)
     emit(
-        report.as_dict(plan, outcome),
+        report.as_dict(plan, Done()),
         as_json,
         lambda console: console.print(f"{plan.array.path}: no member has a bad-block list"),
     )

@@ -4,52 +4,80 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import click
+from click.exceptions import Exit
 
-from blklab.cli.common import fail_with, progress, warn
+from blklab.cli.common import progress, warn
+from blklab.cli.exit_status import report
 from blklab.errors import BlklabError
 from blklab.md import journal_directory
+from blklab.md.recipes import command
 from blklab.md.repair import journal
+from blklab.md.repair.array_state import read_array_state
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.perform import RebuildProgress, Repair
-from blklab.md.repair.steps import Done, Step, Stop
+from blklab.md.repair.steps import Step, Stop
 from blklab.md.repair.task import RepairTask
-from blklab.report.repair import describe_step
+from blklab.report.repair import describe_situation, describe_step
 from blklab.system.roots import Roots
 from blklab.text import printable
 
 
-def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -> Done | Stop:
-    """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`. Raises BlklabError."""
+def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -> None:
+    """Runs or resumes a repair, and prints each step to stdout, or to stderr if `quiet`.
+
+    Raises BlklabError if it is not done, with the state of the array and the next command.
+    """
     with _StepReporter(quiet) as reporter:
         repair = Repair(task, MachineOps(Roots()), reporter.report_step, reporter.report_progress)
         try:
             outcome = repair.run(resume=resume)
-            reporter.report_remedy(outcome)
-            return outcome
+            if isinstance(outcome, Stop):
+                reporter.report_remedy(outcome)
+                raise StoppedRepair(f"{task.array}: {outcome.reason}", outcome.remedy)
         except (KeyboardInterrupt, SystemExit):
             warn(
                 f"{task.array}: interrupted between two steps; md finishes what it has begun; to"
-                " do the remaining steps: blklab md fix --resume"
+                f" do the remaining steps: {command('resume')}"
             )
+            raise
+        except BlklabError as error:
+            error.details = _describe_now(repair.task, getattr(error, "remedy", ()))
             raise
 
 
+class StoppedRepair(BlklabError):
+    """A repair stopped for a reason that blklab cannot remove; `remedy` has commands for the user."""
+
+    def __init__(self, message: str, remedy: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+def _describe_now(task: RepairTask, remedy: tuple[str, ...]) -> tuple[str, str, str]:
+    roots = Roots()
+    try:
+        state = read_array_state(task, roots)
+    except BlklabError:
+        state = None
+    has_journal = journal_directory.journal_path(task.uuid, roots).exists()
+    return describe_situation(task, state, remedy, has_journal=has_journal)
+
+
 def resume_repairs() -> None:
-    """Continues all interrupted repairs. Raises BlklabError if one cannot be finished."""
-    failures = []
+    """Continues all interrupted repairs. Prints the error of each that cannot be finished, and raises Exit."""
+    status = 0
     journals = journal_directory.find_journals(Roots())
     for path in journals:
         try:
             task = journal.read_journal(path)
             click.echo(f"{printable(task.array)}:")
-            outcome = run_repair(task, resume=True)
-            if isinstance(outcome, Stop):
-                failures.append(f"{task.array}: {outcome.reason}")
+            run_repair(task, resume=True)
         except BlklabError as error:
-            failures.append(f"{error} [{path}]")
+            status = report(error)
     if not journals:
         click.echo("no repair was interrupted")
-    fail_with(failures)
+    if status:
+        raise Exit(status)
 
 
 class _StepReporter:
@@ -73,8 +101,8 @@ class _StepReporter:
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
 
-    def report_remedy(self, outcome: Done | Stop) -> None:
-        for line in getattr(outcome, "remedy", ()):
+    def report_remedy(self, outcome: Stop) -> None:
+        for line in outcome.remedy:
             click.echo(f"    {printable(line)}", err=self._err)
 
     def report_progress(self, now: RebuildProgress) -> None:

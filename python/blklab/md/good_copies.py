@@ -1,0 +1,152 @@
+"""Finds which bad ranges of an array have a good copy, and what is lost without a member.
+
+A copy is good if its member is in the array, is in sync, and does not list the sectors as bad blocks. With parity, a
+stripe is good if no more members are bad or missing there than the level has parity chunks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
+from blklab.md.sector_mapping import MAX_DISKS, map_pieces, raid10_slots
+from blklab.md.superblocks import SECTOR, SectorRange
+
+PAGE: Final = 4096 // SECTOR  # Sectors of a page
+
+
+@dataclass(frozen=True)
+class BadPiece:
+    """A part of an array in which the same members have bad blocks."""
+
+    sectors: SectorRange  # RAID-1 and RAID-10: of the array. Parity: of each member, from its data offset
+    bad: frozenset[int]  # Slots of the members that list it
+    gone: frozenset[int]  # These, and the slots of missing members that had a copy or a part of the stripe
+    lost: bool  # Reads fail
+
+
+def find_bad_pieces(array: Array, without: frozenset[int] = frozenset()) -> list[BadPiece] | None:
+    """Returns all parts of an array with bad blocks, as if the members of the slots `without` were missing.
+
+    None if unknown: during a reshape, or for levels and layouts without a map here.
+    """
+    if not 0 < array.raid_disks <= MAX_DISKS:
+        return None
+    edges: dict[int, Counter[int]] = {}
+    for member in array.distinct:
+        for bad_range in member.ranges if member.slot is not None else ():
+            pieces = _comparable_pieces(array, member, bad_range)
+            if pieces is None:
+                return None
+            for piece in pieces:
+                edges.setdefault(piece.sector, Counter())[member.slot or 0] += 1
+                edges.setdefault(piece.end, Counter())[member.slot or 0] -= 1
+    missing = _missing_slots(array) | without
+    bad_pieces, depth, begin = [], Counter[int](), 0
+    for at in sorted(edges):
+        if bad := frozenset(slot for slot, count in depth.items() if count):
+            holders = _holders(array, begin)
+            gone = bad | (missing & holders)
+            lost = len(gone) > PARITIES.get(array.level, len(holders) - 1)
+            bad_pieces.append(BadPiece(SectorRange(begin, at - begin), bad, gone, lost))
+        depth.update(edges[at])
+        begin = at
+    return bad_pieces
+
+
+def find_lost_ranges(array: Array, without: frozenset[int] = frozenset()) -> tuple[SectorRange, ...]:
+    """Returns the array's sectors of which no good copy is left, as if the slots `without` were missing."""
+    ranges: list[SectorRange] = []
+    for piece in find_bad_pieces(array, without) or () if array.redundant else ():
+        if not piece.lost:
+            continue
+        if array.level in PARITIES:
+            for slot in piece.gone:
+                ranges += map_pieces(array, slot, piece.sectors) or ()
+        else:
+            ranges.append(piece.sectors)
+    return merge_ranges(tuple(ranges))
+
+
+def find_only_copies(array: Array, member: ArrayMember) -> tuple[SectorRange, ...]:
+    """Returns the array's sectors that can be read now, and are lost if a member is taken out or replaced by hand."""
+    slots = frozenset() if member.slot is None else frozenset({member.slot})
+    return subtract_ranges(find_lost_ranges(array, slots), find_lost_ranges(array))
+
+
+def find_rewritable_pages(array: Array) -> tuple[SectorRange, ...]:
+    """Returns the pages of the array (their numbers, as ranges) whose writes rewrite all bad ranges that are not lost.
+
+    To rewrite parity, one page of data of the stripe is written: md then writes the parity as well.
+    """
+    pieces = find_bad_pieces(array) or []
+    ranges: list[SectorRange] = []
+    for piece in pieces:
+        if piece.lost:
+            continue
+        if array.level in PARITIES:
+            for slot in piece.bad:
+                ranges += map_pieces(array, slot, piece.sectors, parity_as_data=True) or ()
+        else:
+            ranges.append(piece.sectors)
+    lost = merge_ranges(tuple(map(_pages, find_lost_ranges(array))))
+    return subtract_ranges(merge_ranges(tuple(map(_pages, ranges))), lost)
+
+
+def subtract_ranges(ranges: tuple[SectorRange, ...], minus: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:
+    """Returns the parts of ranges that are in no range of `minus`; both are sorted and do not overlap."""
+    left: list[SectorRange] = []
+    for current in ranges:
+        begin = current.sector
+        for other in minus:
+            if begin < other.end and other.sector < current.end:
+                if other.sector > begin:
+                    left.append(SectorRange(begin, other.sector - begin))
+                begin = other.end
+        if begin < current.end:
+            left.append(SectorRange(begin, current.end - begin))
+    return tuple(left)
+
+
+def is_current(array: Array, member: ArrayMember) -> bool:
+    """Whether a member holds all data, apart from its bad blocks."""
+    if array.live and array.state != "inactive":
+        return "in_sync" in member.states
+    superblock = member.superblock
+    accepted = [other.superblock for other in array.distinct if other.superblock and other.superblock.accepted]
+    newest = max((other.events for other in accepted), default=0)
+    return superblock in accepted and superblock.recovery is None and superblock.events >= newest - 1
+
+
+def _missing_slots(array: Array) -> frozenset[int]:
+    """Returns the slots without a member that holds all data. Members whose image was not given count as present."""
+    current = {member.slot for member in array.active if is_current(array, member)}
+    return frozenset(range(array.raid_disks)) - current - frozenset(array.absent)
+
+
+def _holders(array: Array, sector: int) -> frozenset[int]:
+    """Returns the slots that have a copy of a sector, or a part of its stripe."""
+    if array.level == "raid10":
+        return raid10_slots(array, sector)
+    return frozenset(range(array.raid_disks))
+
+
+def _comparable_pieces(array: Array, member: ArrayMember, bad_range: SectorRange) -> Iterator[SectorRange] | None:
+    """Returns a bad range of a member as sectors that other members' ranges can be compared with."""
+    if member.data_offset is None or member.slot is None or array.reshaping or array.member_sectors <= 0:
+        return None
+    begin = max(0, bad_range.sector - member.data_offset)
+    end = min(bad_range.end - member.data_offset, array.member_sectors)
+    if array.level in PARITIES:  # a stripe has pages: a page with one bad sector is bad (drivers/md/raid5.c)
+        begin, end = begin // PAGE * PAGE, -(-end // PAGE) * PAGE
+    on_member = SectorRange(begin, max(0, end - begin))
+    mapped = map_pieces(array, member.slot, on_member)
+    if mapped is None:
+        return None
+    return iter([on_member] if on_member.sectors and array.level in PARITIES else mapped)
+
+
+def _pages(sectors: SectorRange) -> SectorRange:
+    first, last = sectors.sector // PAGE, -(-sectors.end // PAGE)
+    return SectorRange(first, last - first)

@@ -1,0 +1,287 @@
+"""All commands that blklab prints for the user or runs on arrays, and recipes made of them.
+
+A proof makes arrays in a guest, runs what blklab printed for them, and compares the data before and after
+(tests/md/guest/test_recipes.py). It fails for a command of this file that no array printed.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from blklab.md import good_copies
+from blklab.md.model import Array, ArrayMember
+
+NEW_DISK: Final = "/dev/NEW-DISK"  # The user types the name of an empty disk
+OLD_DISK: Final = "/dev/OLD-DISK"  # The user types the name of the member that is missing
+
+COMMANDS: Final = {
+    # mdadm(8)
+    "add": "mdadm {array} --add {disk}",
+    "add-bitmap": "mdadm --grow --bitmap=internal {array}",
+    "assemble-force": "mdadm --assemble --force --run {array} {disks}",
+    "assemble-scan": "mdadm --assemble --scan",
+    "assemble-without-lists": "mdadm --assemble {array} --update=no-bbl {disks}",
+    "check": "mdadm --action=check {array}",
+    "detail": "mdadm --detail {array}",
+    "examine": "mdadm --examine {disk}",
+    "examine-badblocks": "mdadm --examine-badblocks {disk}",
+    "examine-version": "mdadm --examine --metadata={version} {disk}",
+    "fail": "mdadm {array} --fail {disk}",
+    "idle": "mdadm --action=idle {array}",
+    "re-add": "mdadm {array} --re-add {disk}",
+    "re-add-without-list": "mdadm {array} --re-add {disk} --update=no-bbl",
+    "readwrite": "mdadm --readwrite {array}",
+    "remove": "mdadm {array} --remove {disk}",
+    "remove-bitmap": "mdadm --grow --bitmap=none {array}",
+    "replace": "mdadm {array} --replace {disk} --with {new}",
+    "run": "mdadm --run {array}",
+    "stop": "mdadm --stop {array}",
+    "wait": "mdadm --wait {array}",
+    "zero-superblock": "mdadm --zero-superblock {disk}",
+    # Documentation/admin-guide/md.rst
+    "clear-write-error": "echo -write_error > /sys/block/{name}/md/dev-{member}/state",
+    "resume-writes": "echo 0 > /sys/block/{name}/md/suspend_hi",
+    "show-mismatches": "cat /sys/block/{name}/md/mismatch_cnt",
+    # blklab
+    "fix": "blklab md fix bbl {array}",
+    "plan": "blklab md fix bbl {array} --plan",
+    "resume": "blklab md fix --resume",
+    "audit": "blklab md audit",
+    # Other programs
+    "disable-lists": "echo 'CREATE bbl=no' >> {file}",
+    "kill": "kill {process}",
+    "make-directory": "mkdir -p {directory}",
+    "list-lvm": "lvs -a -o name,raid_sync_action,raid_mismatch_count,lv_health_status",
+    "rewrite": "dd if={array} of={array} bs=4096 skip={page} seek={page} count={count} iflag=direct oflag=direct"
+    " conv=notrunc",
+    "set-stripe": "tune2fs -E stride={stride},stripe_width={width} {disk}",
+    "set-timeout": "echo {seconds} > /sys/block/{name}/device/timeout",
+    "limit-retries": "smartctl --log=scterc,70,70 {disk}",
+    "show-signatures": "wipefs --no-act {disk}",
+    "show-smart": "smartctl --all {disk}",
+    "show-smart-of-type": "smartctl --all --device={type} {disk}",
+    "stop-swap": "swapoff {file}",
+    "stop-unit": "systemctl stop {unit}",
+    "unmount": "umount {directory}",
+}
+"""Each command on one line, by name."""
+
+
+def command(name: str, /, **words: str | int | Sequence[str]) -> str:
+    """Returns a command with its words quoted for a shell. The only source of commands that blklab prints for md."""
+    quoted = {
+        key: " ".join(map(shlex.quote, value)) if isinstance(value, list | tuple) else shlex.quote(str(value))
+        for key, value in words.items()
+    }
+    return COMMANDS[name].format(**quoted)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Commands for the user, in order. Lines that begin with # explain them."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+OFFLINE: Final = (
+    "# Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.",
+    "# Debian, Ubuntu: add break=premount to the kernel command line; dracut: rd.break=pre-mount.",
+    "# Lists must be empty: mdadm keeps a list with entries, and still exits with status 0.",
+)
+
+
+def installer_recipe() -> Recipe:
+    """Returns how to have an installer make arrays without lists."""
+    lines = (
+        "# Before the installer makes arrays, open a shell (Debian, Anaconda: Ctrl-Alt-F2) and run:",
+        command("make-directory", directory="/etc/mdadm"),
+        command("disable-lists", file="/etc/mdadm/mdadm.conf") + "     # Debian, Ubuntu",
+        command("disable-lists", file="/etc/mdadm.conf") + "           # Red Hat, SUSE, Arch",
+        "# With preseeding: d-i partman/early_command string mkdir -p /etc/mdadm; \\",
+        "#     echo 'CREATE bbl=no' > /etc/mdadm/mdadm.conf",
+        "# With Kickstart: put the echo into %pre. Then check each member of each array:",
+        "#     mdadm --examine-badblocks /dev/sdX1     must print: No bad-blocks list configured on",
+        "# The installed system also needs this line, because mdadm --add makes lists without it.",
+        "# If an array already has lists: blklab md fix bbl /dev/md0",
+    )
+    return Recipe("installer", lines)
+
+
+def offline_recipe(array: Array | None) -> Recipe:
+    """Returns how to remove lists from a stopped array; of an example if `array` is None."""
+    path = array.path if array else "/dev/md0"
+    members = [member.path for member in array.members] if array else ["/dev/sdX1", "/dev/sdY1"]
+    return Recipe(
+        "offline",
+        (
+            *OFFLINE,
+            *(_stop_users(array) if array else ()),
+            command("stop", array=path),
+            command("assemble-without-lists", array=path, disks=members),
+            '# Check the result. Each member must print "No bad-blocks list configured on".',
+            *(command("examine-badblocks", disk=member) for member in members),
+        ),
+    )
+
+
+def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
+    """Returns what to do about all lists with entries of an array: the recipe that cannot lose data comes first."""
+    recipes = [recipe] if (recipe := rewrite_recipe(array)) else []
+    bad = [member for member in array.distinct if member.ranges]
+    for member in bad:
+        others = [other.path for other in array.distinct if other.ranges and other is not member]
+        if array.sync is not None or array.degraded or not array.redundant or member.slot is None:
+            only = _only_copies_text(array, member)
+            state = "is degraded" if array.degraded else "is not ready"
+            lines = (f"# Do not remove {member.path}: {array.path} {state}{only}.",)
+            recipes.append(Recipe("keep", lines))
+        elif adding_fails:
+            lines = (f"# {member.path} cannot be replaced now: with this kernel, --add needs mdadm 4.5 or newer.",)
+            recipes.append(Recipe("keep", lines))
+        else:
+            recipes.append(_replace_recipe(array, member))
+            recipes += _removal_recipes(array, member, others)
+    if bad:
+        recipes.append(
+            Recipe(
+                "remove-lists",
+                (
+                    "# When no list has entries: check the array (mismatch_cnt must be 0), then remove the lists.",
+                    command("check", array=array.path),
+                    command("wait", array=array.path),
+                    command("show-mismatches", name=array.name),
+                    command("fix", array=array.path),
+                ),
+            )
+        )
+    return recipes
+
+
+def rewrite_recipe(array: Array, most: int | None = None) -> Recipe | None:
+    """Returns the commands that write bad ranges again through md, in whole pages; None if there are none to write.
+
+    The data do not change: md reads them from a good copy, and writes them to all members. At most `most` ranges.
+    """
+    pages = good_copies.find_rewritable_pages(array) if array.redundant and array.sync is None else ()
+    bad = [member for member in array.distinct if member.ranges and member.slot is not None]
+    if not pages or not array.live or array.state == "broken":
+        return None
+    lines = [
+        "# Write the bad ranges again, from good copies. Nothing else may write to the array meanwhile.",
+        *_stop_users(array),
+        *(command("clear-write-error", name=array.name, member=member.name) for member in bad),
+        *(command("rewrite", array=array.path, page=at.sector, count=at.sectors) for at in pages[:most]),
+    ]
+    if most is not None and len(pages) > most:
+        lines.append(f"# and {len(pages) - most} more ranges. This prints all commands:")
+        lines.append(command("plan", array=array.path))
+    lines.append("# Lists without lost sectors must be empty now. If entries come back, the disk fails.")
+    lines += [command("examine-badblocks", disk=member.path) for member in bad]
+    return Recipe("rewrite", tuple(lines))
+
+
+def _stop_users(array: Array) -> list[str]:
+    mounts = [mount for part in array.parts for mount in part.mounts]
+    others = [user for user in array.users if not any(mount in user for mount in mounts)]
+    lines = [f"# It is also used by {', '.join(others)}."] if others else []
+    # The last mount first: others may be below its directory.
+    return lines + [command("unmount", directory=mount) for mount in sorted(mounts, reverse=True)]
+
+
+def _replace_recipe(array: Array, member: ArrayMember) -> Recipe:
+    return Recipe(
+        "replace",
+        (
+            f"# If {member.path} fails, replace it while it stays connected: md copies each sector from a good copy.",
+            command("add", array=array.path, disk=NEW_DISK),
+            command("replace", array=array.path, disk=member.path, new=NEW_DISK),
+            command("wait", array=array.path),
+            command("remove", array=array.path, disk=member.path),
+        ),
+    )
+
+
+def _removal_recipes(array: Array, member: ArrayMember, others: list[str]) -> list[Recipe]:
+    """Returns how to rebuild a member from the others, which is possible only if these have all data."""
+    if others or good_copies.find_only_copies(array, member):
+        lines = (
+            f"# Do NOT fail, remove or disconnect {member.path} first: {', '.join(others)} also has bad blocks"
+            f"{_only_copies_text(array, member)}.",
+        )
+        return [Recipe("keep", lines)]
+    before = (
+        command("check", array=array.path),
+        command("wait", array=array.path),
+        command("fail", array=array.path, disk=member.path),
+        command("remove", array=array.path, disk=member.path),
+    )
+    after = (command("wait", array=array.path),)
+    return [
+        Recipe(
+            "swap",
+            (
+                "# Or, if the new disk needs the port of the old one. Until the rebuild ends, there is one copy or"
+                " parity fewer.",
+                *before,
+                f"# Disconnect {member.path}, keep it, and connect the new disk.",
+                command("add", array=array.path, disk=NEW_DISK),
+                *after,
+            ),
+        ),
+        Recipe(
+            "rebuild",
+            (
+                "# Or, if the disk is healthy and entries remain, rebuild all of it.",
+                *before,
+                command("zero-superblock", disk=member.path),
+                command("add", array=array.path, disk=member.path),
+                *after,
+            ),
+        ),
+    ]
+
+
+def _only_copies_text(array: Array, member: ArrayMember) -> str:
+    """Returns which sectors are lost without a member, for the end of a sentence; empty if none are."""
+    only = good_copies.find_only_copies(array, member)
+    if not only:
+        return ""
+    places = ", ".join(f"{at.sector} to {at.end - 1}" for at in only[:4]) + (" and more" if len(only) > 4 else "")
+    return f"; replacing {member.path} that way loses sectors {places} of {array.path}"
+
+
+def restart_recipe(
+    array: str,
+    mounts: Iterable[str],
+    disks: Sequence[str],
+    missing: Iterable[str],
+    *,
+    repairing: bool,
+    unusable: Sequence[str] = (),
+) -> Recipe:
+    """Returns how to start an array again whose writes md refuses (`array_state` is `broken`).
+
+    `disks` are the members to start it with, `missing` those that md has failed and that come back afterwards,
+    `unusable` those that the kernel would not accept again.
+    """
+    if unusable:
+        lines = (
+            f"# Do NOT stop the array: this kernel would not accept {', '.join(unusable)} again, whose bad-block list"
+            " on the disk was never written.",
+            "# What can be read can be copied: copy the data to another place first.",
+        )
+        return Recipe("keep", lines)
+    back = [] if repairing else [command("re-add", array=array, disk=disk) for disk in missing]
+    return Recipe(
+        "restart",
+        (
+            "# Find out why the disk failed (dmesg; cable, controller) and correct it first.",
+            *(command("unmount", directory=mount) for mount in sorted(mounts, reverse=True)),
+            command("stop", array=array),
+            command("assemble-force", array=array, disks=list(disks)),
+            *back,
+            *([command("resume")] if repairing else []),
+        ),
+    )

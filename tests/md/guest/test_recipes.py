@@ -1,0 +1,72 @@
+"""Everything that blklab prints for md is executed on a real kernel, and no data may be lost.
+
+`BLKLAB_ARRAYS` is the number of arrays; those of the default number print every command at least once.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from blklab.md.recipes import COMMANDS
+from blklab.runners.lab.image import GuestImage
+from blklab.runners.lab.machine.disks import VirtualDiskShape
+from tests.md.guest import payload
+from tests.md.guest.rig import Rig
+
+SHAPES = [VirtualDiskShape(f"disk{at}", 32 << 20) for at in range(8)]
+ARRAYS: Final = int(os.environ.get("BLKLAB_ARRAYS", "66"))
+TIMEOUT_S: Final = 3600
+
+NOT_ARRAYS: Final = {
+    "kill": "stops a process",
+    "limit-retries": "a setting of a disk, which virtual disks lack",
+    "list-lvm": "lists LVM's RAIDs",
+    "set-timeout": "a setting of a disk, which virtual disks lack",
+    "show-signatures": "only reads; arrays of firmware are not made here",
+    "show-smart-of-type": "only reads",
+    "stop-swap": "swap on an array with parity",
+    "stop-unit": "stops a service",
+}
+"""Commands that do nothing to an array, and why no array here prints them."""
+
+
+@pytest.fixture(scope="module")
+def machine(guest_image: GuestImage, python: Any) -> Iterator[Rig]:
+    with Rig(guest_image, python, SHAPES, memory=768 << 20) as booted:
+        yield booted
+
+
+def made(machine: Rig, *words: str) -> dict[str, Any]:
+    done = machine.run(
+        *payload.command("inside.recipes"), *words, *machine.names(SHAPES), check=False, timeout=TIMEOUT_S
+    )
+    assert done.status == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.guest
+def test_the_comparison_finds_data_that_a_recipe_loses(machine: Rig) -> None:
+    """Two lists, and one member rebuilt from the other: what blklab printed once."""
+    result = made(machine, "control")
+    assert result["problems"] == ["1 pages cannot be read any more: [256]"]
+
+
+@pytest.mark.guest
+def test_commands_that_are_printed_lose_no_data(machine: Rig) -> None:
+    result = made(machine, "0", str(ARRAYS))
+    cases = result["cases"]
+    problems = {json.dumps({name: case.get(name) for name in ("seed", "level", "condition", "followed", "ran")}):
+                case["problems"] for case in cases if case["problems"]}  # fmt: skip
+    assert not problems
+    assert set(COMMANDS) - set(result["executed"]) == set(NOT_ARRAYS)
+    printed = {name for case in cases for name in case["printed"]}
+    followed = Counter(case.get("followed") for case in cases)
+    assert printed == set(followed) - {None}
+    print(  # noqa: T201  # figures for the record
+        f"{len(cases)} arrays, {len(printed)} kinds of recipes, {sum(followed.values())} followed,"
+        f" {sum(len(case.get('ran', ())) for case in cases)} commands, {sum(case['bytes'] for case in cases):,} bytes"
+    )
