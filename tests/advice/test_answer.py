@@ -9,9 +9,8 @@ from typing import cast
 import pytest
 
 from blklab.advice import race as racing
-from blklab.advice.answer import Answer, advise
+from blklab.advice.answer import Answer, advise, script
 from blklab.advice.arrangement import Arrangement
-from blklab.advice.commands import script
 from blklab.advice.experiment_file import as_toml
 from blklab.advice.loads import distinct, of_experiment, of_job_file, of_trace, published, weighted
 from blklab.advice.question import Constraints, Question, read_pools

@@ -5,10 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from blklab.caches.bcache import read_bcaches
 from blklab.caches.findings import find_problems
 from blklab.caches.model import hit_share
-from blklab.caches.status import read_caches
+from blklab.caches.status import read_bcaches, read_caches
 from blklab.md.exporter import metrics
 from blklab.report import caches as report
 from tests.caches.conftest import CacheMachine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.cli.extras import EXTRAS
+from blklab.cli.exit_status import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 

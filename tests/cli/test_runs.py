@@ -13,7 +13,7 @@ import polars
 import pytest
 
 from blklab.store.campaigns import Store
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from tests.conftest import Run
 from tests.store.conftest import OUTCOME, make_plan
 

@@ -10,7 +10,7 @@ import pytest
 
 from blklab.runners.base import Ledger
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from tests.conftest import Run
 
 PAIR = """

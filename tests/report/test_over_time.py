@@ -8,7 +8,8 @@ import pytest
 from blklab.report import page
 from blklab.report.charts import over_time, theme
 from blklab.report.charts.base import Chart
-from blklab.report.tables import load, slow
+from blklab.report.tables import life as life_tables
+from blklab.report.tables import load
 from blklab.report.view import ProfileView
 from tests.report.conftest import life, read_trace
 from tests.trace.generated import write_trace
@@ -68,14 +69,14 @@ def test_utilisation_is_the_share_of_busy_time(pgbench: ProfileView) -> None:
 
 
 def test_the_slowest_ios_are_listed(scsi: ProfileView) -> None:
-    table = slow.slowest(scsi.focus, 2)
+    table = life_tables.slowest(scsi.focus, 2)
     assert [row[:3] for row in table.rows] == [["13.572 s", "69.3 ms", "write"], ["12.289 s", "64.9 ms", "read"]]
     assert table.rows[0][3:8] == ["3072", "4 KiB", "dd", "G2I 40.1 ms", "256"]
     assert table.rows[0][8] == "274 writes"
 
 
 def test_a_stall_says_what_ended_it(pgbench: ProfileView) -> None:
-    table = slow.stalls(pgbench.focus)
+    table = life_tables.stalls(pgbench.focus)
     assert table.rows == [["44.223 s", "719 ms", "write of postgres", "–"]]
     assert "(636 ms)" in table.note
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from blklab.runners.base import Runner
 from blklab.spec.cells import Cell
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 
 
 @dataclass

@@ -10,7 +10,7 @@ from blklab.runners.campaign import carry_out
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from tests.conftest import Run
 from tests.store.conftest import OUTCOME, make_plan
 

@@ -13,7 +13,7 @@ from blklab.runners.registry import RUNNERS
 from blklab.spec import sim_cell
 from blklab.spec.cell_form import CellForm
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from tests.conftest import Run
 
 FORM = CellForm("oracle", sim_cell.document, settings_are_keys=True)

@@ -12,7 +12,7 @@ from blklab import _core
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, plan
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from tests.runners.collecting import Collected, collected
 from tests.runners.conftest import Simulate
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError, UsageError
 from blklab.spec import capacity, host_cell, kernels, load, sim_cell, stock_models
 from blklab.spec.cells import plan
+from blklab.spec.load import placed
 from blklab.spec.overrides import parse_set
-from blklab.spec.target_option import placed
 from tests.spec.conftest import SMALL, Expand
 
 ROOT = Path(__file__).parents[2]

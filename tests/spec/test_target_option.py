@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from blklab.errors import UsageError
-from blklab.spec.load import ExperimentSource
-from blklab.spec.target_option import placed
+from blklab.spec.load import ExperimentSource, placed
 
 
 def source(**raw: Any) -> ExperimentSource:

@@ -21,8 +21,7 @@ from blklab.errors import BlklabError, StoreError, UsageError
 from blklab.store import database, query, series
 from blklab.store.campaigns import Store
 from blklab.store.database import Database
-from blklab.store.finished_run import FinishedRun
-from blklab.store.series import SeriesPoint
+from blklab.store.series import FinishedRun, SeriesPoint
 from tests.store.conftest import OUTCOME, Server, make_plan
 
 POINTS = [

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.system import extents, file_search
-from blklab.system.extents import Extent, OwnedExtent
-from blklab.system.file_search import UNREACHED, FilesFound
+from blklab.system import file_search
+from blklab.system.file_search import UNREACHED, Extent, FilesFound, OwnedExtent
 from blklab.system.spans import Span
 
 Search = Callable[..., tuple[list[FilesFound], dict[str, int]]]
@@ -38,8 +37,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
                 raise OSError(errno.ENOTTY, "not supported")
             yield from owned
 
-        monkeypatch.setattr(extents, "read_file_extents", of_file)
-        monkeypatch.setattr(extents, "read_owned_extents", of_filesystem)
+        monkeypatch.setattr(file_search, "read_file_extents", of_file)
+        monkeypatch.setattr(file_search, "read_owned_extents", of_filesystem)
         result, failures = file_search.find_files(str(root), root.stat().st_dev, spans, lambda _: None)
         return sorted(result), dict(failures)
 

@@ -9,7 +9,7 @@ import pytest
 
 from blklab.analysis.calibrate import calibrate
 from blklab.analysis.observations import Observation
-from blklab.runners.result import RunResult
+from blklab.runners.base import RunResult
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import cells
 from blklab.spec.load import ExperimentSource

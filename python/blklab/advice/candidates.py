@@ -136,7 +136,6 @@ def _mirror(pool: DiskPool, names: Sequence[str]) -> Arrangement:
 
 
 def _arrays(pool: DiskPool, names: Sequence[str]) -> Iterator[Arrangement]:
-    """Yields the arrays of some disks of a pool."""
     count = len(names)
     if count < 2:
         return

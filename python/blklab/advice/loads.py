@@ -6,7 +6,7 @@ from typing import Final
 
 from blklab.advice.question import Load, Table
 from blklab.errors import UsageError
-from blklab.spec import fio_job, load, problems, replays
+from blklab.spec import cell_form, fio_job, load, problems
 from blklab.spec.files import read_toml
 from blklab.units import format_size
 
@@ -45,7 +45,7 @@ def of_trace(text: str, device: str | None, number: int) -> Load:
     """Returns a trace, at its recorded times. Raises UsageError or BlklabError."""
     name, weight = weighted(text)
     path = Path(name).expanduser().resolve()
-    trace = replays.source(path, None, device)
+    trace = cell_form.replay_source(path, None, device)
     table = {"replay": str(path), "device": trace.name if device is None else device, "timing": "recorded"}
     about = f"the trace {name}, device {trace.name}"
     return Load(f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end)

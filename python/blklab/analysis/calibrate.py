@@ -259,8 +259,6 @@ def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
 
 
 class _Bench:
-    """Simulates runs on a device during a fit."""
-
     def __init__(self, settings: Mapping[str, Any], size: str | None, where: Path) -> None:
         self.settings, self.size, self.where = settings, size, where
 

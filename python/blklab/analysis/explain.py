@@ -110,7 +110,6 @@ def _is_throttled(device: DiskStats) -> bool:
 
 
 def _processor(document: Cell, outcome: Outcome) -> float:
-    """Returns the busy share of a job's CPU."""
     jobs = sum(job["numjobs"] for job in document["jobs"]) + bool(document["replay"])
     return float(outcome["processor_ns"] / (max(1, jobs) * max(1, outcome["watched_ns"])))
 

@@ -136,7 +136,6 @@ class _Context:
 
     @property
     def baseline(self) -> Sequence[RunSample]:
-        """The runs without changes."""
         return self.cells.get((AS_IS,) * len(self.settings), [])
 
     def changes(self) -> list[tuple[str, str, str, list[tuple[Values, Values]]]]:

@@ -88,7 +88,7 @@ def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: N
 
         return KernelTree(request.tree, request.commands, ends, work, accelerator=accelerator, note=note)
     if request.tree is not None:
-        from blklab.bisection.modules import ModuleSources
+        from blklab.bisection.tree import ModuleSources
 
         kernels = {str(cell.document["kernel"]) for cell in plan.cells}
         if len(kernels) > 1:

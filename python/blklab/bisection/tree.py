@@ -1,21 +1,168 @@
-"""Bisects a kernel tree, which the user's command builds."""
+"""Bisects a tree of sources: single modules, which replace those of a packaged kernel, or a kernel, which the user's
+command builds.
+"""
 
 import functools
 import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from blklab.bisection import program
-from blklab.bisection.git import Commit
-from blklab.bisection.modules import BisectedTree, first_error
-from blklab.bisection.source import BuildFailed, Note
-from blklab.errors import UsageError
+from blklab.bisection.git import Commit, GitFailed, Repository, shared
+from blklab.bisection.source import BisectionSource, BuildFailed, Note
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Runner
-from blklab.runners.lab.image.kernels import UserKernelOption
+from blklab.runners.lab.image.build import image
+from blklab.runners.lab.image.headers import compiler, headers
+from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption
 from blklab.runners.lab.runner import LabRunner
+from blklab.spec.overrides import Override
+from blklab.text import printable
+
+DIRECTORY: Final = "drivers/md"
+MODULES: Final = {  # Directories of the modules, in the kernel's tree
+    **dict.fromkeys(("md-mod", "raid0", "raid1", "raid10", "raid456"), DIRECTORY),
+    **dict.fromkeys(("dm-mod", "dm-cache", "dm-cache-smq", "dm-writecache", "dm-delay"), DIRECTORY),
+    "bcache": f"{DIRECTORY}/bcache",
+}
+
+
+class BisectedTree(BisectionSource):
+    """Commits of the user's repository."""
+
+    label = "commit"
+
+    def __init__(self, tree: Path, good: str, bad: str, work: Path) -> None:
+        """Raises UsageError if there is no such repository, or no such commit in it."""
+        self.repository = shared(tree, work / "tree")
+        users = Repository(tree)
+        self.good, self.bad = users.commit(good), users.commit(bad)
+        self._work = work
+
+    def commit(self, name: str) -> Commit:
+        """Returns a commit by its hash."""
+        return self.repository.commit(name)
+
+    def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
+        """Returns what a commit changes in the experiment."""
+        return []
+
+    def _built(self, commit: Commit, build: Callable[[Path], None]) -> Path:
+        """Returns the directory of what `build` made of a commit; an earlier build is used again."""
+        digest = hashlib.sha256(str(self.own_kernel(commit)).encode()).hexdigest()
+        complete = self._work / f"built-{digest}"
+        if not complete.is_dir():
+            unfinished = self._work / "unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            build(unfinished)
+            unfinished.rename(complete)
+        return complete
+
+
+class ModuleSources(BisectedTree):
+    """The sources of modules, built against the headers of a packaged kernel."""
+
+    def __init__(
+        self,
+        tree: Path,
+        modules: Sequence[str],
+        kernel: str,
+        ends: tuple[str, str],
+        work: Path,
+        *,
+        accelerator: str | None,
+        note: Note,
+    ) -> None:
+        """`ends` are the good and the bad one. Raises EnvironmentLacks without a compiler."""
+        super().__init__(tree, *ends, work)
+        for name in modules:
+            if name not in MODULES:
+                raise UsageError(f"--module {printable(name)}: expected one of {', '.join(MODULES)}")
+        for line in shared_headers(self.repository, self.good, self.bad):
+            note(f"{line}: build all of their modules (--module); the others keep the packaged version")
+        self._modules = modules
+        self._kernel = image(kernel, note=note).version
+        self._accelerator = accelerator
+        self._note = note
+        self._headers = headers(self._kernel, note)
+        for tool in (compiler(self._headers), "make"):
+            if shutil.which(tool) is None:
+                raise EnvironmentLacks(f"{tool} is not installed", f"install it: apt-get install {tool}")
+
+    def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
+        """Returns what a commit changes in the experiment."""
+        return [Override("kernel", self._kernel, "--set kernel")]
+
+    def own_kernel(self, commit: Commit) -> str:
+        """Returns what the modules are built from."""
+        return " ".join([commit.name, self._kernel, *self._modules])
+
+    def runner(self, commit: Commit) -> Runner:
+        """Returns the runner for a commit, and builds it first. Raises BuildFailed."""
+        built = self._built(commit, lambda into: self._build(commit, into))
+        replaced = {f"{MODULES[name]}/{name}.ko": built / f"{name}.ko" for name in self._modules}
+        return LabRunner(kernel=ReplacedModules(self._kernel, replaced), accelerator=self._accelerator, note=self._note)
+
+    def _build(self, commit: Commit, into: Path) -> None:
+        sources = self._extracted(commit, into)
+        for name in self._modules:
+            directory = sources / MODULES[name].removeprefix(DIRECTORY).lstrip("/")
+            log = self._work / f"build-{commit.short}.log"
+            arguments = ["make", "-C", str(self._headers), f"M={directory}", f"-j{os.cpu_count() or 1}", f"{name}.ko"]
+            status, output = program.run(arguments, log=log, package="make")
+            if status:
+                raise BuildFailed(f"{first_error(output)} ({log})")
+            shutil.copyfile(directory / f"{name}.ko", into / f"{name}.ko")
+        shutil.rmtree(sources)
+
+    def _extracted(self, commit: Commit, into: Path) -> Path:
+        """Extracts md's sources: those in drivers/md of a kernel tree, or at the top of a smaller one."""
+        archive = into / "sources.tar"
+        below = directory_of_md(self.repository, commit)
+        self.repository.run("archive", f"--output={archive}", commit.name, *filter(None, [below]))
+        try:
+            with tarfile.open(archive) as opened:
+                opened.extractall(into / "sources", filter="data")
+        except (tarfile.TarError, OSError) as error:
+            raise BuildFailed(f"its sources cannot be extracted: {printable(str(error))}") from None
+        archive.unlink()
+        sources = into / "sources" / below
+        if not (sources / "Makefile").is_file():
+            raise BlklabError(f"commit {commit.short}: found no Makefile of md, in {DIRECTORY} or at the top")
+        return sources
+
+
+def directory_of_md(repository: Repository, commit: Commit) -> str:
+    """Returns where a commit has md's sources: drivers/md in a kernel tree, or at the top."""
+    return DIRECTORY if repository.run("ls-tree", commit.name, DIRECTORY) else ""
+
+
+def shared_headers(repository: Repository, good: Commit, bad: Commit) -> list[str]:
+    """Names each header of md that changes between both ends, with the sources that include it."""
+    below = directory_of_md(repository, bad)
+    headers, sources = (f":(glob){below}/*.{ending}".replace(")/", ")") for ending in "hc")
+    result = []
+    for path in repository.run("diff", "--name-only", good.name, bad.name, "--", headers).split():
+        with suppress(GitFailed):  # No source includes it
+            including = repository.run("grep", "-lF", f'"{Path(path).name}"', bad.name, "--", sources).split()
+            names = ", ".join(Path(each.rpartition(":")[2]).name for each in including)
+            result.append(f"{path} changes between both ends, and {names} include it")
+    return result
+
+
+def first_error(output: str) -> str:
+    """Returns the first error in the output of a build."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower() or "***" in line]
+    return printable((errors or lines[-1:] or ["it failed without a message"])[0])[:300]
+
 
 BZIMAGE = "arch/x86/boot/bzImage"
 

@@ -170,7 +170,6 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
 
 
 def _check_usage(given: list[str], *, destroy: tuple[str, ...], size: str | None, length: int) -> None:
-    """Raise UsageError for options that do not fit together."""
     if len(given) != 1:
         raise UsageError("expected one of INPUT, --device and --directory")
     if destroy and given != ["--device"]:
@@ -202,7 +201,6 @@ def _measured(
     force: tuple[str, ...],
     yes_destroy: tuple[str, ...],
 ) -> "list[Observation]":
-    """Measure on this host; return the runs."""
     from blklab.cli.run import measured
     from blklab.spec import cells
     from blklab.validation.device_measurement import observations

@@ -124,7 +124,7 @@ def _labels(campaigns: tuple[str, ...]) -> set[str]:
 
 def _short(campaigns: tuple[str, ...], selections: "list[Selection]") -> list[str]:
     """Return the names of the sides: what distinguishes numbered campaigns, without labels."""
-    from blklab.analysis.side_names import distinguish
+    from blklab.analysis.compare import distinguish
 
     if all(words.isdigit() for words in campaigns) and (known := distinguish(selections)):
         return known[1]

@@ -155,7 +155,6 @@ def _show(kept: "Store", numbers: list[int], as_json: bool) -> None:
 
 
 def _document(batch: "Batch") -> dict[str, object]:
-    """Return the batch as `--json` prints it."""
     return {
         "experiment": batch.plan.name,
         "runner": batch.plan.runner,

@@ -73,7 +73,7 @@ def report(
     \b
     Exit status: 0 success; 2 no such campaign, or the output cannot be written.
     """
-    from blklab.report import tabular
+    from blklab.report import runs
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -87,7 +87,7 @@ def report(
     if form != "csv" or charts is not None:
         diagnostics = _report(kept, chosen, title=title, x=x, metric=metric)
     if form == "csv" or diagnostics is None:
-        content = tabular.as_csv([run for selection in chosen for run in selection.runs])
+        content = runs.as_csv([run for selection in chosen for run in selection.runs])
     else:
         content = diagnostics.html() if form == "html" else diagnostics.markdown()
     write_page(target, content, charts, diagnostics.charts if diagnostics else [], as_json=as_json)

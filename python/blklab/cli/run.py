@@ -14,9 +14,8 @@ from blklab.runners.registry import RUNNERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from blklab.runners.base import Runner
+    from blklab.runners.base import Runner, RunResult
     from blklab.runners.kind import RunnerKind, RunnerOption
-    from blklab.runners.result import RunResult
     from blklab.spec.cells import ExperimentPlan
 
 
@@ -152,7 +151,7 @@ def run(
     if experiment is None:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
     from blklab.spec import cells, load
-    from blklab.spec.target_option import placed
+    from blklab.spec.load import placed
 
     kind = RUNNERS[runner]
     plan = cells.plan(
@@ -166,7 +165,7 @@ def run(
         warn(line)
     plan = chosen.planned(plan)
     if dry_run:
-        from blklab.report.cells import print_cells
+        from blklab.report.results import print_cells
 
         chosen.check(plan)
         emit(plan.as_dict(), as_json, lambda console: print_cells(console, plan))

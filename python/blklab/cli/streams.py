@@ -60,7 +60,6 @@ def native(output: str) -> Iterator[None]:
 
 
 def _reader_is_gone() -> bool:
-    """Return whether stdout is a pipe without a reader."""
     import select
 
     poll = select.poll()

@@ -139,7 +139,6 @@ class _AmountOverTime:
         return sums
 
     def until(self, time: float) -> float:
-        """Returns the amount before a time."""
         at = bisect_left(self._ends, time)
         if at == len(self.pieces):
             return self.amount
@@ -230,7 +229,6 @@ def merge(logs: Sequence[JobLog], interval_ns: int, logged_ms: float | None = No
 
 
 def _rate(log: JobLog, samples: Sequence[LogSample], direction: int, every: float, what: str) -> _AmountOverTime:
-    """Returns the I/Os or the bytes of one job over time."""
     unit = 1024 if what == "bytes" else 1
     spread = _AmountOverTime(
         [(start, end, value * unit * (end - start) / 1000) for start, end, value in _covered(samples, direction, every)]
@@ -265,7 +263,6 @@ def _total(logs: Sequence[JobLog], spreads: Sequence[_AmountOverTime], direction
 def _means(
     jobs: Sequence[tuple[JobLog, _AmountOverTime]], direction: int, every: float, edges: Sequence[float]
 ) -> list[float | None]:
-    """Returns the mean latency in each interval."""
     count = len(edges) - 1
     weights, sums = [0.0] * count, [0.0] * count
     for log, ios in jobs:

@@ -120,8 +120,6 @@ class _TextJob:
 
 
 class _TextReader:
-    """Assembles runs line by line."""
-
     def __init__(self) -> None:
         self.runs: list[TextRun] = []
         self._total = 0

@@ -14,7 +14,7 @@ from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from blklab.text import common_start, printable
 
 LARGEST: Final = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
@@ -236,7 +236,6 @@ def _shared(runs: Sequence[ImportedRun]) -> str:
 
 
 def _too_large(value: object) -> bool:
-    """Returns whether there is a number that the store cannot hold."""
     match value:
         case Mapping():
             return any(_too_large(inner) for inner in value.values())

@@ -154,7 +154,6 @@ def _points(name: str, reports: Sequence[IostatReport], widths: Sequence[int]) -
 
 
 def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], widths: Sequence[int]) -> DeviceResult:
-    """Returns the totals of a device over all reports."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     single: dict[str, float | None] = defaultdict(float)
     for report, width in zip(reports, widths, strict=True):

@@ -83,7 +83,6 @@ class _ReportReader:
         self._headers = file.text.count("%util")
 
     def read(self, at: int, whole: str) -> None:
-        """Takes a line."""
         line = _ANSI.sub("", whole.rstrip("\r")) if "\x1b" in whole else whole.rstrip("\r")
         words = line[:4000].split()
         if not words:

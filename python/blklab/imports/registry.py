@@ -2,16 +2,16 @@
 
 from typing import Final
 
-from blklab.imports import blkparse, filesystem_benchmarks, fio_json, fio_log, fio_text, iostat, published, randomio
+from blklab.imports import blkparse, filesystem_benchmarks, fio_log, fio_results, iostat, randomio, reference
 from blklab.imports.base import ImportFormat
 
 FORMATS: Final = {  # By name; a format is one module and one line here
     each.name: each
     for each in (
-        ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_json.matches, fio_json.read),
+        ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
         ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
-        ImportFormat("fio-text", "fio", "fio's normal output", fio_text.matches, fio_text.read),
-        ImportFormat("fio-terse", "fio", "fio's terse output", fio_json.matches_terse, fio_json.read_terse),
+        ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
+        ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, fio_results.read_terse),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
         ImportFormat(
             "iozone",
@@ -33,6 +33,6 @@ FORMATS: Final = {  # By name; a format is one module and one line here
 }
 
 DIRECTORY_FORMATS: Final = (  # The formats of a directory of published figures
-    ImportFormat("published", "randomio", "", published.matches, published.read_randomio),
-    ImportFormat("published", "fio", "", published.matches, published.read),
+    ImportFormat("published", "randomio", "", reference.matches, reference.read_randomio),
+    ImportFormat("published", "fio", "", reference.matches, reference.read),
 )

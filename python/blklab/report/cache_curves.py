@@ -93,7 +93,6 @@ def _knee(curve: PolicyCurve) -> str:
 
 
 def _ratio(point: CurvePoint) -> str:
-    """Returns a hit ratio with its interval."""
     half = (point["high"] - point["low"]) * 50
     return f"{point['hit_ratio'] * 100:.1f} %" + (f" ±{half:.1f}" if half >= 0.05 else "")
 

@@ -13,7 +13,7 @@ from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 if TYPE_CHECKING:
-    from blklab.runners.result import RunResult
+    from blklab.runners.base import RunResult
 
 LATENCIES: Final = ("read.p50", "read.p99", "write.p50", "write.p99")
 

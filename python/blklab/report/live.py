@@ -10,8 +10,7 @@ from typing import Any, Final, cast
 from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import sparkline
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.documents import FioCellDocument
-from blklab.spec.fio_cell import minimum_ns
+from blklab.spec.documents import FioCellDocument, minimum_ns
 from blklab.text import printable
 
 WIDTH: Final = 30  # Number of values in the sparkline

@@ -8,7 +8,7 @@ from blklab.report import formatting, terminal
 from blklab.report.console import Console
 from blklab.report.formatting import sparkline
 from blklab.report.tables import devices as device_tables
-from blklab.report.tables import load, slow
+from blklab.report.tables import life, load
 from blklab.report.view import DeviceView, ProfileView
 from blklab.trace.record.live import LiveLook
 
@@ -82,7 +82,7 @@ class LiveScreen:
             terminal.draw_table(console, device_tables.overview(view))
         if device is not None and device.active:
             terminal.draw_table(console, load.groups(device, "processes", PROCESSES))
-            terminal.draw_table(console, slow.slowest(device, SLOWEST))
+            terminal.draw_table(console, life.slowest(device, SLOWEST))
 
 
 def _p99(device: DeviceView) -> float:

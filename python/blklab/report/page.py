@@ -1,19 +1,19 @@
 """The report on a trace: one self-contained HTML page."""
 
-from typing import Any
+from typing import Any, Final
 
 from blklab.documents.cache_curves import CacheCurves
 from blklab.report import array_members, cache_curves, diagnostics, formatting, shell
 from blklab.report.charts import density, groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
-from blklab.report.diagram import diagram
 from blklab.report.sentences import sentences
 from blklab.report.shell import KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
-from blklab.report.tables import files, life, load, shards, slow, trace
+from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
 from blklab.report.tables.base import TextTable
 from blklab.report.view import DeviceView, ProfileView
+from blklab.text import printable
 
 
 def charts(view: ProfileView, curves: CacheCurves | None = None) -> list[Chart]:
@@ -55,7 +55,7 @@ def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection
             "Latency and queue depth",
             [*latency.charts(device), *density.latency_charts(device), *_some(life.depth(device))],
         ),
-        PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(slow.slowest(device), slow.stalls(device))),
+        PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
         PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
         PageSection(
@@ -72,7 +72,7 @@ def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection
             ],
         ),
         *(cache_curves.sections(curves, "Cache") if curves else []),
-        PageSection("files", "Files", "Hot files", _some(files.hot_files(view))),
+        PageSection("files", "Files", "Hot files", _some(load.hot_files(view))),
         PageSection(
             "origin",
             "Who asked",
@@ -140,10 +140,66 @@ def _others(view: ProfileView) -> list[dict[str, Any]]:
 def _made(view: ProfileView) -> list[TextTable]:
     feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
     return _some(
-        *shards.summary(view),
+        *trace.shard_tables(view),
         trace.facts(view),
         trace.files(view),
         trace.events(view.focus),
         *feeds,
         trace.counts(view),
     )
+
+
+BOX_WIDTH: Final = 116
+BOX_HEIGHT: Final = 46
+GAP: Final = 22
+LAYER: Final = 96
+MOST: Final = 8  # Maximum number of devices in a layer; if there are more, there is no drawing
+
+
+def diagram(view: ProfileView) -> dict[str, Any] | None:
+    """Returns the boxes and lines of the drawing for the template; None if a layer has too many devices."""
+    layers: list[list[tuple[str, str, str, str]]] = [
+        [_traced(view, device) for device in layer if device.active] for layer in view.layers()
+    ]
+    feeds = view.feeds()
+    traced = {device.number for device in view.devices}
+    rank = {number: at for at, layer in enumerate(layers) for number, *_ in layer}
+    unseen = {feed.upper: feed for feed in feeds if feed.upper not in traced}
+    for number, feed in unseen.items():
+        at = rank.get(feed.lower, 0) - 1
+        if at < 0:
+            layers.insert(0, [])
+            rank = {known: place + 1 for known, place in rank.items()}
+            at = 0
+        layers[at].append((number, printable(number), "not traced", "unseen"))
+    if max(map(len, layers), default=0) > MOST:
+        return None
+    width = max(len(layer) for layer in layers) * (BOX_WIDTH + GAP) + GAP
+    places: dict[str, tuple[float, float]] = {}
+    boxes = []
+    for at, layer in enumerate(layers):
+        left = (width - len(layer) * (BOX_WIDTH + GAP) + GAP) / 2
+        for place, (number, label, more, kind) in enumerate(layer):
+            x, y = left + place * (BOX_WIDTH + GAP), 2 + at * LAYER
+            places[number] = (x, y)
+            boxes.append({"x": x, "y": y, "label": label, "more": more, "kind": kind})
+    lines = []
+    for feed in feeds:
+        if feed.upper not in places or feed.lower not in places:
+            continue
+        (x1, y1), (x2, y2) = places[feed.upper], places[feed.lower]
+        x1, x2, y1 = x1 + BOX_WIDTH / 2, x2 + BOX_WIDTH / 2, y1 + BOX_HEIGHT
+        half = (y1 + y2) / 2
+        path = f"M{x1:.0f},{y1:.0f} C{x1:.0f},{half:.0f} {x2:.0f},{half:.0f} {x2:.0f},{y2:.0f}"
+        names = f"{view.names.get(feed.upper, printable(feed.upper))} → {view.names[feed.lower]}"
+        text = f"{names}: {formatting.plural(feed.ios, 'I/O')}, {formatting.share(feed.share)} of its I/O"
+        lines.append({"path": path, "width": round(1.5 + 8 * feed.share, 1), "text": text})
+    height = LAYER * (len(layers) - 1) + BOX_HEIGHT + 4
+    box = {"box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
+    return {"width": width, "height": height, "boxes": boxes, "lines": lines, **box}
+
+
+def _traced(view: ProfileView, device: DeviceView) -> tuple[str, str, str, str]:
+    more = f"{formatting.number(device.iops)} IOPS" if device.iops is not None else ""
+    kind = "focus" if device is view.focus else "traced"
+    return device.number, device.label, more, kind

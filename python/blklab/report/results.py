@@ -1,18 +1,58 @@
-"""Results of runs as a table and as explanations."""
+"""The cells of an experiment in the terms of their runner, and their results: as tables and as explanations."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
 from blklab.outcome import LoadRamp
-from blklab.report import cells, fleet_results, formatting, terminal, volumes
+from blklab.report import fleet_results, formatting, terminal, volumes
 from blklab.report.console import Console
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, text
-from blklab.runners.registry import did
-from blklab.runners.result import RunResult
+from blklab.runners.base import RunResult
+from blklab.runners.kind import CellDescriptions
+from blklab.runners.registry import RUNNERS, did
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.text import printable
+
+NAMED: Final = ("stack", "workload")  # Columns before those of the runner
+
+
+def print_cells(console: Console, plan: ExperimentPlan) -> None:
+    """Prints the cells of an experiment."""
+    terminal.draw_table(console, cells_table(plan))
+    for line in RUNNERS[plan.runner].spoken().notes(plan):
+        console.print(f"· {printable(line)}")
+
+
+def cells_table(plan: ExperimentPlan) -> TextTable:
+    """Returns the table of an experiment's cells."""
+    descriptions = RUNNERS[plan.runner].spoken()
+    varied = [label for label in plan.varied if label not in descriptions.columns]
+    columns = [TableColumn("#"), *(TableColumn(name, name in descriptions.figures) for name in descriptions.columns)]
+    if varied:
+        columns.append(text("varied"))
+    title = printable(plan.title) or "Experiment"
+    return TextTable(
+        f"{title}: {formatting.plural(len(plan.cells), 'cell')}",
+        columns,
+        [_cell_row(cell, descriptions, varied) for cell in plan.cells],
+    )
+
+
+def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str]) -> list[str]:
+    row = [str(cell.number)]
+    for name, of in descriptions.columns.items():
+        row.append(f"{cell.labels[name]}: {of(cell)}" if name in NAMED else of(cell))
+    if varied:
+        row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied))
+    return [printable(text) for text in row]
+
+
+def stack_line(plan: ExperimentPlan, cell: Cell) -> str:
+    """Returns a stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
+    return printable(RUNNERS[plan.runner].spoken().columns["stack"](cell))
+
 
 SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
 
@@ -115,7 +155,7 @@ def explanations(
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
         console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))
-        console.print(Text(f"{cells.stack(plan, cell)} · {_figures(result)}", "dim"))
+        console.print(Text(f"{stack_line(plan, cell)} · {_figures(result)}", "dim"))
         for sentence in sentences:
             console.print(Text(f"· {printable(sentence)}"))
 

@@ -85,7 +85,6 @@ class PageSection:
     folds: Sequence[Details] = ()  # Folded items at the end
 
     def __bool__(self) -> bool:
-        """Whether the section has content."""
         return bool(self.items or self.folds)
 
     @property

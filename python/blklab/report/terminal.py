@@ -7,7 +7,7 @@ from blklab.report import array_members, diagnostics, formatting
 from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
-from blklab.report.tables import devices, files, life, load, pattern, shards, slow, trace
+from blklab.report.tables import devices, life, load, pattern, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
 
@@ -21,8 +21,8 @@ DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (  # The tables 
     life.stages,
     life.errors,
     life.depth,
-    lambda device: slow.slowest(device, 3),
-    lambda device: slow.stalls(device, 3),
+    lambda device: life.slowest(device, 3),
+    lambda device: life.stalls(device, 3),
     load.sizes,
     pattern.order,
     pattern.seeks,
@@ -47,13 +47,13 @@ def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
         if at == 0 and len(view.devices) > 1:
             draw_table(console, devices.overview(view))
         if at == 0:
-            for table in shards.summary(view):
+            for table in trace.shard_tables(view):
                 draw_table(console, table)
         draw_table(console, array_members.members_table(view, device))
         for build in DETAILS:
             draw_table(console, build(device))
         if at == 0:
-            draw_table(console, files.hot_files(view, 10))
+            draw_table(console, load.hot_files(view, 10))
         draw_events(console, device)
     diagnostics.print_diagnostics(console, trace.diagnose(view), "Diagnostics", most=40)
     if len(shown) < sum(device.active for device in view.devices):

@@ -1,12 +1,14 @@
-"""The interface of a runner: it measures cells, and reports each to a ledger."""
+"""The interface of a runner: it measures cells, and reports each to a ledger; the result of a run, in fio's words."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blklab import __version__
-from blklab.store.finished_run import FinishedRun
+from blklab.outcome import Outcome
+from blklab.store.series import FinishedRun
 
 if TYPE_CHECKING:
     from blklab.runners.fio.process import FioProgress
@@ -57,3 +59,35 @@ class Runner(ABC):
     @abstractmethod
     def run(self, cells: "Sequence[Cell]", ledger: Ledger) -> None:
         """Measures cells. An exception ends the campaign; a failed cell need not."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One cell's figures."""
+
+    number: int  # The cell's number in its experiment
+    labels: Mapping[str, str]  # How the cell differs from the others
+    runner: str  # Its runner: `sim`, `host`
+    outcome: Outcome  # The figures: docs/reference/formats.md, "result". Times are ns, rates per second.
+    seconds: float  # Real duration of the run, ns
+    run: int | None = None  # Its number in the store, if it is in one
+
+    @property
+    def read_iops(self) -> float:
+        """Reads a second."""
+        return float(self.outcome["read"]["iops"])
+
+    @property
+    def write_iops(self) -> float:
+        """Writes a second."""
+        return float(self.outcome["write"]["iops"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the result for `--json`."""
+        return {
+            "run": self.run,
+            "number": self.number,
+            "labels": dict(self.labels),
+            "runner": self.runner,
+            **self.outcome,
+        }

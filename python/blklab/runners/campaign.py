@@ -9,12 +9,11 @@ from typing import Any
 
 from blklab import outcome as measured
 from blklab.errors import BlklabError
-from blklab.runners.base import Runner
-from blklab.runners.result import RunResult
+from blklab.runners.base import Runner, RunResult
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store import query, series
 from blklab.store.campaigns import Store, StoredCampaign
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 
 
 @dataclass

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from blklab.outcome import LoadRamp, LoadStep, Outcome, latency_result
-from blklab.spec.documents import LoadRampDocument
-from blklab.spec.fio_cell import RAMP_SEARCHES
-from blklab.store.finished_run import FinishedRun
+from blklab.spec.documents import RAMP_SEARCHES, LoadRampDocument
+from blklab.store.series import FinishedRun
 
 KINDS: Final = ("read", "write")
 FIGURES: Final = ("mean", "p50", "p95", "p99", "p99_9")

@@ -6,9 +6,9 @@ from statistics import fmean, geometric_mean
 from typing import Final
 
 from blklab.analysis import compare as analysis
+from blklab.analysis.compare import distinguish
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.samples import Points
-from blklab.analysis.side_names import distinguish
 from blklab.errors import UsageError
 from blklab.report import comparison, diagnostics, formatting, runs
 from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip

@@ -1,13 +1,54 @@
-"""How a runner takes the cells of an experiment."""
+"""How a runner takes the cells of an experiment, and the traces that they replay."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from blklab import _core
+from blklab.errors import BlklabError
 from blklab.spec import load
 from blklab.spec.device import Uncertainty
 from blklab.spec.experiment import Experiment
-from blklab.spec.replays import ReplaySource
+from blklab.units import SECTOR
+
+
+@dataclass(frozen=True)
+class ReplaySource:
+    """The trace that a cell replays, for `blklab._core`'s readers."""
+
+    path: str  # What to read: a name, a file or a directory
+    format: str | None  # The trace's format; None: detected from the content
+    device: str  # The device's number, `major,minor`
+    name: str  # The device's name, or its number if it has none
+    end: int  # Bytes; the end of the last I/O
+    ios: int  # Reads and writes of that device
+
+
+@cache
+def replay_source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
+    """Reads a trace and returns what to replay. Raises UsageError or BlklabError."""
+    chosen = _core.Filter(devices=[device] if device else [])
+    profile = json.loads(_core.characterise([str(path)], chosen, format=format_name, threads=1))
+    wanted = profile["focus"]
+    for device_profile in profile["devices"]:
+        if device_profile["device"] == wanted:
+            ops = device_profile["load"]["ops"]
+            ios = ops["read"]["ios"] + ops["write"]["ios"]
+            if ios:
+                return ReplaySource(
+                    path=str(path),
+                    format=format_name,
+                    device=wanted,
+                    name=device_profile["name"] or wanted,
+                    end=device_profile["load"]["end_sector"] * SECTOR,
+                    ios=ios,
+                )
+    what = f" of device {device!r}" if device else ""
+    raise BlklabError(f"{path}: found no read or write{what} to replay")
+
 
 Made = tuple[dict[str, Any], int, ReplaySource | None, Sequence[Uncertainty]]
 """A cell's document without the seed, its `capacity`, its `replay`, and its `uncertainties`."""

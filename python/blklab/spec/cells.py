@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.spec import fio_cell, load, problems, replays, sim_cell, stack_resolution, stock_models, sweep
+from blklab.spec import cell_form, documents, load, problems, sim_cell, stack_resolution, stock_models, sweep
 from blklab.spec.cell_form import CellForm
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import as_host
@@ -35,7 +35,7 @@ class Cell:
     labels: Mapping[str, str]  # How it differs from other cells: stack, workload, keys of matrix and sweep, repeat
     document: Mapping[str, Any]  # What its runner takes: crates/sim/src/cell, `spec.host_cell`, `spec.lab_cell`
     capacity: int  # Bytes of the stack, or of the file on a target; 0 of a device, whose own capacity counts
-    replay: replays.ReplaySource | None = None  # The trace whose I/Os the simulator replays
+    replay: cell_form.ReplaySource | None = None  # The trace whose I/Os the simulator replays
     uncertainties: Sequence[Uncertainty] = ()  # Of each device; only for predictions
     place: float = 0.0  # Where it is among the cells of its repeat, if they are measured one after the other
 
@@ -140,7 +140,7 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         target = cell.document["target"]
         if "device" not in target:
-            extent = fio_cell.extent(as_host(cell.document))
+            extent = documents.extent(as_host(cell.document))
             needs[target["name"]] = max(extent, needs.get(target["name"], 0))
     sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
     return [

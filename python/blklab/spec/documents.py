@@ -3,8 +3,8 @@
 Sizes are bytes, times ns. Optional keys are missing in cells of older stores.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NotRequired, TypedDict, cast
 
 from blklab.documents import cell as simulated
 
@@ -172,3 +172,72 @@ def as_fleet(document: Mapping[str, object]) -> FleetCellDocument:
 def as_lab(document: Mapping[str, Any]) -> LabCellDocument:
     """Returns the document of a cell that was made for the lab."""
     return cast(LabCellDocument, document)
+
+
+READING: Final = frozenset({"read", "randread"})  # Values of `rw` that do not write
+RAMP_SEARCHES: Final = 4  # Further measurements with p99_below; each halves the interval of the searched rate
+
+
+def job_writes(options: Mapping[str, str]) -> bool:
+    """Tells whether a job (fio's options) may write; fio's default is to read."""
+    direction = options.get("rw", options.get("readwrite", "read"))
+    return direction.partition(":")[0] not in READING
+
+
+def writes(document: FioCellDocument) -> bool:
+    """Tells whether a cell may write to its target, in a job or before its jobs.
+
+    Everything that claims or guards a device must ask this function.
+    """
+    prepared = document.get("host", {}).get("precondition", "none") != "none"
+    return prepared or any(job_writes(job["options"]) for job in document["jobs"])
+
+
+def ramp_runs(document: FioCellDocument) -> int:
+    """Returns how often the jobs of a cell run: once, or once for each rate of a load ramp."""
+    ramp = document.get("load_ramp")
+    if not ramp:
+        return 1
+    return 1 + len(ramp["shares"]) + (0 if ramp["p99_ns"] is None else RAMP_SEARCHES)
+
+
+def minimum_ns(document: FioCellDocument) -> int:
+    """Returns the time that a cell takes at least, ns: runtime, ramp, rounds until steady."""
+    steady = document.get("host", {}).get("steady")
+    rounds = steady["rounds"] * steady["round_ns"] if steady else 0
+    return ramp_runs(document) * ((document["runtime_ns"] or 0) + document["ramp_ns"]) + rounds
+
+
+def extent(document: FioCellDocument) -> int:
+    """Returns the size of the file that a cell's jobs need, bytes; 0 without a file."""
+    ends = [0]
+    for job in document["jobs"]:
+        words = job["options"]
+        if str(words.get("size", "")).isdigit():
+            spread = int(words.get("offset_increment", 0)) * (int(words["numjobs"]) - 1)
+            ends.append(int(words["offset"]) + spread + int(words["size"]))
+    return max(ends)
+
+
+Node = Mapping[str, Any]  # Of the stack's tree: `{"device": number}`, or one kind with its table: `{"md": {…}}`
+
+
+def nodes_below(table: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
+    """Yields the parts of an array or a volume with their keys, without missing members."""
+    for name in table.get("members", []):
+        node = name.get("node", name)  # md's are slots
+        if node is not None:
+            yield "members", node
+    for key in ("origin", "backing", "cache"):
+        if key in table:
+            yield key, table[key]
+
+
+def built_nodes(node: Node) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields each array and volume of a stack with its kind, lower ones first."""
+    if "device" in node:
+        return
+    ((kind, table),) = node.items()
+    for _, child in nodes_below(table):
+        yield from built_nodes(child)
+    yield kind, table

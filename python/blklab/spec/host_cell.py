@@ -1,14 +1,17 @@
-"""A cell as a runner with real fio takes it: where, which jobs, which settings.
+"""A cell as a runner with real fio takes it: where, which jobs, which settings; for the runner `fleet`, the hosts.
 
 Sizes are bytes, times ns; jobs have fio's own options (fio(1)).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from blklab.ansible_inventory import expanded
 from blklab.spec import fio_options, load, problems, sim_cell, sweep
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.experiment import Experiment
+from blklab.spec.fields import shown
 from blklab.spec.target import PLACES, Target
 from blklab.spec.workload import RAMP, Command, Job, Replay
 
@@ -149,3 +152,44 @@ def _io_size(job: Job, words: Mapping[str, str], path: str) -> str:
     if not words.get("size", "").isdigit():
         raise problems.fail(f"{path}.io_size", f"found {job.io_size}, expected bytes: the target is a device")
     return str(int(int(words["size"]) * share))
+
+
+def fleet_document(
+    source: load.ExperimentSource, experiment: Experiment, target: str, workload: str, swept: Mapping[str, object]
+) -> Made:
+    """Returns the document of a cell of a fleet; `destroy` has `HOST:ID` as the user wrote them."""
+    fleet = experiment.fleet
+    if not fleet.hosts:
+        raise problems.fail("fleet.hosts", "is missing: expected the hosts to measure, as you name them for ssh")
+    hosts = expanded(fleet.hosts, source.path.parent)
+    for number, name in enumerate(experiment.destroy):
+        if host_of(name, hosts) is None:
+            raise problems.fail(f"destroy[{number}]", f"found {shown(name)}, expected HOST:ID with a host of [fleet]")
+    place = experiment.targets[target]
+    ((kind, where),) = ((key, path) for key in PLACES if (path := getattr(place, key)) is not None)
+    if not Path(where).is_absolute():
+        message = f"found {shown(where)}, expected an absolute path: it is on other hosts"
+        raise problems.fail(f"targets.{target}.{kind}", message)
+    made, *rest = document(source, experiment, target, workload, swept)
+    for key, present in (
+        ("host.steady", made["host"]["steady"]),
+        (f"workloads.{workload}.command", made["command"]),
+        (f"workloads.{workload}.rate", made.get("load_ramp")),
+    ):
+        if present:
+            raise problems.fail(key, "hosts would not run at the same time: remove it, or use --on host")
+    return {**made, "hosts": hosts, "python": fleet.python}, *rest  # type: ignore[return-value]
+
+
+FLEET_FORM: Final = CellForm("fleet", fleet_document, on_targets=True)
+
+
+def host_of(name: str, hosts: Iterable[str]) -> str | None:
+    """Returns the host of a device `HOST:ID`; None if it names none of them."""
+    named = [host for host in hosts if name.startswith(f"{host}:") and len(name) > len(host) + 1]
+    return max(named, key=len, default=None)
+
+
+def ids_of(host: str, names: Sequence[str], hosts: Iterable[str]) -> list[str]:
+    """Returns the ids of one host's devices, of names `HOST:ID`."""
+    return [name.removeprefix(f"{host}:") for name in names if host_of(name, hosts) == host]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
-from blklab.spec import jobs, load, problems, replays, stack_resolution
+from blklab.spec import cell_form, jobs, load, problems, stack_resolution
 from blklab.spec.cell_form import CellForm, Made
 from blklab.spec.documents import LoadRampDocument
 from blklab.spec.experiment import Experiment
@@ -104,9 +104,9 @@ def times(tables: Sequence[tuple[str, Job]], runtime: int | None, ramp: int) -> 
 
 def _replay(
     source: load.ExperimentSource, table: Replay, path: str, stack: str, capacity: int
-) -> tuple[cell.Replay, replays.ReplaySource]:
+) -> tuple[cell.Replay, cell_form.ReplaySource]:
     try:
-        replay = replays.source(source.resolve_path(table.replay), table.format, table.device)
+        replay = cell_form.replay_source(source.resolve_path(table.replay), table.format, table.device)
     except BlklabError as error:
         raise problems.fail(f"{path}.replay", str(error)) from error
     if replay.end > capacity:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from blklab import units
 from blklab.documents import cell
-from blklab.spec import capacity, kernels, problems, stack_tree
+from blklab.spec import capacity, documents, kernels, problems
 from blklab.spec.capacity import short
 from blklab.spec.device import DiskTable, kind_of, model_document
 from blklab.spec.documents import FailureDocument
@@ -18,7 +18,7 @@ from blklab.spec.stack import MISSING, Bare, KeyedError, Md, Volume, parts
 class ResolvedStack:
     """A stack, resolved: a tree of arrays and volumes over devices."""
 
-    node: stack_tree.Node = field(default_factory=dict)
+    node: documents.Node = field(default_factory=dict)
     capacity: int = 0
     devices: list[cell.Device] = field(default_factory=list)
     tables: list[DiskTable] = field(default_factory=list)  # The table of each device
@@ -46,7 +46,7 @@ class _StackResolver:
         self.disks = dict(_units(experiment))
         self.used: dict[str, str] = {}
 
-    def stack(self, name: str, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
+    def stack(self, name: str, above: tuple[str, ...]) -> tuple[documents.Node, int]:
         """Returns a stack's node and its capacity; `above` are the stacks that contain it."""
         table = self.experiment.stacks[name]
         if isinstance(table, Bare):
@@ -60,8 +60,7 @@ class _StackResolver:
             return self.array(name, table, (*above, name))
         return self.volume(name, table, (*above, name))
 
-    def disk(self, name: str, of: str, path: str) -> tuple[stack_tree.Node, int]:
-        """Returns a device's node and its bytes."""
+    def disk(self, name: str, of: str, path: str) -> tuple[documents.Node, int]:
         if name in self.used:
             where = "" if self.used[name] == of else f": in {self.used[name]!r} and in {of!r}"
             raise problems.fail(path, f"{name!r} is used twice{where}")
@@ -71,7 +70,7 @@ class _StackResolver:
         self.built.tables.append(disk)
         return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
 
-    def volume(self, name: str, table: Volume, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
+    def volume(self, name: str, table: Volume, above: tuple[str, ...]) -> tuple[documents.Node, int]:
         """Returns the node of a stack with a `kind`, and its capacity."""
         path = f"stacks.{name}"
         if not table.SIMULATED:
@@ -95,8 +94,7 @@ class _StackResolver:
             raise problems.fail(path, "is too small: no space is left for data")
         return {table.kind: resolved}, total
 
-    def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[stack_tree.Node, int]:
-        """Returns an array's node and its capacity."""
+    def array(self, name: str, md: Md, above: tuple[str, ...]) -> tuple[documents.Node, int]:
         path = f"stacks.{name}"
         members = [member_name for member in md.members for member_name in self._expanded(member, f"{path}.members")]
         mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
@@ -140,7 +138,7 @@ class _StackResolver:
 
     def _member(
         self, member: str, of: str, above: tuple[str, ...], key: str = "members"
-    ) -> tuple[stack_tree.Node | None, int | None]:
+    ) -> tuple[documents.Node | None, int | None]:
         path = f"stacks.{of}.{key}"
         if member == MISSING:
             return None, None

@@ -8,6 +8,8 @@ running → done` or `failed`. A run is written in one transaction when it ends.
 import hashlib
 import json
 import math
+import os
+import platform
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,11 +23,13 @@ import sqlalchemy as sa
 
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
-from blklab.store import run_owner, series
+from blklab.store import series
 from blklab.store.database import Database, opened
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
 from blklab.store.tables import series as stored_series
+from blklab.system.process import boot_id, start_of
+from blklab.system.roots import Roots, text
 
 if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
@@ -45,7 +49,7 @@ class Store:
     def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
         """Opens it, as `blklab.store.database.opened` does."""
         self.database: Database = opened(where, reading=reading)
-        self._me = run_owner.me()
+        self._me = this_owner()
 
     # --- campaigns -------------------------------------------------------------------------------
 
@@ -83,7 +87,7 @@ class Store:
             ).all()
             waiting = {}
             for row in rows:
-                if row.state == "running" and run_owner.alive(row.owner or ""):
+                if row.state == "running" and owner_is_alive(row.owner or ""):
                     continue
                 planned = _update(row.id, state="planned", owner=None, message=None)
                 if connection.execute(planned.where(runs.c.state == row.state)).rowcount == 1:
@@ -214,7 +218,7 @@ class Store:
     def _under_way(self, connection: sa.Connection) -> list[Any]:
         running = sa.select(runs.c.id, runs.c.campaign, runs.c.owner)
         rows = connection.execute(running.where(runs.c.state == "running")).all()
-        return [row for row in rows if run_owner.alive(row.owner or "")]
+        return [row for row in rows if owner_is_alive(row.owner or "")]
 
 
 def _written(finished: FinishedRun) -> dict[str, Any]:
@@ -291,3 +295,28 @@ def _plain(value: Any) -> Any:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def this_owner() -> str:
+    """Returns this process as an owner: `MACHINE BOOT PID START`, with the values of `blklab.system.process`."""
+    pid = os.getpid()
+    return f"{_machine_id()} {_boot_id()} {pid} {start_of(pid, Roots())}"
+
+
+def owner_is_alive(owner: str) -> bool:
+    """Tells whether an owner may still be alive; on another machine it always may."""
+    machine, boot, pid, started = (*owner.split(), "", "", "", "")[:4]
+    if machine != _machine_id():
+        return True
+    if boot != _boot_id() or not pid.isdigit():
+        return False
+    now = start_of(int(pid), Roots())
+    return now is not None and str(now) == started
+
+
+def _machine_id() -> str:
+    return text(Path("/etc/machine-id")) or platform.node() or "unknown"
+
+
+def _boot_id() -> str:
+    return boot_id(Roots()) or "unknown"

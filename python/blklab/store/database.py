@@ -6,6 +6,7 @@ Where: `--store`, else `$BLKLAB_STORE`, else `blklab/store.db` in the user's dat
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,8 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from blklab.errors import StoreError, UsageError
-from blklab.store import older_series, sqlite_file
-from blklab.store.tables import KNOWN, REVISION, runs
+from blklab.store import sqlite_file
+from blklab.store.tables import KNOWN, REVISION, meta, runs, series
 from blklab.text import printable
 
 T = TypeVar("T")
@@ -103,8 +104,8 @@ def opened(where: str | None = None, *, reading: bool = False) -> Database:
     if database.older_series.is_dir() and not database.only_read:
         with suppress(StoreError):  # A user of a server may only read; the files stay
             with database.writing() as connection:
-                taken = older_series.take_over(connection, database.older_series)
-            older_series.remove(taken)
+                taken = take_over_series(connection, database.older_series)
+            remove_series_files(taken)
     return database
 
 
@@ -224,3 +225,35 @@ def _upgrade(connection: sa.Connection) -> None:
     config.set_main_option("script_location", "blklab.store:migrations")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+SERIES_FILE: Final = re.compile(r"run-(\d{1,18})\.parquet", re.A)
+
+
+def take_over_series(connection: sa.Connection, directory: Path) -> list[Path]:
+    """Gives runs without a series those that older versions kept in files; returns the files no longer needed.
+
+    A server's stores had a directory each, with the store's own name.
+    """
+    if connection.dialect.name != "sqlite":
+        directory /= connection.execute(sa.select(meta.c.store)).scalar_one()
+    known = set(connection.execute(sa.select(runs.c.id)).scalars())
+    stored = set(connection.execute(sa.select(series.c.run)).scalars())
+    taken = []
+    with suppress(OSError):
+        for path in sorted(directory.iterdir()):
+            match = SERIES_FILE.fullmatch(path.name)
+            if match and (run := int(match[1])) in known:
+                if run not in stored:
+                    connection.execute(sa.insert(series).values(run=run, points=path.read_bytes()))
+                taken.append(path)
+    return taken
+
+
+def remove_series_files(paths: list[Path]) -> None:
+    """Removes files, and their directory if nothing else is in it."""
+    with suppress(OSError):
+        for path in paths:
+            path.unlink(missing_ok=True)
+        if paths:
+            paths[0].parent.rmdir()

@@ -20,8 +20,8 @@ import sqlalchemy as sa
 
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
-from blklab.store import run_owner, series
-from blklab.store.campaigns import Store
+from blklab.store import series
+from blklab.store.campaigns import Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
 
@@ -171,7 +171,7 @@ def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
 
 def _state(state: str, by: str | None) -> str:
     """Returns the true state of a run: one that is `running` may have died."""
-    return INTERRUPTED if state == "running" and not run_owner.alive(by or "") else state
+    return INTERRUPTED if state == "running" and not owner_is_alive(by or "") else state
 
 
 def raw(store: Store, number: int) -> str:

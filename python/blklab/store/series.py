@@ -1,4 +1,4 @@
-"""Results over time: points in a flat table, as Parquet."""
+"""What a runner returns at the end of a run; its results over time are points in a flat table, as Parquet."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from blklab.documents import outcome as simulated
 from blklab.errors import StoreError
+from blklab.outcome import Outcome
 
 JOBS: Final = "jobs"  # The source that stands for all jobs together
 
@@ -86,3 +87,13 @@ def as_outcome(points: Sequence[SeriesPoint]) -> list[simulated.Point]:
         for point in points
         if point.source == JOBS
     ]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """The result, raw output and series of a run."""
+
+    outcome: Outcome
+    seconds: float
+    points: Sequence[SeriesPoint] = ()
+    raw: str = ""  # The output of the program that measured

@@ -46,7 +46,7 @@ runs: Final = sa.Table(
     Column("labels", JSON, nullable=False),
     Column("cell", JSON, nullable=False),
     Column("state", String, nullable=False),
-    # The process that runs it: `blklab.store.run_owner`.
+    # The process that runs it: `blklab.store.campaigns`.
     Column("owner", String),
     Column("environment", ForeignKey("environments.id")),
     Column("started", String),

@@ -70,7 +70,6 @@ class DeviceActivity:
     flush_ns: int | None
 
     def __add__(self, other: "DeviceActivity") -> "DeviceActivity":
-        """Returns the activity of two intervals together."""
         return DeviceActivity(*(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
     def counts(self) -> DeviceCounts:

@@ -1,16 +1,77 @@
-"""Characterise a trace: the workload in figures."""
+"""Characterise a trace: the workload in figures, and where the files of a mounted filesystem are at present."""
 
 import ctypes
 import json
 import os
+import stat
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from blklab import _core
 from blklab.documents.profile import Profile
+from blklab.errors import BlklabError, UsageError
+from blklab.system import file_search
 from blklab.system.environment import memory
-from blklab.system.roots import Roots
-from blklab.trace.files import MountedFiles
+from blklab.system.identity import device_number, of_number
+from blklab.system.layers import name_of, number_of
+from blklab.system.mounts import find_whole_mount
+from blklab.system.roots import Roots, text
+from blklab.system.spans import Span
+from blklab.text import printable
+
+SECTOR: Final = 512
+
+
+class MountedFiles(NamedTuple):
+    """The files of a filesystem, as `_core.characterise` takes them."""
+
+    mount: str
+    devices: list[str]  # Numbers and names that its device can have in a trace
+    owners: list[tuple[str, bool]]  # Path or what else it is; whether it is a file
+    extents: list[tuple[int, int, int]]  # First sector, first sector behind it, owner
+
+
+def read_mounted_files(
+    path: str, roots: Roots, advance: Callable[[int], None]
+) -> tuple[MountedFiles, list[tuple[str, str]]]:
+    """Returns the files of the filesystem on a device or with a path in it, and warnings: path and message.
+
+    Sectors are those of the whole disk if the device is a partition, as blktrace records them. `advance` gets the
+    number of files examined. Raises UsageError or BlklabError.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"--files {path}: {getattr(error, 'strerror', error)}; expected a mount point or a device"
+        ) from None
+    number = number_of(status.st_rdev if stat.S_ISBLK(status.st_mode) else status.st_dev)
+    mount = find_whole_mount(number, roots)
+    if mount is None or mount.kind not in file_search.KINDS:
+        have = f"it has {mount.kind}" if mount else "no mount of its filesystem was found"
+        raise BlklabError(f"--files {path}: {have}; expected a mounted ext4 or XFS")
+    device = of_number(number, roots)
+    try:
+        pieces, failures = file_search.find_files(
+            mount.point, device_number(number), [Span(0, device.size, 0)], advance
+        )
+    except OSError as error:
+        raise BlklabError(f"--files {path}: {file_search.error_reason(error)}") from error
+    start = int(text(device.node / "start") or 0)
+    numbers = [number, *([text(device.node.parent / "dev") or ""] if (device.node / "partition").exists() else [])]
+    owners: dict[tuple[str, bool], int] = {}
+    extents = []
+    for piece in pieces:
+        name = f"{piece.path} ({piece.what})" if piece.path and piece.what else piece.path or piece.what
+        owner = owners.setdefault((printable(name), bool(piece.path)), len(owners))
+        extents.append((start + piece.begin // SECTOR, start + -(-piece.end // SECTOR), owner))
+    devices = [known for each in numbers for known in (each.replace(":", ","), name_of(each, roots))]
+    warnings = [
+        (mount.point, f"{count:,} {'file or directory' if count == 1 else 'files or directories'} not examined: {why}")
+        for why, count in failures.items()
+    ]
+    return MountedFiles(printable(mount.point), devices, list(owners), extents), warnings
+
 
 BYTES_OF_BLOCK: Final = 80
 """Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""

@@ -25,7 +25,6 @@ def agreement_table(compared_rows: Sequence[AgreementRow]) -> TextTable:
 
 
 def _io_costs(rows: Sequence[AgreementRow]) -> Iterator[str]:
-    """Yields what an I/O costs in the predictions of the cells."""
     costs = [row.measured.io_cost for row in rows if row.measured.io_cost]
     if costs:
         disk, submission = (

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from blklab.analysis.observations import WORDS, Observation
 from blklab.errors import UsageError
-from blklab.runners.result import RunResult
+from blklab.runners.base import RunResult
 from blklab.spec.load import ExperimentSource
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots

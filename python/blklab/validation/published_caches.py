@@ -12,7 +12,7 @@ from blklab.errors import UsageError
 from blklab.imports.reference import CacheRun, Reference
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
-from blklab.spec import cells, load, stack_tree
+from blklab.spec import cells, documents, load
 from blklab.spec.cells import Cell
 
 CacheClass = Literal["stuck", "bouncing", "fixed"]
@@ -203,7 +203,7 @@ def _enough_ns(cell: Cell, begun: Outcome) -> int:
     for smq's two misses and a copy, and a quarter more; and smq has balanced its levels twice, every 60 s.
     """
     document = cell.document
-    ((_, cache),) = stack_tree.built(document["stack"])
+    ((_, cache),) = documents.built_nodes(document["stack"])
     (job,) = document["jobs"]
     hdd, ssd = document["devices"]
     blocks = min(job["size"] * job["numjobs"], ssd["bytes"]) / CHUNK
@@ -237,7 +237,6 @@ def _further(times: Sequence[float], counts: Sequence[int], left: float) -> floa
 
 
 def _counts(outcome: Outcome) -> tuple[int, int, int]:
-    """Returns hits, misses and promotions."""
     (target,) = cast(Any, outcome)["targets"]
     if "promotions" in target:
         return target["read_hits"], target["read_misses"], target["promotions"]

@@ -10,10 +10,9 @@ import pytest
 
 from blklab.errors import BlklabError
 from blklab.system import file_search
-from blklab.system.extents import read_file_extents
-from blklab.system.file_search import FilesFound
+from blklab.system.file_search import FilesFound, read_file_extents
 from blklab.system.layers import number_of
-from blklab.trace.files import read_mounted_files
+from blklab.trace.profile import read_mounted_files
 from tests.conftest import Run
 from tests.system.machine import Machine
 from tests.trace.generated import QUEUED, READ, WRITE, Q, Record, write_trace

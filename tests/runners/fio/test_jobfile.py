@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from blklab.errors import UsageError
 from blklab.fio import output
-from blklab.runners.fio import jobfile, process, program
-from blklab.spec.fio_cell import job_writes
+from blklab.runners.fio import jobfile, process
+from blklab.spec.documents import job_writes
 from tests.runners.fio.conftest import MAKE
 
 
@@ -95,7 +95,7 @@ def test_values_that_fio_would_make_something_of(make: MAKE, value: str) -> None
 def test_files_of_any_name(work: Path, make: MAKE, name: str) -> None:
     path = work / name
     path.write_bytes(bytes(1 << 16))
-    fio, _ = program.find_fio()
+    fio, _ = process.find_fio()
     text = jobfile.render(make(size="65536", direct="0"), path)
     ran = process.run(fio, text, work, target=path, readonly=True)
     assert output.outcome(output.parse_document(ran.output))["read"]["io_bytes"] == 1 << 16

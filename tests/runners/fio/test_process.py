@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.fio import output
-from blklab.runners.fio import process, program
+from blklab.runners.fio import process
 from blklab.runners.fio.process import FioProgress
 
 JOB = """[slow]
@@ -60,7 +60,7 @@ def awaited(what: Callable[[], object]) -> object:
 
 
 def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
-    fio, version = program.find_fio()
+    fio, version = process.find_fio()
     facts: list[FioProgress] = []
     ran = process.run(fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=facts.append)
     outcome = output.outcome(output.parse_document(ran.output))
@@ -75,7 +75,7 @@ def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
 
 
 def test_fio_killed_by_others_is_said(work: Path) -> None:
-    fio, _ = program.find_fio()
+    fio, _ = process.find_fio()
 
     def kill(_live: FioProgress) -> None:
         for number in children(os.getpid()):
@@ -87,7 +87,7 @@ def test_fio_killed_by_others_is_said(work: Path) -> None:
 
 
 def test_fio_interrupted_by_others_is_no_result(work: Path) -> None:
-    fio, _ = program.find_fio()
+    fio, _ = process.find_fio()
 
     def interrupt(_live: FioProgress) -> None:
         for number in children(os.getpid()):
@@ -99,7 +99,7 @@ def test_fio_interrupted_by_others_is_no_result(work: Path) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_stops_fio_and_is_raised_on(work: Path, error: type[BaseException]) -> None:
-    fio, _ = program.find_fio()
+    fio, _ = process.find_fio()
     seen = []
 
     def interrupt(_live: FioProgress) -> None:
@@ -120,7 +120,7 @@ def test_no_fio_survives_blklab(work: Path) -> None:
         "from blklab.runners.fio import process\n"
         "process.run(sys.argv[1], sys.argv[2], Path(sys.argv[3]))\n"
     )
-    fio, _ = program.find_fio()
+    fio, _ = process.find_fio()
     job = JOB.format(rw="read", runtime="60s")
     with subprocess.Popen([sys.executable, "-c", script, fio, job, str(work)]) as blklab:
         try:
@@ -173,7 +173,7 @@ def test_why_fio_failed_is_one_line(work: Path, script: str, words: str) -> None
 
 
 def test_a_job_that_fio_refuses(work: Path) -> None:
-    fio, _ = program.find_fio()
+    fio, _ = process.find_fio()
     with pytest.raises(BlklabError, match="fio failed: Bad option <blah=1>"):
         process.run(fio, "[x]\nblah=1\n", work)
     with pytest.raises(BlklabError, match="fio failed: fio: pid=0, err=22/"):
@@ -183,13 +183,13 @@ def test_a_job_that_fio_refuses(work: Path) -> None:
 def test_what_is_missing_is_said(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(work.parent))
     with pytest.raises(EnvironmentLacks, match="fio is not installed; install it: apt-get"):
-        program.find_fio()
+        process.find_fio()
     for version, words in (("fio-3.1", "is fio-3.1, too old; fio 3.12 or newer"), ("x", "not fio")):
         fake(work, f"echo {version}")
         with pytest.raises(EnvironmentLacks, match=words):
-            program.find_fio()
+            process.find_fio()
     fake(work, "echo fio-3.36-12-gabc")
-    assert program.find_fio() == (str(work.parent / "fio"), "fio-3.36-12-gabc")
+    assert process.find_fio() == (str(work.parent / "fio"), "fio-3.36-12-gabc")
     monkeypatch.setattr(os, "defpath", str(work))
     with pytest.raises(EnvironmentLacks, match="setpriv is not installed"):
         child_process.command(["true"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import UsageError
-from blklab.runners.fio.steady_state import judge, until_steady
+from blklab.runners.fio.cell import judge_steady_state, until_steady
 
 WANTED: Any = {"round_ns": 10, "rounds": 5, "range": 0.2, "slope": 0.1, "limit_ns": 200}
 
@@ -30,7 +30,7 @@ WANTED: Any = {"round_ns": 10, "rounds": 5, "range": 0.2, "slope": 0.1, "limit_n
     ],
 )
 def test_judge(rounds: list[float], reached: bool, spread: float | None, slope: float | None) -> None:
-    result = judge(rounds)
+    result = judge_steady_state(rounds)
     assert result["reached"] is reached
     assert result["range"] == pytest.approx(spread)
     assert result["slope"] == pytest.approx(slope)
@@ -38,14 +38,14 @@ def test_judge(rounds: list[float], reached: bool, spread: float | None, slope: 
 
 @given(st.lists(st.floats(1, 1e7), min_size=5, max_size=12), st.floats(0.01, 100))
 def test_the_unit_does_not_matter(rounds: list[float], factor: float) -> None:
-    item, other = judge(rounds), judge([value * factor for value in rounds])
+    item, other = judge_steady_state(rounds), judge_steady_state([value * factor for value in rounds])
     assert item["range"] == pytest.approx(other["range"], abs=1e-9)
     assert item["slope"] == pytest.approx(other["slope"], abs=1e-9)
 
 
 def test_a_window_of_one_makes_no_sense() -> None:
     with pytest.raises(UsageError, match="expected at least 2"):
-        judge([1.0], window=1)
+        judge_steady_state([1.0], window=1)
 
 
 def test_rounds_go_on_until_they_are_steady() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.md import filesystem_geometry, images
+from blklab.md import images, probing
 from blklab.md.audit import alignment
 from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SectorRange
@@ -85,7 +85,7 @@ def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) ->
             given = f"su={unit >> 10}k,sw={disks}" if unit else "noalign"
         facts = [*words, given] if unit or kind == "xfs" else words[:-1]
         guest.agent.run([*facts, f"/dev/{name}"])
-        result = filesystem_geometry.parse_geometry(guest.disk(PLAIN).read(0, 4096), name)
+        result = probing.parse_geometry(guest.disk(PLAIN).read(0, 4096), name)
         assert result is not None
         assert (result.kind, result.block) == (kind, 4096)
         assert (result.unit, result.width) == (unit, unit * disks)

@@ -15,7 +15,7 @@ from blklab.runners.lab.image.kernels import UserKernelOption
 from blklab.runners.lab.machine.boot import GuestLost
 from blklab.spec import lab_cell
 from blklab.spec.cells import Cell, plan
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from tests.runners.collecting import Collected, collected
 from tests.runners.lab.stacks.recording import Recorder
 

@@ -205,7 +205,6 @@ def _question(
 def _search(
     question: "Question", paths: dict[str, str], present: "list[Arrangement]", filesystem: str, parallel: "Parallel"
 ) -> "Answer":
-    """Search with a progress bar, and keep finished simulations."""
     import platformdirs
 
     from blklab.advice.answer import advise as find

@@ -14,8 +14,8 @@ from blklab.outcome import in_lab
 from blklab.output import write
 from blklab.report import terminal
 from blklab.report.console import Console
+from blklab.runners.base import RunResult
 from blklab.runners.lab.runner import LabRunner
-from blklab.runners.result import RunResult
 from blklab.runners.sim.runner import SimRunner
 from blklab.spec import cells, lab_cell, sim_cell
 from blklab.spec.cell_form import CellForm
@@ -172,7 +172,6 @@ def _figures(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[s
 
 
 def _kernel(plan: ExperimentPlan, result: RunResult) -> str:
-    """Return the kernel generation of a result."""
     return next(str(cell.document["kernel"]) for cell in plan.cells if cell.number == result.number)
 
 

@@ -26,7 +26,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
       blklab runs export 3 4 --as csv -o figures.csv
       blklab runs export unbalanced@host --as series -o series.parquet
     """
-    from blklab.report import tabular
+    from blklab.report.runs import as_csv, as_json
     from blklab.store import query, series
     from blklab.store.campaigns import Store
 
@@ -36,7 +36,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
     if form == "series":
         content = series.encoded_runs({run.id: query.points(kept, run.id) for run in runs})
     elif form == "csv":
-        content = tabular.as_csv(runs).encode()
+        content = as_csv(runs).encode()
     else:
-        content = tabular.as_json(runs).encode()
+        content = as_json(runs).encode()
     files.write(output, content)

@@ -13,8 +13,7 @@ from blklab.report.view import ProfileView
 from blklab.system.roots import Roots
 from blklab.text import printable
 from blklab.trace import shards as sharding
-from blklab.trace.files import read_mounted_files
-from blklab.trace.profile import characterise
+from blklab.trace.profile import characterise, read_mounted_files
 
 MAX_NAMED: Final = 8  # How many devices and processes a message names
 

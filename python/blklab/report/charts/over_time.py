@@ -81,7 +81,6 @@ def _compared(view: ProfileView) -> list[DeviceView]:
 
 
 def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
-    """Returns the sums of the keys of a slice, by operation."""
     over_time = device.data["over_time"]
     slices = cast(Sequence[Mapping[str, int]], over_time["slices"])
     series = [

@@ -179,7 +179,6 @@ def _row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[st
 
 
 def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the points of a chart that are knees."""
     lines: dict[tuple[str, str], list[tuple[ReportCell, Mapping[str, Any]]]] = {}
     for cell, row in zip(cells, data, strict=True):
         lines.setdefault((row["line"], row["series"]), []).append((cell, row))

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from blklab.analysis.diagnostics import diagnose
+from blklab.analysis.diagnostics import cores, diagnose
 from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
+from blklab.outcome import Outcome, measured
 from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
-from blklab.report.experiment import axes, fastest, hosts, latency, load, members, over_time, setup, tables
+from blklab.report.experiment import axes, fastest, latency, members, over_time, setup
 from blklab.report.experiment.sentences import sentences
-from blklab.report.experiment.view import ExperimentView
-from blklab.report.shell import Details, PageSection, PlainText
+from blklab.report.experiment.view import ExperimentView, ReportCell
+from blklab.report.fleet_results import hosts_table, outlier_lines
+from blklab.report.formatting import Sentence
+from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
+from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.runners.registry import did
 from blklab.text import printable
 
@@ -52,11 +56,11 @@ class ExperimentReport:
             for section in (
                 bisection.section(bisections),
                 PageSection("result", "Result", "Fastest", fastest.charts(view)),
-                tables.section(view),
-                hosts.section(view),
+                _cells(view),
+                _hosts(view),
                 over_time.section(view),
                 latency.section(view),
-                load.section(view),
+                latency.load_section(view),
                 members.section(view),
                 axes.section(view, x, metric),
                 _diagnosed(self.diagnostics),
@@ -159,3 +163,93 @@ def _raw(view: ExperimentView, raw: Raw) -> PageSection:
             name = f"Of {series.name}: " if view.several else ""
             folds.append(Details(f"{name}{formatting.plural(len(texts), 'run')}", texts))
     return PageSection("raw", "Raw output", "Raw output of fio", [], "", folds)
+
+
+def _hosts(view: ExperimentView) -> PageSection:
+    """Returns the hosts of fleets, and those that differ from the others; it is empty without a fleet."""
+    tables: list[Item] = []
+    sentences = []
+    for cell in view.cells:
+        outcomes = [run.outcome for run in cell.runs if run.outcome is not None and "hosts" in run.outcome]
+        if outcomes:
+            name = view.name(cell, series=True)
+            tables.append(hosts_table(name, outcomes))
+            sentences += [Sentence(printable(name), line) for line in outlier_lines(outcomes)]
+    lists = [SentenceList(sentences)] if sentences else []
+    return PageSection("hosts", "Hosts", "Hosts of the fleet", [*lists, *tables])
+
+
+def _cells(view: ExperimentView) -> PageSection:
+    """Returns the tables of all cells, with repeats merged: a table of I/O, and one of commands if there are any."""
+    cells = view.order(view.cells)
+    tables = [_cells_table(view, cells), _commands(view, cells)]
+    return PageSection("cells", "Tables", "Every cell", [table for table in tables if table])
+
+
+def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
+    columns = [text(label) for label in view.labels]
+    columns += [text("campaign")] if view.several else []
+    columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
+    columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
+    body = [
+        [
+            *(cell.labels.get(label, "") for label in view.labels),
+            *([cell.series.name] if view.several else []),
+            str(len(cell.runs)),
+            formatting.number(cell.mean("read.iops")),
+            formatting.number(cell.mean("write.iops")),
+            formatting.number(cell.mean("iops")),
+            _half(cell, "iops"),
+            formatting.rate(cell.mean("bw")),
+            *(
+                formatting.duration(cell.mean(name))
+                for name in ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")
+            ),
+            formatting.number(_mean_figure(cell, cores)),
+            formatting.share(_mean_figure(cell, _machine)),
+        ]
+        for cell in cells
+        if cell.value("iops")
+    ]
+    note = (
+        "±: half of the 95 % interval of the mean. Latencies are those of reads,"
+        " unless there are 10 % more writes. CPUs: how many the jobs used; machine: the busy share of all CPUs."
+    )
+    return pruned(TextTable("Figures", columns, body, note))
+
+
+def _half(cell: ReportCell, metric: str) -> str:
+    value = cell.value(metric)
+    if value is None or value.low is None or value.high is None or not value.mean:
+        return formatting.NONE
+    return formatting.share((value.high - value.low) / 2 / value.mean)
+
+
+def _mean_figure(cell: ReportCell, figure: "Any") -> float | None:
+    figures = [value for run in cell.runs if (value := figure(run.outcome or {})) is not None]
+    return sum(figures) / len(figures) if figures else None
+
+
+def _machine(outcome: Outcome) -> float | None:
+    cpu = measured(outcome).get("cpu") or {}
+    return 1 - cpu["idle"] - cpu.get("iowait", 0.0) if "idle" in cpu else None
+
+
+def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
+    columns = [text(label) for label in view.labels]
+    columns += [text("campaign")] if view.several else []
+    columns += [TableColumn("runs"), *figures("took", "±", "user", "system")]
+    body = [
+        [
+            *(cell.labels.get(label, "") for label in view.labels),
+            *([cell.series.name] if view.several else []),
+            str(len(cell.runs)),
+            formatting.duration(cell.mean("wall")),
+            _half(cell, "wall"),
+            formatting.duration(cell.mean("user")),
+            formatting.duration(cell.mean("system")),
+        ]
+        for cell in cells
+        if cell.value("wall")
+    ]
+    return TextTable("Commands", columns, body, "Means of a command's runs; caches were dropped before each run.")

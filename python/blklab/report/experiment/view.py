@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from blklab import units
 from blklab.analysis import compare
-from blklab.analysis.compare import REPEAT
+from blklab.analysis.compare import PLACES, REPEAT, distinguish
 from blklab.analysis.decision import Rule, intervals
 from blklab.analysis.metrics import LATENCIES, METRICS, directions, with_direction
 from blklab.analysis.samples import Points, merged_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
-from blklab.analysis.side_names import PLACES, distinguish
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.outcome import measured

@@ -58,7 +58,6 @@ class TextTable:
         return len(self.columns) > WIDE or any(len(cell) > LONG for row in self.rows for cell in row)
 
     def __bool__(self) -> bool:
-        """Whether it has rows."""
         return bool(self.rows)
 
 

@@ -1,11 +1,12 @@
-"""Tables of the load: operations, sizes, processes."""
+"""Tables of the load: operations, sizes, processes, files."""
 
 from collections.abc import Mapping
 from typing import Final, cast
 
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
-from blklab.report.view import DeviceView
+from blklab.report.view import DeviceView, ProfileView
+from blklab.text import printable
 
 MOST_GROUPS: Final = 10  # Maximum number of processes, sources and CPUs that are listed
 MOST_SIZES: Final = 5  # Number of sizes listed for each operation
@@ -104,3 +105,31 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
         note = f"and {len(rest):,} more with {formatting.share(share)} of the I/Os"
     titles = {"sources": "Sources", "processes": "Processes", "cpus": "CPUs"}
     return pruned(TextTable(titles[kind], columns, rows, note, spare=("", "reads", "bytes")))
+
+
+def hot_files(view: ProfileView, most: int = 100) -> TextTable:
+    """Returns the files with most I/Os, and what else the I/Os went to; empty if not asked for."""
+    for device in view.devices:
+        if not (files := device.data["files"]):
+            continue
+        kept = [file for file in files["files"] if file["is_file"]][:most]
+        kept += [file for file in files["files"] if not file["is_file"]]
+        total = sum(device.op(op)["ios"] for op in ("read", "write"))
+        rows = [
+            [
+                printable(file["name"]) if file["is_file"] else f"({file['name']})",
+                formatting.share((file["reads"] + file["writes"]) / total if total else None),
+                formatting.count(file["reads"]),
+                formatting.count(file["writes"]),
+                formatting.size(file["read_bytes"]),
+                formatting.size(file["write_bytes"]),
+            ]
+            for file in kept
+        ]
+        note = "where files are now: those moved, rewritten or deleted since the recording are not recognised"
+        note += "; an I/O counts in each row that it touches"
+        if further := len(files["files"]) - len(kept) + files["further"]:
+            note += f"; {formatting.plural(further, 'further file')} with fewer I/Os"
+        columns = [text("file"), *figures("I/Os", "reads", "writes", "read", "written")]
+        return TextTable(f"Files of {files['mount']} on {device.label}", columns, rows, note)
+    return TextTable("", [], [])

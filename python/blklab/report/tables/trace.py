@@ -1,6 +1,6 @@
-"""Tables of the trace itself: files, events, and doubts about it."""
+"""Tables of the trace itself: files, events, hosts of shards, and doubts about it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from blklab.diagnostic import Diagnostic
@@ -9,6 +9,7 @@ from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.view import OPS, DeviceView, ProfileView
 from blklab.text import printable
+from blklab.trace.shards.task import Figures
 
 LETTERS = {  # blkparse's letters and their meaning (blkparse(1), ACTION IDENTIFIERS)
     "Q": "queued",
@@ -210,3 +211,38 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
 
 def _note(device: DeviceView, code: str, message: str) -> Diagnostic:
     return Diagnostic(code, "note", device.label, message)
+
+
+SHARD_NOTE = (
+    "devices of a host added up, without those that get their I/O from others; times of different shards are laid"
+    " over each other in figures over time"
+)
+
+
+def shard_tables(view: ProfileView) -> Iterator[TextTable]:
+    """Yields the tables of groups and hosts, if there are any."""
+    if view.shards is not None:
+        yield _shard_table("Groups", view.shards["groups"], "")
+        yield _shard_table("Hosts", view.shards["hosts"], SHARD_NOTE)
+
+
+def _shard_table(title: str, rows: Sequence[Figures], note: str) -> TextTable:
+    headings = figures("shards", "I/Os", "bytes", "time", "IOPS", "read p50", "read p99", "write p50", "write p99")
+    cells = [
+        [
+            printable(row["name"]),
+            formatting.count(row["shards"]),
+            formatting.count(row["ios"]),
+            formatting.size(row["bytes"]),
+            formatting.duration(row["observed_ns"]),
+            formatting.number(row["iops"]),
+            *(
+                formatting.duration(value)
+                for value in (row["read_p50_ns"], row["read_p99_ns"], row["write_p50_ns"], row["write_p99_ns"])
+            ),
+        ]
+        for row in rows
+    ]
+    return pruned(
+        TextTable(title, [text(""), *headings], cells, note, spare=("time", "shards", "read p50", "write p50"))
+    )

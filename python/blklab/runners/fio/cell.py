@@ -1,24 +1,126 @@
 """Measures one cell: prepares its target, runs its jobs, returns its figures."""
 
-from collections.abc import Callable
+import os
+import select
+import shutil
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from blklab import child_process
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import logs, output
-from blklab.outcome import MeasuredResult
-from blklab.runners.fio import command, jobfile, process, steady_state, target_preparation
-from blklab.runners.fio.process import Progress, silent
-from blklab.runners.fio.program import find_fio
+from blklab.outcome import CommandRepeat, DirectionResult, MeasuredResult, SteadyStateResult
+from blklab.runners.fio import jobfile, process, target_preparation
+from blklab.runners.fio.process import FioProgress, Progress, ending, find_fio, silent
 from blklab.runners.fio.target_preparation import FioTarget
-from blklab.spec.documents import CommandDocument, FioCellDocument
-from blklab.spec.fio_cell import job_writes, writes
+from blklab.spec.documents import CommandDocument, FioCellDocument, SteadyStateDocument, job_writes, writes
 from blklab.store.series import SeriesPoint
+from blklab.text import printable
 
 INTERVAL_NS: Final = 10**9
 
 Execute = Callable[..., process.FioExit]
 """Runs fio as `process.run` does, with its arguments."""
+
+
+MOST_SAID: Final = 1 << 16  # Bytes that are kept of the end of stderr
+
+
+def resolve(argv: Sequence[str], directory: Path) -> str:
+    """Returns the program's path. Raises UsageError if there is none."""
+    if not argv or not argv[0]:
+        raise UsageError("empty command: expected a program")
+    if "/" in argv[0]:
+        path = directory / argv[0]
+        program = str(path) if path.is_file() and os.access(path, os.X_OK) else None
+    else:
+        program = shutil.which(argv[0])
+    if program is None:
+        raise UsageError(f"command {argv[0]!r}: no such program")
+    return program
+
+
+def run(
+    argv: Sequence[str],
+    directory: Path,
+    times: int,
+    *,
+    before: Callable[[], object] = lambda: None,
+    progress: Progress = silent,
+) -> list[CommandRepeat]:
+    """Runs a command several times in a directory; `before` is called before each run.
+
+    Its output goes to a pipe and is discarded: some programs do less when it is /dev/null. Raises UsageError for a
+    program or a directory that does not exist, BlklabError with the last line of stderr if the command fails.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such directory")
+    program = resolve(argv, directory)
+    runs: list[CommandRepeat] = []
+    for number in range(times):
+        before()
+        runs.append(_once(program, argv, directory, number, progress))
+    return runs
+
+
+def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> CommandRepeat:
+    started = time.perf_counter_ns()
+    with child_process.started([program, *argv[1:]], directory, apart=True) as (process, pipes):
+        output = _drain(process.pid, pipes, started, number, progress)
+        _, status, usage = os.wait4(process.pid, 0)
+        took = time.perf_counter_ns() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        words = f": {printable(lines[-1])[:300]}" if lines else ""
+        raise BlklabError(f"command {printable(argv[0])!r} failed: it {ending(process.returncode)}{words}")
+    # The times of the processor include the command's children.
+    user_ns, system_ns = round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9)
+    return {"wall_ns": took, "user_ns": user_ns, "system_ns": system_ns, "status": process.returncode}
+
+
+def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
+    """Reads a command's output until it ends; its children may keep the pipes open after that."""
+    err = pipes[-1]
+    open_ = list(pipes)
+    output = b""
+    last_report = time.monotonic()
+    ended = os.pidfd_open(pid)
+    try:
+        while True:
+            ready, _, _ = select.select([*open_, ended], [], [], 1.0)
+            if ready == [ended]:
+                return output.decode(errors="replace")
+            for descriptor in set(ready) - {ended}:
+                chunk = os.read(descriptor, 1 << 16)
+                if not chunk:
+                    open_.remove(descriptor)
+                elif descriptor == err:
+                    output = (output + chunk)[-MOST_SAID:]
+            if time.monotonic() - last_report >= 1:
+                last_report = time.monotonic()
+                seconds = (time.perf_counter_ns() - started) / 1e9
+                progress(FioProgress(seconds, None, phase=f"command {number + 1}"))
+    finally:
+        os.close(ended)
+
+
+def outcome(argv: Sequence[str], runs: Sequence[CommandRepeat], nothing: DirectionResult) -> MeasuredResult:
+    """Returns the outcome; `nothing` is `read` and `write` of a result without I/O of jobs."""
+    return {
+        "runtime_ns": sum(run["wall_ns"] for run in runs),
+        "read": nothing,
+        "write": nothing,
+        "groups": [],
+        "devices": [],
+        "targets": [],
+        "steady": None,
+        "command": {"argv": list(argv), "runs": runs},
+        "warnings": [],
+        "forced": [],
+    }
 
 
 class FioFigures(NamedTuple):
@@ -83,7 +185,7 @@ def _jobs(
             outcome = output.outcome(output.parse_document(ran.output))
             return float(outcome["read"]["iops"] + outcome["write"]["iops"])
 
-        resumed = steady_state.until_steady(wanted, one_round)
+        resumed = until_steady(wanted, one_round)
     warnings = []
     if resumed is not None and not resumed["reached"]:
         warnings.append(f"no steady state after {len(resumed['rounds'])} rounds: measured without one")
@@ -157,7 +259,47 @@ def _command(
             begun = True
             ready()
 
-    runs = command.run(wanted["argv"], directory, times, before=before, progress=progress)
-    outcome = command.outcome(wanted["argv"], runs, output.FioDirection().as_dict())
-    outcome["warnings"] = list(warnings)
-    return FioFigures(outcome, [], "")
+    runs = run(wanted["argv"], directory, times, before=before, progress=progress)
+    measured = outcome(wanted["argv"], runs, output.FioDirection().as_dict())
+    measured["warnings"] = list(warnings)
+    return FioFigures(measured, [], "")
+
+
+def judge_steady_state(
+    rounds: Sequence[float], *, window: int = 5, most_range: float = 0.2, most_slope: float = 0.1
+) -> SteadyStateResult:
+    """Judges the last `window` rounds; `range` and `slope` are shares of their mean, None until there are enough.
+
+    SNIA Solid State Storage Performance Test Specification 2.0.2 (1 October 2020), 2.1.24: within the measurement
+    window of five rounds (a) the largest less the smallest value is no more than 20 % of their average, and (b) the
+    largest less the smallest value on the best linear fit is within 10 %.
+    """
+    if window < 2:
+        raise UsageError(f"found a window of {window} rounds, expected at least 2")
+    last = [float(value) for value in rounds[-window:]]
+    mean = sum(last) / window
+    if len(rounds) < window or mean <= 0:
+        return {"reached": False, "rounds": rounds, "range": None, "slope": None}
+    middle = (window - 1) / 2
+    rise = sum((at - middle) * (value - mean) for at, value in enumerate(last))
+    per_round = rise / sum((at - middle) ** 2 for at in range(window))
+    spread = (max(last) - min(last)) / mean
+    slope = abs(per_round) * (window - 1) / mean
+    reached = spread <= most_range and slope <= most_slope
+    return {"reached": reached, "rounds": rounds, "range": spread, "slope": slope}
+
+
+def until_steady(wanted: SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:
+    """Runs rounds until they are steady, or until there is no time for another.
+
+    `wanted` is `host.steady` of a cell. `measure` runs a round and returns its IOPS; its argument is the number of
+    rounds before it.
+    """
+    limits = {"most_range": float(wanted["range"]), "most_slope": float(wanted["slope"])}
+    rounds: list[float] = []
+    while True:
+        state = judge_steady_state(rounds, window=int(wanted["rounds"]), **limits)
+        used = (len(rounds) + 1) * int(wanted["round_ns"])
+        if state["reached"] or (rounds and used > int(wanted["limit_ns"])):
+            return state
+        rounds.append(measure(len(rounds)))

@@ -13,8 +13,7 @@ from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import Progress, silent
-from blklab.spec.documents import FioCellDocument, FioJobDocument, bare_cell
-from blklab.spec.fio_cell import job_writes
+from blklab.spec.documents import FioCellDocument, FioJobDocument, bare_cell, job_writes
 
 BLOCK: Final = 1 << 20  # Bytes; large enough for any device's full speed, and for the stripes of most arrays
 DEPTH: Final = 8

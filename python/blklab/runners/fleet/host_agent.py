@@ -1,4 +1,4 @@
-"""Measures cells on one host of a fleet, as the runner `host` does; `payload` sends it there.
+"""Measures cells on one host of a fleet, as the runner `host` does; `runner` sends it there.
 
 Requests are JSON lines on stdin, answers JSON lines on stdout; each has a `kind`. fio's server listens on a socket
 that only this user can reach, because its protocol has no authentication. If the connection is lost, this program
@@ -23,18 +23,16 @@ from typing import Any, Final, TypedDict, cast
 
 from blklab import __version__, child_process
 from blklab.errors import BlklabError
-from blklab.process_guard import SIGNALS, guarded
+from blklab.remote_program import SIGNALS, guarded
 from blklab.runners.fio import process
-from blklab.runners.fio.process import FioExit, FioProgress
-from blklab.runners.fio.program import complaint
+from blklab.runners.fio.process import FioExit, FioProgress, complaint
 from blklab.runners.host import conditions
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
 from blklab.runners.host.runner import HostRunner
 from blklab.runners.host.scratch_directory import scratch
-from blklab.spec.documents import HostCellDocument
-from blklab.spec.fio_cell import writes
-from blklab.store.finished_run import FinishedRun
+from blklab.spec.documents import HostCellDocument, writes
+from blklab.store.series import FinishedRun
 from blklab.system.identity import of_node
 from blklab.system.roots import Roots
 from blklab.text import printable

@@ -17,19 +17,34 @@ from typing import Final, cast
 from blklab import __version__, remote_program
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.fio.process import FioProgress
-from blklab.runners.fio.program import find_fio
-from blklab.runners.fleet import fio_client, payload, totals
+from blklab.runners.fio.process import FioProgress, find_fio
+from blklab.runners.fleet import fio_client
+from blklab.runners.fleet.fio_client import FinishedPart
 from blklab.runners.fleet.host_agent import Message
 from blklab.runners.fleet.host_link import HostLink, Inbox, failure, linked
-from blklab.runners.fleet.totals import FinishedPart
 from blklab.runners.host import conditions
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import as_fleet
-from blklab.spec.fleet_cell import host_of, ids_of
-from blklab.store.finished_run import FinishedRun
+from blklab.spec.host_cell import host_of, ids_of
+from blklab.store.series import FinishedRun
 from blklab.system.identity import normal
 from blklab.text import printable
+
+PAYLOAD: Final = (  # Of blklab; importing them imports no others
+    *("child_process", "diagnostic", "errors", "outcome", "remote_program", "text", "units"),
+    *("documents.cell", "documents.outcome"),
+    *("fio.latency", "fio.logs", "fio.node", "fio.output"),
+    *("runners.base", "runners.counter_deltas", "runners.load_ramp", "runners.fleet.host_agent"),
+    *(f"runners.fio.{name}" for name in ("cell", "command", "jobfile", "process")),
+    "runners.fio.target_preparation",
+    *(f"runners.host.{name}" for name in ("conditions", "device_safety", "journal", "machine_load", "observed_cell")),
+    *(f"runners.host.{name}" for name in ("restore", "runner", "scratch_directory", "settings")),
+    *("runners.host.system_programs", "runners.host.target_locations"),
+    *("spec.documents", "spec.fio_options", "store.series"),
+    *(f"system.{name}" for name in ("diskstats", "environment", "identity", "layers", "mounts", "process", "roots")),
+    *("system.state_directory", "system.users"),
+)
+"""The modules that measure on other hosts; they run on a bare Python."""
 
 HEARTBEAT: Final = 5.0  # Seconds between two lines to each host
 CONNECT: Final = 60.0  # Seconds that the connections to all hosts may take
@@ -84,7 +99,7 @@ class FleetRunner(Runner):
                 raise UsageError(f"--yes-destroy {name!r}: expected HOST:ID with a host of [fleet]")
         _, version = find_fio()
         self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blklab-")))
-        program = remote_program.program(payload.MODULES, "runners.fleet.host_agent")
+        program = remote_program.program(PAYLOAD, "runners.fleet.host_agent")
         self._links = [
             stack.enter_context(
                 linked(name, address, number, document["python"], self._directory, program, self._inbox)
@@ -214,8 +229,8 @@ class FleetRunner(Runner):
         parts = {link.name: cast(FinishedPart, finished[link]) for link in self._links if link in finished}
         document = ran.only([link.socket for link in finished])
         clocks = {link.name: link.clock for link in self._links}
-        outcome = totals.outcome(document, parts, failures, clocks)
-        return FinishedRun(outcome, time.monotonic() - began, totals.series(parts), ran.text)
+        outcome = fio_client.fleet_outcome(document, parts, failures, clocks)
+        return FinishedRun(outcome, time.monotonic() - began, fio_client.fleet_series(parts), ran.text)
 
     def _kept(self, answers: Mapping[HostLink, Message], failures: dict[str, str]) -> dict[HostLink, Message]:
         """Returns the answers of hosts that have not failed; adds the others to `failures`."""

@@ -16,8 +16,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.runners.host.machine_load import CODE, busy_cpus, cpu_times
 from blklab.spec import fio_options
-from blklab.spec.documents import HostCellDocument
-from blklab.spec.fio_cell import writes
+from blklab.spec.documents import HostCellDocument, writes
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 from blklab.system.environment import governors, memory

@@ -5,8 +5,7 @@ from typing import Final
 
 from blklab.runners.kind import CellDescriptions
 from blklab.spec.cells import ExperimentPlan
-from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host
-from blklab.spec.fio_cell import job_writes, minimum_ns, ramp_runs, writes
+from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host, job_writes, minimum_ns, ramp_runs, writes
 from blklab.spec.target import PLACES
 from blklab.units import format_duration, format_size
 

@@ -42,7 +42,6 @@ class MachineLoad:
     """
 
     def __init__(self, roots: Roots) -> None:
-        """Starts the measurement."""
         self._roots = roots
         self._began = time.monotonic()
         self._own = _own_user_seconds()

@@ -15,8 +15,7 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio import jobfile, process, target_preparation
-from blklab.runners.fio.process import FioProgress
-from blklab.runners.fio.program import find_fio
+from blklab.runners.fio.process import FioProgress, find_fio
 from blklab.runners.host import conditions, settings, system_programs
 from blklab.runners.host.journal import HostJournal, lock, lock_path, release
 from blklab.runners.host.machine_load import CODE
@@ -25,7 +24,7 @@ from blklab.runners.host.restore import restore
 from blklab.runners.host.target_locations import TargetLocations
 from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.documents import HostCellDocument, as_host
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots

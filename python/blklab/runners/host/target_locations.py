@@ -15,8 +15,7 @@ from blklab.errors import UsageError
 from blklab.runners.host.device_safety import DeviceClaim, claim
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.scratch_directory import ScratchDirectory, check_mounted, scratch
-from blklab.spec.documents import HostCellDocument
-from blklab.spec.fio_cell import writes
+from blklab.spec.documents import HostCellDocument, writes
 
 WORK: Final = 64 << 20  # Bytes for fio's logs and output: an hour of points of hundreds of jobs
 DATA: Final = "data"  # The file's name

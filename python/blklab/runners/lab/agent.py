@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.runners.fio.program import ending
+from blklab.runners.fio.process import ending
 from blklab.runners.lab.connection import AgentConnection, AgentHello, AgentRefused, GuestGone
 from blklab.runners.lab.frames import Message, item, items, texts
 from blklab.text import printable

@@ -13,18 +13,17 @@ from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, FioProgress, Progress
 from blklab.runners.lab import conditions, files, layer_activity, load
+from blklab.runners.lab.conditions import PressureMeter, measure_io_cost
 from blklab.runners.lab.fault_schedule import FaultSchedule
-from blklab.runners.lab.io_cost import measure_io_cost
+from blklab.runners.lab.load import prepare
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDiskShape
-from blklab.runners.lab.preparation import prepare
 from blklab.runners.lab.rates import DiskRates, rates
 from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
-from blklab.spec import stack_tree
+from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
-from blklab.store.finished_run import FinishedRun
-from blklab.system.pressure import PressureMeter
+from blklab.store.series import FinishedRun
 
 EVERY: Final = "all"  # Selects every layer for tracing
 SPAN_MS: Final = 250  # ms between two readings of the devices' statistics: the precision of the load's start and end
@@ -55,17 +54,17 @@ def shapes(document: LabCellDocument) -> list[VirtualDiskShape]:
 def layers(document: LabCellDocument) -> set[str]:
     """Returns the names of a cell's devices, arrays and volumes."""
     return {device["name"] for device in document["devices"]} | {
-        table["name"] for _, table in stack_tree.built(document["stack"])
+        table["name"] for _, table in documents.built_nodes(document["stack"])
     }
 
 
-def _taken(node: stack_tree.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
+def _taken(node: documents.Node, devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
     """Yields the bytes that each layer needs on a disk besides data.
 
     The layers then have their stated sizes. A cache is as large as its disk, including its metadata.
     """
-    for _, table in stack_tree.built(node):
-        for key, child in stack_tree.below(table):
+    for _, table in documents.built_nodes(node):
+        for key, child in documents.nodes_below(table):
             if "device" in child and key != "cache":
                 # md leaves room for a reshape, by size (mdadm's super1.c, `choose_bm_space` and
                 # `validate_geometry1`: a thousandth, 128 MiB at most); others take less than 8 MiB.

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from blklab.runners.host.descriptions import duration, workload
 from blklab.runners.kind import CellDescriptions
-from blklab.spec import stack_tree
+from blklab.spec import documents
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.documents import LabCellDocument, as_lab
 from blklab.units import format_size
@@ -21,7 +21,7 @@ def stack(node: Mapping[str, Any] | None, document: LabCellDocument) -> str:
     if kind == "md":
         members = ", ".join(stack(slot["node"], document) for slot in inner["members"])
         return f"{inner['level']}({members})"
-    below = [("cache " if key == "cache" else "") + stack(part, document) for key, part in stack_tree.below(inner)]
+    below = [("cache " if key == "cache" else "") + stack(part, document) for key, part in documents.nodes_below(inner)]
     return f"{kind}({', '.join([*below, *([inner['mode']] if 'mode' in inner else [])])})"
 
 

@@ -18,7 +18,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
-from blklab.spec import stack_tree
+from blklab.spec import documents
 from blklab.spec.capacity import PARITY
 from blklab.spec.documents import LabCellDocument
 
@@ -74,7 +74,7 @@ def rates(document: LabCellDocument, scale: float) -> DiskRates:
     return DiskRates(scale, limits, _doubts(document))
 
 
-def turns(node: stack_tree.Node) -> bool:
+def turns(node: documents.Node) -> bool:
     """Tells whether a stack turns reads into writes, or writes into reads.
 
     Parity is read before it is written, reads fill a cache, and a rebuilding member is written
@@ -83,7 +83,7 @@ def turns(node: stack_tree.Node) -> bool:
     return any(
         kind in {"lvmcache", "bcache", "writecache"}
         or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
-        for kind, table in stack_tree.built(node)
+        for kind, table in documents.built_nodes(node)
     )
 
 

@@ -21,7 +21,7 @@ from blklab.runners.lab.image.build import GuestImage, image
 from blklab.runners.lab.image.cache import held
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, own_kernel
 from blklab.runners.lab.image.parts import UserKernel
-from blklab.runners.lab.machine import accel, qemu
+from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.boot import GuestLost, GuestMachine, boot
 from blklab.runners.lab.machine.disks import MOST, VirtualDiskShape
 from blklab.runners.lab.rates import factor
@@ -29,7 +29,7 @@ from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.load_ramp import measure_ramp
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import LabCellDocument, as_lab
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
 
@@ -88,7 +88,7 @@ class LabRunner(Runner):
         Builds images that are not cached.
         """
         qemu.find()
-        accel.candidates(self._accelerator)
+        qemu.accelerators(self._accelerator)
         known = {name for cell in plan.cells for name in lab_cell.layers(as_lab(cell.document))}
         for name in self._trace:
             if name not in known | {lab_cell.EVERY}:

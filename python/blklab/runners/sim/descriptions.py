@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from blklab.documents.cell import Job, Md, Member, Node
 from blklab.runners.kind import CellDescriptions
-from blklab.spec import stack_tree
+from blklab.spec import documents
 from blklab.spec.cells import Cell
 from blklab.spec.documents import SimCell, as_simulated
 from blklab.units import format_duration, format_size
@@ -40,13 +40,13 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
 
 def _volume(node: Node, names: Sequence[str]) -> str:
     """Returns a stack with a `kind`, its times, and its parts."""
-    ((kind, table),) = cast(stack_tree.Node, node).items()
+    ((kind, table),) = cast(documents.Node, node).items()
     times = [
         f"{key.removesuffix('_ns')}={format_duration(value).replace(' ', '')}"
         for key, value in table.items()
         if key.endswith("_ns") and value
     ]
-    below = " ".join(_node(cast(Node, part), names) for _, part in stack_tree.below(table))
+    below = " ".join(_node(cast(Node, part), names) for _, part in documents.nodes_below(table))
     return f"{' '.join([kind, *times])} [{below}]"
 
 

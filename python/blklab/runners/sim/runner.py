@@ -14,10 +14,10 @@ from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.runners.sim.uncertainty import interval
+from blklab.spec.cell_form import ReplaySource
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.spec.replays import ReplaySource
 from blklab.store import series
-from blklab.store.finished_run import FinishedRun
+from blklab.store.series import FinishedRun
 
 
 def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay: ReplaySource | None = None) -> Outcome:

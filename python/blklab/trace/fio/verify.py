@@ -1,5 +1,6 @@
 """Run a plan with fio on our own file, and compare its I/Os with the trace."""
 
+import math
 import shutil
 import signal
 import tempfile
@@ -11,15 +12,14 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from blklab import _core
-from blklab.documents.profile import DeviceProfile, Profile
+from blklab.documents.profile import DeviceProfile, LevelTime, Profile, SizeCount
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output
-from blklab.runners.fio.process import play
-from blklab.runners.fio.program import find_fio
+from blklab.runners.fio.process import find_fio, play
 from blklab.runners.fio.target_preparation import direct_works
-from blklab.trace.fio.compare import TOLERANCE, FioComparisonRow, mix_rows, pace_rows, shape_rows
 from blklab.trace.fio.jobfile import JobTarget, VerificationRun, processes, render
-from blklab.trace.fio.plan import FioPlan, focus_device
+from blklab.trace.fio.plan import WAYS, FioPlan, focus_device, streams_of
+from blklab.trace.fio.sizes import SECTOR
 from blklab.trace.profile import characterise
 from blklab.units import format_size
 
@@ -29,6 +29,161 @@ OLDEST: Final = (3, 25)
 FEWEST_IOS: Final = 5_000
 MOST_IOS: Final = 200_000
 LOG_LINE: Final = 80  # Maximum bytes of an iolog line
+
+
+TOLERANCE: Final = 2.0  # Percentage points by which the mix and the size distributions may differ, plus random error
+CHANCE_SHARE: Final = 2.576  # Standard errors of a share that chance exceeds once in a hundred times
+CHANCE_CURVE: Final = 1.63  # Kolmogorov-Smirnov: chance exceeds this / sqrt(n) once in a hundred times
+FEWEST_JUDGED: Final = 30  # Minimum I/Os of a distribution to judge it
+
+
+@dataclass(frozen=True)
+class FioComparisonRow:
+    """One figure of the trace and of fio, both in `unit`."""
+
+    metric: str
+    unit: str
+    trace: float | None
+    fio: float | None
+    allowed: float | None = None  # Largest difference that passes; None: not judged
+
+    @property
+    def difference(self) -> float | None:
+        """`fio` minus `trace`."""
+        if self.trace is None or self.fio is None:
+            return None
+        return self.fio - self.trace
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the difference is allowed; None if it is not judged."""
+        if self.allowed is None:
+            return None
+        difference = self.difference
+        return difference is not None and abs(difference) <= self.allowed
+
+
+def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
+    """Compares two devices' profiles: sizes, sequential shares, hot blocks, flushes."""
+    rows: list[FioComparisonRow] = []
+    for op in WAYS:
+        sizes, issued = (profile["load"]["ops"][op] for profile in (trace, fio))
+        if not sizes["ios"]:
+            continue
+        unit = "KiB"
+        means = [s["sizes"]["mean_bytes"] for s in (sizes, issued)]
+        rows.append(FioComparisonRow(f"{op} size, mean", unit, *(m and m / 1024 for m in means)))
+        gap = largest_gap(sizes["sizes"]["exact"], issued["sizes"]["exact"])
+        judged = issued["ios"] >= FEWEST_JUDGED or not issued["ios"]
+        chance = 100 * CHANCE_CURVE / math.sqrt(max(1, issued["ios"]))
+        allowed = TOLERANCE + chance if judged else None
+        gap_percent = None if gap is None else 100 * gap
+        rows.append(FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed))
+        pair = [streams_of(profile, op) for profile in (trace, fio)]
+        if shares := [streams["sequential_share"] for streams in pair if streams]:
+            rows.append(FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares)))
+    hottest = {share["fraction"]: share["io_share"] for share in fio["hotness"]["hottest"]}
+    for share in trace["hotness"]["hottest"]:
+        other = hottest.get(share["fraction"])
+        name = f"I/O to the hottest {share['fraction']:.0%}"
+        rows.append(FioComparisonRow(name, "%", share["io_share"] * 100, other and other * 100))
+    touched = [profile["hotness"]["unique_bytes"] / (1 << 20) for profile in (trace, fio)]
+    rows.append(FioComparisonRow("blocks touched", "MiB", *touched))
+    if trace["load"]["ops"]["flush"]["ios"]:
+        rows.append(FioComparisonRow("flushes per 100 writes", "", _flushes(trace), _flushes(fio)))
+    return rows
+
+
+def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
+    """Compares the shares of reads, writes and discards."""
+    rows = []
+    mine, theirs = ({op: p["load"]["ops"][op]["ios"] for op in WAYS} for p in (trace, fio))
+    total, issued = sum(mine.values()), sum(theirs.values())
+    for op in WAYS:
+        if not (mine[op] or theirs[op]):
+            continue
+        share = mine[op] / total
+        error = 100 * math.sqrt(share * (1 - share) / max(1, issued))
+        rows.append(
+            FioComparisonRow(
+                f"{op}s of all I/O",
+                "%",
+                100 * share,
+                100 * theirs[op] / issued if issued else None,
+                TOLERANCE + CHANCE_SHARE * error,
+            )
+        )
+    return rows
+
+
+def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> list[FioComparisonRow]:
+    """Compares I/Os per second and in flight; they depend on the device and are not judged."""
+    jobs = document["jobs"]
+    sides = [(job, side) for job in jobs for side in ("read", "write", "trim")]
+    rate = sum(job[side]["iops"] for job, side in sides)
+    flying = sum(job[side]["iops"] * job[side]["lat_ns"]["mean"] / 1e9 for job, side in sides)
+    rows = [FioComparisonRow("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate)]
+    if not plan.depth_known:
+        return rows
+    rows += [FioComparisonRow("in flight, mean", "", trace["in_flight"]["mean"], flying)]
+    mine, theirs = depth_of_trace(trace["in_flight"]["histogram"]), depth_of_fio(jobs)
+    for (low, high), share in mine.items():
+        other = theirs[low, high]
+        if share >= 0.5 or other >= 0.5:
+            name = f"in flight {low}" + ("" if low == high else f"–{high}" if high else " and more")
+            rows.append(FioComparisonRow(name, "%", share, other))
+    return rows
+
+
+BINS: Final = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, 0))
+"""fio's bins of I/O depth, `iodepth_level`; 0: no upper end."""
+
+
+def depth_of_trace(histogram: list[LevelTime]) -> dict[tuple[int, int], float]:
+    """Returns percents of the busy time at each depth, in fio's bins."""
+    busy = sum(part["time_ns"] for part in histogram if part["low"]) or 1
+    return {
+        (low, high): 100
+        * sum(p["time_ns"] for p in histogram if p["low"] >= low and (not high or p["low"] <= high))
+        / busy
+        for low, high in BINS
+    }
+
+
+def depth_of_fio(jobs: list[dict[str, Any]]) -> dict[tuple[int, int], float]:
+    """Returns percents of the I/Os submitted at each depth, for one process each."""
+    shares = dict.fromkeys(BINS, 0.0)
+    for job in jobs:
+        ios = sum(job[side]["total_ios"] for side in ("read", "write", "trim"))
+        for key, value in zip(BINS, job["iodepth_level"].values(), strict=False):
+            shares[key] += ios * value
+    total = sum(shares.values()) or 1.0
+    return {key: 100 * value / total for key, value in shares.items()}
+
+
+def largest_gap(mine: list[SizeCount], theirs: list[SizeCount]) -> float | None:
+    """Returns the largest difference between two cumulative size distributions, 0..=1.
+
+    Sizes are rounded up to sectors on both sides, as in the job.
+    """
+    totals = [sum(size["count"] for size in sizes) for sizes in (mine, theirs)]
+    if not all(totals):
+        return None
+    steps: dict[int, float] = {}
+    for sizes, total, sign in ((mine, totals[0], 1), (theirs, totals[1], -1)):
+        for size in sizes:
+            at = -(-size["bytes"] // SECTOR)
+            steps[at] = steps.get(at, 0.0) + sign * size["count"] / total
+    gap = most = 0.0
+    for _, step in sorted(steps.items()):
+        gap += step
+        most = max(most, abs(gap))
+    return most
+
+
+def _flushes(profile: DeviceProfile) -> float | None:
+    ops = profile["load"]["ops"]
+    return 100 * ops["flush"]["ios"] / ops["write"]["ios"] if ops["write"]["ios"] else None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from blklab.text import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
 MODULES: Final = (
-    *("errors", "output", "process_guard", "system.layers", "system.mounts", "system.roots"),
+    *("errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots"),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
 OPTIONS: Final = (

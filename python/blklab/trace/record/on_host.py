@@ -21,7 +21,7 @@ from types import FrameType
 from typing import IO, Any, Final, NoReturn
 
 from blklab.errors import BlklabError
-from blklab.process_guard import guarded
+from blklab.remote_program import guarded
 from blklab.trace.record.blktrace import RecordingOptions
 from blklab.trace.record.recording import record
 

@@ -2,8 +2,7 @@
 
 from blklab.trace.shards.listing import Shard, are_shards, list_shards
 from blklab.trace.shards.merging import ShardProfiles, characterise_shards
-from blklab.trace.shards.pieces import characterise_pieces
-from blklab.trace.shards.task import TraceOptions
+from blklab.trace.shards.task import TraceOptions, characterise_pieces
 
 __all__ = [
     "Shard",

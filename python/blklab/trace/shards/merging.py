@@ -11,9 +11,8 @@ from blklab import _core
 from blklab.cluster import Parallel
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
-from blklab.trace.shards.figures import Figures, read_figures
 from blklab.trace.shards.listing import Shard
-from blklab.trace.shards.task import ShardResult, ShardTask, TraceOptions, read_shards
+from blklab.trace.shards.task import Figures, ShardResult, ShardTask, TraceOptions, read_figures, read_shards
 
 MOST_TASKS: Final = 256  # From this number of shards on, tasks have several shards of a host
 MANY_HOSTS: Final = 64  # From this number of hosts on, tasks have as many shards of a host as they may
@@ -46,8 +45,6 @@ class ShardProfiles:
 
 @dataclass
 class _Branch:
-    """Shards that were merged."""
-
     partial: _core.PartialProfile
     shards: int
 
@@ -75,7 +72,6 @@ class _Tree:
         self.broken: list[BrokenShard] = []
 
     def add(self, shards: Sequence[Shard], result: ShardResult) -> None:
-        """Adds what a task returned."""
         host = shards[0].host
         self.broken += [{"shard": name, "reason": reason} for name, reason in result.broken]
         self._left[host] -= len(shards)
@@ -98,7 +94,6 @@ class _Tree:
         _add(self._groups, figures["group"], branch)
 
     def finish(self) -> ShardProfiles:
-        """Returns the profile of everything."""
         groups: list[Figures] = []
         if len(set(self._group_of.values())) > 1:
             groups = [read_figures(name, name, branch.shards, branch.partial) for name, branch in self._groups.items()]

@@ -63,7 +63,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
-    """Returns the filesystem and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:

@@ -1,16 +1,67 @@
-"""What a worker does: it downloads a shard, characterises it, removes it, and takes the next one."""
+"""What a worker does: it downloads a shard, characterises it, removes it, and takes the next one.
 
+A trace in one piece is read in parts: each task continues the state of the one before it, to the result of one pass.
+"""
+
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypedDict
 
 from blklab import _core
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.cluster import Parallel
+from blklab.documents.profile import LifeProfile, Profile
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.trace.shards import remote
-from blklab.trace.shards.figures import Figures, read_figures
 from blklab.trace.shards.listing import Shard
+
+
+class Figures(TypedDict):
+    """The figures of a host or a group, summed up over its devices."""
+
+    name: str
+    group: str
+    shards: int
+    ios: int
+    bytes: int
+    observed_ns: int  # The time that its traces cover
+    iops: float | None
+    read_p50_ns: int | None  # Q2C, or D2C if queueing was not recorded
+    read_p99_ns: int | None
+    write_p50_ns: int | None
+    write_p99_ns: int | None
+
+
+def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile) -> Figures:
+    """Returns the figures of a sum."""
+    profile: Profile = json.loads(total.profile())
+    ops = [op for device in profile["devices"] for op in device["load"]["ops"].values()]
+    ios, observed = sum(op["ios"] for op in ops), sum(device["observed_ns"] for device in profile["devices"])
+    lives = profile["devices"][0]["life"] if profile["devices"] else {}
+    read_p50, read_p99 = _latency(lives.get("read"))
+    write_p50, write_p99 = _latency(lives.get("write"))
+    return {
+        "name": name,
+        "group": group,
+        "shards": shards,
+        "ios": ios,
+        "bytes": sum(op["bytes"] for op in ops),
+        "observed_ns": observed,
+        "iops": ios / observed * 1e9 if observed else None,
+        "read_p50_ns": read_p50,
+        "read_p99_ns": read_p99,
+        "write_p50_ns": write_p50,
+        "write_p99_ns": write_p99,
+    }
+
+
+def _latency(life: LifeProfile | None) -> tuple[int | None, int | None]:
+    latencies = life["latency_ns"] if life else {}
+    shown = next((latencies[stage] for stage in ("q2c", "d2c") if latencies and latencies[stage]["count"]), None)
+    return (shown["p50"], shown["p99"]) if shown else (None, None)
+
 
 INCOMPLETE: Final = ("cut off", "damaged", "compressed data is damaged")
 """How readers' warnings begin about a shard of which a part is missing: its figures would pass for those of all."""
@@ -94,3 +145,47 @@ def _read(
         if message.startswith(INCOMPLETE):
             raise BlklabError(f"{path}: {message.removesuffix('; read up to there')}")
     return partial
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Up to `most` events of a trace behind those of `state`."""
+
+    paths: tuple[str, ...]
+    options: TraceOptions
+    most: int | None
+    state: _core.PartialProfile | None = None
+
+
+def read_piece(piece: Piece, /, *, stop: _core.Stop | None = None) -> tuple[_core.PartialProfile, bool]:
+    """Characterises a piece; returns the state behind it, and whether the trace has ended."""
+
+    def tick(_bytes: int) -> None:
+        if stop is not None and stop.is_set():
+            raise KeyboardInterrupt
+
+    state, has_ended, _ = _core.characterise_partial(
+        piece.paths,
+        piece.options.selection,
+        format=piece.options.format_name,
+        continued=piece.state,
+        most=piece.most,
+        tick=tick,
+    )
+    return state, has_ended
+
+
+def characterise_pieces(paths: tuple[str, ...], options: TraceOptions, most: int | None, parallel: Parallel) -> Profile:
+    """Characterises a trace in pieces of `most` events: one task after the other, each where the last one ended.
+
+    The trace is at the same path on all workers.
+    """
+    if "-" in paths:
+        raise UsageError("-: workers cannot read standard input: name a file that all of them see")
+    piece = Piece(tuple(str(Path(path).absolute()) for path in paths), options, most)
+    has_ended = False
+    while not has_ended:
+        [(state, has_ended)] = parallel.all(read_piece, [piece])
+        piece = replace(piece, state=state)
+    profile: Profile = json.loads(state.profile())
+    return profile

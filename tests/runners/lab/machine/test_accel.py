@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.runners.lab.machine import accel
+from blklab.runners.lab.machine import qemu
 from blklab.system.roots import Roots
 
 
@@ -28,58 +28,58 @@ def booted(roots: Roots, boot: str) -> None:
 
 
 def test_kvm_first_then_emulation(machine: Roots) -> None:
-    assert accel.candidates(None, machine) == ["kvm", "tcg"]
-    assert accel.candidates("auto", machine) == ["kvm", "tcg"]
-    assert accel.candidates("kvm", machine) == ["kvm"]
-    assert accel.candidates("tcg", machine) == ["tcg"]
+    assert qemu.accelerators(None, machine) == ["kvm", "tcg"]
+    assert qemu.accelerators("auto", machine) == ["kvm", "tcg"]
+    assert qemu.accelerators("kvm", machine) == ["kvm"]
+    assert qemu.accelerators("tcg", machine) == ["tcg"]
 
 
 def test_the_environment_chooses_unless_it_is_asked(machine: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLKLAB_ACCEL", "tcg")
-    assert accel.candidates(None, machine) == ["tcg"]
-    assert accel.candidates("kvm", machine) == ["kvm"]
+    assert qemu.accelerators(None, machine) == ["tcg"]
+    assert qemu.accelerators("kvm", machine) == ["kvm"]
     monkeypatch.setenv("BLKLAB_ACCEL", "xen")
     with pytest.raises(UsageError, match="accelerator 'xen': expected one of auto, kvm, tcg"):
-        accel.candidates(None, machine)
+        qemu.accelerators(None, machine)
 
 
 def test_amds_virtualisation_does_as_well(machine: Roots) -> None:
     (machine.proc / "cpuinfo").write_text("flags\t\t: fpu svm\n")
-    assert accel.candidates(None, machine) == ["kvm", "tcg"]
+    assert qemu.accelerators(None, machine) == ["kvm", "tcg"]
 
 
 def test_without_the_processors_virtualisation(machine: Roots) -> None:
     (machine.proc / "cpuinfo").write_text("flags\t\t: fpu vmxnet svm_lock\n")
-    assert accel.candidates(None, machine) == ["tcg"]
+    assert qemu.accelerators(None, machine) == ["tcg"]
     with pytest.raises(EnvironmentLacks, match=r"has no virtualisation \(vmx, svm\); use --"):
-        accel.candidates("kvm", machine)
+        qemu.accelerators("kvm", machine)
 
 
 def test_without_the_device(machine: Roots) -> None:
     (machine.dev / "kvm").unlink()
-    assert accel.candidates(None, machine) == ["tcg"]
+    assert qemu.accelerators(None, machine) == ["tcg"]
     with pytest.raises(EnvironmentLacks, match=r"cannot use KVM: .*/kvm not found"):
-        accel.candidates("kvm", machine)
+        qemu.accelerators("kvm", machine)
 
 
 def test_a_device_for_others(machine: Roots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda _path, _mode: False)
-    assert accel.candidates(None, machine) == ["tcg"]
+    assert qemu.accelerators(None, machine) == ["tcg"]
     with pytest.raises(EnvironmentLacks, match="permission denied"):
-        accel.candidates("kvm", machine)
+        qemu.accelerators("kvm", machine)
 
 
 def test_that_it_hangs_is_known_until_the_next_boot(machine: Roots) -> None:
-    accel.remember(machine)
-    assert accel.candidates(None, machine) == ["tcg"]
-    assert accel.candidates("kvm", machine) == ["kvm"], "who asks for it gets it"
+    qemu.remember_silent_kvm(machine)
+    assert qemu.accelerators(None, machine) == ["tcg"]
+    assert qemu.accelerators("kvm", machine) == ["kvm"], "who asks for it gets it"
     booted(machine, "two")
-    assert accel.candidates(None, machine) == ["kvm", "tcg"]
-    accel.remember(machine)
+    assert qemu.accelerators(None, machine) == ["kvm", "tcg"]
+    qemu.remember_silent_kvm(machine)
     assert len(list((machine.proc.parent / "cache" / "blklab" / "lab").iterdir())) == 1
 
 
 def test_what_cannot_be_noted_is_found_out_again(machine: Roots) -> None:
     (machine.proc.parent / "cache").touch()
-    accel.remember(machine)
-    assert accel.candidates(None, machine) == ["kvm", "tcg"]
+    qemu.remember_silent_kvm(machine)
+    assert qemu.accelerators(None, machine) == ["kvm", "tcg"]

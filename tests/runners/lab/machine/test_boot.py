@@ -9,7 +9,7 @@ import pytest
 
 from blklab.runners.lab import runner
 from blklab.runners.lab.image import GuestImage
-from blklab.runners.lab.machine import accel
+from blklab.runners.lab.machine import qemu
 from tests.conftest import Run
 
 VERSION = 'if "--version" in sys.argv:\n    print("QEMU emulator version 7.2.1"); sys.exit()\n'
@@ -132,7 +132,7 @@ def test_it_does_not_boot(
 
 def test_it_says_nothing(run: Run, pretend: Pretend, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(VERSION + AGENT + 'print("Loading...", flush=True); until_closed()')
-    monkeypatch.setitem(accel.PATIENCE, "tcg", 0.5)
+    monkeypatch.setitem(qemu.PATIENCE, "tcg", 0.5)
     outcome = run("run", experiment, "--on", "lab")
     assert outcome.status == 1
     assert outcome.err == (
@@ -158,8 +158,8 @@ def test_kvm_that_hangs_is_given_up(
         VERSION + f'open({str(asked)!r}, "a").write(sys.argv[sys.argv.index("-accel") + 1] + "\\n")'
         "\n" + AGENT + 'until_closed() if "kvm" in sys.argv else sys.exit(1)'
     )
-    monkeypatch.setitem(accel.PATIENCE, "kvm", 0.5)
-    monkeypatch.setattr(accel, "_without_kvm", lambda _roots: None)
+    monkeypatch.setitem(qemu.PATIENCE, "kvm", 0.5)
+    monkeypatch.setattr(qemu, "_without_kvm", lambda _roots: None)
     monkeypatch.setenv("BLKLAB_ACCEL", "auto")
     for _ in range(2):
         assert run("run", experiment, "--on", "lab").status == 1

@@ -1,7 +1,6 @@
 import os
 
-from blklab.runners.lab.machine.boot import complaints_since
-from blklab.runners.lab.machine.console import LINES, LONGEST, MOST, GuestConsole
+from blklab.runners.lab.machine.boot import ERROR_LINES, LONGEST_LINE, MOST_KEPT, GuestConsole, complaints_since
 
 PANIC = """\
 [   10.533104] sysrq: Trigger a crash\r
@@ -48,14 +47,14 @@ def test_a_panic_says_more_than_what_led_to_it() -> None:
 def test_the_last_lines_are_few_short_and_harmless() -> None:
     text = b"".join(b"line %d \x1b[2J\xff\n" % number for number in range(100)) + b"x" * 1000
     lines = console(text).lines()
-    assert len(lines) == LINES
-    assert lines[-1] == "x" * LONGEST
+    assert len(lines) == ERROR_LINES
+    assert lines[-1] == "x" * LONGEST_LINE
     assert lines[-2].startswith("line 99 \\x1b[2J")
     assert all(line.isprintable() for line in lines)
 
 
 def test_no_more_than_the_end_is_kept() -> None:
-    result = console(b"blklab-agent: long ago\n" + b"y\n" * MOST)
+    result = console(b"blklab-agent: long ago\n" + b"y\n" * MOST_KEPT)
     assert result.reason() is None
 
 

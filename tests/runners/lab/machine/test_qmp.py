@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.machine import qmp
-from blklab.runners.lab.machine.qmp import QmpConnection
+from blklab.runners.lab.machine import qemu
+from blklab.runners.lab.machine.qemu import QmpConnection
 
 GREETING: dict[str, Any] = {"QMP": {"version": {}, "capabilities": []}}
 
@@ -97,7 +97,7 @@ def test_nonsense_is_the_end(connect: Connect, output: str) -> None:
 
 
 def test_qemu_that_does_not_answer(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qmp, "PATIENCE", 0.05)
+    monkeypatch.setattr(qemu, "QMP_PATIENCE", 0.05)
     connected = connect(lambda _: [])
     with pytest.raises(BlklabError, match=r"qmp_capabilities within 0\.05 s"):
         connected.call("stop")

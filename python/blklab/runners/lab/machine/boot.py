@@ -1,5 +1,6 @@
 """A guest: booted, watched, and removed completely when the block ends."""
 
+import os
 import re
 import signal
 import socket
@@ -13,14 +14,74 @@ from typing import Any, Final, Self
 from blklab import child_process
 from blklab.errors import BlklabError
 from blklab.outcome import IoCost
-from blklab.runners.fio.program import ending
+from blklab.runners.fio.process import ending
 from blklab.runners.lab.agent import COMPLAINT, Agent, AgentHello, GuestGone
 from blklab.runners.lab.image.build import GuestImage
-from blklab.runners.lab.machine import accel, qemu
-from blklab.runners.lab.machine.console import GuestConsole
+from blklab.runners.lab.machine import qemu
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualDiskShape
-from blklab.runners.lab.machine.qmp import QmpConnection
+from blklab.runners.lab.machine.qemu import QmpConnection
 from blklab.text import printable
+
+MOST_KEPT: Final = 256 << 10  # Bytes that are kept: the last ones
+ERROR_LINES: Final = 6  # Most lines in an error
+LONGEST_LINE: Final = 160  # Most characters of a line in an error
+TELLING: Final = ("Kernel panic", "blklab-agent:", "Out of memory")
+"""Phrases in lines that explain an end, the most likely first."""
+
+_TIME: Final = re.compile(r"^\[\s*\d{1,9}\.\d{6}\]\s*", re.A)
+
+_DUMP: Final = re.compile(  # Beginnings of lines of a dump: registers and call traces
+    r"CPU: |Hardware name: |Call Trace:|Code: |Kernel Offset: |Modules linked|---\[|</?[A-Z]+>$"
+    r"|(\? )?[\w.]+\+0x[0-9a-f]+/0x|[A-Z0-9]{2,4}: ?[0-9a-f]{4,}",
+    re.A,
+)
+
+
+class GuestConsole:
+    """Reads a pipe until its end, and keeps the last part."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._kept = bytearray()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name="blklab-console", daemon=True)
+        self._thread.start()
+
+    def lines(self) -> list[str]:
+        """Returns the last lines, without times and dumps, harmless on a terminal."""
+        return [line for line in self._every() if not _DUMP.match(line)][-ERROR_LINES:]
+
+    def reason(self) -> str | None:
+        """Returns the line that best explains why a guest ended, None if there is none."""
+        lines = self._every()
+        for words in TELLING:
+            for line in lines:
+                if words in line:
+                    return line
+        return None
+
+    def join(self) -> None:
+        """Waits until everything has been read, once its writer has ended."""
+        self._thread.join(5)
+
+    def _every(self) -> list[str]:
+        with self._lock:
+            text = self._kept.decode(errors="replace")
+        lines = (_TIME.sub("", line.strip()) for line in text.splitlines())
+        return [printable(line)[:LONGEST_LINE] for line in lines if line]
+
+    def _read(self) -> None:
+        while True:
+            try:
+                chunk = os.read(self._descriptor, 1 << 16)
+            except OSError:
+                return
+            if not chunk:
+                return
+            with self._lock:
+                self._kept += chunk
+                del self._kept[:-MOST_KEPT]
+
 
 HEARTBEAT: Final = 5.0  # Seconds between two checks whether the guest is alive
 HANGS: Final = 90.0  # Seconds without an answer after which it is ended: a busy host slows an emulated guest
@@ -106,7 +167,7 @@ class GuestMachine:
         self.agent = Agent(agent)
         self._stack.callback(self.agent.close)
         self._stack.callback(self._stop.set)
-        self._greet(accel.PATIENCE[chosen])
+        self._greet(qemu.PATIENCE[chosen])
         threading.Thread(target=self._watch, name="blklab-watchdog", daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -255,7 +316,7 @@ def boot(
     note: Callable[[str], object],
 ) -> GuestMachine:
     """Boots a guest, with KVM if it works. Raises BlklabError; the caller leaves the block."""
-    choices = accel.candidates(asked)
+    choices = qemu.accelerators(asked)
     for at, chosen in enumerate(choices):
         machine = GuestMachine(image, shapes, cpus=cpus, memory=memory)
         try:
@@ -264,7 +325,7 @@ def boot(
             machine.end()
             if at == len(choices) - 1:
                 raise
-            accel.remember()
+            qemu.remember_silent_kvm()
             note(f"KVM does not work here: guests are emulated ({choices[at + 1]}) and slower")
         except BaseException:
             machine.end()

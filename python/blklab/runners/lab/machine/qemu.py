@@ -1,15 +1,29 @@
-"""QEMU's command line for a guest: no network, no display, no user configuration."""
+"""QEMU's command line for a guest: no network, no display, no user configuration.
 
+The guest's code runs with KVM if that works, otherwise with emulation (TCG). KVM may hang instead of failing, for
+example nested in a guest whose host does not support that. A guest that does not answer in time with KVM is therefore
+stopped and emulated, and this is remembered until the machine boots again.
+"""
+
+import json
+import os
 import platform
 import re
 import shutil
-from collections.abc import Sequence
-from typing import Final
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 from blklab import child_process
-from blklab.errors import EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.lab.image.build import GuestImage
+from blklab.runners.lab.image.cache import directory
 from blklab.runners.lab.machine.disks import VirtualDisk
+from blklab.system.roots import Roots, text
+from blklab.text import printable
 
 PROGRAM: Final = "qemu-system-x86_64"
 INSTALL: Final = "install it: apt-get install qemu-system-x86"
@@ -109,3 +123,129 @@ def _disk(place: int, disk: VirtualDisk) -> list[str]:
         *("-blockdev", ",".join(f"{key}={value}" for key, value in file.items())),
         *("-device", "virtio-blk-pci," + ",".join(f"{key}={it}" for key, it in device.items())),
     ]
+
+
+ACCEL_VARIABLE: Final = "BLKLAB_ACCEL"  # The environment variable for the accelerator; `--accel` replaces it
+ACCEL_CHOICES: Final = ("auto", "kvm", "tcg")
+
+PATIENCE: Final = {"kvm": 15.0, "tcg": 180.0}
+"""Seconds until a guest must have answered: emulated on a busy machine it may take a minute."""
+
+_NOTED: Final = "no-kvm-"
+
+
+def accelerators(asked: str | None, roots: Roots | None = None) -> list[str]:
+    """Returns the accelerators to try, in order. Raises UsageError, EnvironmentLacks."""
+    roots = roots or Roots()
+    asked = asked or os.environ.get(ACCEL_VARIABLE) or "auto"
+    if asked not in ACCEL_CHOICES:
+        raise UsageError(f"accelerator {asked!r}: expected one of {', '.join(ACCEL_CHOICES)}")
+    if asked == "tcg":
+        return ["tcg"]
+    reason = _without_kvm(roots)
+    if asked == "kvm":
+        if reason is not None:
+            raise EnvironmentLacks(f"cannot use KVM: {reason}", "use --accel tcg")
+        return ["kvm"]
+    return ["tcg"] if reason is not None or _remembered(roots).exists() else ["kvm", "tcg"]
+
+
+def remember_silent_kvm(roots: Roots | None = None) -> None:
+    """Remembers, if possible, that KVM did not answer, until the next boot."""
+    path = _remembered(roots or Roots())
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob(f"{_NOTED}*"):
+            old.unlink()
+        path.touch()
+
+
+def _remembered(roots: Roots) -> Path:
+    boot = text(roots.proc / "sys/kernel/random/boot_id") or "unknown"
+    return directory() / f"{_NOTED}{boot}"
+
+
+def _without_kvm(roots: Roots) -> str | None:
+    """Returns why KVM cannot work, None if it may."""
+    device = roots.dev / "kvm"
+    if not device.exists():
+        return f"{device} not found"
+    if not os.access(device, os.R_OK | os.W_OK):
+        return f"{device}: permission denied (the group kvm may use it)"
+    flags = set((text(roots.proc / "cpuinfo") or "").split())
+    # Without the processor's own virtualisation, /dev/kvm is paravirtual (PVM): guests hang there.
+    if not flags & {"vmx", "svm"}:
+        return "the processor has no virtualisation (vmx, svm)"
+    return None
+
+
+QMP_PATIENCE: Final = 30.0  # Seconds that QEMU may take for an answer
+
+
+class QmpConnection:
+    """A connection to QEMU's monitor (docs/interop/qmp-spec.txt). A thread calls `heard` with each event."""
+
+    def __init__(self, connected: socket.socket, heard: Callable[[Mapping[str, Any]], object]) -> None:
+        self._socket = connected
+        self._heard = heard
+        self._calls = threading.Lock()
+        self._answered = threading.Condition()
+        self._answer: Mapping[str, Any] | None = None
+        self._gone = False
+        self._negotiated = False
+        self._thread = threading.Thread(target=self._listen, name="blklab-qmp", daemon=True)
+        self._thread.start()
+
+    def call(self, command: str, **arguments: Any) -> Any:
+        """Returns the answer to a command. Raises BlklabError with QEMU's message if it fails."""
+        with self._calls:
+            if not self._negotiated:
+                self._exchange("qmp_capabilities", {})
+                self._negotiated = True
+            return self._exchange(command, arguments)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
+        self._socket.close()
+
+    def _exchange(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        request = json.dumps({"execute": command, "arguments": dict(arguments)}) + "\n"
+        with self._answered:
+            self._answer = None
+        try:
+            self._socket.sendall(request.encode())
+        except OSError:
+            raise BlklabError(f"QEMU has ended: cannot send {command}") from None
+        with self._answered:
+            if not self._answered.wait_for(lambda: self._answer or self._gone, QMP_PATIENCE):
+                raise BlklabError(f"QEMU did not answer {command} within {QMP_PATIENCE:g} s")
+            answer = self._taken()
+        if answer is None:
+            raise BlklabError(f"QEMU has ended: it did not answer {command}")
+        if "error" in answer:
+            error = answer["error"]
+            reason = error.get("desc", "") if isinstance(error, dict) else error
+            raise BlklabError(f"QEMU refused {command}: {printable(str(reason))}")
+        return answer.get("return")
+
+    def _taken(self) -> Mapping[str, Any] | None:
+        return self._answer
+
+    def _listen(self) -> None:
+        with suppress(OSError, ValueError), self._socket.makefile("rb") as lines:
+            for line in lines:
+                message: object = json.loads(line)
+                if not isinstance(message, dict):
+                    break
+                if "event" in message:
+                    self._heard(message)
+                elif "return" in message or "error" in message:
+                    with self._answered:
+                        self._answer = message
+                        self._answered.notify_all()
+        with self._answered:
+            self._gone = True
+            self._answered.notify_all()

@@ -6,9 +6,9 @@ from typing import Any, Final
 from blklab.errors import BlklabError
 from blklab.runners.host.settings import OF_REQUESTS
 from blklab.runners.lab.agent import GuestGone
-from blklab.runners.lab.stacks import bcache, delay, filesystem, lvm, md, writecache
+from blklab.runners.lab.stacks import bcache, device_mapper, filesystem, lvm, md
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
-from blklab.spec import stack_tree
+from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 from blklab.spec.sweep import MD, QUEUE, VM
 
@@ -16,8 +16,8 @@ VOLUMES: Final = {
     "lvm": lvm.volume,
     "lvmcache": lvm.cached,
     "bcache": bcache.create,
-    "writecache": writecache.create,
-    "delay": delay.create,
+    "writecache": device_mapper.create_writecache,
+    "delay": device_mapper.create_delay,
 }
 """Builders of stacks with a `kind`, called with the paths of the parts by key."""
 
@@ -32,7 +32,7 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
     # mdadm must be able to add, or re-add, a member.
     adds = bool(document["failures"]) or any(
         slot["rebuilding"]
-        for kind, table in stack_tree.built(document["stack"])
+        for kind, table in documents.built_nodes(document["stack"])
         if kind == "md"
         for slot in table["members"]
     )
@@ -63,7 +63,7 @@ def _disks(guest: GuestStack, document: LabCellDocument, serials: Sequence[str])
         guest.layers.append(layer)
         _queue(guest, layer, device)
         latency = latency_ns(device["model"])
-        paths.append(delay.delayed_disk(guest, layer, latency) if latency else layer.path)
+        paths.append(device_mapper.delayed_disk(guest, layer, latency) if latency else layer.path)
     return paths
 
 
@@ -149,6 +149,6 @@ def _node(guest: GuestStack, node: Mapping[str, Any], disks: Sequence[str]) -> s
             return md.create(guest, table, members)
         case _:
             paths: dict[str, list[str]] = {}
-            for key, part in stack_tree.below(table):
+            for key, part in documents.nodes_below(table):
                 paths.setdefault(key, []).append(_node(guest, part, disks))
             return VOLUMES[kind](guest, table, paths)

@@ -1,6 +1,6 @@
 """Series are in the store itself: every machine that uses it sees them, and a copy of it is complete.
 
-`blklab.store.older_series` adds the files that older versions wrote.
+`blklab.store.database` adds the files that older versions wrote.
 """
 
 import sqlalchemy as sa

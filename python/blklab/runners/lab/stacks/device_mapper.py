@@ -1,7 +1,9 @@
-"""dm-writecache in SSD mode, by dmsetup: a fast device takes the writes of a slow one."""
+"""Volumes by dmsetup: dm-writecache in SSD mode, where a fast device takes the writes of a slow one; and dm-delay, also
+for the latency of disks, as QEMU limits only rates.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
@@ -17,7 +19,7 @@ COUNTS: Final = (
 """Fields of the status line (device-mapper/writecache.rst); kernels before 5.15 do not count."""
 
 
-def create(guest: GuestStack, table: cell.Writecache, paths: Mapping[str, Sequence[str]]) -> str:
+def create_writecache(guest: GuestStack, table: cell.Writecache, paths: Mapping[str, Sequence[str]]) -> str:
     """Puts an empty writecache on `cache` over `origin`; returns its path."""
     (origin,), (cache,) = paths["origin"], paths["cache"]
     guest.loaded("dm-writecache")
@@ -52,3 +54,32 @@ def _report(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> V
     """Returns a cache's activity since the load began: counts, and its present state."""
     grown = {key: after[key] - before[key] for key in COUNTS if key in after}
     return cast(VolumeReport, {"name": name, "kind": "writecache", **after, **grown})
+
+
+MS: Final = 1_000_000  # ns; dm-delay counts in them, and its timer is no finer than the kernel's tick
+
+
+def create_delay(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
+    """Delays reads and writes of `origin`; returns the path of the delayed device."""
+    (origin,) = paths["origin"]
+    return _delayed(guest, table["name"], origin, table["read_ns"] // MS, table["write_ns"] // MS)
+
+
+def delayed_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
+    """Puts a delay on a disk, in whole ms and at least one, and returns its path.
+
+    The delay is then part of the stack; the disk below it keeps its name with a suffix.
+    """
+    ms = max(1, round(latency_ns / MS))
+    return _delayed(guest, f"{disk.name} (delayed)", disk.path, ms, ms)
+
+
+def _delayed(guest: GuestStack, layer: str, path: str, read_ms: int, write_ms: int) -> str:
+    guest.loaded("dm-delay")
+    below = path.removeprefix("/dev/")
+    sectors = guest.read(f"/sys/block/{below}/size")
+    name = f"delay_{below}"
+    writes = f" {path} 0 {write_ms}" if write_ms != read_ms else ""
+    guest.run("dmsetup", "create", name, "--table", f"0 {sectors} delay {path} 0 {read_ms}{writes}")
+    guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
+    return guest.add_layer(GuestLayer(layer, "dm", guest.mapped(name)), path)
