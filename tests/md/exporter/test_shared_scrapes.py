@@ -24,15 +24,15 @@ Waiting = threading.Semaphore
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
     """Is released whenever a thread begins to wait for a shared call, or has ended its own."""
-    noticed = Waiting(0)
+    semaphore = Waiting(0)
 
-    class Noticed(Future[Any]):
+    class WatchedFuture(Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
-            noticed.release()
+            semaphore.release()
             return super().result(timeout)
 
-    monkeypatch.setattr(collector, "Future", Noticed)
-    return noticed
+    monkeypatch.setattr(collector, "Future", WatchedFuture)
+    return semaphore
 
 
 class Gate:
@@ -73,7 +73,7 @@ def test_scrapes_that_wait_share_one_collection(mirrored: Arrays, waiting: Waiti
         same = [clients.submit(get, app) for _ in range(4)]
         zipped = clients.submit(get, app, HTTP_ACCEPT_ENCODING="gzip")
         other = clients.submit(get, app, HTTP_ACCEPT="application/openmetrics-text;version=1.0.0")
-        one = clients.submit(get, app, QUERY_STRING="name[]=blklab_md_up")
+        filtered = clients.submit(get, app, QUERY_STRING="name[]=blklab_md_up")
         waits = [waiting.acquire(timeout=60) for _ in range(7)]
         gate.open.set()
         assert all(waits)
@@ -81,7 +81,7 @@ def test_scrapes_that_wait_share_one_collection(mirrored: Arrays, waiting: Waiti
         assert all(item.result() is first.result() for item in same)
         assert gzip.decompress(zipped.result()) == first.result()
         assert other.result().endswith(b"# EOF\n")
-        assert parsed(one.result().decode()) == {("up", frozenset()): 1}
+        assert parsed(filtered.result().decode()) == {("up", frozenset()): 1}
     assert gate.passed == 1
     # Nothing is kept: the next one sees what has changed since.
     mirrored.write(mirrored.roots.sys / "block/md0/md", {"mismatch_cnt": "8"})
