@@ -53,8 +53,8 @@ def normal(name: str) -> str:
 
 
 def array_uuid(uuid: str) -> str:
-    """Returns an array's UUID in the format of mdadm and udev, four words; sysfs has another."""
-    digits = re.sub(r"[^0-9a-f]", "", uuid.lower())
+    """Returns a UUID in the format of mdadm and udev, four words; sysfs has another, and zeros before an array runs."""
+    digits = re.sub(r"[^0-9a-f]", "", uuid.lower()) if uuid.strip("0-\n") else ""
     return ":".join(digits[at : at + 8] for at in range(0, len(digits), 8))
 
 

@@ -59,6 +59,14 @@ from blklab.cli import main  # noqa: E402
 from blklab.md.audit import redundancy  # noqa: E402
 
 redundancy.BITMAP_ADVISED_ABOVE = 0
+FIRST = {
+    "empty": "bbl-empty",
+    "repair": "repair-corrupts",
+    "suspended": "writes-suspended",
+    "unfinished-inactive": "unfinished",
+}
+"""Recipes that are followed in a condition: other commands would wait for ever, or hide what is to be shown."""
+
 CASE_TIMEOUT_S = 300  # A case that waits for ever is a problem
 
 
@@ -227,13 +235,13 @@ def judge(seed: int, disks: list[str]) -> dict[str, Any]:
     }  # fmt: skip
     keep = [line for _, lines in choices for line in lines if line.startswith("# Do NOT stop the array")]
     if choices and not keep:
-        # Other commands would wait: for the suspension, or for a repair that this program holds.
-        first = [choice for choice in choices if choice[0] in {"writes-suspended", "repair-corrupts"}]
+        first = [choice for choice in choices if choice[0] == FIRST.get(case.condition)]
         name, lines = min(first or choices, key=rarity)
         followed[name] += 1
         result |= {"followed": name, "ran": follow(case, lines)}
         wait_idle()
-        check_effect(case, name, before)
+        if not any("more ranges" in line for line in lines):
+            check_effect(case, name, before)
         if state == "broken" and value("array_state") != "broken":
             before = [pattern(seed, at) for at in range(case.size // PAGE)]
     result |= {"bytes": compare(case, before), "problems": case.problems}
