@@ -65,7 +65,7 @@ FIRST = {
     "suspended": "writes-suspended",
     "unfinished-inactive": "unfinished",
 }
-"""Recipes that are followed in a condition: other commands would wait for ever, or hide what is to be shown."""
+"""Recipes that are followed in a condition: other commands would wait for ever, or show nothing of it."""
 
 CASE_TIMEOUT_S = 300  # A case that waits for ever is a problem
 
