@@ -43,12 +43,10 @@ COMMANDS: Final = {
     "clear-write-error": "echo -write_error > /sys/block/{name}/md/dev-{member}/state",
     "resume-writes": "echo 0 > /sys/block/{name}/md/suspend_hi",
     "show-mismatches": "cat /sys/block/{name}/md/mismatch_cnt",
-    # blklab
     "fix": "blklab md fix bbl {array}",
     "plan": "blklab md fix bbl {array} --plan",
     "resume": "blklab md fix --resume",
     "audit": "blklab md audit",
-    # Other programs
     "disable-lists": "echo 'CREATE bbl=no' >> {file}",
     "kill": "kill {process}",
     "make-directory": "mkdir -p {directory}",
@@ -274,6 +272,8 @@ def restart_recipe(
         )
         return Recipe("keep", lines)
     back = [] if repairing else [command("re-add", array=array, disk=disk) for disk in missing]
+    if back:
+        back.insert(0, "# Without a bitmap, md refuses this; the array then needs an empty disk (--add).")
     return Recipe(
         "restart",
         (

@@ -46,6 +46,7 @@ class Case:
     size: int = 0  # Bytes of the array
     entries: int = 0
     problems: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # Commands that had no effect, and what they printed
 
     @property
     def tolerated(self) -> int:

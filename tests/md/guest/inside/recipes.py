@@ -59,11 +59,18 @@ from blklab.cli import main  # noqa: E402
 from blklab.md.audit import redundancy  # noqa: E402
 
 redundancy.BITMAP_ADVISED_ABOVE = 0
-FIRST = {
-    "empty": "bbl-empty",
-    "repair": "repair-corrupts",
-    "suspended": "writes-suspended",
-    "unfinished-inactive": "unfinished",
+FIRST: dict[str, tuple[str, ...]] = {
+    "broken": ("broken",),
+    "check": ("under-way",),
+    "empty": ("bbl-empty",),
+    "inactive": ("inactive",),
+    "mounted": ("filesystem-stripe", "offline", "rewrite"),
+    "old-superblocks": ("checksum", "two-superblocks"),
+    "read-only": ("state", "installer"),
+    "repair": ("repair-corrupts",),
+    "suspended": ("writes-suspended",),
+    "unfinished": ("unfinished", "degraded"),
+    "unfinished-inactive": ("unfinished",),
 }
 """Recipes that are followed in a condition: other commands would wait for ever, or show nothing of it."""
 
@@ -110,6 +117,11 @@ def sequences(case: Case) -> list[tuple[str, list[str]]]:
     return [(name, lines) for name, lines in choices if any(line[:1] != "#" for line in lines)]
 
 
+def name_of(line: str) -> str:
+    """Returns the name of a printed command, which a comment may follow; empty if blklab.md.recipes did not make it."""
+    return printed.get(line) or next((printed[known] for known in printed if line.startswith(known + " ")), "")
+
+
 def next_commands(text: str) -> list[str]:
     """Returns what a repair that failed tells the user to type: the next command, or all those above."""
     following = re.search(r"next command: (.*?)( +\(then the other commands above\))?$", text, re.M)
@@ -128,7 +140,7 @@ def follow(case: Case, lines: list[str], depth: int = 0) -> list[str]:
     for line in lines:
         if line.startswith("#"):
             continue
-        name = printed.get(line) or next((printed[known] for known in printed if line.startswith(known + " ")), "")
+        name = name_of(line)
         if not name:
             case.problems.append(f"no command of blklab.md.recipes: {line}")
             continue
@@ -144,10 +156,10 @@ def follow(case: Case, lines: list[str], depth: int = 0) -> list[str]:
             executed[name] += 1
             continue
         status, text = retried(typed)
-        allowed = name in QUIET or (name in {"re-add", "add"} and case.removed)
-        if status and not allowed:
-            case.problems.append(f"status {status}: {typed}: {text.strip()[-300:]}")
-        executed[name] += 1
+        if status and name not in QUIET:  # it changed nothing: md refuses a re-add without a bitmap
+            case.refused.append(f"status {status}: {typed}: {text.strip()[-300:]}")
+        else:
+            executed[name] += 1
         ran.append(typed)
     return ran
 
@@ -210,10 +222,10 @@ def content(case: Case) -> list[bytes | None]:
 
 
 def rarity(choice: tuple[str, list[str]]) -> tuple[int, int, int]:
-    """Returns what sorts choices: new recipes first, then those with the command that ran least often."""
+    """Returns what sorts choices: new recipes and commands first, then the rarest command."""
     name, lines = choice
-    rarest = min(executed[printed.get(line, "")] for line in lines if line[:1] != "#")
-    return min(1, followed[name]), rarest, followed[name]
+    rarest = min(executed[name_of(line)] for line in lines if line[:1] != "#")
+    return min(rarest, followed[name], 1), rarest, followed[name]
 
 
 def judge(seed: int, disks: list[str]) -> dict[str, Any]:
@@ -235,7 +247,7 @@ def judge(seed: int, disks: list[str]) -> dict[str, Any]:
     }  # fmt: skip
     keep = [line for _, lines in choices for line in lines if line.startswith("# Do NOT stop the array")]
     if choices and not keep:
-        first = [choice for choice in choices if choice[0] == FIRST.get(case.condition)]
+        first = [choice for choice in choices if choice[0] in FIRST.get(case.condition, ())]
         name, lines = min(first or choices, key=rarity)
         followed[name] += 1
         result |= {"followed": name, "ran": follow(case, lines)}
@@ -244,7 +256,7 @@ def judge(seed: int, disks: list[str]) -> dict[str, Any]:
             check_effect(case, name, before)
         if state == "broken" and value("array_state") != "broken":
             before = [pattern(seed, at) for at in range(case.size // PAGE)]
-    result |= {"bytes": compare(case, before), "problems": case.problems}
+    result |= {"bytes": compare(case, before), "problems": case.problems, "refused": case.refused}
     clean(case, disks)
     return result
 
