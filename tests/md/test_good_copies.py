@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,13 @@ def test_one_list_permits_a_rebuild_after_the_rewrite() -> None:
     fail = commands.index("mdadm /dev/md0 --fail /dev/sd0")
     assert rewrite < fail
     assert commands[fail - 2 : fail] == ["mdadm --action=check /dev/md0", "mdadm --wait /dev/md0"]
+
+
+def test_a_member_that_cannot_be_read_forbids_a_rebuild() -> None:
+    array = array_of("raid1", 0, 2, {0: [(64, 8)]})
+    first, second = array.members
+    lines = lines_of(replace(array, members=(first, replace(second, unseen="permission denied"))))
+    assert not [line for line in lines if line[0] != "#" and ("--fail" in line or "--zero-superblock" in line)]
 
 
 def test_a_degraded_array_keeps_its_members() -> None:

@@ -129,7 +129,7 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
     recipes = [recipe] if (recipe := rewrite_recipe(array)) else []
     bad = [member for member in array.distinct if member.ranges]
     for member in bad:
-        others = [other.path for other in array.distinct if other.ranges and other is not member]
+        others = [other.path for other in array.distinct if (other.ranges or other.unseen) and other is not member]
         if array.sync is not None or array.degraded or not array.redundant or member.slot is None:
             only = _only_copies_text(array, member)
             state = "is degraded" if array.degraded else "is not ready"
@@ -205,7 +205,7 @@ def _removal_recipes(array: Array, member: ArrayMember, others: list[str]) -> li
     """Returns how to rebuild a member from the others, which is possible only if these have all data."""
     if others or good_copies.find_only_copies(array, member):
         lines = (
-            f"# Do NOT fail, remove or disconnect {member.path} first: {', '.join(others)} also has bad blocks"
+            f"# Do NOT fail, remove or disconnect {member.path} first: {', '.join(others)} has bad blocks or is not read"
             f"{_only_copies_text(array, member)}.",
         )
         return [Recipe("keep", lines)]
