@@ -205,7 +205,7 @@ def _removal_recipes(array: Array, member: ArrayMember, others: list[str]) -> li
     """Returns how to rebuild a member from the others, which is possible only if these have all data."""
     if others or good_copies.find_only_copies(array, member):
         lines = (
-            f"# Do NOT fail, remove or disconnect {member.path} first: {', '.join(others)} has bad blocks or is not read"
+            f"# Do NOT fail, remove or disconnect {member.path} first: {', '.join(others)} has bad blocks or is unread"
             f"{_only_copies_text(array, member)}.",
         )
         return [Recipe("keep", lines)]
