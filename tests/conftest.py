@@ -1,5 +1,6 @@
 """What every test relies on."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,10 @@ from blklab.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Nor may output depend on the terminal and the settings of whoever runs the tests.
+for variable in ("BLKLAB_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "_BLKLAB_COMPLETE"):
+    os.environ.pop(variable, None)
 
 # No test may depend on how fast or busy the machine is.
 settings.register_profile("blklab", deadline=None)
@@ -117,13 +122,11 @@ Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
     """Returns a function that runs `blklab ARGUMENTS…` in this process.
 
     Output is taken at the file descriptors: the native core writes there.
     """
-    for variable in ("BLKLAB_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "_BLKLAB_COMPLETE"):
-        monkeypatch.delenv(variable, raising=False)
 
     def run(*arguments: object) -> Outcome:
         capfd.readouterr()

@@ -4,8 +4,13 @@ import threading
 import click
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from blklab.cli import common
+from blklab.diagnostic import Diagnostic
+from blklab.report.diagnostics import print_diagnostics
+from blklab.report.tables.base import TextTable, text
+from blklab.report.terminal import draw_table
 
 
 def test_results_are_json_on_request(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,9 +26,7 @@ def test_not_a_number_is_not_json() -> None:
         common.emit(float("nan"), True, lambda _console: None)
 
 
-def test_piped_tables_are_wide_and_plain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
+def test_piped_tables_are_wide_and_plain(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(expand=True)
     table.add_column("name", style="red")
     table.add_row("[bold]:smile:")
@@ -38,6 +41,30 @@ def test_columns_decides_the_width(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setenv("COLUMNS", "60")
     common.emit(None, False, lambda console: console.rule())
     assert len(capsys.readouterr().out.rstrip("\n")) == 60
+
+
+@pytest.mark.parametrize("force_terminal", ["", "1"])
+def test_commands_and_paths_are_never_wrapped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, force_terminal: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", force_terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    path = "/a-directory/with a name/that is longer than forty characters/trace"
+    common.tell(f"next: blklab trace report {path}")
+    common.results().print(Text(f"next: blklab trace report {path}", "bold"))
+    findings = [
+        Diagnostic("some-code", "note", "md0", f"is slow and degraded: see {path.replace(' ', '-')}"),
+        Diagnostic("other-code", "note", "", f"run blklab md fix bbl --plan {path}"),
+    ]
+    print_diagnostics(common.results(), findings, "Findings")
+    draw_table(common.results(), TextTable("Files", [text("file"), text("what")], [[path, "some words about it"]]))
+    printed = capsys.readouterr()
+    assert printed.err == f"next: blklab trace report {path}\n"
+    for whole in (f"next: blklab trace report {path}", f"{path} ", f"run blklab md fix bbl --plan {path}"):
+        assert whole in printed.out
+    assert path.replace(" ", "-") in printed.out
+    assert ("degraded: see\n" in printed.out) is bool(force_terminal)
 
 
 def test_no_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,17 +150,23 @@ class Page:
 
 
 @contextmanager
-def browser(profile: Path) -> Iterator[Page]:
+def browser() -> Iterator[Page]:
     """Runs Chromium with an empty profile and gives a page; ends it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="blklab-", dir="/tmp", ignore_cleanup_errors=True) as profile:
+        yield from _browser(profile)
+
+
+def _browser(directory: str) -> Iterator[Page]:
     assert CHROMIUM is not None
     commands, to_browser = os.pipe()
     from_browser, answers = os.pipe()
-    arguments = [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+    arguments = [CHROMIUM, *OPTIONS, f"--user-data-dir={directory}", "about:blank"]
     process = subprocess.Popen(
         [sys.executable, "-c", STARTER, str(commands), str(answers), *arguments],
         pass_fds=(commands, answers),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": directory},  # The path of its socket there is short
     )
     os.close(commands)
     os.close(answers)

@@ -29,8 +29,8 @@ SHOWN = [*HOSTILE[:4], "\\u202egnp.exe\\u2028", HOSTILE[5]]
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
+def chromium() -> Iterator[Page]:
+    with browser() as opened:
         yield opened
 
 

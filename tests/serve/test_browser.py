@@ -19,8 +19,8 @@ AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
+def chromium() -> Iterator[Page]:
+    with browser() as opened:
         yield opened
 
 

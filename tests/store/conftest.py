@@ -83,7 +83,7 @@ def postgresql() -> Iterator[str]:
     """Returns the URL of a server, which refuses to be root's."""
     if program("initdb") is None or shutil.which("setpriv") is None:
         pytest.skip("postgresql is not installed: apt-get install postgresql")
-    server = Server(Path(tempfile.mkdtemp(prefix="blklab-postgresql-")))
+    server = Server(Path(tempfile.mkdtemp(prefix="blklab-postgresql-", dir="/tmp")))  # The path of its socket is short
     try:
         server.run("initdb", "-D", server.data, "--auth=trust", "--username=blklab", "--no-sync")
         server.start()

@@ -247,8 +247,14 @@ def progress(description: str, total: int | None = None, unit: str = "") -> Iter
 
 def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
+    from rich.text import Text
 
     class PlainCommand(Console):
+        def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+            """Print text without line breaks, so that commands and paths can be copied; tables get the width."""
+            text = all(isinstance(each, str | Text) for each in objects)
+            super().print(*objects, soft_wrap=text if soft_wrap is None else soft_wrap, **options)
+
         def on_broken_pipe(self) -> None:  # rich's own ends the program with status 1
             if not stderr:
                 raise BrokenPipeError

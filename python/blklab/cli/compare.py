@@ -110,7 +110,7 @@ def compare(
     document = comparison.as_dict() | {"diagnostics": noted, "failed": failed, "unjudged": unjudged}
     emit(document | {"doubtful": doubtful}, as_json, lambda console: report.print_comparison(console, comparison))
     if doubtful and not sure:
-        notes().print(f"note: --fail-if: {first(doubtful)}", soft_wrap=True)
+        notes().print(f"note: --fail-if: {first(doubtful)}")
     fail_with(failed)  # even if other conditions could not be judged
     if unjudged:
         raise UsageError(first(unjudged))

@@ -191,7 +191,7 @@ def print_answer(console: Console, answer: Answer) -> None:
     console.print("What to do on Debian, as root: save this as a file and run it with sh. It needs empty disks.")
     console.print()
     for line in answer.script:
-        console.print(f"    {line}", soft_wrap=True)
+        console.print(f"    {line}")
 
 
 def render(answer: Answer, *, title: str, command: str) -> str:

@@ -36,7 +36,7 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
         console.print(Text("No md array found.", style="bold"))
     draw_table(console, arrays_table(replace(inventory, arrays=tuple(shown[:MOST_ARRAYS]))))
     for line in rest:
-        console.print(Text(line, overflow="fold"))
+        console.print(Text(line))
     for array in shown if len(shown) <= MOST_ARRAYS else ():
         draw_table(console, members_table(array))
     names = {
@@ -51,7 +51,7 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
         for where, colon, reason in (line.partition(": ") for line in unseen):
             alike.setdefault(colon + reason, []).append(where)
         for reason, places in alike.items():
-            console.print(Text(f"• {printable(list_names(places) + reason)}", overflow="fold"))
+            console.print(Text(f"• {printable(list_names(places) + reason)}"))
     counts = diagnostics.counts(findings)
     numbers = [f"{count} {severity}" for severity, count in counts.items()]
     console.print()

@@ -22,9 +22,9 @@ def print_bisection(console: "Console", bisection: "Bisection") -> None:
     for table in tables(bisection):
         terminal.draw_table(console, table)
     console.print()
-    console.print(printable(bisection.summary), markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(bisection.summary), markup=False, highlight=False)
     for line in details(bisection):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, markup=False, highlight=False)
 
 
 def section(kept: "Sequence[Bisection]") -> PageSection:

@@ -1,8 +1,9 @@
 """Diagnostics in the terminal, on pages and as JSON."""
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.report.console import Console
@@ -10,7 +11,11 @@ from blklab.report.formatting import Sentence
 from blklab.text import printable
 from blklab.units import format_size
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+INDENT: Final = 10  # Characters before a diagnostic's message
 MOST_FILES: Final = 20  # File extents that are shown under a diagnostic
 LEAST_ALIKE: Final = 3  # Diagnostics that are printed once if only names differ
 MOST_ALIKE: Final = 20  # Their subjects that are named
@@ -34,7 +39,6 @@ def print_diagnostics(
 
     With `names`, those of each subject, diagnostics that differ only in them are printed once.
     """
-    from rich.table import Table as Grid
     from rich.text import Text
 
     if not found_diagnostics:
@@ -48,23 +52,30 @@ def print_diagnostics(
             (f"{where}: " if where else "", "bold"),
             (printable(diagnostic.message), "red" if diagnostic.severity == "critical" else ""),
             (f" [{diagnostic.code}]", "dim"),
-            overflow="fold",
         )
-        grid = Grid.grid(padding=(0, 2, 0, 0))
-        grid.add_column(width=8, no_wrap=True)
-        grid.add_column(overflow="fold")
-        grid.add_row(Text(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
+        _hanging(console, Text(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
         if others:
-            grid.add_row("", Text(_others_text(diagnostic, others), overflow="fold"))
-        console.print(grid)
+            _hanging(console, Text(), Text(_others_text(diagnostic, others)))
         for content in located(diagnostic):
-            console.print(Text(f"{'':12}{content}", overflow="fold"))
+            console.print(Text(f"{'':12}{content}"))
         for remedy in diagnostic.remedy:
-            # Users copy commands, so they are not wrapped.
-            line = Text(f"{'':12}{printable(remedy)}", style="green")
-            console.print(line, soft_wrap=True)
+            console.print(Text(f"{'':12}{printable(remedy)}", style="green"))
     if most is not None and len(groups) > most:
         console.print(Text(f"and {len(groups) - most} more", style="dim"))
+
+
+def _hanging(console: Console, head: "Text", text: "Text") -> None:
+    """Prints text next to its head; on a terminal, in lines that end between words. Commands are not wrapped."""
+    from rich.text import Text
+
+    whole = not console.is_terminal or re.search(r"\b(blklab [a-z]|mdadm --)", text.plain)
+    width = len(text.plain) if whole else max(console.width - INDENT, 20)
+    end = 0
+    for line in textwrap.wrap(text.plain, width, break_long_words=False, break_on_hyphens=False):
+        start = text.plain.index(line, end)
+        end = start + len(line)
+        console.print(Text.assemble(head, " " * (INDENT - len(head)), text[start:end]))
+        head = Text("")
 
 
 def _subject(diagnostic: Diagnostic) -> str:

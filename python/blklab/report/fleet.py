@@ -25,7 +25,7 @@ def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> Non
 
     for host in hosts:
         name = printable(host.name)
-        line = Text.assemble((name, "bold"), ": ", overflow="fold")
+        line = Text.assemble((name, "bold"), ": ")
         if host.inventory is None:
             console.print(line.append(printable(host.failure), "bold red"))
         elif len(hosts) > 1 and all(finding.rank > threshold for finding in host.findings):

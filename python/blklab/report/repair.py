@@ -100,7 +100,7 @@ def show_recipe(console: Console, recipe: Recipe) -> None:
 
     for line in recipe.lines:
         style = "" if line.startswith("#") else "green"
-        console.print(Text(printable(line), style=style), soft_wrap=True)
+        console.print(Text(printable(line), style=style))
 
 
 def _show_steps(console: Console, plan: RepairPlan) -> None:
@@ -122,10 +122,10 @@ def _show_steps(console: Console, plan: RepairPlan) -> None:
     console.print(Text("Commands", style="bold"))
     for number, planned in enumerate(plan.steps, 1):
         if planned.command:
-            console.print(Text(f"{number:4}  {printable(planned.command)}", style="green"), soft_wrap=True)
+            console.print(Text(f"{number:4}  {printable(planned.command)}", style="green"))
     console.print()
     for line in _risk_lines(plan):
-        console.print(Text(f"• {line}", overflow="fold"))
+        console.print(Text(f"• {line}"))
     diagnostics.print_diagnostics(console, plan.warnings, "Warnings")
 
 

@@ -18,7 +18,7 @@ HEAD = (  # The header that randomio 1.6 prints
 def print_saturation(console: Console, runs: Sequence[Measured]) -> None:
     """Prints a campaign as randomio does, and the knee of each curve."""
     for line in randomio(runs):
-        console.print(line, soft_wrap=True)
+        console.print(line)
     for curve in curves(runs):
         console.print(f"· {sentence(curve)}")
 

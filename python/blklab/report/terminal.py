@@ -94,8 +94,8 @@ def draw_table(console: Console, table: TextTable) -> None:
     from rich.text import Text
 
     shown, left_out = fitted(table, console.width)
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    whole = _whole(shown, console.width)
+    width, whole = _whole(shown, console.width)
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", width=width)
     for at, column in enumerate(shown.columns):
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
@@ -104,7 +104,7 @@ def draw_table(console: Console, table: TextTable) -> None:
         grid.add_row(*cells, style="bold" if at in shown.strong else None)
     console.print()
     console.print(Text(table.title, style="bold"))
-    console.print(grid)
+    console.print(grid, crop=False)
     if table.note:
         _note(console, table.note)
     if left_out:
@@ -133,18 +133,25 @@ def fitted(table: TextTable, width: int) -> tuple[TextTable, list[str]]:
     return table, left_out
 
 
-def _whole(table: TextTable, width: int) -> set[int]:
-    """Returns the columns that are not wrapped: figures, and names where spaces suffice."""
+def _whole(table: TextTable, width: int) -> tuple[int | None, set[int]]:
+    """Returns the table's width if it is not the terminal's, and the columns that are not wrapped.
+
+    These are figures, paths, and names where they fit. The table is wider than the terminal if its paths need that: a
+    path with a line break cannot be copied.
+    """
     from rich.cells import cell_len
 
-    figures = {at for at, column in enumerate(table.columns) if column.numeric or column.bar}
+    paths = {at for at in range(len(table.columns)) if any(row[at].startswith("/") for row in table.rows)}
+    whole = {at for at, column in enumerate(table.columns) if column.numeric or column.bar} | paths
     need = GAP * (len(table.columns) - 1)
     for at, column in enumerate(table.columns):
         cells = [column.heading, *(row[at] for row in table.rows)]
-        words_ = [word for cell in cells for word in ([cell] if at in figures else cell.split())]
+        words_ = [word for cell in cells for word in ([cell] if at in whole else cell.split())]
         need += _bar_width(width) if column.bar else max(map(cell_len, words_), default=0)
     names = {at for at in range(len(table.columns)) if not any(" " in row[at] for row in table.rows)}
-    return figures | names if need <= width else figures
+    if need <= width:
+        return None, whole | names
+    return (need if paths else None), whole
 
 
 def _bar_width(width: int) -> int:
@@ -191,8 +198,7 @@ def draw_events(console: Console, device: DeviceView) -> None:
         from rich.text import Text
 
         console.print()
-        line = Text.assemble(("Events  ", "bold"), "  ".join(counts), overflow="fold")
-        console.print(line)
+        console.print(Text.assemble(("Events  ", "bold"), "  ".join(counts)))
 
 
 def _note(console: Console, note: str) -> None:

@@ -24,7 +24,7 @@ def print_tuning(console: Console, tunings: Sequence[Tuning], kept: PersistedSet
     if lines:
         console.print()
         for line in lines:
-            console.print(line, soft_wrap=True)
+            console.print(line)
         if alone and len(set(kept.commands)) > 1:
             console.print('Settings were measured one at a time; mode = "all" measures combinations.', style="dim")
 

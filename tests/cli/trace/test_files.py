@@ -63,9 +63,7 @@ def record(base: Path, device: str, ios: list[tuple[int, int, int]]) -> Path:
     return write_trace(base, events)
 
 
-def test_files_of_a_real_filesystem(
-    run: Run, tmp_path: Path, mounted: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_real_filesystem(run: Run, tmp_path: Path, mounted: tuple[Path, str]) -> None:
     point, device = mounted
     hot, cold = (first_sector(point / name) for name in ("hot", "cold\x1b[31m"))
     ios = [(hot, 8192, READ)] * 5 + [(hot + 16, 4096, WRITE)] * 2 + [(cold, 4096, WRITE)] + [(2, 512, WRITE)]
@@ -82,7 +80,6 @@ def test_files_of_a_real_filesystem(
     assert by_name[f"{point}/cold\\x1b[31m"]["write_bytes"] == 4096
     assert by_name["the filesystem's own metadata"]["writes"] == 1
     assert by_name["outside of the filesystem"]["reads"] == 1
-    monkeypatch.setenv("COLUMNS", "250")
     shown = run("trace", "stat", trace, "--files", device).out
     assert f"Files of {point} on " in shown and "cold\\x1b[31m" in shown
     page = tmp_path / "page.html"

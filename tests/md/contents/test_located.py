@@ -89,9 +89,9 @@ def test_it_is_printed_without_what_terminals_obey(
     assert not asked_spans
     shown = run("md", "audit", "--map-files").out
     assert "\x1b" not in shown
-    assert "from byte 1,048,576" in " ".join(shown.split())
+    assert "from byte 1,048,576" in shown
     assert "4 KiB of " in shown
-    assert ": free space" in shown.replace("\n", "")
+    assert ": free space" in shown
 
 
 @pytest.mark.parametrize(

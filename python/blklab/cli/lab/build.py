@@ -32,8 +32,4 @@ def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild
         "initrd": str(made.initrd),
         "packages": dict(made.packages),
     }
-    emit(
-        document,
-        as_json,
-        lambda console: console.print(f"{made.version}: {made.initrd.parent}", highlight=False, soft_wrap=True),
-    )
+    emit(document, as_json, lambda console: console.print(f"{made.version}: {made.initrd.parent}", highlight=False))
