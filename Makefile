@@ -25,9 +25,13 @@ demo: ## Set up, analyse the bundled trace, write an HTML report, show the lab
 setup: ## Set up for development (.venv, the Rust extension, the tools that tests use)
 	@scripts/setup test
 
+.PHONY: tools
+tools:
+	@scripts/setup check
+
 .PHONY: test
 test: setup ## Run the tests without `make proof`; PYTEST="-k units" and CARGO_TEST="-p blklab-stats" narrow it
-	$(CARGO) test --locked --workspace --quiet $(CARGO_TEST)
+	$(CARGO) test --config crates/tests.toml --release --locked --workspace --tests --quiet $(CARGO_TEST)
 	$(PYTESTS) -m "not proof" $(PYTEST)
 
 .PHONY: proof
@@ -35,7 +39,7 @@ proof: setup ## Run the tests that take minutes (kernels in QEMU, kills, power c
 	$(PYTESTS) -m proof $(PYTEST)
 
 .PHONY: check
-check: setup ## Check formatting, lints, types, imports, and the number of lines
+check: tools ## Check formatting, lints, types, imports, and the number of lines
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
 	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
@@ -54,18 +58,18 @@ docs: ## Build the documentation as a static site in build/site
 	@scripts/site
 
 .PHONY: format
-format: setup ## Format everything, and apply the fixes that are safe
+format: tools ## Format everything, and apply the fixes that are safe
 	$(CARGO) fmt --all
 	$(BIN)/ruff check --quiet --fix $(PYTHON_FILES)
 	$(BIN)/ruff format --quiet $(PYTHON_FILES)
 
 .PHONY: types
 types: setup ## Generate python/blklab/documents from the Rust types
-	$(CARGO) run --locked --quiet --package blklab-documents
+	$(CARGO) run --release --locked --quiet --package blklab-documents
 	$(BIN)/python scripts/document_types.py
 
 .PHONY: fuzz
-fuzz: setup ## Fuzz every trace reader for FUZZ=20 seconds in all
+fuzz: tools ## Fuzz every trace reader for FUZZ=20 seconds in all
 	@scripts/fuzz $(or $(FUZZ),20)
 
 .PHONY: vendor

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -20,13 +21,28 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Nor may output depend on the terminal and the settings of whoever runs the tests.
+# Servers that scripts/setup has unpacked, because an installed one would run on each boot.
+UNPACKED = Path(sys.prefix, "debian/usr")
+for name, directories in {"PATH": ("bin", "sbin"), "LD_LIBRARY_PATH": (f"lib/{os.uname().machine}-linux-gnu",)}.items():
+    if UNPACKED.exists():
+        os.environ[name] = os.pathsep.join(
+            [*filter(None, [os.environ.get(name)]), *(f"{UNPACKED}/{each}" for each in directories)]
+        )
+
+# Output must not depend on the terminal and the settings of the user.
 for variable in ("BLKLAB_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "_BLKLAB_COMPLETE"):
     os.environ.pop(variable, None)
 
 # No test may depend on how fast or busy the machine is.
 settings.register_profile("blklab", deadline=None)
 settings.load_profile("blklab")
+
+
+@pytest.fixture(scope="module")
+def short_directory() -> Iterator[Path]:
+    """Returns a directory for sockets, whose paths have at most 107 bytes; pytest's directories may be longer."""
+    with tempfile.TemporaryDirectory(prefix="blklab-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 @pytest.fixture(autouse=True)

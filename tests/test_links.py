@@ -1,10 +1,13 @@
-"""Relative links and anchors of all Markdown files lead somewhere, and stay in the site."""
+"""Links and anchors of all Markdown files lead somewhere, in the site; pages that the program names are packaged."""
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from blklab.text import document_path
 from tests.test_tidy import files
 
 ROOT = Path(__file__).parents[1]
@@ -36,3 +39,26 @@ def test_links_lead_somewhere(page: Path) -> None:
         elif ROOT / "docs" in page.parents and ROOT / "docs" not in target.resolve().parents:
             broken.append(f"{link} (the site has only docs/)")
     assert not broken
+
+
+def named_documents() -> set[str]:
+    """Return the pages that strings of the program name: help, messages, docstrings."""
+    names = set()
+    for source in (ROOT / "python/blklab").rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.update(re.findall(r"(?<![\w/])docs/([a-z]+/[\w-]+\.md)", node.value))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "document_path":
+                names.update(word.value for word in node.args if isinstance(word, ast.Constant))
+    return names
+
+
+def test_pages_that_the_program_names_are_in_the_package() -> None:
+    names = named_documents()
+    assert {"howto/install.md", "howto/predict.md", "reference/experiments.md"} <= names
+    includes = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["maturin"]["include"]
+    packaged = {path for include in includes if "wheel" in include["format"] for path in ROOT.glob(include["path"])}
+    for name in names:
+        assert Path(document_path(name)) == ROOT / "docs" / name
+        assert Path(document_path(name)).is_file()
+        assert ROOT / "python/blklab/docs" / name in packaged

@@ -3,8 +3,14 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def document_path(name: str = "") -> str:
+    """Returns the path of a document of this installation, such as `howto/predict.md`; by default their directory."""
+    return str((Path(__file__).with_name("docs") / name).resolve())  # In a checkout, a link to docs/
 
 
 def printable(text: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
+from tests.conftest import UNPACKED
 
 OUTCOME: Any = {"runtime_ns": 10**9, "read": {"total_ios": 5, "iops": 5.0}, "write": {"total_ios": 0, "iops": 0.0}}
 
@@ -36,7 +37,7 @@ def make_plan(count: int = 4, *, runner: str = "host", name: str = "exp") -> Exp
 
 def program(name: str) -> str | None:
     """Returns a program of PostgreSQL's; Debian keeps them out of PATH."""
-    result = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    result = [path for usr in (Path("/usr"), UNPACKED) for path in sorted(usr.glob(f"lib/postgresql/*/bin/{name}"))]
     return str(result[-1]) if result else shutil.which(name)
 
 
@@ -59,6 +60,8 @@ class Server:
         assert path is not None
         user = self._user
         words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+        if path.startswith(str(UNPACKED)):  # The checkout may be where only root may look
+            words += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
         # A server that pg_ctl starts would keep a pipe open.
         with (self.directory / "said").open("w") as output:
             subprocess.run(
@@ -82,7 +85,7 @@ class Server:
 def postgresql() -> Iterator[str]:
     """Returns the URL of a server, which refuses to be root's."""
     if program("initdb") is None or shutil.which("setpriv") is None:
-        pytest.skip("postgresql is not installed: apt-get install postgresql")
+        pytest.skip("postgresql is not installed: scripts/setup test")
     server = Server(Path(tempfile.mkdtemp(prefix="blklab-postgresql-", dir="/tmp")))  # The path of its socket is short
     try:
         server.run("initdb", "-D", server.data, "--auth=trust", "--username=blklab", "--no-sync")

@@ -326,11 +326,11 @@ Subsystem sftp internal-sftp
 
 
 @pytest.fixture(scope="module")
-def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def sftp(short_directory: Path) -> Iterator[str]:
     """Starts sshd, and an agent with the key of the user; returns the URL of its root."""
     if shutil.which("sshd") is None or os.geteuid() != 0:
-        pytest.skip("needs sshd (openssh-server) and root")
-    keys = tmp_path_factory.mktemp("sftp")
+        pytest.skip("needs sshd (scripts/setup test) and root")
+    keys = short_directory
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / name], check=True)
     (keys / "sshd_config").write_text(SSHD.format(keys=keys))

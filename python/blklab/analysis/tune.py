@@ -13,6 +13,7 @@ from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.spec.sweep import AS_IS, MODE, is_setting
 from blklab.store.query import CampaignRow, StoredRun
+from blklab.text import document_path
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def tune(
     if not settings:
         raise UsageError(
             f"campaign {campaign.number} ({campaign.name}): not a sweep; add [sweep] to"
-            " the experiment (docs/reference/experiments.md)"
+            f" the experiment ({document_path('reference/experiments.md')})"
         )
     if not done:
         raise UsageError(f"campaign {campaign.number}: no run is done")

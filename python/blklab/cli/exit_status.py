@@ -5,36 +5,13 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Final
 
 import click
 
 from blklab.cli import streams
 from blklab.cli.status import CRASHED, INTERRUPTED, PIPE_CLOSED
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError
 from blklab.text import printable
-
-EXTRAS: Final = {
-    "run": ("alembic", "platformdirs", "polars", "pydantic", "scipy", "sqlalchemy", "numpy"),
-    "report": ("jinja2", "markupsafe", "vl_convert"),
-    "lab": ("elftools",),
-    "postgresql": ("psycopg",),
-    "watch": ("bcrypt", "prometheus_client", "yaml"),
-    "cluster": ("dask", "distributed", "fsspec", "s3fs"),
-    "serve": ("werkzeug",),
-}
-"""Packages by extra, as they are imported; pyproject.toml has their names and versions."""
-
-REMEDY = "pip install 'blklab[{extra}]'"  # the command of the Debian package replaces it
-
-
-def explained(error: ModuleNotFoundError) -> EnvironmentLacks | None:
-    """Return what to install for a missing package; None if it belongs to no extra."""
-    package = (error.name or "").partition(".")[0]
-    for extra, packages in EXTRAS.items():
-        if package in packages:
-            return EnvironmentLacks(f"this command needs the missing package {package}", REMEDY.format(extra=extra))
-    return None
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -68,8 +45,6 @@ def _status(run: Callable[[], int]) -> int:
 
 def report(error: BaseException) -> int:
     """Print an error on stderr, and return its exit status."""
-    if isinstance(error, ModuleNotFoundError):
-        error = explained(error) or error
     match error:
         case click.exceptions.NoArgsIsHelpError():
             with contextlib.suppress(OSError):

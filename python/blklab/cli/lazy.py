@@ -3,9 +3,13 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
+
+from blklab.cli.extras import missing
+
+NEEDED: Final = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,7 @@ class CommandEntry:
 
     target: str  # `module:attribute` of the click command
     summary: str  # What the command does, in one line without a full stop
+    extras: str = ""  # Those that it and its subcommands always need, such as `run report`
 
 
 class LazyGroup(click.Group):
@@ -32,6 +37,7 @@ class LazyGroup(click.Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
+        ctx.meta[NEEDED] = [*ctx.meta.get(NEEDED, ()), *entry.extras.split()]
         module, _, attribute = entry.target.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         if not isinstance(command, click.Command):
@@ -39,15 +45,15 @@ class LazyGroup(click.Group):
         command.short_help = entry.summary
         return command
 
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002
-        formatter: click.HelpFormatter,
-    ) -> None:
-        """Write the summaries of the registry, without importing the commands."""
-        if self.entries:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries of the registry, without importing the commands; mark those that lack an extra."""
+        rows = []
+        for name, entry in self.entries.items():
+            lacking = missing([*ctx.meta.get(NEEDED, ()), *entry.extras.split()])
+            rows.append((name, entry.summary + (f" (missing extras: {', '.join(lacking)})" if lacking else "")))
+        if rows:
             with formatter.section("Commands"):
-                formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

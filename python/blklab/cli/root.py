@@ -9,26 +9,28 @@ from collections.abc import Sequence
 
 import click
 
-from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.cli.extras import explain
+from blklab.cli.lazy import NEEDED, CommandEntry, LazyGroup
+from blklab.text import document_path
 
 COMMANDS = {
-    "advise": CommandEntry("blklab.cli.advise:advise", "Find the array to build for a load, on given disks"),
-    "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings"),
-    "tune": CommandEntry("blklab.cli.tune:tune", "Show which setting of a sweep had an effect, and how to keep it"),
-    "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ"),
-    "bisect": CommandEntry("blklab.cli.bisect:bisect", "Find the kernel or the commit that changed a figure"),
-    "import": CommandEntry("blklab.cli.import_:import_", "Import results of other tools into the store"),
-    "report": CommandEntry("blklab.cli.report:report", "Write a report of results: charts, tables, diagnostics"),
-    "runs": CommandEntry("blklab.cli.runs:runs", "List, show, annotate, export and remove stored results"),
-    "serve": CommandEntry("blklab.cli.serve:serve", "Show the store as a web page"),
-    "lab": CommandEntry("blklab.cli.lab:lab", "Prepare guests for `run --on lab`, and run a demo"),
+    "advise": CommandEntry("blklab.cli.advise:advise", "Find the array to build for a load, on given disks", "run"),
+    "run": CommandEntry("blklab.cli.run:run", "Run an experiment: stacks × workloads × settings", "run"),
+    "tune": CommandEntry("blklab.cli.tune:tune", "Show which setting of a sweep matters, and how to keep it", "run"),
+    "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ", "run"),
+    "bisect": CommandEntry("blklab.cli.bisect:bisect", "Find the kernel or commit that changed a figure", "run lab"),
+    "import": CommandEntry("blklab.cli.import_:import_", "Import results of other tools into the store", "run"),
+    "report": CommandEntry("blklab.cli.report:report", "Report results: charts, tables, diagnostics", "run report"),
+    "runs": CommandEntry("blklab.cli.runs:runs", "List, show, annotate, export and remove stored results", "run"),
+    "serve": CommandEntry("blklab.cli.serve:serve", "Show the store as a web page", "run report serve"),
+    "lab": CommandEntry("blklab.cli.lab:lab", "Prepare guests for `run --on lab`, and run a demo", "run"),
     "md": CommandEntry("blklab.cli.md:md", "Audit, repair and monitor md arrays"),
-    "devices": CommandEntry("blklab.cli.devices:devices", "Find the model of a disk, and list those of the library"),
+    "devices": CommandEntry("blklab.cli.devices:devices", "Find the model of a disk; list those of the library", "run"),
     "cache": CommandEntry("blklab.cli.cache:cache", "Size and check block caches: dm-cache, bcache, dm-writecache"),
     "restore": CommandEntry("blklab.cli.restore:restore", "Restore settings that a killed run has changed"),
     "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),
-    "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a device model to measurements of one device"),
-    "validate": CommandEntry("blklab.cli.validate:validate", "Compare predictions with published and lab measurements"),
+    "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a model to measurements of one device", "run"),
+    "validate": CommandEntry("blklab.cli.validate:validate", "Compare predictions with published and lab data", "run"),
     "completion": CommandEntry("blklab.cli.completion:completion", "Print the completion script for your shell"),
 }
 
@@ -48,6 +50,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     subcommand_metavar="COMMAND ...",
     options_metavar="",
+    epilog=f"\b\nDocuments such as docs/howto/install.md are in\n{document_path()}",
 )
 @click.option(
     "--version",
@@ -106,7 +109,11 @@ def run(arguments: Sequence[str]) -> int:
         return shell_complete(blklab, {}, "blklab", "_BLKLAB_COMPLETE", instruction)
     try:
         with blklab.make_context("blklab", list(arguments)) as ctx:
-            blklab.invoke(ctx)
+            try:
+                blklab.invoke(ctx)
+            except ModuleNotFoundError as error:
+                explain(error, ctx.meta.get(NEEDED, []), arguments)
+                raise
     except click.exceptions.Exit as done:
         return done.exit_code
     return 0

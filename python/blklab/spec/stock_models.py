@@ -13,6 +13,7 @@ from typing import Any, Final
 from blklab.errors import UsageError
 from blklab.spec import problems
 from blklab.spec.files import read_toml
+from blklab.text import document_path
 
 DeviceTable = dict[str, Any]
 """A device as in an experiment file."""
@@ -114,7 +115,7 @@ def _library_model(name: str, path: Path) -> LibraryModel:
             path.parent != DIRECTORY,
         )
     except (AttributeError, TypeError, ValueError):
-        raise UsageError(f"{path}: [library]: expected the keys of docs/reference/experiments.md") from None
+        raise UsageError(f"{path}: [library]: expected keys of {document_path('reference/experiments.md')}") from None
 
 
 def identify(model: str) -> LibraryModel | None:

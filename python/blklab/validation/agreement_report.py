@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from blklab.report import formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
-from blklab.text import printable
+from blklab.text import document_path, printable
 from blklab.validation.agreement import AgreementRow, AgreementVerdict
 from blklab.validation.recordings import KnownDisagreement, LabRecording
 
@@ -92,7 +92,8 @@ def misses(known: Sequence[tuple[AgreementRow, KnownDisagreement | None]]) -> Te
         ]
         for row, miss in known
     ]
-    return TextTable("Cells that miss", columns, entries, "docs/explanation/accuracy.md has the explanations.")
+    note = f"{document_path('explanation/accuracy.md')} has the explanations."
+    return TextTable("Cells that miss", columns, entries, note)
 
 
 def report_section(

@@ -50,7 +50,7 @@ def test_busybox_alone_is_enough(rich: Arrays, tmp_path: Path) -> None:
 
 def test_it_is_a_tidy_script() -> None:
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed: apt-get install shellcheck")
+        pytest.skip("shellcheck is not installed: scripts/setup test")
     done = subprocess.run(["shellcheck", "--shell=sh", str(PROBE)], capture_output=True, text=True, check=False)
     assert done.stdout == ""
 

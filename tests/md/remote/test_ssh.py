@@ -110,10 +110,10 @@ def test_without_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def server(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A real sshd that leads to a machine made of files; gives its name in the user's ssh."""
-    sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
+    sshd = shutil.which("sshd")
     client = shutil.which("ssh")
     if sshd is None or client is None:
-        pytest.skip("sshd or ssh is not installed: apt-get install openssh-server openssh-client")
+        pytest.skip("sshd or ssh is not installed: scripts/setup test")
     directory = machine.root / "openssh"
     directory.mkdir()
     for key in ("host", "user"):

@@ -5,8 +5,8 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "demo": CommandEntry("blklab.cli.lab.demo:demo", "Measure and predict mirrors of unequal disks"),
-    "build": CommandEntry("blklab.cli.lab.build:build", "Build or rebuild the image of a guest"),
+    "demo": CommandEntry("blklab.cli.lab.demo:demo", "Measure and predict mirrors of unequal disks", "lab"),
+    "build": CommandEntry("blklab.cli.lab.build:build", "Build or rebuild the image of a guest", "lab"),
     "kernels": CommandEntry("blklab.cli.lab.kernels:kernels", "List the kernels for guests"),
     "prune": CommandEntry("blklab.cli.lab.prune:prune", "Remove images of older kernels, and builds of bisections"),
 }

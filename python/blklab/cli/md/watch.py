@@ -43,7 +43,7 @@ def watch(*, listen: str | None, web_config: Path | None, superblocks: int | Non
 
     This changes nothing. It reads sysfs at each scrape, and the members' superblocks once per hour
     and when md has just written them. A metric counts what cannot be read, and stderr names it.
-    Units for systemd, alert rules and a dashboard are in packaging/.
+    docs/howto/watch.md is about units for systemd, alert rules and a dashboard.
 
     \b
     Examples:

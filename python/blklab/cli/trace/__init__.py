@@ -9,8 +9,8 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 COMMANDS: dict[str, CommandEntry] = {
     "stat": CommandEntry("blklab.cli.trace.stat:stat", "Describe the workload of a trace"),
     "hist": CommandEntry("blklab.cli.trace.hist:hist", "Draw histograms of sizes, latencies, seeks"),
-    "diff": CommandEntry("blklab.cli.trace.diff:diff", "Compare two recordings"),
-    "report": CommandEntry("blklab.cli.trace.report:report", "Write an HTML report on a trace"),
+    "diff": CommandEntry("blklab.cli.trace.diff:diff", "Compare two recordings", "run"),
+    "report": CommandEntry("blklab.cli.trace.report:report", "Write an HTML report on a trace", "report"),
     "fio": CommandEntry("blklab.cli.trace.fio:fio", "Write a fio job that reproduces the workload"),
     "record": CommandEntry("blklab.cli.trace.record:record", "Record live devices with blktrace"),
     "live": CommandEntry("blklab.cli.trace.live:live", "Watch live devices with blktrace"),

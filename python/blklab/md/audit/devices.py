@@ -6,6 +6,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, list_names
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import command
+from blklab.text import document_path
 
 PREFERS_FLASH_SINCE = (5, 3)
 """Linux since which RAID-10 reads from members that do not rotate, if there are any (drivers/md/raid10.c)."""
@@ -17,6 +18,7 @@ counter may have wrapped unless the mean is below 0.1 s.
 
 UNEQUAL_FACTOR = 3  # Ratio of latencies that is larger than the difference between disks of one model
 MIN_LATENCY_MS = 0.2  # Shorter latencies do not matter
+PREDICT = f"to predict the cost under your load, see {document_path('howto/predict.md')}"
 
 
 def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagnostic]:
@@ -43,10 +45,7 @@ def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagn
         )
     else:
         effect = f"every stripe waits for {names}"
-    message = (
-        f"{names} (rotating) and {flash} (flash) are in one array: {effect}; to predict the cost under your load, see "
-        "docs/howto/predict.md"
-    )
+    message = f"{names} (rotating) and {flash} (flash) are in one array: {effect}; {PREDICT}"
     yield array_finding(array, "note" if mostly and array.level == "raid1" else "warning", "mixed", message)
 
 
@@ -82,8 +81,7 @@ def check_unequal_latency(array: Array, _software: Software | None) -> Iterator[
                 f"{direction}s take {slow_ms:.3g} ms on {slow} and {fast_ms:.3g} ms on {fast}"
                 f" (means of {slow_ios:,} and {fast_ios:,} since boot): "
                 + ("each write is" if direction == "write" else "each stripe is")
-                + f" as slow as {slow}; possible causes: a failing, shingled or shared disk, or a"
-                " bad cable; to predict the cost under your load, see docs/howto/predict.md",
+                + f" as slow as {slow}; possible causes: a failing, shingled or shared disk, or a bad cable; {PREDICT}",
                 command("show-smart", disk=next(member.path for member in array.members if member.name == slow)),
                 member=slow,
             )

@@ -35,6 +35,8 @@ def naming(url: str) -> Iterator[None]:
     except (BlklabError, KeyboardInterrupt):
         raise
     except ImportError as error:
+        if error.name == "fsspec":  # Of the extra `cluster`
+            raise
         package = PACKAGES.get(url.partition("://")[0], "")
         missing = f"{url}: a package for this protocol is not installed"
         raise EnvironmentLacks(missing, f"pip install {package}" if package else str(error)) from None
@@ -63,10 +65,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise EnvironmentLacks(f"{url}: the package fsspec is not installed", "pip install 'blklab[cluster]'") from None
+    from fsspec.core import url_to_fs
+
     filesystem, path = url_to_fs(url)
     return filesystem, str(path)
 
