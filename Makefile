@@ -8,8 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 CARGO := scripts/cargo
 BIN := .venv/bin
-# A file's tests stay in one process: they share guests.
-PYTESTS := $(BIN)/pytest --quiet --numprocesses auto --maxprocesses 8 --dist loadfile
+PYTESTS := $(BIN)/pytest --quiet --numprocesses auto --maxprocesses 8
 PYTHON_FILES := python tests bench
 
 .PHONY: help
@@ -32,11 +31,11 @@ tools:
 .PHONY: test
 test: setup ## Run the tests without `make proof`; PYTEST="-k units" and CARGO_TEST="-p blklab-stats" narrow it
 	$(CARGO) test --config crates/tests.toml --release --locked --workspace --tests --quiet $(CARGO_TEST)
-	$(PYTESTS) -m "not proof" $(PYTEST)
+	$(PYTESTS) --dist worksteal -m "not proof" $(PYTEST)
 
 .PHONY: proof
 proof: setup ## Run the tests that take minutes (kernels in QEMU, kills, power cuts)
-	$(PYTESTS) -m proof $(PYTEST)
+	$(PYTESTS) --dist loadfile -m proof $(PYTEST) # a file's tests share guests
 
 .PHONY: check
 check: tools ## Check formatting, lints, types, imports, and the number of lines

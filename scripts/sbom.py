@@ -41,6 +41,7 @@ def main(file: Path) -> None:
     bom.metadata.component = Component(
         type=ComponentType.APPLICATION, name="blklab", version=__version__, bom_ref="blklab"
     )
+    bom.register_dependency(bom.metadata.component, bom.components)
     text = JsonV1Dot5(bom).output_as_string(indent=2)
     text = re.sub(r'\n *"(serialNumber|timestamp)": "[^"]*",?', "", text)
     file.write_text(re.sub(r",(\s*[}\]])", r"\1", text) + "\n")

@@ -32,6 +32,7 @@ for name, directories in {"PATH": ("bin", "sbin"), "LD_LIBRARY_PATH": (f"lib/{os
 # Output must not depend on the terminal and the settings of the user.
 for variable in ("BLKLAB_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "_BLKLAB_COMPLETE"):
     os.environ.pop(variable, None)
+os.environ["TERM"] = "xterm"
 
 # No test may depend on how fast or busy the machine is.
 settings.register_profile("blklab", deadline=None)

@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from blklab.bisection.kernels import SimulatedKernels
+from blklab.bisection.request import SimulatedKernels
 from blklab.bisection.source import work_directory
 from blklab.bisection.tree import KernelTree
 from tests.bisection.md_history import git

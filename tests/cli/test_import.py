@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blklab.cli.import_ import FORMATS
-from blklab.imports import registry
+from blklab.imports import collect
 from tests.conftest import Run
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_formats_of_the_option_are_those_of_the_registry() -> None:
-    assert tuple(registry.FORMATS) == FORMATS
+    assert tuple(collect.FORMATS) == FORMATS
 
 
 def test_imported_runs_are_like_any_others(run: Run) -> None:

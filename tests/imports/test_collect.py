@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
-from blklab.imports import collect, registry
+from blklab.imports import collect
 from blklab.imports.base import ImportFile, ImportSource
 from blklab.imports.collect import batches
 from blklab.imports.run_labels import RunNaming
@@ -35,7 +35,7 @@ SAMPLES = {
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_format_is_recognised_by_no_other(name: str) -> None:
     file = ImportFile(DATA / name, (DATA / name).read_text())
-    matching = [key for key, each in registry.FORMATS.items() if each.matches(file)]
+    matching = [key for key, each in collect.FORMATS.items() if each.matches(file)]
     assert matching == [SAMPLES[name]]
 
 
@@ -157,7 +157,7 @@ def test_mangled_files_are_one_line_or_a_result(
                 assert json.dumps([dict(labels), outcome], allow_nan=False)
 
 
-@pytest.mark.parametrize("name", registry.FORMATS)
+@pytest.mark.parametrize("name", collect.FORMATS)
 @pytest.mark.parametrize(
     "line",
     [

@@ -76,7 +76,7 @@ def test_the_command_says_so_with_status_1(run: Run, tmp_path: Any, monkeypatch:
 
 
 def test_interrupt_within_a_transaction_does_not_block_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blklab.store.sqlite_file.PATIENCE_MS", 500)
+    monkeypatch.setattr("blklab.store.database.PATIENCE_MS", 500)
     store = Store()
 
     class Interrupted(Fake):

@@ -35,9 +35,9 @@ def make_plan(count: int = 4, *, runner: str = "host", name: str = "exp") -> Exp
     return ExperimentPlan("A title", cells(count), ["stack", "iodepth"], runner, path, {"seed": 1})
 
 
-def program(name: str) -> str | None:
+def program(name: str, usr: Path = Path("/usr")) -> str | None:
     """Returns a program of PostgreSQL's; Debian keeps them out of PATH."""
-    result = [path for usr in (Path("/usr"), UNPACKED) for path in sorted(usr.glob(f"lib/postgresql/*/bin/{name}"))]
+    result = sorted(usr.glob(f"lib/postgresql/*/bin/{name}"))
     return str(result[-1]) if result else shutil.which(name)
 
 
@@ -50,18 +50,20 @@ class Server:
         self.url = f"postgresql://blklab@/postgres?host={directory}"
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         os.chown(directory, self._user.pw_uid, self._user.pw_gid)
+        self.usr = directory / "usr"
+        # The checkout may be where only root may look.
+        for part in ("lib", "share/postgresql") if program("initdb") is None and not self.usr.exists() else ():
+            shutil.copytree(UNPACKED / part, self.usr / part, symlinks=True)
 
     @classmethod
     def of(cls, url: str) -> "Server":
         return cls(Path(url.partition("host=")[2]))
 
     def run(self, name: str, *arguments: str) -> None:
-        path = program(name)
+        path = program(name, self.usr) or program(name)
         assert path is not None
         user = self._user
         words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-        if path.startswith(str(UNPACKED)):  # The checkout may be where only root may look
-            words += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
         # A server that pg_ctl starts would keep a pipe open.
         with (self.directory / "said").open("w") as output:
             subprocess.run(
@@ -70,6 +72,7 @@ class Server:
                 cwd=self.directory,
                 stdout=output,
                 stderr=output,
+                env=os.environ | {"LD_LIBRARY_PATH": f"{self.usr}/lib/{os.uname().machine}-linux-gnu"},
             )
 
     def start(self) -> None:
@@ -84,7 +87,7 @@ class Server:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """Returns the URL of a server, which refuses to be root's."""
-    if program("initdb") is None or shutil.which("setpriv") is None:
+    if program("initdb") is None and program("initdb", UNPACKED) is None:
         pytest.skip("postgresql is not installed: scripts/setup test")
     server = Server(Path(tempfile.mkdtemp(prefix="blklab-postgresql-", dir="/tmp")))  # The path of its socket is short
     try:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
 from blklab.trace.fio.jobfile import JobTarget, VerificationRun, render
-from blklab.trace.fio.locality import OffsetZone, fifth_by_chance, poisson_rate
-from blklab.trace.fio.plan import judge_loop, make_plan
+from blklab.trace.fio.plan import OffsetZone, fifth_by_chance, judge_loop, make_plan, poisson_rate
 
 
 def op(sizes: dict[int, int], **more: int) -> dict[str, Any]:

@@ -4,20 +4,126 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from blklab import output
 from blklab.analysis.sequential_test import check_condition
 from blklab.bisection import findings
 from blklab.bisection.findings import Bisection
+from blklab.bisection.git import Commit, of_list
 from blklab.bisection.measuring import CommitMeasuring
 from blklab.bisection.search import BisectionRule, BisectionSearch
 from blklab.bisection.source import BisectionSource, Note, locked, work_directory
 from blklab.errors import UsageError
+from blklab.runners.base import Runner
 from blklab.runners.registry import RUNNERS
-from blklab.spec import cells, load
+from blklab.spec import cells, kernels, load
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
 from blklab.store.campaigns import Store
+
+STEPS: Final = (
+    ("3.6", "RAID-1 with a member that is not rotational reads from the one with the fewest pending I/Os"),
+    ("3.13", "virtio disks are multi-queue"),
+    ("3.19", "NVMe disks are multi-queue"),
+    ("4.1", "RAID-6 can read, modify and write"),
+    ("4.2", "dm-cache has the policy smq"),
+    ("4.3", "max_sectors_kb is 1280 instead of 512"),
+    ("4.10", "Writeback throttling"),
+    ("4.11", "Multi-queue disks have the scheduler mq-deadline"),
+    ("4.12-rc1", "smq: b29d4986: only misses count in the hotspot queue, and promoted blocks start at the bottom"),
+    ("4.12-rc1+idle-time", "dm-cache: the idle time of the I/O tracker is correct"),
+    ("4.12-rc1+lower-half", "smq: only the lower half of the clean queue is demoted"),
+    ("4.12-rc1+78c45607", "smq: a dirty block is written back if there is no clean one to replace"),
+    ("4.12-rc1+4d44ec5a", "smq: promoted blocks start at the top level"),
+    ("4.12-rc1+6cf4cc8f", "smq: no block is demoted before a miss needs its place"),
+    ("4.12-rc1+701e03e4", "dm-cache: all I/O is tracked, and blocks are written back only if it is idle"),
+    ("4.15", "smq: background work is limited, and blocks are used in order"),
+    ("4.18", "dm-writecache; SATA disks use all of their 32 tags"),
+    ("4.19", "SATA disks are multi-queue"),
+    ("5.3", "RAID-10 reads from the idlest copy if it is not rotational"),
+    ("5.14", "dm-writecache does not write back while writes go around it"),
+    ("6.8", "dm-delay polls for short delays"),
+    ("6.9", "RAID-1 moves long sequential reads to an idle member"),
+)
+"""The kernels in which the simulator changes, and how: crates/sim/src/kernel.rs, crates/cache/src/smq/kernel.rs and
+spec/kernels.py, which have the sources."""
+
+
+class KernelList(BisectionSource):
+    """Kernels in the order of their versions."""
+
+    label = "kernel"
+
+    def __init__(self, items: Sequence[tuple[str, str]], good: str, bad: str, work: Path) -> None:
+        """`items` are kernels with what is new in each, the oldest first; both ends are among them."""
+        names = [name for name, _ in items]
+        first, last = sorted((names.index(good), names.index(bad)))
+        self.repository, commits = of_list(items[first : last + 1], work / "list")
+        self._commits = {commit.name: commit for commit in commits}
+        by_name = {commit.short: commit for commit in commits}
+        self.good, self.bad = by_name[good], by_name[bad]
+
+    def commit(self, name: str) -> Commit:
+        """Returns a commit by its hash."""
+        return self._commits[name]
+
+    def own_kernel(self, commit: Commit) -> None:
+        """Returns None: the version says all."""
+
+    def changes(self, commit: Commit) -> Sequence[Override]:
+        """Returns the kernel, as a change of the experiment."""
+        return [Override("kernel", commit.short, "--set kernel")]
+
+
+class SimulatedKernels(KernelList):
+    """The steps of the simulator between two kernels."""
+
+    runner_name = "sim"
+    host = None
+
+    def __init__(self, good: str, bad: str, work: Path) -> None:
+        """Raises UsageError for a kernel that the simulator does not know."""
+        items = list(STEPS)
+        for end in (good, bad):
+            if end not in [name for name, _ in items]:
+                place = sum(_version(name) <= _version(end) for name, _ in items)
+                items.insert(place, (end, ""))
+        super().__init__(items, good, bad, work)
+
+    def runner(self, commit: Commit) -> Runner:  # noqa: ARG002
+        """Returns the runner."""
+        from blklab.runners.sim.runner import SimRunner
+
+        return SimRunner()
+
+
+class PackagedKernels(KernelList):
+    """The kernels of Debian's packages between two of them."""
+
+    def __init__(self, good: str, bad: str, work: Path, accelerator: str | None) -> None:
+        """Raises UsageError if there is no such kernel, EnvironmentLacks without packages."""
+        from blklab.runners.lab.image.build import offered
+        from blklab.runners.lab.image.kernels import choose
+
+        offers = offered()
+        ends = [choose(end, offers).name for end in (good, bad)]
+        items = [(offer.name, f"package version {offer.version}") for offer in reversed(offers)]
+        super().__init__(items, ends[0], ends[1], work)
+        self._accelerator = accelerator
+
+    def runner(self, commit: Commit) -> Runner:  # noqa: ARG002
+        """Returns the runner."""
+        from blklab.runners.lab.runner import LabRunner
+
+        return LabRunner(accelerator=self._accelerator)
+
+
+def _version(kernel: str) -> tuple[int, int, bool]:
+    try:
+        return (*kernels.parse(kernel), "-rc" not in kernel)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -96,7 +202,7 @@ def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: N
         return ModuleSources(
             request.tree, request.modules, kernels.pop(), ends, work, accelerator=accelerator, note=note
         )
-    from blklab.bisection.kernels import PackagedKernels, SimulatedKernels
+    from blklab.bisection.request import PackagedKernels, SimulatedKernels
 
     if request.runner == "sim":
         return SimulatedKernels(*ends, work)

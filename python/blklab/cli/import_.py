@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from blklab.store.campaigns import Store
 
 FORMATS = (*("fio", "fio-log", "fio-text", "fio-terse", "iostat", "iozone", "bonnie", "randomio"), "blkparse")
-"""The formats of blklab.imports.registry, which is too slow to import for `--help`."""
+"""The formats of blklab.imports.collect, which is too slow to import for `--help`."""
 
 
 def _labels(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

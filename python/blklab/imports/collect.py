@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
-from blklab.imports import fio_log, registry, run_labels
+from blklab.imports import (
+    blkparse,
+    filesystem_benchmarks,
+    fio_log,
+    fio_results,
+    iostat,
+    randomio,
+    reference,
+    run_labels,
+)
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import DeviceResult, Outcome
@@ -21,6 +30,39 @@ LARGEST: Final = 256 << 20  # Maximum bytes of a file; fio's largest outputs are
 LIMIT: Final = 1 << 63
 
 STDIN: Final = "-"
+
+
+FORMATS: Final = {  # By name; a format is one module and one line here
+    each.name: each
+    for each in (
+        ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
+        ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
+        ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
+        ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, fio_results.read_terse),
+        ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
+        ImportFormat(
+            "iozone",
+            "iozone",
+            "IOzone's tables",
+            filesystem_benchmarks.matches_iozone,
+            filesystem_benchmarks.read_iozone,
+        ),
+        ImportFormat(
+            "bonnie",
+            "bonnie",
+            "bonnie++'s results",
+            filesystem_benchmarks.matches_bonnie,
+            filesystem_benchmarks.read_bonnie,
+        ),
+        ImportFormat("randomio", "randomio", "randomio's tables", randomio.matches, randomio.read),
+        ImportFormat("blkparse", "blkparse", "blkparse's summary", blkparse.matches, blkparse.read),
+    )
+}
+
+DIRECTORY_FORMATS: Final = (  # The formats of a directory of published figures
+    ImportFormat("published", "randomio", "", reference.matches, reference.read_randomio),
+    ImportFormat("published", "fio", "", reference.matches, reference.read),
+)
 
 
 class SourceNames(ExperimentPlan):
@@ -88,7 +130,7 @@ def _files(name: str, failed: list[BlklabError]) -> list[ImportFile]:
             return [ImportFile(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
         if path.is_dir():
             directory = ImportFile(path, "")
-            if any(each.matches(directory) for each in registry.DIRECTORY_FORMATS):
+            if any(each.matches(directory) for each in DIRECTORY_FORMATS):
                 return [directory]
             inside = sorted(path_inside for path_inside in path.iterdir() if path_inside.is_file())
             if not inside:
@@ -143,9 +185,9 @@ def _read(
             raise BlklabError(f"{len(runs):,} runs: expected at most {MOST_RUNS:,}")
 
     if directories:
-        for each in registry.DIRECTORY_FORMATS:
+        for each in DIRECTORY_FORMATS:
             take(each, directories)
-    for name, each in registry.FORMATS.items():
+    for name, each in FORMATS.items():
         chosen = [file for file in by_format.get(name, []) if file.path not in joined]
         if chosen:
             take(each, chosen)
@@ -173,12 +215,12 @@ def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) ->
 
 def _recognised(file: ImportFile) -> str | None:
     """Returns the name of a format; None for an unknown file in a directory. Raises UsageError."""
-    for name, each in registry.FORMATS.items():
+    for name, each in FORMATS.items():
         if each.matches(file):
             return name
     if not file.named:
         return None
-    known = "; ".join(f"{name}: {each.what}" for name, each in registry.FORMATS.items())
+    known = "; ".join(f"{name}: {each.what}" for name, each in FORMATS.items())
     raise UsageError(f"{file.where}: unknown format; known are {known}")
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.stacks import bcache, device_mapper, filesystem, lvm
-from blklab.runners.lab.stacks.build import build
+from blklab.runners.lab.stacks import bcache, filesystem, lvm
+from blklab.runners.lab.stacks.build import build, create_delay, create_writecache, delayed_disk
 from tests.runners.lab.stacks.recording import Recorder, guest
 
 MAPPED = {"/sys/block/dm-0/dm/name": "vg0-data\n"}
@@ -169,10 +169,7 @@ def test_a_writecache() -> None:
     status = "0 2048 writecache 0 400 300 2 10 1 200 3 4 50 6 7 8 9"
     recorder.answers = {"dmsetup status": status}
     item = guest(recorder, "hdd", "ssd")
-    assert (
-        device_mapper.create_writecache(item, WRITECACHE, {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]})
-        == "/dev/dm-3"
-    )
+    assert create_writecache(item, WRITECACHE, {"origin": ["/dev/vda"], "cache": ["/dev/vdb"]}) == "/dev/dm-3"
     assert recorder.wrote == [("/dev/vdb", "\0" * 4096)]
     mapping = "0 2048 writecache s /dev/vda /dev/vdb 4096 6 high_watermark 60 low_watermark 40 max_age 5000"
     assert recorder.ran == ["modprobe -q dm-writecache", f"dmsetup create writecache_vda --table {mapping}"]
@@ -193,7 +190,7 @@ def test_a_delay_is_of_whole_milliseconds() -> None:
     recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
     item = guest(recorder, "x")
-    assert device_mapper.delayed_disk(item, item.layers[0], 1_600_000) == "/dev/dm-3"
+    assert delayed_disk(item, item.layers[0], 1_600_000) == "/dev/dm-3"
     assert recorder.ran[-1] == ("dmsetup create delay_vda --table 0 2048 delay /dev/vda 0 2")
     item.undo()
     assert recorder.ran[-1] == "dmsetup remove --retry delay_vda"
@@ -204,7 +201,7 @@ def test_a_delay_of_a_stack() -> None:
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
     item = guest(recorder, "x")
     table = {"name": "slow", "read_ns": 5_000_000, "write_ns": 0}
-    assert device_mapper.create_delay(item, table, {"origin": ["/dev/vda"]}) == "/dev/dm-3"
+    assert create_delay(item, table, {"origin": ["/dev/vda"]}) == "/dev/dm-3"
     mapping = "0 2048 delay /dev/vda 0 5 /dev/vda 0 0"
     assert recorder.ran[-1] == f"dmsetup create delay_vda --table {mapping}"
     assert [(layer.name, layer.above) for layer in item.layers] == [("x", ["slow"]), ("slow", [])]
