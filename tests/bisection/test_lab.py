@@ -16,7 +16,7 @@ def test_the_commit_that_made_raid10_slow(experiment: Path, tmp_path: Path, run:
     tree = md_repository(tmp_path / "md", FOUR)
     outcome = run(
         *("bisect", experiment, "--tree", tree, "--module", "raid10", "--good", "c0", "--bad", "c4"),
-        *("--fail-if", "iops < 700", "--json"),
+        *("--fail-if", "iops < 0.6*baseline", "--json"),
     )
     assert outcome.status == 0, outcome.err
     document = json.loads(outcome.out)
