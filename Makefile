@@ -33,9 +33,10 @@ test: setup ## Run the tests without `make proof`; PYTEST="-k units" and CARGO_T
 	$(CARGO) test --config crates/tests.toml --release --locked --workspace --tests --quiet $(CARGO_TEST)
 	$(PYTESTS) --dist worksteal -m "not proof" $(PYTEST)
 
+# A file's tests stay in one process: they share guests.
 .PHONY: proof
 proof: setup ## Run the tests that take minutes (kernels in QEMU, kills, power cuts)
-	$(PYTESTS) --dist loadfile -m proof $(PYTEST) # a file's tests share guests
+	$(PYTESTS) --dist loadfile -m proof $(PYTEST)
 
 .PHONY: check
 check: tools ## Check formatting, lints, types, imports, and the number of lines

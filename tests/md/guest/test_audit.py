@@ -32,7 +32,7 @@ def make(machine: Rig, disks: list[str]) -> None:
     machine.run("mdadm", "/dev/md1", "--fail", disks[1], "--remove", disks[1])
     machine.run("mdadm", "--zero-superblock", disks[1])
     machine.run("mdadm", "/dev/md1", "--add", disks[2])
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while machine.read("/sys/block/md1/md/degraded") != "0" and time.monotonic() < until:
         time.sleep(0.2)
     machine.create("/dev/md6", disks[3:7], "--level=6", "--bitmap=none", "--chunk=64")

@@ -15,7 +15,7 @@ BUCKETS = VirtualDiskShape("buckets", 320 << 20)
 
 FIO = (
     "fio", "--name=load", "--direct=1", "--ioengine=libaio", "--iodepth=4", "--bs=4k", "--rw=randrw",
-    "--rwmixread=80", "--random_distribution=zipf:1.1", "--size=384m", "--time_based", "--rate_iops=480,120",
+    "--rwmixread=80", "--random_distribution=zipf:1.1", "--size=384m", "--rate_iops=480,120",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def test_a_dm_cache_counts_as_its_policy_should(rig: Callable[[Sequence[VirtualD
     machine.run("mkdir", "/run/traced")
     blktrace = ["blktrace", "-d", path, "-D", "/run/traced", "-a", "queue", "-a", "complete"]
     with machine.guest.agent.running(blktrace, cwd="/run/traced"):
-        machine.run(*FIO, f"--filename={path}", "--runtime=15")
+        machine.run(*FIO, f"--filename={path}", "--number_ios=9000")
     after = machine.blklab("cache", "status", "--json")
     (used,) = json.loads(after.stdout)["caches"]
     assert used["counters"]["read_hits"] > 1000
@@ -73,7 +73,7 @@ def test_the_status_of_a_bcache_is_what_sysfs_has(rig: Callable[[Sequence[Virtua
     machine.run("make-bcache", "--writeback", "-B", backing, "-C", buckets)
     for disk in (buckets, backing):
         machine.guest.agent.write("/sys/fs/bcache/register", disk)
-    machine.run(*FIO, "--filename=/dev/bcache0", "--runtime=20")
+    machine.run(*FIO, "--filename=/dev/bcache0", "--number_ios=12000")
     output = machine.blklab("cache", "status", "--json")
     assert output.status == 0, output.stderr
     (cache,) = json.loads(output.stdout)["caches"]

@@ -105,7 +105,7 @@ def test_a_list_with_entries_is_explained_and_not_forced(machine: Rig, disks: li
         if line.startswith("dd "):
             _rewrite(machine, line)
     # The list on the disk follows when md finds time to write its superblock.
-    until = time.monotonic() + 30
+    until = time.monotonic() + 600
     while machine.lists(disks[:2]) != ["empty"] * 2 and time.monotonic() < until:
         time.sleep(0.2)
     output = machine.blklab("md", "fix", "bbl", "/dev/md0", "--yes")

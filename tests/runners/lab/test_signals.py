@@ -76,7 +76,7 @@ def test_told_to_end(cache: Path, experiment: Path, moment: str, number: int) ->
             while not guests(cache):
                 time.sleep(0.01)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     output = [line for line in err.splitlines() if not line.startswith("at: ") and " cells, " not in line]
     interrupted = (
         "blklab: interrupted: finished cells are stored; repeat the command with --resume to measure the others"
@@ -98,7 +98,7 @@ def test_killed_at_any_instant(cache: Path, experiment: Path) -> None:
             process.kill()
             process.communicate()
         assert process.returncode in {-signal.SIGKILL, 0}
-        deadline = time.monotonic() + 10  # the kernel is told to kill QEMU, not to wait for it
+        deadline = time.monotonic() + 600  # the kernel is told to kill QEMU, not to wait for it
         while guests(cache) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert guests(cache) == []

@@ -188,7 +188,7 @@ def test_cells_that_fail_in_one_guest(cache: Path, tmp_path: Path, run: Run, mon
 def test_a_stack_that_stays_does_not_spoil_the_next(
     cache: Path, tmp_path: Path, run: Run, during: During, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 2.0)
+    monkeypatch.setattr("blklab.runners.lab.stacks.guest.PATIENCE", 10.0)
     holding = ["dmsetup", "create", "held", "--table", "0 8 linear /dev/md0 0"]
     during(lambda machine: machine.agent.run(holding))
     path = experiment(tmp_path, MIRROR + "[matrix]\niodepth = [4, 8]\n")
@@ -198,7 +198,7 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
     first, second = (
         (item.outcome or {})["warnings"] for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
     )
-    output = "after the load: cannot remove the stack: in the guest: not true after 2 s: /dev/md0 is stopped"
+    output = "after the load: cannot remove the stack: in the guest: not true after 10 s: /dev/md0 is stopped"
     assert output in first
     assert output not in second
     assert guests(cache) == []
