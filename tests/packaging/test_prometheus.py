@@ -36,7 +36,7 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 def promtool(*arguments: object, stdin: bytes = b"") -> str:
     program = shutil.which("promtool", path=PATH)
     if program is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
+        pytest.skip("promtool is not installed: scripts/setup test")
     done = subprocess.run([program, *map(str, arguments)], input=stdin, capture_output=True, check=False)
     output = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, output
