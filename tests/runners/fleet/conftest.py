@@ -138,7 +138,7 @@ class FleetHost:
 
 
 @pytest.fixture
-def fleet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FleetHost]]:
+def fleet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[FleetHost]]:
     """Hosts, by default `a` and `b`, which ssh reaches by these names."""
     programs = ("ip", "nsenter", "unshare", "ssh", "ssh-keygen", "sshd", "fio")
     missing = [name for name in programs if shutil.which(name) is None]
@@ -146,6 +146,11 @@ def fleet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         pytest.skip(f"needs root and {', '.join(programs)}: scripts/setup test")
     if subprocess.run(["unshare", "-nmpf", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no namespaces can be made here")
+    # Paths of sockets have at most 107 bytes, whatever the user's TMPDIR is.
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     # Not in /tmp: each host has its own.
     directory = Path(tempfile.mkdtemp(prefix="blklab-fleet-", dir="/var/tmp"))
     (directory / "place").mkdir()
