@@ -146,7 +146,7 @@ def fleet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
         pytest.skip(f"needs root and {', '.join(programs)}: scripts/setup test")
     if subprocess.run(["unshare", "-nmpf", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no namespaces can be made here")
-    # Paths of sockets have at most 107 bytes, whatever the user's TMPDIR is.
+    # Paths of sockets have at most 107 bytes; the user's TMPDIR may be longer.
     long = tmp_path / ("long" * 25)
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
