@@ -45,7 +45,6 @@ max_ios = {ios}
 
 
 def planned(count: int, ios: int) -> list[Cell]:
-    """Return `count` cells."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "bench.toml"
         file.write_text(EXPERIMENT.format(depths=list(range(1, count + 1)), ios=ios))

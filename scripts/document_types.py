@@ -66,7 +66,6 @@ class Module:
         return f'{name} = TypedDict("{name}", {{\n{fields}\n}}{"" if total else ", total=False"})\n'
 
     def of(self, schema: Any) -> str:
-        """Returns the type of a schema."""
         match schema:
             case {"$ref": ref}:
                 return str(ref).rpartition("/")[2]
@@ -91,7 +90,6 @@ class Module:
         raise ValueError(f"no Python type for {schema}")
 
     def text(self, name: str) -> str:
-        """Returns the module."""
         # mypy takes the name of a builtin, such as Warning, for the builtin until it is defined.
         ordered = sorted(
             self.classes.items(), key=lambda named: ("class " in named[1], not hasattr(builtins, named[0]))

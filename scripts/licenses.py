@@ -39,7 +39,6 @@ class Part(NamedTuple):
 
 
 def cargo(*arguments: str) -> str:
-    """Return what cargo prints."""
     return subprocess.run(["scripts/cargo", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 

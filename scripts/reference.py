@@ -22,12 +22,10 @@ Schema = dict[str, Any]
 
 
 def page(title: str, *parts: str) -> str:
-    """Return the text of a page."""
     return "\n\n".join([f"# {title}", NOTICE, *(part.strip("\n") for part in parts if part)]) + "\n"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a Markdown table."""
     head = list(head)
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     lines = [head, ["---"] * len(head), *cells]

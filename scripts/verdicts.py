@@ -82,7 +82,6 @@ def holds(answer: Answer) -> bool:
 
 
 def share(count: float, of: float = TRIALS) -> str:
-    """Return a share in percent."""
     return f"{100 * count / of:.0f} %" if of else "none"
 
 

@@ -1,4 +1,4 @@
-"""Words of STYLE.md and docs/reference/glossary.md: which are not used, and where they are."""
+"""Words that docs/reference/glossary.md refuses, and where they are."""
 
 import ast
 import re
@@ -24,21 +24,18 @@ SUFFIXES = (".py", ".rs", ".md", ".toml", ".html", ".j2", ".yml", ".sh", ".servi
 
 
 @cache
-def _refused() -> tuple[re.Pattern[str], frozenset[str]]:
-    """Give the refused words as a pattern, and the refused names."""
-    words, names = [], set()
+def _refused() -> re.Pattern[str]:
+    """Give the refused words as a pattern."""
+    words = []
     for line in (ROOT / "docs/reference/glossary.md").read_text().splitlines():
         cells = line.strip("|").split("|")
         if len(cells) != 3 or cells[2].strip() in ("", "---", "Do not use"):
             continue
-        for word in (word.strip() for word in cells[2].split(",")):
-            if word.startswith("`"):
-                names.add(word.strip("`"))
-            else:
-                words.append(re.escape(word).replace(r"\*", "[a-z]*").replace(r"\ ", r"\s+"))
+        for word in cells[2].split(","):
+            words.append(re.escape(word.strip()).replace(r"\*", "[a-z]*").replace(r"\ ", r"\s+"))
     # "nobody" in quotes is the user of that name.
     pattern = rf"(?<![a-z])(?<!\"(?=nobody))(?:{'|'.join(words)})(?![a-z])(?<!nobody(?=\"))"
-    return re.compile(pattern, re.I), frozenset(names)
+    return re.compile(pattern, re.I)
 
 
 def _files() -> Iterator[Path]:
@@ -48,35 +45,15 @@ def _files() -> Iterator[Path]:
             yield ROOT / name
 
 
-def _python_names(text: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.lineno, node.name
-
-
-def _rust_names(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        for match in re.finditer(r"\b(?:let(?: mut)?|fn|mod|struct|enum|trait|for)\s+(\w+)|\b(\w+):\s", line):
-            yield number, match[1] or match[2]
-
-
 def hits() -> Iterator[str]:
     """Give every refused word as `file:line: word`."""
-    pattern, names = _refused()
+    pattern = _refused()
     for path in _files():
         text = path.read_text(errors="replace")
         where = path.relative_to(ROOT)
         for match in pattern.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             yield f"{where}:{line}: {' '.join(match[0].split())}"
-        named = {".py": _python_names, ".rs": _rust_names}.get(path.suffix)
-        for line, name in named(text) if named else ():
-            if name.strip("_") in names:
-                yield f"{where}:{line}: {name} (a name)"
 
 
 def test_words_of_the_glossary_are_used() -> None:

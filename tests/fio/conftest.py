@@ -9,7 +9,6 @@ DATA = Path(__file__).parents[1] / "data" / "fio"
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """Returns a recorded document."""
     return output.parse_document((DATA / name).read_text())
 
 

@@ -77,7 +77,6 @@ class Arrays(Machine):
         self.array("md0", "9:0", {"sda": {}, "sdb": {}}, **md)
 
     def seen(self) -> Inventory:
-        """What is there."""
         return inventory.read_inventory(self.roots)
 
     def hide_state(self) -> None:

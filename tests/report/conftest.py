@@ -16,7 +16,6 @@ TRACES = Path(__file__).parents[1] / "data" / "traces"
 
 @cache
 def bundled(name: str) -> ProfileView:
-    """Returns a bundled trace."""
     return ProfileView(characterise([str(TRACES / name)], _core.Filter()))
 
 

@@ -65,7 +65,6 @@ def blklab(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the path of the store."""
     directory = tmp_path_factory.mktemp("serve")
     path = directory / "store.db"
     for seed, iops in ((1, 5000), (2, 5000), (3, 4000)):

@@ -37,7 +37,6 @@ class Record:
 
 
 def process(pid: int, name: bytes) -> Record:
-    """A note that names a process."""
     return Record(0, 0, NOTIFY, pid=pid, pdu=name.ljust(16, b"\0")[:16])
 
 

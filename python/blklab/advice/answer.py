@@ -177,8 +177,6 @@ def _filesystem(kind: str, path: str, stripes: tuple[int, int] | None) -> Iterat
 
 @dataclass(frozen=True)
 class Answer:
-    """What to build."""
-
     question: Question
     rows: Sequence[ArrangementFigures]  # The best first; none is better than another in every respect
     present: Sequence[ArrangementFigures]  # Arrays that the user has
@@ -292,7 +290,6 @@ def _in_words(line: str, of: Arrangement) -> str:
 
 
 def _doubts(question: Question, rows: Sequence[ArrangementFigures]) -> list[str]:
-    """Returns what the figures depend on."""
     doubts = []
     for pool in question.pools:
         model = pool.table.get("model")

@@ -115,7 +115,6 @@ class Arrangement:
 
 
 def members_of(table: Table) -> list[str]:
-    """Returns the members of an array."""
     return names_in(table, "members")
 
 

@@ -22,8 +22,6 @@ FLASH: Final = ("ssd", "nvme")  # Kinds of devices whose figures depend on how m
 
 @dataclass(frozen=True)
 class DiskPool:
-    """Equal disks."""
-
     name: str  # The model's name, without what a device's name cannot have
     count: int
     table: Table  # A disk, as in an experiment file
@@ -81,7 +79,6 @@ class Question:
 
     @property
     def priced(self) -> bool:
-        """Whether all disks have prices."""
         return all(pool.price is not None for pool in self.pools)
 
 

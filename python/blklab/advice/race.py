@@ -30,7 +30,6 @@ class Candidate:
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """The longest samples."""
         return self.by_length[max(self.by_length)]
 
     @property

@@ -152,7 +152,6 @@ def document_of(cell: Cell, request: SampleRequest) -> Table:
 
 
 def reduced(measured: Outcome) -> Sample:
-    """Reduces an outcome to a sample."""
     reads, writes = measured["read"], measured["write"]
     total = reads["total_ios"] + writes["total_ios"]
     mean = sum(each["total_ios"] * (each["clat_ns"]["mean"] or 0) for each in (reads, writes)) / max(1, total)

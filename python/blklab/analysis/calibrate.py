@@ -349,7 +349,6 @@ def as_toml(calibration: Calibration, source: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Returns a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):

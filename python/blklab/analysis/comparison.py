@@ -55,8 +55,6 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A complete comparison."""
-
     sides: Sequence[str]
     by: Sequence[str]  # The labels that identify a row
     rows: Sequence[ComparisonRow]

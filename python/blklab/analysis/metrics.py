@@ -18,8 +18,6 @@ WAYS: Final = ("read", "write")  # The directions of I/O, in the order of pairs
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of a result."""
-
     name: str
     what: str
     kind: str  # `rate`, `bandwidth`, `time` or `share`: how it is printed

@@ -37,7 +37,6 @@ class Observation:
 
     @property
     def random(self) -> bool:
-        """Whether offsets are random."""
         return str(self.workload["rw"]).startswith("rand")
 
 

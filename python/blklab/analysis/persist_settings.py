@@ -14,8 +14,6 @@ SYSCTL: Final = "/etc/sysctl.d/60-blklab.conf"
 
 @dataclass(frozen=True)
 class PersistedSettings:
-    """How to apply and persist settings."""
-
     commands: Sequence[str]  # Commands for a root shell
     udev: Sequence[str]  # Lines of a rules file
     sysctl: Sequence[str]  # Lines of a sysctl.d file

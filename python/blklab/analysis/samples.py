@@ -33,7 +33,6 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
-    """Returns the runs that have a metric, each with its sample."""
     result = []
     for run in runs:
         value = metric.of(run.outcome or {})

@@ -28,7 +28,6 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        """The verdict, as in a comparison."""
         return self.difference.verdict
 
 

@@ -21,8 +21,6 @@ class CommitFigure:
 
 @dataclass(frozen=True)
 class CommitVerdict:
-    """A commit with its figures."""
-
     commit: Commit
     verdict: str  # `good`, `bad`, `skipped` or, in the check, `unclear`
     figures: Sequence[CommitFigure] = ()
@@ -31,8 +29,6 @@ class CommitVerdict:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The result of a bisection."""
-
     condition: str
     kind: str  # What was bisected: `commit` or `kernel`
     fixes: bool  # Whether the commit was looked for that made the condition false

@@ -40,8 +40,6 @@ class Commit:
 
 
 class Repository:
-    """A git repository."""
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 

@@ -65,7 +65,6 @@ class KernelList(BisectionSource):
         self.good, self.bad = by_name[good], by_name[bad]
 
     def commit(self, name: str) -> Commit:
-        """Returns a commit by its hash."""
         return self._commits[name]
 
     def own_kernel(self, commit: Commit) -> None:
@@ -92,7 +91,6 @@ class SimulatedKernels(KernelList):
         super().__init__(items, good, bad, work)
 
     def runner(self, commit: Commit) -> Runner:  # noqa: ARG002
-        """Returns the runner."""
         from blklab.runners.sim.runner import SimRunner
 
         return SimRunner()
@@ -113,7 +111,6 @@ class PackagedKernels(KernelList):
         self._accelerator = accelerator
 
     def runner(self, commit: Commit) -> Runner:  # noqa: ARG002
-        """Returns the runner."""
         from blklab.runners.lab.runner import LabRunner
 
         return LabRunner(accelerator=self._accelerator)

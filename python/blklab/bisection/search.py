@@ -142,8 +142,6 @@ class BisectionRule:
 
 @dataclass
 class BisectionSearch:
-    """A bisection in progress."""
-
     source: BisectionSource
     measuring: CommitMeasuring
     rule: BisectionRule

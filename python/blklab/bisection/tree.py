@@ -46,7 +46,6 @@ class BisectedTree(BisectionSource):
         self._work = work
 
     def commit(self, name: str) -> Commit:
-        """Returns a commit by its hash."""
         return self.repository.commit(name)
 
     def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002

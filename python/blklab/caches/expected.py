@@ -43,8 +43,6 @@ class CacheStatus(BaseModel):
 
 
 class StatusDocument(BaseModel):
-    """The document of `cache status`."""
-
     caches: list[CacheStatus]
     kernel: str = ""
 
@@ -62,8 +60,6 @@ class CheckedFigure:
 
 @dataclass(frozen=True)
 class CacheCheck:
-    """The result for one cache."""
-
     cache: CacheStatus
     kernel: str
     empty: bool  # Whether the cache was empty at first; only smq's phase is unknown then

@@ -42,14 +42,11 @@ class EarlierCall:
 
 @dataclass(frozen=True)
 class CacheInventory:
-    """All caches of the machine."""
-
     caches: tuple[BlockCache, ...]
     unseen: tuple[str, ...]  # What could not be read, and why
     earlier: Mapping[str, EarlierCall] = field(default_factory=dict)  # By `identity`
 
     def only(self, caches: tuple[BlockCache, ...]) -> "CacheInventory":
-        """Returns the inventory with these caches."""
         return replace(self, caches=caches)
 
 

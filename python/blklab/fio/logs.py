@@ -25,8 +25,6 @@ MOST_SLICES: Final = 1_000_000
 
 
 class LogSample(NamedTuple):
-    """One line of a log."""
-
     time_ms: int
     value: int
     direction: int  # 0: read, 1: write

@@ -45,7 +45,6 @@ class JsonNode:
         return int(number)
 
     def text(self, key: str, default: str) -> str:
-        """Returns a printable text."""
         value = self.table.get(key, default)
         if not isinstance(value, str):
             raise self.wrong(key, value, "text")

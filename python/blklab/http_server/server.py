@@ -102,7 +102,6 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
         return int(self.socket.getsockname()[1])
 
     @property

@@ -18,8 +18,6 @@ QUANTILES: Final = (*("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99
 
 @dataclass(frozen=True)
 class ImportFile:
-    """A file to import."""
-
     path: Path  # `-` is standard input
     text: str  # Empty for a directory whose format reads the files itself
     named: bool = True  # Whether the user named it; otherwise it is from a directory
@@ -44,8 +42,6 @@ class ImportSource:
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """One run of a source."""
-
     where: str  # The file, and the line if it has several runs
     workload: str
     options: Mapping[str, str]  # Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown
@@ -67,8 +63,6 @@ class ImportResult:
 
 @dataclass(frozen=True)
 class ImportFormat:
-    """A format of results."""
-
     name: str
     runner: str  # The tool that measured
     what: str

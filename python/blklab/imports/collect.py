@@ -70,7 +70,6 @@ class SourceNames(ExperimentPlan):
 
     @property
     def name(self) -> str:
-        """The name of the campaign."""
         return str(self.raw["import"]["name"])
 
 

@@ -50,8 +50,6 @@ _SCALES: Final = {"": 1, "%": 1, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 3
 
 @dataclass
 class IostatReport:
-    """One report of iostat."""
-
     line: int
     time_s: int | None = None  # Seconds since midnight
     devices: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -62,8 +60,6 @@ class IostatReport:
 
 @dataclass(frozen=True)
 class IostatText:
-    """A text with reports of iostat."""
-
     reports: Sequence[IostatReport]
     interval_s: int | None  # From a command line in the text
     skips_boot: bool  # Whether that command line has `-y`

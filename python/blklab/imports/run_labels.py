@@ -39,8 +39,6 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True)
 class RunNaming:
-    """Names and labels of runs."""
-
     name: str | None = None
     title: str = ""
     labels: Mapping[str, str] | None = None  # Labels of all runs; they override those of the source

@@ -23,7 +23,6 @@ class Geometry:
     width: int  # Bytes of a stripe; 0 if not set
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "kind": self.kind,
             "device": self.device,
@@ -58,8 +57,6 @@ class ArrayPart:
 
 @dataclass(frozen=True)
 class DiskHealth:
-    """SMART values of a disk."""
-
     model: str = ""
     serial: str = ""
     wwn: str = ""  # `wwn-0x…`, as udev prints it; for SCSI, that of the logical unit
@@ -105,7 +102,6 @@ class PhysicalDisk:
     failure: str = ""  # Why its SMART values could not be read
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "name": self.name,
             "path": self.path,
@@ -145,7 +141,6 @@ class ArrayMember:
 
     @property
     def bad_blocks(self) -> BadBlockList | None:
-        """The bad-block list on the disk."""
         return self.superblock.bad_blocks if self.superblock else None
 
     @property
@@ -177,7 +172,6 @@ class ArrayMember:
         return "HDD" if self.rotational else self.transport or "flash"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         superblock, bad = self.superblock, self.bad_blocks
         return {
             "name": self.name,
@@ -241,7 +235,6 @@ class SyncPass:
         return max(0, self.total - self.done) / 2 / self.speed
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "action": self.action,
             "done_sectors": self.done,
@@ -350,7 +343,6 @@ class Array:
         return self.raid_disks - PARITIES.get(self.level, 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "name": self.name,
             "path": self.path or None,

@@ -47,8 +47,6 @@ class SectorRange:
 
 @dataclass(frozen=True)
 class BadBlockList:
-    """A bad-block list on disk."""
-
     active: bool  # The superblock marks the list as in use (feature 8)
     room: int  # How many entries it can hold
     ranges: tuple[SectorRange, ...]

@@ -90,7 +90,6 @@ def _unseen(inventory: Inventory) -> list[str]:
 
 
 def arrays_table(inventory: Inventory) -> TextTable:
-    """Returns the table of arrays."""
     rows = [
         [
             printable(array.title),
@@ -113,7 +112,6 @@ def arrays_table(inventory: Inventory) -> TextTable:
 
 
 def members_table(array: Array) -> TextTable:
-    """Returns the table of an array's members."""
     rows = [
         [
             printable(member.name),

@@ -33,7 +33,6 @@ def show(console: Console, inventory: CacheInventory, findings: Sequence[Diagnos
 
 
 def state_table(inventory: CacheInventory) -> TextTable:
-    """Returns the table of sizes."""
     rows = [
         [
             printable(cache.title),

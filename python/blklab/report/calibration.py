@@ -7,7 +7,6 @@ from blklab.text import printable
 
 
 def fitted(calibration: Calibration) -> TextTable:
-    """Returns the table of fitted parameters."""
     columns = [text("parameter"), *figures("before", "after", f"{NOMINAL:.0%} interval")]
     entries = [
         [name, f"{before:,.0f}", f"{after:,.0f}", _limits(calibration.intervals.get(name))]
@@ -36,5 +35,4 @@ def residuals(calibration: Calibration) -> TextTable:
 
 
 def iops(value: float) -> str:
-    """Returns IOPS as text."""
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"

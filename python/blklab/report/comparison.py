@@ -12,7 +12,6 @@ from blklab.text import printable
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Prints a comparison."""
     for table in tables(comparison):
         terminal.draw_table(console, table)
     console.print()
@@ -70,7 +69,6 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
 
 
 def verdict(decision: Decision | None) -> str:
-    """Returns a verdict as text."""
     if decision is None:
         return "on one side only"
     match decision.verdict:
@@ -146,7 +144,6 @@ def value(metric: str, cell_value: CellValue | None) -> list[str]:
 
 
 def figure(metric: str, amount: float) -> str:
-    """Returns a value with its unit."""
     match METRICS[metric].kind:
         case "time":
             return formatting.duration(amount)
@@ -176,7 +173,6 @@ def change(share: float) -> str:
 
 
 def probability(p: float | None) -> str:
-    """Returns a p value."""
     if p is None:
         return formatting.NONE
     return "<0.001" if p < 0.001 else f"{p:.3f}"

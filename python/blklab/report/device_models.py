@@ -23,7 +23,6 @@ WORDS: Final = {
 
 
 def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
-    """Prints models."""
     rows = [
         [
             printable(model.name),

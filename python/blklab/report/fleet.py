@@ -44,7 +44,6 @@ def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> Non
 
 
 def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:
-    """Returns the table of hosts."""
     rows = [
         [
             printable(host.name),

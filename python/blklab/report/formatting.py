@@ -12,8 +12,6 @@ BLOCKS: Final = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from lo
 
 
 class Sentence(NamedTuple):
-    """A sentence and its topic."""
-
     topic: str
     text: str
 
@@ -49,7 +47,6 @@ def count(value: int | None) -> str:
 
 
 def duration(nanoseconds: float | None) -> str:
-    """Returns a duration with its unit."""
     return NONE if nanoseconds is None else units.format_duration(nanoseconds)
 
 
@@ -59,7 +56,6 @@ def pair(quantiles: QuantilesSummary | None) -> str:
 
 
 def size(number_of_bytes: float | None) -> str:
-    """Returns a size with its unit."""
     return NONE if number_of_bytes is None else units.format_size(number_of_bytes)
 
 

@@ -17,8 +17,6 @@ COLOURS: Final = {"reads": "blue", "writes": "yellow", "discards": "magenta", "f
 
 @dataclass(frozen=True)
 class Bin:
-    """One bin of a histogram."""
-
     label: str
     low: float
     high: float
@@ -145,7 +143,6 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
 
 
 def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
-    """Prints the histograms of each device."""
     from rich.rule import Rule
     from rich.text import Text
 

@@ -13,7 +13,6 @@ SPECIAL: Final = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escaped(text: str) -> str:
-    """Returns text with all markup escaped."""
     plain = " ".join(text.split())
     plain = SPECIAL.sub(r"\\\1", plain)
     plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -19,14 +19,12 @@ NAMED: Final = ("stack", "workload")  # Columns before those of the runner
 
 
 def print_cells(console: Console, plan: ExperimentPlan) -> None:
-    """Prints the cells of an experiment."""
     terminal.draw_table(console, cells_table(plan))
     for line in RUNNERS[plan.runner].spoken().notes(plan):
         console.print(f"· {printable(line)}")
 
 
 def cells_table(plan: ExperimentPlan) -> TextTable:
-    """Returns the table of an experiment's cells."""
     descriptions = RUNNERS[plan.runner].spoken()
     varied = [label for label in plan.varied if label not in descriptions.columns]
     columns = [TableColumn("#"), *(TableColumn(name, name in descriptions.figures) for name in descriptions.columns)]
@@ -58,7 +56,6 @@ SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow 
 
 
 def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:
-    """Prints the results of an experiment."""
     terminal.draw_table(console, results_table(plan, results))
     for cell, result in _pairs(plan, results):
         if (ramp := result.outcome.get("load_ramp")) is not None:

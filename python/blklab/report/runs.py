@@ -29,7 +29,6 @@ def print_campaigns(
 
 
 def campaigns(rows: Sequence[CampaignRow], tags: Mapping[int, Sequence[str]]) -> TextTable:
-    """Returns the table of campaigns, with their `tags` by number."""
     columns = [TableColumn("#"), text("experiment"), text("on"), TableColumn("runs"), text("state")]
     columns += [text("begun"), *([text("tags")] if tags else []), text("title")]
     return TextTable(
@@ -60,7 +59,6 @@ def _states(row: CampaignRow) -> str:
 
 
 def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> None:
-    """Prints the runs of a campaign."""
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
     if (caches := volumes.caches(rows)) is not None:
@@ -103,12 +101,11 @@ def doubts(stored_runs: Sequence[StoredRun]) -> list[str]:
 def _doubts(run: StoredRun) -> list[str]:
     outcome = measured(run.outcome or {})
     forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
-    doubts_of_run = [f"measured with {forced}"] if forced else []
-    return [*doubts_of_run, *(outcome.get("warnings") or [])]
+    warnings = [f"measured with {forced}"] if forced else []
+    return [*warnings, *(outcome.get("warnings") or [])]
 
 
 def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
-    """Returns the table of a campaign's runs."""
     title = printable(campaign.title) or printable(campaign.name)
     note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
     title = f"Campaign {campaign.number}: {title}, on {printable(campaign.place)}"
@@ -119,7 +116,6 @@ def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
 def print_measured(
     console: Console, plan: ExperimentPlan, stored_runs: Sequence[tuple[Mapping[str, str], Any]]
 ) -> None:
-    """Prints runs that are not in a store."""
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
     rows = [([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)]
     terminal.draw_table(console, _table(title, [TableColumn("#")], rows, "Not kept."))

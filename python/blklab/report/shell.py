@@ -25,8 +25,6 @@ SHORT: Final = 24  # Maximum rows of a folded table that is unfolded in print
 
 @dataclass(frozen=True)
 class KeyFigureTile:
-    """One key figure."""
-
     name: str
     figure: str
     more: str = ""
@@ -44,8 +42,6 @@ class PlainText:
 
 @dataclass(frozen=True)
 class SentenceList:
-    """A list of sentences with their topics."""
-
     sentences: Sequence[Sentence]
     title: str = ""
 
@@ -75,8 +71,6 @@ class Details:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page."""
-
     anchor: str
     short: str  # Its name in the navigation
     title: str
@@ -89,12 +83,10 @@ class PageSection:
 
     @property
     def everything(self) -> list[Item]:
-        """All items, folded or not."""
         return [*self.items, *(item for fold in self.folds for item in fold.items)]
 
     @property
     def charts(self) -> list[Chart]:
-        """All charts in the section."""
         return [item for item in self.everything if isinstance(item, Chart)]
 
 

@@ -117,14 +117,13 @@ def _course(metric: TraceMetric, side: DeviceView) -> dict[int, float]:
     slices = side.slices()[1][1:-1]
     if least := FEWEST_IN_SLICE.get(metric.quantile):
         direction = metric.name.split(".")[0]
-        counts = sorted(cast(dict[str, int], slice_)[f"{direction}s"] for slice_ in slices)
+        counts = sorted(cast(dict[str, int], interval)[f"{direction}s"] for interval in slices)
         if not counts or counts[len(counts) // 2] < least:
             return {}
-    return {slice_["start_ns"]: value for slice_ in slices if (value := metric.series(slice_)) is not None}
+    return {interval["start_ns"]: value for interval in slices if (value := metric.series(interval)) is not None}
 
 
 def figure(metric: TraceMetric, value: float | None) -> str:
-    """Returns a value with its unit."""
     forms = {
         "time": formatting.duration,
         "bandwidth": formatting.rate,
@@ -148,17 +147,17 @@ def _latency(direction: str, key: str) -> Callable[[DeviceView], float | None]:
 
 
 def _of_direction(direction: str) -> list[TraceMetric]:
-    def ios(slice_: SliceProfile) -> int:
-        return slice_["reads"] if direction == "read" else slice_["writes"]
+    def ios(interval: SliceProfile) -> int:
+        return interval["reads"] if direction == "read" else interval["writes"]
 
-    def transferred(slice_: SliceProfile) -> int:
-        return slice_["read_bytes"] if direction == "read" else slice_["write_bytes"]
+    def transferred(interval: SliceProfile) -> int:
+        return interval["read_bytes"] if direction == "read" else interval["write_bytes"]
 
-    def size(slice_: SliceProfile) -> float | None:
-        return transferred(slice_) / ios(slice_) if ios(slice_) else None
+    def size(interval: SliceProfile) -> float | None:
+        return transferred(interval) / ios(interval) if ios(interval) else None
 
     def quantile(key: str) -> Series:
-        return lambda slice_: cast(dict[str, float | None], slice_)[f"{direction}_{key}_ns"]
+        return lambda interval: cast(dict[str, float | None], interval)[f"{direction}_{key}_ns"]
 
     return [
         TraceMetric(
@@ -340,7 +339,6 @@ def facts(diff: TraceDiff) -> list[str]:
 
 
 def print_diff(console: Console, diff: TraceDiff) -> None:
-    """Prints the comparison."""
     from rich.text import Text
 
     for fact in facts(diff):

@@ -55,7 +55,6 @@ def tuning_table(tuning: Tuning) -> TextTable:
 
 
 def conclusion(tuning: Tuning) -> str:
-    """Returns the conclusion in a sentence."""
     best = tuning.best
     rest: dict[str, set[str]] = {}
     for effect in tuning.effects:

@@ -70,8 +70,6 @@ class RemapEdge:
 
 
 class DeviceView:
-    """One device of a profile."""
-
     def __init__(self, data: DeviceProfile, names: dict[str, str], capabilities: Capabilities) -> None:
         self.data = data
         self.capabilities = capabilities
@@ -92,7 +90,6 @@ class DeviceView:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes queued."""
         return sum(op["bytes"] for op in self.data["load"]["ops"].values())
 
     @property
@@ -122,7 +119,6 @@ class DeviceView:
         return [op for op in OPS if self.op(op)["ios"] or self.life(op)["without_queue"]]
 
     def op(self, name: str) -> OpLoadProfile:
-        """Returns the load of one operation."""
         return self.data["load"]["ops"][name]
 
     def life(self, name: str) -> LifeProfile:
@@ -221,14 +217,14 @@ class DeviceView:
         """Returns the width in ns and the time slices, from the first with I/O to the last."""
         over_time = self.data["over_time"]
         slices = over_time["slices"]
-        busy = [at for at, slice_ in enumerate(slices) if _is_busy(slice_)]
+        busy = [at for at, interval in enumerate(slices) if _is_busy(interval)]
         kept = slices[busy[0] : busy[-1] + 1] if busy else []
         return int(over_time["width_ns"]), kept
 
 
-def _is_busy(slice_: SliceProfile) -> bool:
-    counts = (slice_["reads"], slice_["writes"], slice_["others"])
-    return any(counts) or slice_["read_p50_ns"] is not None or slice_["write_p50_ns"] is not None
+def _is_busy(interval: SliceProfile) -> bool:
+    counts = (interval["reads"], interval["writes"], interval["others"])
+    return any(counts) or interval["read_p50_ns"] is not None or interval["write_p50_ns"] is not None
 
 
 class ProfileView:

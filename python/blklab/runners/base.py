@@ -74,12 +74,10 @@ class RunResult:
 
     @property
     def read_iops(self) -> float:
-        """Reads a second."""
         return float(self.outcome["read"]["iops"])
 
     @property
     def write_iops(self) -> float:
-        """Writes a second."""
         return float(self.outcome["write"]["iops"])
 
     def as_dict(self) -> dict[str, Any]:

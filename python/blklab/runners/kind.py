@@ -74,12 +74,10 @@ class RunnerKind:
     explain: str = ""  # Explains a cell's outcome, one sentence each; empty if it cannot
 
     def maker(self) -> "Callable[..., Runner]":
-        """Returns `make`, imported."""
         make: Callable[..., Runner] = _load(self.make)
         return make
 
     def cells(self) -> "CellForm":
-        """Returns `form`, imported."""
         form: CellForm = _load(self.form)
         return form
 
@@ -89,7 +87,6 @@ class RunnerKind:
         return descriptions
 
     def explained(self) -> "Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]":
-        """Returns `explain`, imported."""
         explain: Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]] = _load(self.explain)
         return explain
 

@@ -41,8 +41,6 @@ ADDRESSES: Final = {
 
 
 class Site:
-    """The application."""
-
     def __init__(self, where: str | None, log: Callable[[str], object]) -> None:
         """Opens the store at `where`. Raises UsageError and StoreError."""
         self._store = Store(where, reading=True)

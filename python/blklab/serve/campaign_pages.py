@@ -152,7 +152,6 @@ def every_run(store: Store, page: int) -> SitePage:
 
 
 def run(store: Store, number: int) -> SitePage:
-    """Returns the page of a run."""
     stored = query.run(store, number)
     table = runs.runs(query.campaign(store, stored.campaign), [stored])
     output = query.raw(store, number)

@@ -17,8 +17,6 @@ from blklab.text import printable
 
 
 class KeptFinding(TypedDict):
-    """A finding of a kept audit."""
-
     severity: str
     subject: str | None
     member: str | None
@@ -33,8 +31,6 @@ class KeptMember(TypedDict):
 
 
 class KeptArray(TypedDict):
-    """An array of a kept audit."""
-
     name: str
     level: str | None
     state: str | None

@@ -23,8 +23,6 @@ ROWS: Final = 100  # Rows of a list on one page
 
 @dataclass(frozen=True)
 class FormField:
-    """A field of a form."""
-
     name: str
     label: str
     value: str
@@ -56,7 +54,6 @@ class SitePage:
     live: bool = False  # Whether it is read again while it is shown
 
     def html(self) -> str:
-        """Returns the page."""
         context = {name: value for name, value in vars(self).items() if name != "sections"}
         scripts = ["assets/live.js"] if self.live else []
         sections = [section for section in self.sections if section]

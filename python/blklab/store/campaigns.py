@@ -44,8 +44,6 @@ class StoredCampaign:
 
 
 class Store:
-    """An open store."""
-
     def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
         """Opens it, as `blklab.store.database.opened` does."""
         self.database: Database = opened(where, reading=reading)

@@ -30,8 +30,6 @@ INTERRUPTED: Final = "interrupted"  # The state of a run that is `running` in th
 
 @dataclass(frozen=True)
 class CampaignRow:
-    """A campaign in a list."""
-
     number: int
     name: str
     title: str
@@ -51,8 +49,6 @@ class CampaignRow:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run with its result."""
-
     id: int
     campaign: int
     name: str

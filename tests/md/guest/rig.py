@@ -78,7 +78,6 @@ class Rig:
         return [f"/dev/{name}" for name in names(self.guest, list(shapes))]
 
     def run(self, *words: str, check: bool = True, **more: Any) -> ProgramExit:
-        """Runs a program of the guest."""
         return self.guest.agent.run(list(words), check=check, **more)
 
     def blklab(self, *words: str, **more: Any) -> ProgramExit:

@@ -5,7 +5,6 @@ from blklab.runners.lab.machine.disks import VirtualDiskShape
 
 
 def names(guest: Guest, shapes: list[VirtualDiskShape]) -> list[str]:
-    """What the guest calls disks."""
     serials = guest.agent.read(["/sys/block/vd*/serial"])
     disks = {(text or "").strip(): path.split("/")[3] for path, text in serials.items()}
     return [disks[guest.disk(item).serial] for item in shapes]

@@ -119,7 +119,6 @@ class Measured:
 
 @pytest.fixture(scope="module")
 def measured(guest_image: GuestImage, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Measures all cells, in one guest."""
     parent = tmp_path_factory.mktemp("cells")
     ours = own_cache(guest_image, parent)
     result = Measured(parent)

@@ -23,7 +23,6 @@ def check_add(array: Array, software: Software | None) -> Iterator[Diagnostic]:
 
 
 def adding_fails(array: Array, software: Software | None) -> bool:
-    """Whether `--add` to this array fails."""
     return has_add_bug(software) and any(member.bad_blocks and member.bad_blocks.active for member in array.members)
 
 

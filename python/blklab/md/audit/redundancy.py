@@ -104,7 +104,6 @@ def check_suspended_writes(array: Array, _software: Software | None) -> Iterator
 
 
 def is_spare(member: ArrayMember) -> bool:
-    """Whether a member is a spare."""
     if member.states:
         return "spare" in member.states and member.slot is None
     return bool(member.superblock and member.superblock.role == "spare")

@@ -61,7 +61,6 @@ class Collector:
         self._logged: set[str] = set()
 
     def describe(self) -> list[metrics.Family]:
-        """Returns every metric, without values."""
         return metrics.make_families(())
 
     def collect(self) -> list[metrics.Family]:

@@ -67,7 +67,6 @@ class ActivitySinceBoot:
         self._now: dict[str, DeviceCounters | None] = {}
 
     def read(self) -> list[str]:
-        """Reads the counters."""
         try:
             self._now = diskstats.read(self._roots)
         except BlklabError as error:

@@ -162,7 +162,6 @@ def array_samples(array: Array) -> Iterator[Sample]:
 
 
 def cache_samples(cache: BlockCache) -> Iterator[Sample]:
-    """Yields the samples of a block cache."""
     name = (cache.title,)
     yield "cache_info", (*name, cache.kind, cache.mode, cache.policy), 1
     yield "cache_size_bytes", name, cache.size

@@ -39,7 +39,6 @@ class ProbedDevice:
 
     @property
     def bytes(self) -> int:
-        """Number of bytes read."""
         return sum(len(piece) for _, piece in self.pieces)
 
 
@@ -58,7 +57,6 @@ class ProbeOutput:
 
     @property
     def paths(self) -> tuple[Collection[str], ...]:
-        """All paths, by kind."""
         return self.files, self.unread, self.directories, self.links, self.disks
 
 

@@ -19,8 +19,6 @@ from blklab.system.roots import Roots, entries, text
 
 
 class MemberState(enum.Enum):
-    """The state of a member."""
-
     IN_SYNC = "in sync"
     REBUILDING = "being rebuilt"
     FAULTY = "faulty"
@@ -51,8 +49,6 @@ class SlotState:
 
 @dataclass(frozen=True)
 class ArrayState:
-    """The present state of an array."""
-
     slots: tuple[SlotState, ...]
     bitmap: bool
     degraded: int
@@ -67,7 +63,6 @@ class ArrayState:
     unusable: tuple[str, ...] = ()  # Paths of members that the kernel would not accept after a stop
 
     def slot(self, device: str) -> SlotState:
-        """Returns the state of a slot."""
         return next(slot for slot in self.slots if slot.device == device)
 
 

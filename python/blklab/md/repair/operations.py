@@ -1,7 +1,5 @@
 """The operations by which a repair reads and changes its array; tests replace them."""
 
-# ruff: noqa: D102  # the functions that they call say what they do
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

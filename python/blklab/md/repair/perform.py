@@ -80,8 +80,6 @@ class StepFailed(BlklabError):
 
 
 class Repair:
-    """The repair of one array."""
-
     def __init__(
         self, task: RepairTask, ops: MachineOps, report_step: ReportStep, progress: Callable[[RebuildProgress], object]
     ) -> None:

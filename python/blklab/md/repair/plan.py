@@ -37,8 +37,6 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """The plan for one array."""
-
     array: Array
     task: RepairTask
     refused: tuple[Diagnostic, ...]  # Why blklab cannot repair it now
@@ -49,7 +47,6 @@ class RepairPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether no member has a list."""
         return not self.refused and not self.steps
 
     def as_dict(self) -> dict[str, Any]:

@@ -26,7 +26,6 @@ Reason = tuple[str, ...]  # A code, a message, and commands
 
 
 def check_preconditions(array: Array, software: Software, roots: Roots) -> Iterator[Diagnostic]:
-    """Yields every precondition that is not met."""
     for code, message, *remedy in _check_all(array, software, roots):
         yield unmet_precondition(array, code, message, *remedy)
 

@@ -9,8 +9,6 @@ FORMAT: Final = 2  # Format 1 has another key for `slots`
 
 @dataclass(frozen=True)
 class MemberSlot:
-    """A member and its slot."""
-
     slot: int
     device: str  # UUID of the member in its superblock: names of disks may change at boot
     path: str  # Its last known path
@@ -32,8 +30,6 @@ class RemovedSpare:
 
 @dataclass(frozen=True)
 class RepairTask:
-    """The repair of one array."""
-
     uuid: str
     array: str  # Its last known path, `/dev/md0`
     level: str
@@ -51,7 +47,6 @@ class RepairTask:
 
     @property
     def disks(self) -> list[MemberSlot | RemovedSpare]:
-        """All members and removed spares."""
         return [*self.slots, *self.spares]
 
     def with_path(self, device: str, path: str) -> Self:

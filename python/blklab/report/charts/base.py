@@ -18,8 +18,6 @@ HEIGHT: Final = 210
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart and its table."""
-
     name: str  # Unique on a page; the name of exported files
     title: str
     spec: Spec
@@ -61,7 +59,6 @@ def by_op(present: Sequence[str], domain: Sequence[str] = OPS) -> Spec:
 
 
 def quantity(field: str, title: str | None = None, **rest: Any) -> Spec:
-    """Returns the encoding of a number."""
     return {"field": field, "type": "quantitative", "title": title, **rest}
 
 

@@ -84,7 +84,8 @@ def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
     over_time = device.data["over_time"]
     slices = cast(Sequence[Mapping[str, int]], over_time["slices"])
     series = [
-        NamedSeries(op, OPS[op], over_time["width_ns"], [slice_[key] for slice_ in slices]) for op, key in keys.items()
+        NamedSeries(op, OPS[op], over_time["width_ns"], [interval[key] for interval in slices])
+        for op, key in keys.items()
     ]
     return [each for each in series if any(each.amounts)]
 
@@ -137,10 +138,10 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
     rows = [
         {
             **axis.row(at * width),
-            "mean": round(slice_["area_ns"] / axis.seen_ns(at * width, width), 3),
-            "max": slice_["max"],
+            "mean": round(interval["area_ns"] / axis.seen_ns(at * width, width), 3),
+            "max": interval["max"],
         }
-        for at, slice_ in enumerate(slices)
+        for at, interval in enumerate(slices)
     ]
     most, mean = (quantity(key, "I/Os in flight") for key in ("max", "mean"))
     layers = [layer("area", {"y": most}, **STEPS, color="@accent", fillOpacity=0.25)]
@@ -158,7 +159,7 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
     for device in dict.fromkeys((focus, *devices)):
         if device.has_depth and device.label in colours:
             depth = device.data["depth_over_time"]
-            busy = [slice_["busy_ns"] / 1e9 for slice_ in depth["slices"]]
+            busy = [interval["busy_ns"] / 1e9 for interval in depth["slices"]]
             series.append(NamedSeries(device.label, colours[device.label], depth["width_ns"], busy))
     chart = Chart("utilisation", "Utilisation", {}, NOTHING, "Share of the time with at least one I/O in flight")
     return _by_name(chart, axis, series, "utilisation")
@@ -181,7 +182,7 @@ def _devices(devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
     series = []
     for device in devices[: len(colours)]:
         over_time = device.data["over_time"]
-        ios = [slice_["reads"] + slice_["writes"] + slice_["others"] for slice_ in over_time["slices"]]
+        ios = [interval["reads"] + interval["writes"] + interval["others"] for interval in over_time["slices"]]
         series.append(NamedSeries(device.label, colours[device.label], over_time["width_ns"], ios))
     rest = f" ({len(devices) - len(series)} more are not drawn)" if len(devices) > len(series) else ""
     chart = Chart("devices-over-time", "I/Os by device", {}, NOTHING, f"I/Os queued on each device{rest}")

@@ -61,7 +61,6 @@ def _drawn(bins: Sequence[Bin]) -> list[Bin]:
 
 
 def histogram_table(histogram_: Histogram) -> TextTable:
-    """Returns a histogram as a table."""
     rows, so_far = [], 0.0
     for bin_ in histogram_.bins:
         so_far += bin_.count

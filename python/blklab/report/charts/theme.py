@@ -77,7 +77,6 @@ REST: Final = "@soft"  # The colour of all others together
 
 
 def process_colours(device: DeviceView) -> dict[str, str]:
-    """Returns the colours of the largest processes."""
     return dict(zip(dict.fromkeys(group.label for group in device.groups("processes")), PROCESSES, strict=False))
 
 

@@ -27,7 +27,6 @@ class TimeAxis:
 
     @staticmethod
     def of(device: DeviceView) -> "TimeAxis":
-        """Returns the time axis of a device."""
         width, slices = device.slices()
         stalls = [
             (stall["start_ns"], stall["start_ns"] + stall["length_ns"]) for stall in device.data["slow"]["stalls"]

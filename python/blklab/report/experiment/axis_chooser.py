@@ -17,7 +17,6 @@ SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalig
 
 
 def is_size(label: str) -> bool:
-    """Returns whether a label is in bytes."""
     return label.rpartition(".")[2] in SIZES
 
 

@@ -21,14 +21,14 @@ ORDERS: Final = {
 
 def charts(view: ExperimentView) -> list[Chart]:
     """Returns a chart for sequential and one for random I/O."""
-    charts_drawn = []
+    charts_of_orders = []
     for order, title in ORDERS.items():
         cells = [cell for cell in view.order(view.cells) if cell.order == order]
         metric = "bw" if order == "sequential" else "iops"
         cells = [cell for cell in cells if cell.value(metric)]
         if cells:
-            charts_drawn.append(_chart(view, cells, order, title, metric))
-    return charts_drawn
+            charts_of_orders.append(_chart(view, cells, order, title, metric))
+    return charts_of_orders
 
 
 def _chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str) -> Chart:

@@ -26,7 +26,6 @@ OPEN: Final = 4  # Number of charts that are not folded
 
 
 def section(view: ExperimentView) -> PageSection:
-    """Returns the section."""
     line = line_label(view)
     charts: list[Chart] = []
     for at, cells in enumerate(panels(view, line).values()):

@@ -31,7 +31,7 @@ DECADES: Final = 1e4  # Ratio of the largest to the smallest value on a logarith
 
 
 @dataclass(frozen=True)
-class RunCourse:
+class RunLine:
     """A run over time, as drawn."""
 
     run: StoredRun
@@ -68,7 +68,7 @@ def section(view: ExperimentView) -> PageSection:
     return PageSection("time", "Over time", title, first[:OPEN], intro, folds)
 
 
-def course(cell: ReportCell, run: StoredRun, most: int) -> RunCourse | None:
+def run_line(cell: ReportCell, run: StoredRun, most: int) -> RunLine | None:
     """Returns a run in at most `most` points; None for a run without a series."""
     points = cell.points(run)
     values = over_time("iops", points)
@@ -79,7 +79,7 @@ def course(cell: ReportCell, run: StoredRun, most: int) -> RunCourse | None:
     buckets = [values[at : at + size] for at in range(0, len(values), size)]
     seconds = [round(times[at] / 1e9, 3) for at in range(0, len(values), size)]
     means = [sum(bucket) / len(bucket) for bucket in buckets]
-    return RunCourse(
+    return RunLine(
         run,
         seconds,
         means,
@@ -105,16 +105,11 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def _chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, most: int) -> Chart | None:
-    drawn = [
-        (cell, course_drawn)
-        for cell in cells
-        for run in cell.runs
-        if (course_drawn := course(cell, run, most)) is not None
-    ]
+    drawn = [(cell, line) for cell in cells for run in cell.runs if (line := run_line(cell, run, most)) is not None]
     if not drawn:
         return None
-    bucketed = any(course_drawn.intervals > len(course_drawn.values) for _, course_drawn in drawn)
-    data = [row for cell, course_drawn in drawn for row in _rows(cell, course_drawn, bucketed)]
+    bucketed = any(line.intervals > len(line.values) for _, line in drawn)
+    data = [row for cell, line in drawn for row in _rows(cell, line, bucketed)]
     high = max(max(row.get("h", 0), row["v"]) for row in data) or 1.0
     names = [series.name for series in view.series if any(cell.series is series for cell in cells)]
     spec = chart_spec(
@@ -128,7 +123,7 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, most:
         layer=_layers(view, high, bucketed),
     )
     spec["height"] = 170
-    per = max(math.ceil(course_drawn.intervals / len(course_drawn.values)) for _, course_drawn in drawn)
+    per = max(math.ceil(line.intervals / len(line.values)) for _, line in drawn)
     note = (f"Up to {per} intervals in a point; the band is from minimum to maximum.") if bucketed else ""
     title = view.name(cells[0])
     return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
@@ -143,17 +138,15 @@ def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
     return {"domain": [low, high * 1.15], "values": ticks}
 
 
-def _rows(cell: ReportCell, course_drawn: RunCourse, bucketed: bool) -> list[dict[str, Any]]:
-    columns = zip(
-        course_drawn.seconds, course_drawn.values, course_drawn.low, course_drawn.high, course_drawn.smooth, strict=True
-    )
+def _rows(cell: ReportCell, line: RunLine, bucketed: bool) -> list[dict[str, Any]]:
+    columns = zip(line.seconds, line.values, line.low, line.high, line.smooth, strict=True)
     return [
         {
             "t": t,
             "v": _short(v),
             **({"l": _short(low), "h": _short(high)} if bucketed else {}),
             "s": _short(smooth),
-            "r": course_drawn.run.id,
+            "r": line.run.id,
             "c": cell.series.name,
         }
         for t, v, low, high, smooth in columns
@@ -183,21 +176,21 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
     ]
 
 
-def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunCourse]]) -> TextTable:
+def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) -> TextTable:
     """Returns a table of all runs: the series itself is in the store."""
     columns = [text("run"), *([text("campaign")] if view.several else [])]
     columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
     body = []
-    for cell, course_drawn in drawn:
-        values = over_time("iops", cell.points(course_drawn.run))
+    for cell, line in drawn:
+        values = over_time("iops", cell.points(line.run))
         mean = sum(values) / len(values)
         deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
         body.append(
             [
-                str(course_drawn.run.id),
+                str(line.run.id),
                 *([cell.series.name] if view.several else []),
-                f"{(course_drawn.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
-                formatting.count(course_drawn.intervals),
+                f"{(line.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
+                formatting.count(line.intervals),
                 formatting.number(mean),
                 formatting.number(median(values)),
                 formatting.number(min(values)),

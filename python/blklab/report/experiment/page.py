@@ -102,7 +102,6 @@ class ExperimentReport:
         return [f"{title} ({formatting.plural(len(of), 'run')})" for title, of in runs.items()]
 
     def html(self) -> str:
-        """Returns the page."""
         return shell.render(
             "experiment.html.j2",
             self.sections,

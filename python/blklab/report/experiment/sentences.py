@@ -27,7 +27,6 @@ MOST_NAMES: Final = 12  # Maximum number of values that a sentence ranks
 
 
 def sentences(view: ExperimentView) -> list[Sentence]:
-    """Returns the sentences of the result."""
     measured = [series for series in view.series if not series.predicts] or view.series
     fastest = []
     for series in measured:

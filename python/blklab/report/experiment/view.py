@@ -46,7 +46,6 @@ class ReportSeries:
 
     @property
     def predicts(self) -> bool:
-        """Whether it was simulated."""
         return predicts(self.campaign.runner)
 
 
@@ -93,12 +92,10 @@ class ReportCell:
         return frozenset(directions(run.outcome or {} for run in self.runs))
 
     def mean(self, metric: str) -> float | None:
-        """Returns the mean of a metric."""
         cell_figure = self.value(metric)
         return None if cell_figure is None else cell_figure.mean
 
     def points(self, run: StoredRun) -> Sequence[SeriesPoint]:
-        """Returns the series of a run."""
         return self._points(run.id)
 
     @cached_property
@@ -221,7 +218,6 @@ class ExperimentView:
 
     @cached_property
     def runs(self) -> list[StoredRun]:
-        """All runs that are done."""
         return [run for series in self.series for run in series.runs]
 
     @property

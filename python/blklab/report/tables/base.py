@@ -65,12 +65,10 @@ BAR: Final = TableColumn("", numeric=False, bar=True)
 
 
 def text(heading: str) -> TableColumn:
-    """Returns a column of text."""
     return TableColumn(heading, numeric=False)
 
 
 def figures(*headings: str) -> list[TableColumn]:
-    """Returns columns of figures."""
     return [TableColumn(heading) for heading in headings]
 
 

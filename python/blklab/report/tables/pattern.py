@@ -41,7 +41,6 @@ def order(device: DeviceView) -> TextTable:
 
 
 def seeks(device: DeviceView) -> TextTable:
-    """Returns the table of seek distances."""
     seek_quantiles = device.data["pattern"]["seeks"]
     if not seek_quantiles["count"]:
         return TextTable("Seeks", [], [])
@@ -132,7 +131,6 @@ def footprint(device: DeviceView) -> TextTable:
 
 
 def hot_blocks(device: DeviceView) -> TextTable:
-    """Returns the table of the hottest blocks."""
     hotness_found = device.data["hotness"]
     rows = []
     for block in hotness_found["top"][:MOST_BLOCKS]:

@@ -87,13 +87,11 @@ def filters(view: ProfileView) -> str:
 
 
 def files(view: ProfileView) -> TextTable:
-    """Returns the table of files."""
     rows = [[name, path] for name, paths in view.files() for path in paths]
     return TextTable("Files", [text("input"), text("file")], rows)
 
 
 def events(device: DeviceView) -> TextTable:
-    """Returns the events by letter."""
     rows = [
         [letter, LETTERS.get(letter, ""), formatting.count(number)] for letter, number in device.data["events"].items()
     ]

@@ -124,8 +124,6 @@ def outcome(argv: Sequence[str], runs: Sequence[CommandRepeat], nothing: Directi
 
 
 class FioFigures(NamedTuple):
-    """The figures of one cell."""
-
     outcome: MeasuredResult  # The result (docs/reference/formats.md) without devices; the runner adds those
     series: list[SeriesPoint]
     raw: str  # fio's own JSON+ output; empty for a command
@@ -210,7 +208,7 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     outcome["devices"] = []
     outcome["steady"] = None
     slices = logs.merge(logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms))
-    return FioFigures(outcome, [SeriesPoint("jobs", *slice_) for slice_ in slices], ran.output)
+    return FioFigures(outcome, [SeriesPoint("jobs", *interval) for interval in slices], ran.output)
 
 
 def _run(

@@ -71,8 +71,6 @@ _IOPS: Final = re.compile(
 
 @dataclass(frozen=True)
 class FioProgress:
-    """The progress of a run."""
-
     seconds: float
     total_seconds: float | None  # Expected total; None until fio ends by itself
     read_iops: float | None = None  # Present rate; None until fio reports it

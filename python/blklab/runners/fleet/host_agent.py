@@ -98,7 +98,6 @@ class Peer:
         threading.Thread(target=self._read, name="blklab-peer", daemon=True).start()
 
     def send(self, kind: str, **values: object) -> None:
-        """Sends a message."""
         data = (json.dumps({"kind": kind, **values}) + "\n").encode()
         with self._lock:
             while data:

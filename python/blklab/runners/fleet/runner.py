@@ -198,8 +198,6 @@ def _sum(point: SeriesPoint, other: SeriesPoint) -> SeriesPoint:
 
 
 class FleetRunner(Runner):
-    """The runner `fleet`."""
-
     def __init__(
         self,
         *,

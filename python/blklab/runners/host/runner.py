@@ -36,8 +36,6 @@ PATIENCE: Final = 3  # Checks, of two seconds each, until a busy device refuses 
 
 
 class HostRunner(Runner):
-    """The runner `host`."""
-
     def __init__(
         self,
         *,

@@ -43,8 +43,6 @@ class TargetLocation:
 
 
 class TargetLocations:
-    """The locations of a campaign."""
-
     def __init__(self, stack: ExitStack, journal: HostJournal, yes_destroy: Collection[str]) -> None:
         """They are released when `stack` is left."""
         self._stack = stack

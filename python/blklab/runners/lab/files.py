@@ -31,7 +31,6 @@ def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
 
 
 def texts(contents: Mapping[str, bytes]) -> dict[str, str]:
-    """Returns files as text."""
     return {path: content.decode(errors="replace") for path, content in contents.items()}
 
 

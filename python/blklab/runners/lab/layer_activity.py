@@ -19,8 +19,6 @@ STAT: Final = "/proc/stat"
 
 @dataclass(frozen=True)
 class LayerActivity:
-    """The activity of the layers."""
-
     devices: list[DeviceResult]
     points: list[SeriesPoint]
     cpu: dict[str, float]

@@ -37,8 +37,6 @@ SUSPENDED: Final = 2.0  # Seconds that a host's clocks may differ by if it was n
 
 
 class LabRunner(Runner):
-    """The runner `lab`."""
-
     def __init__(
         self,
         *,

@@ -36,7 +36,6 @@ class VerificationRun:
 
 
 def render(plan: FioPlan, target: JobTarget, trial: VerificationRun | None = None) -> str:
-    """Returns the job file of `plan`."""
     jobs: list[tuple[JobPlan, int | None]] = [(job, None) for job in plan.jobs]
     if trial:
         jobs = [(job, clone if job.numjobs > 1 else None) for job in plan.jobs for clone in range(job.numjobs)]

@@ -24,8 +24,6 @@ STOPPING: Final = 30.0  # Seconds that blktrace may take to write its buffers
 
 @dataclass(frozen=True)
 class RecordingOptions:
-    """Options of a recording."""
-
     seconds: float | None = None  # None: until Ctrl-C
     buffer_size: int = 512  # KiB of each of a CPU's buffers (`blktrace -b`)
     buffers: int = 4  # Buffers of each CPU (`blktrace -n`)
@@ -33,8 +31,6 @@ class RecordingOptions:
 
 @dataclass(frozen=True)
 class RecordingProgress:
-    """The progress of a recording."""
-
     elapsed: float
     remaining: float | None
     bytes: int

@@ -20,8 +20,6 @@ DEBUGFS: Final = "/sys/kernel/debug"
 
 @dataclass(frozen=True)
 class RecordedDevice:
-    """A block device to record."""
-
     path: str
     name: str  # The kernel's name, which blktrace uses for the files
     number: str  # `major:minor`

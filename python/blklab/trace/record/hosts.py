@@ -32,8 +32,6 @@ PLACE: Final = "/dev/shm"  # noqa: S108  # Where hosts keep the trace until it i
 
 @dataclass
 class HostRecording:
-    """The trace of a host."""
-
     host: str
     directory: Path  # Of its files, here
     files: list[str] = field(default_factory=list)

@@ -30,8 +30,6 @@ ENDING: Final = 5.0  # Seconds for the events that are still in the pipe
 
 @dataclass(frozen=True)
 class LiveLook:
-    """One look at the devices."""
-
     elapsed: float  # Seconds since the recording began
     length_ns: int  # The length of the window
     profile: Profile | None  # None if nothing happened in the window
@@ -40,8 +38,6 @@ class LiveLook:
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """How to watch."""
-
     seconds: float | None  # None: until a signal
     interval: float
     window: float

@@ -32,14 +32,11 @@ SIDECAR_VERSION: Final = 1
 
 @dataclass(frozen=True)
 class TraceOutput:
-    """The location of the trace."""
-
     name: Path
     single: bool
 
     @property
     def directory(self) -> Path:
-        """The directory of the files."""
         return self.name.parent if self.single else self.name
 
     @property
@@ -68,8 +65,6 @@ class TraceOutput:
 
 @dataclass(frozen=True)
 class TraceRecording:
-    """A finished recording."""
-
     name: Path
     files: tuple[Path, ...]
     sidecar: Path

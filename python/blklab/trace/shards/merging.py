@@ -20,8 +20,6 @@ MOST_SHARDS: Final = 128  # The largest number of shards of a task
 
 
 class BrokenShard(TypedDict):
-    """A shard that was skipped."""
-
     shard: str
     reason: str
 

@@ -35,7 +35,6 @@ class Figures(TypedDict):
 
 
 def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile) -> Figures:
-    """Returns the figures of a sum."""
     profile: Profile = json.loads(total.profile())
     ops = [op for device in profile["devices"] for op in device["load"]["ops"].values()]
     ios, observed = sum(op["ios"] for op in ops), sum(device["observed_ns"] for device in profile["devices"])
@@ -69,8 +68,6 @@ INCOMPLETE: Final = ("cut off", "damaged", "compressed data is damaged")
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """Options of every shard of a trace."""
-
     selection: _core.Filter
     format_name: str | None = None
 

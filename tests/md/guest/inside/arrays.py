@@ -32,8 +32,6 @@ TOLERATED = {"raid5": 1, "raid6": 2, "raid10": 1}
 
 @dataclass
 class Case:
-    """One array."""
-
     seed: int
     level: str
     members: list[str]  # Paths

@@ -39,7 +39,6 @@ class Recorder:
         return ProgramExit(0, "", "", False, 1)
 
     def read(self, paths: Sequence[str]) -> dict[str, str | None]:
-        """Returns files."""
         result: dict[str, str | None] = {}
         for path in paths:
             if "*" in path:
@@ -51,7 +50,6 @@ class Recorder:
         return result
 
     def write(self, path: str, text: str) -> None:
-        """Records a write."""
         self.wrote.append((path, text))
         if path.startswith("/sys/refused"):
             raise BlklabError(f"{path}: Invalid argument")

@@ -24,17 +24,14 @@ class CpioEntry:
 
 
 def directory(path: str, permissions: int = 0o755) -> CpioEntry:
-    """Returns a directory."""
     return CpioEntry(path, stat.S_IFDIR | permissions)
 
 
 def file(path: str, content: bytes, permissions: int = 0o644) -> CpioEntry:
-    """Returns a regular file."""
     return CpioEntry(path, stat.S_IFREG | permissions, content)
 
 
 def link(path: str, target: str) -> CpioEntry:
-    """Returns a symbolic link."""
     return CpioEntry(path, stat.S_IFLNK | 0o777, target.encode())
 
 

@@ -185,7 +185,6 @@ class GuestMachine:
         self._stack.close()
 
     def disk(self, shape: VirtualDiskShape) -> VirtualDisk:
-        """Returns the disk of a shape."""
         return self._disks.disks[shape]
 
     @property

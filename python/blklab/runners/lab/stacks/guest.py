@@ -26,7 +26,6 @@ class GuestLayer:
 
     @property
     def path(self) -> str:
-        """Its path in /dev."""
         return f"/dev/{self.kernel}"
 
 
