@@ -182,7 +182,7 @@ def documents() -> str:
 
 def prometheus() -> str:
     """Return the page of exported metrics and packaged alerts."""
-    from blklab.md.exporter.metrics import METRICS, PREFIX
+    from blklab.md.exporter.collector import METRICS, PREFIX
 
     metrics = table(
         ("metric", "type", "labels", "meaning"),

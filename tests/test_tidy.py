@@ -29,10 +29,10 @@ CRATES = {
     "stats": set[str](),
     "cache": {"stats"},
     "trace": {"stats"},
-    "sim": {"cache", "stats"},
-    "mdmeta": set[str](),
-    "documents": {"cache", "trace", "sim", "mdmeta"},
-    "py": {"stats", "cache", "trace", "sim", "mdmeta"},
+    "sim": {"cache", "md", "stats"},
+    "md": set[str](),
+    "documents": {"cache", "trace", "sim", "md"},
+    "py": {"stats", "cache", "trace", "sim", "md"},
 }
 """Which of our crates each may depend on."""
 

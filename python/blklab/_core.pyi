@@ -6,6 +6,7 @@ Every function that reads a trace raises `blklab.errors.UsageError` for what was
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from typing import Final, Self
 
 VERSION: str
 """blklab's version, as Cargo.toml states it."""
@@ -47,8 +48,42 @@ class Stop:
     def is_set(self) -> bool:
         """Whether the work must end."""
 
+MD_STRIPE_CACHE: Final[int]
+"""Entries of the stripe cache: pages of each member."""
+MD_BITMAP_CHUNK: Final[int]
+"""Bytes of a bit of the write-intent bitmap."""
+MD_SYNC_SPEED_MIN: Final[int]
+"""KiB/s of each member that a sync reaches under any load."""
+MD_SYNC_SPEED_MAX: Final[int]
+"""KiB/s of each member that a sync never exceeds."""
+
+def md_levels() -> str:
+    """Returns the facts of all levels that blklab knows, as JSON text (crates/md, `LevelFacts`)."""
+
+class MdMap:
+    """The map of an array (crates/md, `ArrayMap`). Sectors of members count from the beginning of their data."""
+
+    capacity: int  # Sectors of the array
+    def __new__(cls, level: str, layout: int, chunk_sectors: int, members: Sequence[int]) -> Self:
+        """Makes a map over members of these sectors; `layout` is the word in the superblock.
+
+        Raises ValueError for an impossible array, and for an unknown level or layout.
+        """
+
+    def array_ranges(self, slot: int, sector: int, sectors: int, parity_as_data: bool) -> list[tuple[int, int]] | None:
+        """Returns the array's ranges in a range of a slot, one for each chunk; None if there are too many.
+
+        With `parity_as_data`, parity is mapped to the first data of its stripe.
+        """
+
+    def slots(self, sector: int) -> list[int]:
+        """Returns the slots that have a copy of an array sector, or a part of its stripe; none behind the end."""
+
+    def runs_without(self, lost: Sequence[int]) -> bool:
+        """Tells whether the array has all data without the members of these slots."""
+
 def examine_md(path: str | PathLike[str]) -> str:
-    """Reads md's metadata of a file or a device, and returns them as JSON text (crates/mdmeta, `Examined`).
+    """Reads md's metadata of a file or a device, and returns them as JSON text (crates/md, `Examined`).
 
     Nothing is written. Raises `UsageError` for what cannot be opened, `BlklabError` for what cannot
     be read.

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from blklab.md.audit import find_problems
 from blklab.md.good_copies import find_lost_ranges, find_only_copies, find_rewritable_pages, subtract_ranges
-from blklab.md.model import PARITIES, Array, ArrayMember, Inventory, merge_ranges
+from blklab.md.model import Array, ArrayMember, Inventory, merge_ranges
 from blklab.md.recipes import NEW_DISK, entries_recipes
-from blklab.md.sector_mapping import map_parity, map_raid10
 from blklab.md.superblocks import SectorRange
+from blklab.md_levels import PARITIES
 
 SECTORS, OFFSET = 192, 2048  # Sectors of a member for data, and the first of them
 CHUNK = 16  # Sectors
@@ -48,6 +48,19 @@ def sectors(ranges: Iterable[SectorRange]) -> set[int]:
     return {sector for at in ranges for sector in range(at.sector, at.end)}
 
 
+def place_of(array: Array, slot: int, at: int) -> int | None:
+    """Returns the array's sector for a member's, None for parity."""
+    pieces = array.map_pieces(slot, SectorRange(at, 1))
+    assert pieces is not None
+    return pieces[0].sector if pieces else None
+
+
+@pytest.mark.parametrize("layout", [0, 0x100, 0x001, 0x101, 0x505, 3 << 17 | 0x102])
+def test_unknown_layouts_have_no_map(layout: int) -> None:
+    array = array_of("raid10", layout, 4, {}, set())
+    assert (array.sector_map, array.map_pieces(0, SectorRange(0, 1))) == (None, None)
+
+
 def lost_one_by_one(array: Array) -> set[int]:
     """Returns the array's sectors without a copy, by looking at each sector of each member."""
     good: dict[int, list[int]] = {}
@@ -61,13 +74,13 @@ def lost_one_by_one(array: Array) -> set[int]:
         held = set(good.get(slot, ()))
         for at in range(SECTORS):
             if array.level in PARITIES:
-                place: int | None = map_parity(array, slot, at)
+                place = place_of(array, slot, at)
                 enough = sum(at in good.get(other, ()) for other in range(array.raid_disks))
                 readable = at in held or enough >= array.raid_disks - PARITIES[array.level]
             else:
-                place = at if array.level == "raid1" else map_raid10(array, slot, at)
+                place = place_of(array, slot, at)
                 readable = at in held
-            if place is not None and place >= 0:
+            if place is not None:
                 every[place] += 1
                 present[place] += readable
                 listed[place] += slot in good and at not in held
@@ -76,7 +89,7 @@ def lost_one_by_one(array: Array) -> set[int]:
         listed = defaultdict[int, int](int)
         for slot in range(array.raid_disks):
             for at in rows:
-                listed[map_parity(array, slot, at) or 0] += 1
+                listed[place_of(array, slot, at) or 0] += 1
     # Only places with bad blocks count: what is lost because members are missing is another finding.
     return {place for place in every if not present[place] and listed[place]}
 

@@ -139,22 +139,24 @@ def test_what_a_device_says_goes_before_settings_and_kernel(expand: Expand) -> N
 
 
 @pytest.mark.parametrize(
-    ("level", "members", "copies", "expected"),
+    ("level", "members", "layout", "expected"),
     [
-        ("linear", [10, 20], (0, 0, False), 30),
-        ("raid0", [10, 21], (0, 0, False), 30),
-        ("raid1", [10, None, 20], (0, 0, False), 10),
-        ("raid10", [10, 10, 10], (2, 1, False), 14),
-        ("raid10", [10, 10], (1, 2, False), 8),
-        ("raid10", [10, 10, 10], (1, 3, True), 6),
-        ("raid5", [11, 10, 10], (0, 0, False), 20),
-        ("raid6", [10, 10, None, 10], (0, 0, False), 20),
+        ("linear", [10, 20], 2, 30),
+        ("raid0", [10, 21], 2, 30),
+        ("raid1", [10, None, 20], 2, 10),
+        ("raid10", [10, 10, 10], 0x102, 14),
+        ("raid10", [10, 10], 0x201, 8),
+        ("raid10", [10, 10, 10], 0x10301, 6),
+        ("raid5", [11, 10, 10], 2, 20),
+        ("raid6", [10, 10, None, 10], 2, 20),
     ],
 )
-def test_capacities(level: str, members: list[int | None], copies: tuple[int, int, bool], expected: int) -> None:
+def test_capacities(level: str, members: list[int | None], layout: int, expected: int) -> None:
     # In units of half a chunk.
     sizes = [None if member is None else member << 12 for member in members]
-    assert capacity.array(level, sizes, 2 << 12, copies) == expected << 12
+    array = capacity.array(level, layout, 2 << 12, sizes)
+    assert array is not None
+    assert array.capacity * 512 == expected << 12
 
 
 @pytest.mark.parametrize(
@@ -162,8 +164,10 @@ def test_capacities(level: str, members: list[int | None], copies: tuple[int, in
     [("1100", 2, False), ("1010", 2, True), ("0110", 2, True), ("100", 2, False), ("101", 2, True)],
 )
 def test_raid10_runs_with_a_copy_of_everything(present: str, near: int, runs: bool) -> None:
-    members = [letter == "1" for letter in present]
-    assert capacity.can_run("raid10", members, (near, 1, False)) == runs
+    lost = [slot for slot, letter in enumerate(present) if letter == "0"]
+    array = capacity.array("raid10", near | 0x100, 4096, [1 << 20] * len(present))
+    assert array is not None
+    assert array.runs_without(lost) == runs
 
 
 def test_the_matrix_makes_every_combination(expand: Expand) -> None:

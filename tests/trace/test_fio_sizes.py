@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.documents.profile import SizeCount
-from blklab.trace.fio.sizes import MOST_SIZES, SizeShare, alignment, mean, split
+from blklab.trace.fio.plan import MOST_SIZES, SizeShare, alignment, mean, split
 from blklab.trace.fio.verify import largest_gap
 
 COUNTS = st.lists(st.tuples(st.integers(1, 1 << 25), st.integers(1, 10**7)), min_size=1, max_size=200)

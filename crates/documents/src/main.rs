@@ -26,7 +26,7 @@ fn schemas() -> String {
         ("cell", read_schema::<blklab_sim::cell::Cell>()),
         ("outcome", written_schema::<blklab_sim::outcome::Outcome>()),
         ("profile", written_schema::<blklab_trace::characterise::profile::Profile>()),
-        ("superblock", written_schema::<blklab_mdmeta::Examined>()),
+        ("superblock", written_schema::<blklab_md::Examined>()),
     ]);
     let lines = documents.into_iter().map(|(name, schema)| format!("\"{name}\": {}", strip_schema(schema.to_value())));
     format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))

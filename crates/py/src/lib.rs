@@ -3,7 +3,7 @@
 mod cache;
 mod failures;
 mod live;
-mod mdmeta;
+mod md;
 mod replay;
 mod simulate;
 mod trace;
@@ -21,6 +21,18 @@ mod _core {
     #[pymodule_export]
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
 
+    #[pymodule_export]
+    const MD_STRIPE_CACHE: u32 = blklab_md::defaults::STRIPE_CACHE;
+
+    #[pymodule_export]
+    const MD_BITMAP_CHUNK: u64 = blklab_md::defaults::BITMAP_CHUNK;
+
+    #[pymodule_export]
+    const MD_SYNC_SPEED_MIN: u64 = blklab_md::defaults::SYNC_SPEED_MIN;
+
+    #[pymodule_export]
+    const MD_SYNC_SPEED_MAX: u64 = blklab_md::defaults::SYNC_SPEED_MAX;
+
     /// Interrupted reads run Python's signal handlers.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -29,7 +41,7 @@ mod _core {
     }
 
     #[pymodule_export]
-    use super::mdmeta::examine_md;
+    use super::md::{MdMap, examine_md, md_levels};
 
     #[pymodule_export]
     use super::cache::{cache_check, cache_curves};

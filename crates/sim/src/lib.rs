@@ -22,7 +22,6 @@ mod tests;
 
 pub use bio::{Flags, Op};
 pub use error::SimError;
-pub use targets::md::map;
 pub use task::replay::{ReplayIo, ReplayIos};
 
 /// Simulates one cell that replays no trace.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from blklab._core import MD_STRIPE_CACHE
 from blklab.advice.arrangement import Arrangement, members_of
 from blklab.advice.question import FLASH, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
@@ -195,7 +196,7 @@ def _variants(of: Arrangement) -> list[tuple[str, Arrangement]]:
         if table.get("write_mostly"):
             variants.append(("no write-mostly", of.all_changed(names, write_mostly=[])))
         if "stripe_cache_size" in table:
-            variants.append(("the default stripe cache", of.all_changed(names, stripe_cache_size=256)))
+            variants.append(("the default stripe cache", of.all_changed(names, stripe_cache_size=MD_STRIPE_CACHE)))
     if of.settings:
         variants.append(("the default scheduler", replace(of, settings={})))
     origin = of.top_table.get("origin", of.top_table.get("backing"))

@@ -14,11 +14,11 @@ from blklab.advice.race import price_of
 from blklab.advice.samples import SampleRequest, Simulations
 from blklab.errors import UsageError
 from blklab.runners.load_ramp import without_ramp
-from blklab.spec import load, problems, stack_resolution
+from blklab.spec import load, problems, stack, stack_resolution
 from blklab.spec.problems import SpecProblems
 from blklab.units import format_size
 
-LEVELS: Final = ("0", "1", "4", "5", "6", "10", "linear")
+LEVELS: Final = tuple(sorted(stack.LEVELS, key=lambda word: (len(word), word)))
 PROBE_IOS = 2_000  # Random reads that tell how fast one disk is
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from blklab.caches.model import BlockCache
 from blklab.diagnostic import Diagnostic
-from blklab.units import format_size
+from blklab.units import SECTOR, format_size
 
 LARGE_CHUNK: Final = 1 << 20
 """Bytes of a chunk from which a promotion copies much more than was read."""
@@ -14,8 +14,6 @@ FEWEST_CHUNKS: Final = 8
 """Chunks that migration_threshold must cover, as LVM sets it since 2.03.02 (January 2019)."""
 
 FULL_METADATA: Final = 0.9
-
-SECTOR: Final = 512
 
 
 def find_problems(caches: tuple[BlockCache, ...]) -> list[Diagnostic]:

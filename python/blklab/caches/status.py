@@ -19,6 +19,7 @@ from blklab.system import state_directory
 from blklab.system.layers import layers
 from blklab.system.process import boot_id
 from blklab.system.roots import Roots, entries, text
+from blklab.units import SECTOR
 
 BCACHE_COUNTS: Final = {
     "cache_hits": "read_hits",
@@ -32,8 +33,6 @@ BCACHE_COUNTS: Final = {
 DEVICE_SETTINGS: Final = ("sequential_cutoff", "writeback_percent", "writeback_delay", "writeback_running")
 SET_SETTINGS: Final = ("congested_read_threshold_us", "congested_write_threshold_us", "cache_available_percent")
 
-
-SECTOR: Final = 512
 
 CACHE_COUNTS: Final = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions")
 

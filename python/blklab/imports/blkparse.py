@@ -13,6 +13,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, direction_result, outcome
 from blklab.outcome import MeasuredResult, device_kind
 from blklab.text import printable
+from blklab.units import SECTOR
 
 _SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
 _THROUGHPUT: Final = re.compile(r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s")
@@ -128,9 +129,8 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
         )
     queued = summary.figures.get("Queued", [0, 0])
     merges = summary.figures.get("Merges", [0, 0])
-    disk = device(
-        summary.name, completed, merges=merges, sectors=[size_ // 512 for size_ in size], kind=device_kind(summary.name)
-    )
+    sectors = [direction // SECTOR for direction in size]
+    disk = device(summary.name, completed, merges=merges, sectors=sectors, kind=device_kind(summary.name))
     directions = [direction_result(completed[at], size[at], runtime) for at in (0, 1)]
     result = outcome(summary.name, runtime, directions, [disk])
     counted = {

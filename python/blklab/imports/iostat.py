@@ -17,6 +17,7 @@ from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSou
 from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint
 from blklab.text import printable
+from blklab.units import SECTOR
 
 SECOND: Final = 10**9
 
@@ -326,7 +327,7 @@ class _IostatRow:
 
     @staticmethod
     def _bytes(row: Mapping[str, float], direction: str) -> float:
-        for unit, scale in (("sec", 512), ("kB", 1024), ("MB", 1 << 20), ("B", 1)):
+        for unit, scale in (("sec", SECTOR), ("kB", 1024), ("MB", 1 << 20), ("B", 1)):
             if f"{direction}{unit}/s" in row:
                 return row[f"{direction}{unit}/s"] * scale
         return 0.0
@@ -351,7 +352,7 @@ def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], wi
         for at in (0, 1):
             sums["ios"][at] += row.ios[at]
             sums["merges"][at] += row.merges[at]
-            sums["sectors"][at] += row.bytes[at] / 512
+            sums["sectors"][at] += row.bytes[at] / SECTOR
             sums["ticks_ns"][at] += row.ios[at] * (row.waits[at] or 0.0)
         single["busy_ns"] = (single["busy_ns"] or 0.0) + row.busy
         for key, value in (

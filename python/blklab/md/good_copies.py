@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from blklab.md.model import PARITIES, Array, ArrayMember, merge_ranges
-from blklab.md.sector_mapping import MAX_DISKS, map_pieces, raid10_slots
-from blklab.md.superblocks import SECTOR, SectorRange
+from blklab.md.model import MAX_DISKS, Array, ArrayMember, merge_ranges
+from blklab.md.superblocks import SectorRange
+from blklab.md_levels import PARITIES
+from blklab.units import SECTOR
 
 PAGE: Final = 4096 // SECTOR  # Sectors of a page
 
@@ -63,7 +64,7 @@ def find_lost_ranges(array: Array, without: frozenset[int] = frozenset()) -> tup
             continue
         if array.level in PARITIES:
             for slot in piece.gone:
-                ranges += map_pieces(array, slot, piece.sectors) or ()
+                ranges += array.map_pieces(slot, piece.sectors) or ()
         else:
             ranges.append(piece.sectors)
     return merge_ranges(tuple(ranges))
@@ -87,7 +88,7 @@ def find_rewritable_pages(array: Array) -> tuple[SectorRange, ...]:
             continue
         if array.level in PARITIES:
             for slot in piece.bad:
-                ranges += map_pieces(array, slot, piece.sectors, parity_as_data=True) or ()
+                ranges += array.map_pieces(slot, piece.sectors, parity_as_data=True) or ()
         else:
             ranges.append(piece.sectors)
     lost = merge_ranges(tuple(map(_pages, find_lost_ranges(array))))
@@ -127,8 +128,8 @@ def _missing_slots(array: Array) -> frozenset[int]:
 
 def _holders(array: Array, sector: int) -> frozenset[int]:
     """Returns the slots that have a copy of a sector, or a part of its stripe."""
-    if array.level == "raid10":
-        return raid10_slots(array, sector)
+    if array.level == "raid10" and array.sector_map:
+        return frozenset(array.sector_map.slots(sector))
     return frozenset(range(array.raid_disks))
 
 
@@ -141,7 +142,7 @@ def _comparable_pieces(array: Array, member: ArrayMember, bad_range: SectorRange
     if array.level in PARITIES:  # a stripe has pages: a page with one bad sector is bad (drivers/md/raid5.c)
         begin, end = begin // PAGE * PAGE, -(-end // PAGE) * PAGE
     on_member = SectorRange(begin, max(0, end - begin))
-    mapped = map_pieces(array, member.slot, on_member)
+    mapped = array.map_pieces(member.slot, on_member)
     if mapped is None:
         return None
     return iter([on_member] if on_member.sectors and array.level in PARITIES else mapped)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from blklab.md.model import PARITIES, REDUNDANT, Array, ArrayMember, Inventory, by_slot, natural_order
-from blklab.md.superblocks import SECTOR, Superblock, read_superblocks
+from blklab.md.model import Array, ArrayMember, Inventory, by_slot, natural_order
+from blklab.md.superblocks import Superblock, read_superblocks
+from blklab.md_levels import PARITIES, REDUNDANT
+from blklab.units import SECTOR
 
 
 def read_images(paths: Sequence[Path]) -> Inventory:

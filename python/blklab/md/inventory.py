@@ -14,13 +14,13 @@ from blklab.md import journal_directory
 from blklab.md.members import parse_number, read_members
 from blklab.md.model import Array, ArrayPart, Inventory, SyncPass, by_slot, natural_order
 from blklab.md.probing import Probe
-from blklab.md.superblocks import SECTOR
 from blklab.system import diskstats
 from blklab.system.diskstats import DeviceCounters
 from blklab.system.identity import array_uuid, of_node
 from blklab.system.layers import partitions
 from blklab.system.mounts import Mount, everywhere
 from blklab.system.roots import Roots, entries, text
+from blklab.units import SECTOR
 
 PASSES = {"resync", "recover", "check", "repair", "reshape"}
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from blklab.md.model import ArrayMember
 from blklab.md.probing import Probe
-from blklab.md.superblocks import SECTOR, SectorRange, Superblock, SuperblockReading
+from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
 from blklab.system.roots import Roots, entries, text
+from blklab.units import SECTOR
 
 PAGE: Final = 4096  # Bytes of a bad-block list that sysfs shows at most
 LONGEST_LINE: Final = 32  # Bytes of the longest entry: with less space left in the page, entries may be cut off

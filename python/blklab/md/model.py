@@ -3,13 +3,16 @@
 import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
+from blklab._core import MdMap
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
+from blklab.md_levels import PARITIES, REDUNDANT
 from blklab.system.diskstats import DeviceCounters
+from blklab.units import SECTOR
 
-REDUNDANT: Final = {"raid1", "raid4", "raid5", "raid6", "raid10"}  # Levels that tolerate the loss of a member
-PARITIES: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Parity chunks in each stripe
+MAX_DISKS: Final = 1920  # More members than this in a superblock mean that it is damaged
 
 
 @dataclass(frozen=True)
@@ -331,6 +334,36 @@ class Array:
         return tuple(members.values())
 
     @property
+    def sector_map(self) -> MdMap | None:
+        """The map from members' sectors to the array's; None if unknown: for levels and layouts without a map here."""
+        return _sector_map(self.level, self.layout, self.chunk, self.raid_disks, self.member_sectors)
+
+    def map_pieces(self, slot: int, sectors: SectorRange, *, parity_as_data: bool = False) -> list[SectorRange] | None:
+        """Returns the array's sectors in a range of a slot, from its data offset, for each chunk apart.
+
+        None if unknown. With `parity_as_data`, parity is mapped to data of its stripe, whose writes change this parity.
+        """
+        if not sectors.sectors:
+            return []
+        if not (mapped := self.sector_map) or not slot < self.raid_disks:
+            return None
+        ranges = mapped.array_ranges(slot, sectors.sector, sectors.sectors, parity_as_data)
+        return None if ranges is None else [SectorRange(*piece) for piece in ranges]
+
+    def array_ranges(self, member: ArrayMember, member_range: SectorRange) -> tuple[SectorRange, ...] | None:
+        """Returns the array's sectors in a range of a member, which includes the data offset.
+
+        Empty for parity and for what is not data. None if unknown: without a map, during a reshape, or without a slot.
+        """
+        slot, offset = member.slot, member.data_offset
+        if slot is None or offset is None or self.reshaping or self.member_sectors <= 0:
+            return None
+        first = max(0, member_range.sector - offset)
+        last = min(member_range.end - offset, self.member_sectors)
+        pieces = self.map_pieces(slot, SectorRange(first, max(0, last - first)))
+        return None if pieces is None else merge_ranges(tuple(pieces))
+
+    @property
     def data_disks(self) -> int:
         """Data chunks in each stripe, as the kernel reports them to filesystems (`io_opt`).
 
@@ -421,6 +454,16 @@ def _age(member: ArrayMember) -> tuple[bool, bool, int, int]:
     if superblock is None:
         return (member.replacement, True, 0, 0)
     return (member.replacement, not superblock.accepted, -superblock.events, -superblock.updated)
+
+
+@lru_cache(maxsize=64)
+def _sector_map(level: str, layout: int, chunk: int, disks: int, member_sectors: int) -> MdMap | None:
+    if level not in REDUNDANT or not 0 < disks <= MAX_DISKS:
+        return None
+    try:
+        return MdMap(level, layout, chunk // SECTOR, [member_sectors] * disks)
+    except (ValueError, OverflowError):  # from superblocks, which may be damaged
+        return None
 
 
 def merge_ranges(ranges: tuple[SectorRange, ...]) -> tuple[SectorRange, ...]:

@@ -8,20 +8,9 @@ from typing import Final, NamedTuple
 from blklab._core import examine_md
 from blklab.documents import superblock as examined
 from blklab.errors import BlklabError
+from blklab.md_levels import NUMBERS
 
-SECTOR: Final = 512
-
-LEVELS: Final = {  # Names of levels in sysfs and mdadm (include/uapi/linux/raid/md_u.h, md/md.c)
-    -1: "linear",
-    0: "raid0",
-    1: "raid1",
-    4: "raid4",
-    5: "raid5",
-    6: "raid6",
-    10: "raid10",
-    -4: "multipath",
-    -5: "faulty",
-}
+LEVELS: Final = {**NUMBERS, -4: "multipath", -5: "faulty"}  # Names in sysfs (include/uapi/linux/raid/md_u.h)
 
 FOREIGN: Final = {"ddf": "DDF", "imsm": "Intel IMSM"}
 
@@ -62,7 +51,7 @@ class BadBlockList:
 class Refusal(NamedTuple):
     """Why the kernel refuses a superblock."""
 
-    reason: str  # `features`, `raid-disks`…: crates/mdmeta, `RefusalReason`
+    reason: str  # `features`, `raid-disks`…: crates/md, `RefusalReason`
     message: str
 
 

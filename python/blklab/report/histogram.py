@@ -9,6 +9,7 @@ from blklab.report import formatting
 from blklab.report.console import Console
 from blklab.report.terminal import bar, blocks
 from blklab.report.view import OPS, DeviceView
+from blklab.units import SECTOR
 
 NARROWEST: Final = 10
 WIDEST: Final = 60  # Characters of the longest bar
@@ -106,7 +107,7 @@ def seek(device: DeviceView) -> list[Histogram]:
     """Returns seek distances, in powers of two in both directions."""
     seeks = device.data["pattern"]["seeks"]
     bins = [
-        Bin(_distance(entry), entry["low_sectors"] * 512, entry["high_sectors"] * 512, entry["count"])
+        Bin(_distance(entry), entry["low_sectors"] * SECTOR, entry["high_sectors"] * SECTOR, entry["count"])
         for entry in seeks["histogram"]
     ]
     note = "from the end of one read or write to the start of the next; negative is backwards"
@@ -114,7 +115,7 @@ def seek(device: DeviceView) -> list[Histogram]:
 
 
 def _distance(entry: SeekRange) -> str:
-    low, high = 512 * entry["low_sectors"], 512 * entry["high_sectors"]
+    low, high = SECTOR * entry["low_sectors"], SECTOR * entry["high_sectors"]
     if low == high:
         return formatting.size(low) if low else "0 (sequential)"
     # Ranges are [2^i, 2^(i+1)) sectors: they are named after their power of two.

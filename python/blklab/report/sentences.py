@@ -6,6 +6,7 @@ from blklab.documents.profile import ArrivalsSummary, StreamsSummary, ZipfFit
 from blklab.report import formatting
 from blklab.report.formatting import Sentence
 from blklab.report.view import BLOCK, OPS, UNKNOWN, DeviceView, OriginGroup
+from blklab.units import SECTOR
 
 ALMOST_ALL: Final = 0.95  # Share from which a value is called nearly the only one
 FEWEST: Final = 20  # Minimum number of I/Os for a statement about their order
@@ -101,7 +102,7 @@ def _pattern(device: DeviceView) -> str:
     seeks = pattern["seeks"]
     moved = seeks["forward"] + seeks["backward"]
     if moved >= FEWEST and seeks["median_distance_sectors"]:
-        parts.append(f"half of all seeks go further than {formatting.size(512 * seeks['median_distance_sectors'])}")
+        parts.append(f"half of all seeks go further than {formatting.size(SECTOR * seeks['median_distance_sectors'])}")
     parts.append(_arrivals(pattern["arrivals"], device.capabilities["clock_ns"]))
     return _sentence(parts)
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from blklab.errors import BlklabError
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
-from blklab.system.diskstats import SECTOR, DeviceActivity, DeviceCounters
+from blklab.system.diskstats import DeviceActivity, DeviceCounters
+from blklab.units import SECTOR
 
 Reading = Mapping[str, DeviceCounters | None]  # /proc/diskstats, parsed
 

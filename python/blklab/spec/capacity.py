@@ -1,4 +1,4 @@
-"""The capacity of arrays, from their members: md's own arithmetic.
+"""The capacity of arrays, volumes and caches, from their members. md's arithmetic is in crates/md.
 
 The space of md's superblock (1 MiB to 128 MiB of each member) is not subtracted: a member's size is
 what md may use of it.
@@ -7,11 +7,9 @@ what md may use of it.
 from collections.abc import Sequence
 from typing import Final
 
+from blklab._core import MdMap
+from blklab.md_levels import LEVELS, PARITIES
 from blklab.units import SECTOR
-
-PARITY: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
-FEWEST: Final = {"linear": 1, "raid0": 1, "raid1": 2, "raid10": 2, "raid4": 2, "raid5": 2, "raid6": 4}
-"""Fewest members, by level: mdadm 4.2, Create.c (levels 4 and 5 need two, level 6 four)."""
 
 EXTENT: Final = 4 << 20  # Bytes of a physical extent, LVM's default
 FEWEST_BUCKETS: Final = 512  # A bcache needs more buckets than this on its cache device
@@ -24,38 +22,16 @@ def short(level: str) -> str:
     return level.removeprefix("raid")
 
 
-def array(level: str, members: Sequence[int | None], chunk: int, copies: tuple[int, int, bool]) -> int:
-    """Returns the bytes of an array; members are bytes, None where one is missing.
+def array(level: str, layout: int, chunk: int, members: Sequence[int | None]) -> MdMap | None:
+    """Returns the map of an array; members are bytes, None where one is missing. None if no space is left for it.
 
-    `copies` is RAID-10's (near, far, offset). Sources: the `*_size` function of each personality,
-    drivers/md/raid{0,1,10,5}.c and md-linear.c, Linux 6.1.
+    `layout` is the word in the superblock; `chunk` is bytes.
     """
-    sizes = [size for size in members if size is not None]
-    if not sizes:
-        return 0
-    least = min(sizes)
-    match level:
-        case "linear":
-            return sum(sizes)
-        case "raid0":
-            return sum(_striped(size, chunk) for size in sizes)
-        case "raid1":
-            return least
-        case "raid10":
-            near, far, _ = copies
-            return least // chunk // far * len(members) // near * chunk
-        case _:
-            return least // chunk * chunk * (len(members) - PARITY[level])
-
-
-def _striped(size: int, chunk: int) -> int:
-    """Returns the bytes that RAID-0 uses of a member.
-
-    raid0.c, `create_strip_zones`, rounds down to the chunk. `raid0_size` rounds again with a mask
-    meant for powers of two, which loses a little more with other chunks.
-    """
-    sectors = size // chunk * chunk // SECTOR
-    return (sectors & ~(chunk // SECTOR - 1)) * SECTOR
+    smallest = min((size for size in members if size is not None), default=0)
+    try:
+        return MdMap(level, layout, chunk // SECTOR, [(size or smallest) // SECTOR for size in members])
+    except ValueError:
+        return None
 
 
 def volume(members: Sequence[int], stripes: int) -> int:
@@ -93,7 +69,7 @@ def too_few_buckets(size: int, bucket: int) -> str | None:
 
 def too_many(level: str, members: int) -> str | None:
     """Returns what is wrong if there are too many members, else None."""
-    most = MOST_WITH_PARITY if level in PARITY else MOST
+    most = MOST_WITH_PARITY if level in PARITIES else MOST
     if members > most:
         return f"found {members}, level {short(level)} takes at most {most}"
     return None
@@ -101,32 +77,10 @@ def too_many(level: str, members: int) -> str | None:
 
 def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:
     """Returns what is wrong if there are too few members, else None."""
-    if members < FEWEST[level]:
-        return f"found {members}, level {short(level)} needs at least {FEWEST[level]}"
+    fewest = LEVELS[level]["fewest_members"]
+    if members < fewest:
+        return f"found {members}, level {short(level)} needs at least {fewest}"
     near, far, _ = copies
     if level == "raid10" and near * far > members:
         return f"found {members} members, {near * far} copies need at least {near * far}"
     return None
-
-
-def can_run(level: str, present: Sequence[bool], copies: tuple[int, int, bool]) -> bool:
-    """Tells whether every block can be read from the members that are present and in sync."""
-    absent = len(present) - sum(present)
-    match level:
-        case "linear" | "raid0":
-            return not absent
-        case "raid1":
-            return any(present)
-        case "raid10":
-            # drivers/md/raid10.c, `_enough`: every run of as many neighbours as there are copies.
-            near, far, _ = copies
-            first = 0
-            while True:
-                members_of_stripe = (present[(first + step) % len(present)] for step in range(near * far))
-                if not any(members_of_stripe):
-                    return False
-                first = (first + near) % len(present)
-                if not first:
-                    return True
-        case _:
-            return absent <= PARITY[level]

@@ -6,27 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Unio
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from blklab import units
+from blklab import _core, md_levels, units
 from blklab.spec import capacity
 from blklab.spec.capacity import short
 from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, shown
 
 CHUNK: Final = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
 PAGE: Final = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
-BITMAP_CHUNK: Final = 64 << 20  # Bytes; mdadm's default for an internal bitmap (mdadm(8), --bitmap-chunk)
 MISSING: Final = "missing"  # mdadm's word for an empty slot
 
-LEVELS: Final = {  # Levels by mdadm's --level, and their names in a cell
-    "linear": "linear",
-    "0": "raid0",
-    "1": "raid1",
-    "10": "raid10",
-    "4": "raid4",
-    "5": "raid5",
-    "6": "raid6",
-}
-
-STRIPED: Final = frozenset({"raid0", "raid10", "raid4", "raid5", "raid6"})  # Levels that have a chunk
+LEVELS: Final = {short(level): level for level in md_levels.LEVELS}  # Levels by mdadm's --level, their names in a cell
 MOST_COPIES: Final = 32  # Most copies of a block in RAID-10 that are simulated
 _LAYOUT: Final = re.compile(r"([nfo])(\d{1,2})", re.A)
 
@@ -80,11 +69,11 @@ class Md(ExperimentTable):
     write_mostly: list[str] = Field(default_factory=list)
     rebuilding: list[str] = Field(default_factory=list)
     bitmap: bool = False
-    bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = BITMAP_CHUNK
+    bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = _core.MD_BITMAP_CHUNK
     sync: Literal["idle", "resync", "recover", "check"] | None = None
-    stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = 256
-    sync_speed_min: Count = 1_000
-    sync_speed_max: Count = 200_000
+    stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = _core.MD_STRIPE_CACHE
+    sync_speed_min: Count = _core.MD_SYNC_SPEED_MIN
+    sync_speed_max: Count = _core.MD_SYNC_SPEED_MAX
     fail: list[Failure] = Field(default_factory=list)  # Members that fail; only with a real kernel
 
     @model_validator(mode="after")
@@ -98,8 +87,14 @@ class Md(ExperimentTable):
 
     @property
     def copies(self) -> tuple[int, int, bool]:
-        """RAID-10's near copies, far copies, and whether the far copies use the offset layout."""
-        return copies(self.layout)
+        """RAID-10's near copies, far copies, and whether the far copies use the offset layout; else none."""
+        return copies(self.layout) if self.level == "raid10" else (0, 0, False)
+
+    @property
+    def layout_word(self) -> int:
+        """The layout as a superblock has it: RAID-10's copies, or left-symmetric parity (drivers/md/raid5.h)."""
+        near, far, offset = self.copies
+        return near | far << 8 | offset << 16 if near else 2
 
 
 class KeyedError(ValueError):
@@ -112,7 +107,7 @@ class KeyedError(ValueError):
 
 def _chunk(md: Md, given: set[str]) -> tuple[str, str] | None:
     level, chunk = md.level, units.format_size(md.chunk)
-    if level not in STRIPED:
+    if level not in md_levels.STRIPED:
         return ("chunk", f"level {short(level)} has no chunk") if "chunk" in given else None
     if not md.chunk or md.chunk % PAGE:
         return "chunk", f"{chunk} is not a multiple of 4 KiB"
@@ -141,7 +136,7 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
 
 
 def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
-    parity = md.level in {"raid4", "raid5", "raid6"}
+    parity = md.level in md_levels.PARITIES
     if "stripe_cache_size" in given and not parity:
         return ("stripe_cache_size", f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do")
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
@@ -151,7 +146,7 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
         return "write_mostly", f"only level 1 has write-mostly members, not level {short(md.level)}"
     if md.sync_speed_min > md.sync_speed_max:
         return "sync_speed_min", (f"{md.sync_speed_min} KiB/s is more than sync_speed_max, {md.sync_speed_max} KiB/s")
-    plain = md.level in {"linear", "raid0"}
+    plain = md.level not in md_levels.REDUNDANT
     for failure in md.fail:
         if failure.re_add is not None and failure.re_add <= failure.at:
             return "fail", f"{failure.member!r} must fail before it is re-added"

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from blklab import units
 from blklab.documents import cell
+from blklab.md_levels import STRIPED
 from blklab.spec import capacity, documents, kernels, problems
 from blklab.spec.capacity import short
 from blklab.spec.device import DiskTable, kind_of, model_document
@@ -99,8 +100,7 @@ class _StackResolver:
         members = [member_name for member in md.members for member_name in self._expanded(member, f"{path}.members")]
         mostly = self._subset(md.write_mostly, members, f"{path}.write_mostly")
         rebuilding = self._subset(md.rebuilding, members, f"{path}.rebuilding")
-        copies = md.copies if md.level == "raid10" else (0, 0, False)
-        if problem := capacity.too_few(md.level, len(members), copies):
+        if problem := capacity.too_few(md.level, len(members), md.copies):
             key = "layout" if "copies" in problem else "members"
             raise problems.fail(f"{path}.{key}", problem)
         if problem := capacity.too_many(md.level, len(members)):
@@ -113,15 +113,16 @@ class _StackResolver:
             node = cast(cell.Node | None, node)
             slots.append({"node": node, "write_mostly": member in mostly, "rebuilding": member in rebuilding})
         present = [slot["node"] is not None and not slot["rebuilding"] for slot in slots]
-        if not capacity.can_run(md.level, present, copies):
+        array = capacity.array(md.level, md.layout_word, md.chunk, sizes)
+        lost = [slot for slot, there in enumerate(present) if not there]
+        if not any(present) or (array and not array.runs_without(lost)):
             away = len(present) - sum(present)
             message = f"level {short(md.level)} cannot run with {away} of {len(present)} members missing or rebuilding"
             raise problems.fail(f"{path}.members", message)
         self._failures(name, md, members)
-        total = capacity.array(md.level, sizes, md.chunk, copies)
-        if total <= 0:
+        if array is None or not array.capacity:
             raise problems.fail(f"{path}.members", "are too small: no space is left for the array")
-        return {"md": self._document(name, md, slots, copies)}, total
+        return {"md": self._document(name, md, slots)}, array.capacity * units.SECTOR
 
     def _failures(self, name: str, md: Md, members: list[str]) -> None:
         path = f"stacks.{name}.fail"
@@ -170,7 +171,7 @@ class _StackResolver:
                 raise problems.fail(path, f"{name!r} is not a member of the array; allowed: {listed}")
         return wanted
 
-    def _document(self, name: str, md: Md, slots: list[cell.Member], copies: tuple[int, int, bool]) -> cell.Md:
+    def _document(self, name: str, md: Md, slots: list[cell.Member]) -> cell.Md:
         rebuilds = any(slot["rebuilding"] for slot in slots)
         sync = md.sync or ("recover" if rebuilds else "idle")
         if (sync == "recover") != rebuilds:
@@ -179,12 +180,11 @@ class _StackResolver:
                 f"found {sync!r} and {'a' if rebuilds else 'no'} rebuilding member: 'recover' and "
                 f'rebuilding = ["…"] must be used together',
             )
-        near, far, offset = copies
-        chunked = md.level not in {"linear", "raid1"}
+        near, far, offset = md.copies
         return {
             "name": name,
             "level": cast(cell.Level, md.level),
-            "chunk": md.chunk if chunked else 0,
+            "chunk": md.chunk if md.level in STRIPED else 0,
             "near": near,
             "far": far,
             "offset": offset,

@@ -15,7 +15,6 @@ from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.outcome import DeviceCounts
 from blklab.system.roots import Roots
 
-SECTOR: Final = 512
 WRAP: Final = 1 << 32
 MS: Final = 1_000_000
 

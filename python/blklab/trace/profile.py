@@ -18,8 +18,7 @@ from blklab.system.mounts import find_whole_mount
 from blklab.system.roots import Roots, text
 from blklab.system.spans import Span
 from blklab.text import printable
-
-SECTOR: Final = 512
+from blklab.units import SECTOR
 
 
 class MountedFiles(NamedTuple):

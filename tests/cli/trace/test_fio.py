@@ -142,7 +142,7 @@ def test_the_table(run: Run, trace: Path, tmp_path: Path) -> None:
 
 def test_a_job_that_is_off_fails(run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from blklab.trace.fio import plan
-    from blklab.trace.fio.sizes import SizeShare
+    from blklab.trace.fio.plan import SizeShare
 
     monkeypatch.setattr(plan, "split", lambda _counts: (SizeShare(4096, 100),))
     outcome = run("trace", "fio", trace, "--closed", "--verify", "--runtime", "2s", "--directory", tmp_path)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from blklab.md.audit import find_problems
-from blklab.md.exporter import metrics
-from blklab.md.exporter.metrics import METRICS
+from blklab.md.exporter import collector
+from blklab.md.exporter.collector import METRICS
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.md.probing import Probe
 from blklab.md.superblocks import SuperblockReading
@@ -121,7 +121,7 @@ def test_a_member_that_is_behind(mirrored: Arrays) -> None:
         assert facts
         superblock = replace(facts, events=events, checksum_holds=holds, role=role)
         members.append(replace(array.members[0], name=f"sd{at}", superblock=superblock))
-    samples = list(metrics.member_samples(replace(array, members=tuple(members))))
+    samples = list(collector.member_samples(replace(array, members=tuple(members))))
     behind = {labels[1]: value for name, labels, value in samples if name == "member_events_behind"}
     # Spares are written when they like, and what is damaged may say anything.
     assert behind == {"sd0": 0, "sd1": 5}
@@ -185,9 +185,9 @@ def test_hostile_names_are_harmless_and_parsed() -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     class Collector:
-        def collect(self) -> list[metrics.Family]:
-            samples = [*metrics.array_samples(array), *metrics.member_samples(array)]
-            return metrics.make_families([*samples, *metrics.finding_samples(find_problems(Inventory((array,))))])
+        def collect(self) -> list[collector.Family]:
+            samples = [*collector.array_samples(array), *collector.member_samples(array)]
+            return collector.make_families([*samples, *collector.finding_samples(find_problems(Inventory((array,))))])
 
     registry = CollectorRegistry()
     registry.register(Collector())

@@ -25,7 +25,7 @@ from blklab.errors import EnvironmentLacks, UsageError
 from blklab.http_server import server as serving
 from blklab.http_server.server import ListenAddress, WebServer
 from blklab.http_server.web_config import WebConfig
-from blklab.md.exporter import metrics
+from blklab.md.exporter import collector
 from blklab.md.exporter.collector import make_application
 from tests.md.conftest import Arrays
 from tests.md.exporter.conftest import Exported, parsed
@@ -423,7 +423,7 @@ def test_threads_do_not_pile_up_behind_a_scrape_that_hangs(monkeypatch: pytest.M
     hanging, answers = threading.Semaphore(0), threading.Event()
 
     class Hanging:
-        def collect(self) -> list[metrics.Family]:
+        def collect(self) -> list[collector.Family]:
             hanging.release()
             answers.wait()
             return []

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
-from blklab.runners.host.device_safety import claim
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
+from blklab.runners.host.target_locations import claim
 from blklab.system.identity import of_number
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.roots import Roots
@@ -349,7 +349,7 @@ def test_a_node_left_by_a_killed_process_is_removed(loops: Loops, here: Roots) -
 import os, signal
 from pathlib import Path
 from blklab.runners.host.journal import HostJournal
-from blklab.runners.host.device_safety import claim
+from blklab.runners.host.target_locations import claim
 from blklab.system.identity import of_number
 from blklab.system.layers import beneath, filesystem_devices
 from blklab.system.roots import Roots

@@ -6,7 +6,7 @@ from typing import Any
 
 from blklab.cli import main
 from blklab.runners.fio.process import FioProgress
-from blklab.runners.lab import cell, load, runner
+from blklab.runners.lab import cell, runner
 from blklab.runners.lab.machine import boot
 from blklab.runners.lab.stacks import build
 
@@ -27,7 +27,7 @@ def say(moment: str) -> None:
 if __name__ == "__main__":
     setattr(runner, "boot", report_moment("boot", boot.boot))  # noqa: B010
     setattr(cell, "build", report_moment("build", build.build))  # noqa: B010
-    playing = load.play
+    playing = cell.play
 
     def play(machine: Any, document: Any, target: Any, progress: Any, **named: Any) -> Any:
         def report(live: FioProgress) -> None:
@@ -38,5 +38,5 @@ if __name__ == "__main__":
             say(named["phase"])
         return playing(machine, document, target, report, **named)
 
-    setattr(load, "play", play)  # noqa: B010
+    setattr(cell, "play", play)  # noqa: B010
     main(sys.argv[1:])

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.agent import Agent, ExportedFile, GuestFailed, GuestGone
-from blklab.runners.lab.frames import encode, receive
+from blklab.runners.lab.agent import Agent, ExportedFile, GuestFailed, GuestGone, encode, receive
 
 Serving = Callable[[], tuple[subprocess.Popen[bytes], socket.socket]]
 

@@ -7,7 +7,6 @@ import pytest
 
 from blklab.md import images, probing
 from blklab.md.audit import alignment
-from blklab.md.sector_mapping import array_ranges
 from blklab.md.superblocks import SectorRange
 from blklab.runners.lab.image import GuestImage
 from blklab.runners.lab.machine.boot import GuestMachine as Guest
@@ -59,7 +58,7 @@ def test_where_the_kernel_puts_sectors(guest: Guest, tmp_path: Path, level: str,
         assert result is not None
         content = contents[int(Path(member.name).name)]
         for sector in range(result.data_offset, result.data_offset + result.size):
-            mapped = array_ranges(array, member, SectorRange(sector, 1))
+            mapped = array.array_ranges(member, SectorRange(sector, 1))
             assert mapped is not None
             if mapped and mapped[0].sector < WRITTEN:
                 seen.append(mapped[0].sector)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.frames import LONGEST, MalformedFrame, encode, item, receive, texts, whole
+from blklab.runners.lab.agent import LONGEST, MalformedFrame, encode, item, receive, texts, whole
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.runners.lab.image import GuestImage, modules
+from blklab.runners.lab.image import GuestImage, parts
 from tests.conftest import Run
 from tests.runners.lab.conftest import guests, left
 
@@ -42,7 +42,7 @@ def without_raid10(guest_image: GuestImage, cache: Path, tmp_path: Path) -> Path
     (base / "lib").symlink_to("usr/lib")
     (raid10,) = directory.rglob("raid10.ko*")
     raid10.unlink()
-    return modules.index(base, guest_image.version)
+    return parts.index(base, guest_image.version)
 
 
 def test_a_module_that_is_not_there(

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding
-from blklab.md.model import PARITIES, Array, ArrayPart, Geometry, Software
+from blklab.md.model import Array, ArrayPart, Geometry, Software
 from blklab.md.recipes import command
-from blklab.md.superblocks import SECTOR
-from blklab.units import format_size
+from blklab.md_levels import PARITIES, STRIPED
+from blklab.units import SECTOR, format_size
 
 PAGE = 4096  # Bytes of the smallest write of a filesystem
-STRIPED = {"raid0", "raid10", *PARITIES}
 
 
 def check_data_offset(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

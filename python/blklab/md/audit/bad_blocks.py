@@ -12,10 +12,11 @@ from typing import Any
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, list_names
 from blklab.md.good_copies import find_bad_pieces, find_lost_ranges, is_current
-from blklab.md.model import PARITIES, Array, ArrayMember, Software, merge_ranges
+from blklab.md.model import Array, ArrayMember, Software, merge_ranges
 from blklab.md.recipes import command, rewrite_recipe
-from blklab.md.sector_mapping import array_ranges
-from blklab.md.superblocks import SECTOR, SectorRange
+from blklab.md.superblocks import SectorRange
+from blklab.md_levels import PARITIES
+from blklab.units import SECTOR
 
 MAX_RANGES_SHOWN = 8  # Ranges that a message names; the JSON has all
 
@@ -175,7 +176,7 @@ def _range_details(array: Array, member: ArrayMember, bad_range: SectorRange) ->
     return {
         "member_sector": bad_range.sector,
         "sectors": bad_range.sectors,
-        **_file_locations(array, array_ranges(array, member, bad_range)),
+        **_file_locations(array, array.array_ranges(member, bad_range)),
     }
 
 

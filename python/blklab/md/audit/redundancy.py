@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, list_names
 from blklab.md.good_copies import is_current
-from blklab.md.model import PARITIES, Array, ArrayMember, Software
+from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
+from blklab.md_levels import PARITIES
 from blklab.units import format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning

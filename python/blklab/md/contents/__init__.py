@@ -14,8 +14,6 @@ from blklab.errors import BlklabError
 from blklab.md.members import parse_number
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
-from blklab.md.sector_mapping import array_ranges
-from blklab.md.superblocks import SECTOR
 from blklab.system import file_search
 from blklab.system.file_search import UNREACHED, FilesFound
 from blklab.system.identity import device_number, of_node
@@ -23,6 +21,7 @@ from blklab.system.layers import partitions
 from blklab.system.mounts import everywhere, find_whole_mount
 from blklab.system.roots import Roots, entries, text
 from blklab.system.spans import Span, spans_within, spans_without
+from blklab.units import SECTOR
 
 MAX_BLOCKS: Final = 4096  # debugfs compares each of these blocks with every block of every file
 RESERVED: Final = {7: "reserved for group descriptors", 8: "journal"}  # Inodes that are not files (fs/ext4/ext4.h)
@@ -217,7 +216,7 @@ def add_contents(
 def _add_contents(array: Array, roots: Roots, reader: Probe, advance: Callable[[int], None]) -> Array:
     ranges, unseen = [], []
     for member in array.members:
-        mapped = [array_ranges(array, member, bad_range) for bad_range in member.ranges]
+        mapped = [array.array_ranges(member, bad_range) for bad_range in member.ranges]
         ranges += [piece for pieces in mapped for piece in pieces or ()]
         if None in mapped:
             unseen.append(f"{array.name}: not seen: files on bad blocks of {member.name}")

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.md.superblocks import SECTOR
+from blklab.units import SECTOR
 
 HEADER: Final = b"blklab-probe 1"
 MAX_OUTPUT_BYTES: Final = 64 << 20  # A member usually needs a few KiB, and at most 1 MiB

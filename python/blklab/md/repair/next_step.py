@@ -5,11 +5,11 @@ It reads and changes nothing else, so the plan, the repair and `--resume` use th
 
 from dataclasses import dataclass, replace
 
-from blklab.md.model import PARITIES
 from blklab.md.recipes import command, restart_recipe
 from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
 from blklab.md.repair.task import RemovedSpare, RepairTask
+from blklab.md_levels import PARITIES
 
 RUNNING_STATES = {"clean", "active", "active-idle", "write-pending"}  # `array_state` of a running, writable array
 STOPPED_STATES = {"inactive", "clear", ""}

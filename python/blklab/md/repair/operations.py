@@ -15,6 +15,7 @@ from blklab.md.repair.environment_checks import find_busy_neighbour
 from blklab.md.repair.preconditions import check_preconditions
 from blklab.md.repair.task import RemovedSpare, RepairTask
 from blklab.system.roots import Roots, text
+from blklab.units import SECTOR
 
 
 class MachineOps:
@@ -60,7 +61,7 @@ class MachineOps:
         sectors = (parse_number(text(md / "component_size")) or 0) * 2 * max(1, task.raid_disks)
         chunk = parse_number(text(md / "bitmap/chunksize")) or 0
         try:
-            (md / "bitmap_set_bits").write_text(f"0-{sectors * 512 // chunk}")
+            (md / "bitmap_set_bits").write_text(f"0-{sectors * SECTOR // chunk}")
         except (OSError, ZeroDivisionError):
             return False
         return True

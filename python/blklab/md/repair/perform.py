@@ -12,13 +12,13 @@ from typing import Any, Final, Self
 from blklab.errors import BlklabError
 from blklab.md.audit.host import has_add_bug
 from blklab.md.members import parse_number
-from blklab.md.model import PARITIES
 from blklab.md.recipes import command
 from blklab.md.repair import journal, mdadm, steps, write_suspension
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState
 from blklab.md.repair.next_step import STOPPED_STATES, decide_next_step
 from blklab.md.repair.operations import MachineOps
 from blklab.md.repair.task import RepairTask
+from blklab.md_levels import PARITIES
 from blklab.system.roots import text
 
 STEP_TIMEOUT_S: Final = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while

@@ -11,7 +11,7 @@ from blklab.md import inventory, journal_directory
 from blklab.md.audit import host
 from blklab.md.host_software import read_software
 from blklab.md.members import parse_number
-from blklab.md.model import PARITIES, Array, Software
+from blklab.md.model import Array, Software
 from blklab.md.recipes import Recipe, command, entries_recipes
 from blklab.md.repair.array_state import MemberState, disk_id, find_members_with_lists, read_array_state
 from blklab.md.repair.next_step import decide_next_step, failures_tolerated, state_after
@@ -19,6 +19,7 @@ from blklab.md.repair.preconditions import check_preconditions, unmet_preconditi
 from blklab.md.repair.steps import Done, Step, Stop, step_command
 from blklab.md.repair.task import MemberSlot, RepairTask
 from blklab.md.repair.write_suspension import can_leave_cgroup
+from blklab.md_levels import PARITIES
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, text
 

@@ -13,11 +13,12 @@ from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
 from blklab.md.audit.host import has_add_bug
 from blklab.md.audit.redundancy import explain_broken, is_spare
-from blklab.md.model import PARITIES, Array, Software
+from blklab.md.model import Array, Software
 from blklab.md.recipes import command
 from blklab.md.repair.environment_checks import find_busy_neighbour, find_re_add_policy, find_spare_monitor, find_swap
 from blklab.md.repair.next_step import RUNNING_STATES
 from blklab.md.repair.write_suspension import has_other_suspension
+from blklab.md_levels import PARITIES
 from blklab.system.roots import Roots, text
 
 MAX_EVENTS_BEHIND: Final = 1  # Allowed difference between event counts: superblocks are read one after the other

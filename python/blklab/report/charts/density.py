@@ -15,6 +15,7 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, log_durations, qu
 from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import DeviceView
+from blklab.units import SECTOR
 
 OCTAVE: Final = 16  # Pixels for each doubling of the latency
 MOST_ROWS: Final = 32  # Maximum number of rows of a table
@@ -55,9 +56,9 @@ def offset_charts(device: DeviceView) -> list[Chart]:
     rows = offsets["rows"]
     if len(device.slices()[1]) < 2 or not rows:
         return []
-    high = formatting.size(512 * (rows[0]["end"] - rows[0]["low"]))
+    high = formatting.size(SECTOR * (rows[0]["end"] - rows[0]["low"]))
     cell = f"A cell is {formatting.duration(offsets['width_ns'])} by {high}"
-    table = _table("Offset", rows, formatting.size, 512)
+    table = _table("Offset", rows, formatting.size, SECTOR)
     drawn = []
     for op, cells in _by_op(rows).items():
         picture = DensityPicture(cells, max(map(max, cells)), theme.LIGHT[op])
@@ -128,7 +129,7 @@ def _spec(
 
 def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture) -> Spec:
     offsets = device.data["offsets"]
-    low, high = 512 * offsets["rows"][0]["low"], 512 * offsets["rows"][-1]["end"]
+    low, high = SECTOR * offsets["rows"][0]["low"], SECTOR * offsets["rows"][-1]["end"]
     power = min(len(UNITS) - 1, ((high - low).bit_length() - 1) // 10)
     span = (low / 1024**power, high / 1024**power)
     y = {"title": f"offset ({UNITS[power]})", "scale": {"nice": False, "zero": False, "domain": list(span)}}

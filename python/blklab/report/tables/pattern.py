@@ -6,8 +6,8 @@ from typing import cast
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, text
 from blklab.report.view import BLOCK, DeviceView
+from blklab.units import SECTOR
 
-SECTOR = 512
 MOST_BLOCKS = 10
 
 

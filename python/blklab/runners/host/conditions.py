@@ -23,6 +23,7 @@ from blklab.system.environment import governors, memory
 from blklab.system.identity import resolve
 from blklab.system.layers import SysfsLayer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
+from blklab.units import SECTOR
 
 NAMES: Final = (  # Names that --force accepts
     *("array-syncing", "array-degraded", "device-busy", CODE, "page-cache", "small-data"),
@@ -225,7 +226,7 @@ def _caches(beneath: Sequence[SysfsLayer]) -> dict[str, int]:
 
 
 def _size(node: Path) -> int:
-    return int(text(node / "size") or 0) * 512
+    return int(text(node / "size") or 0) * SECTOR
 
 
 def _powersave(roots: Roots) -> Iterator[Diagnostic]:

@@ -23,7 +23,7 @@ from blklab.system.diskstats import CpuTimes
 from blklab.system.identity import of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
-from blklab.units import format_size
+from blklab.units import SECTOR, format_size
 
 LONGEST_NS: Final = 10_000_000_000
 """Counters are read at least this often, even for longer intervals: see `diskstats.difference`."""
@@ -228,7 +228,7 @@ def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
         return []
     top = [device for device in outcome["devices"] if not device.get("above")]
     own = outcome["read"]["io_bytes"] + outcome["write"]["io_bytes"]
-    others = sum(sum(device["sectors"] or ()) for device in top) * 512 - own
+    others = sum(sum(device["sectors"] or ()) for device in top) * SECTOR - own
     if others <= FOREIGN_SHARE * own + FOREIGN_BYTES:
         return []
     names = ", ".join(device["name"] for device in top)

@@ -4,21 +4,192 @@ A location is made when the first cell of its target needs it, and serves all it
 released and removed when the campaign ends in any way.
 """
 
+import errno
+import os
+import secrets
+import stat
 import tempfile
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from blklab.errors import UsageError
-from blklab.runners.host.device_safety import DeviceClaim, claim
+from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.runners.host import system_programs
 from blklab.runners.host.journal import HostJournal
-from blklab.runners.host.scratch_directory import ScratchDirectory, check_mounted, scratch
+from blklab.runners.host.scratch_directory import PREFIX, ScratchDirectory, check_mounted, remove_in, scratch
 from blklab.spec.documents import HostCellDocument, writes
+from blklab.system.identity import BlockDevice, called, described, device_number, is_bare, of_number, resolve, same_disk
+from blklab.system.layers import partitions
+from blklab.system.roots import Roots, text
+from blklab.system.users import openers, uses
 
 WORK: Final = 64 << 20  # Bytes for fio's logs and output: an hour of points of hundreds of jobs
 DATA: Final = "data"  # The file's name
+
+
+@dataclass(frozen=True)
+class DeviceClaim:
+    """A device that blklab holds open."""
+
+    path: Path  # The path for fio, which must get --readonly if the claim is for reading
+    device: BlockDevice
+    warnings: tuple[str, ...]
+    descriptor: int
+    roots: Roots
+
+    def verify(self) -> None:
+        """Raises BlklabError if the path or the device is no longer the claimed one."""
+        try:
+            for status in (os.fstat(self.descriptor), self.path.lstat()):
+                if not stat.S_ISBLK(status.st_mode) or status.st_rdev != device_number(self.device.number):
+                    raise BlklabError(f"{self.device.path}: {self.path} now leads to another device")
+        except OSError as error:
+            raise BlklabError(f"{self.device.path}: {error}: the device disappeared during the run") from None
+        now = of_number(self.device.number, self.roots, self.device.path)
+        if not same_disk(self.device, now):
+            raise BlklabError(
+                f"{self.device.path}: found {now.id or now.name} (diskseq {now.diskseq}), expected "
+                f"{self.device.id or self.device.name} (diskseq {self.device.diskseq}): the disk was replaced"
+            )
+
+
+@contextmanager
+def claim(
+    target: str, journal: HostJournal, *, writes: bool, destroy: Collection[str] = (), yes_destroy: Collection[str] = ()
+) -> Iterator[DeviceClaim]:
+    """Holds a device for reading, or for writing if every safety rule allows it.
+
+    A device may be written to only if `destroy` names it by stable id, nothing uses it, and it has no signature, unless
+    `yes_destroy` repeats the id. Otherwise raises UsageError or BlklabError with the reason, and EnvironmentLacks if a
+    tool or a permission is missing. Reading needs none of these.
+    """
+    roots = journal.roots
+    device = resolve(target, roots)
+    if device.size == 0:
+        raise UsageError(f"{target}: found no medium (0 bytes), expected a disk")
+    if writes:
+        _check_named(device, destroy, roots)
+        _check_unused(device, roots)
+    with ExitStack() as stack:
+        path = _node(device, journal, stack) if os.geteuid() == 0 else Path(device.path).resolve()
+        descriptor = _open(path, device, writes)
+        stack.callback(os.close, descriptor)
+        held = DeviceClaim(path, device, (), descriptor, roots)
+        held.verify()
+        warnings: list[str] = []
+        if writes:
+            # Check again, now that no one else can open it: a use may have begun in between.
+            _check_unused(device, roots)
+            _check_blank(device, journal, yes_destroy)
+            warnings = [
+                f"{opener.program} (pid {opener.pid}) has {opener.device} open for reading"
+                for opener in openers(device, roots)
+            ]
+        elif used := uses(device, roots):
+            warnings = [f"{target}: may be in use: {used[0]}"]
+        yield replace(held, warnings=tuple(warnings))
+
+
+def _check_named(device: BlockDevice, destroy: Collection[str], roots: Roots) -> None:
+    known = described(device.ids)
+    for name in destroy:
+        if is_bare(name, roots):
+            raise UsageError(
+                f"destroy: {name!r} is a name that can change at the next boot; use the stable id "
+                f"(for {device.path}: {known}), see ls /dev/disk/by-id"
+            )
+    named = [name for name in destroy if device.is_called(name)]
+    if not named:
+        raise UsageError(
+            f"{device.path}: the run would overwrite it, but `destroy` does not name it; to allow "
+            f"that, add its stable id to `destroy`: {known}"
+        )
+    for name in named:
+        others = [other.name for other in called(name, roots) if other.number != device.number]
+        if others:
+            raise BlklabError(
+                f"destroy: {name!r} is the id of {device.name} and of {', '.join(others)}, "
+                f"expected an id of one disk only: {known}"
+            )
+
+
+def _check_unused(device: BlockDevice, roots: Roots) -> None:
+    if text(device.node / "ro") == "1":
+        raise BlklabError(f"{device.path}: read-only; to change that, run blockdev --setrw {device.path}")
+    reasons = uses(device, roots)
+    reasons += [
+        f"{opener.program} (pid {opener.pid}) has {opener.device} open for writing"
+        for opener in openers(device, roots)
+        if opener.writes
+    ]
+    if reasons:
+        raise BlklabError(f"{device.path}: in use, so blklab does not write to it: {'; '.join(reasons[:5])}")
+
+
+def _open(path: Path, device: BlockDevice, writes: bool) -> int:
+    # For reading only: what closes after writing makes udev look at the device again.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_EXCL if writes else 0)
+    try:
+        return os.open(path, flags)
+    except PermissionError as error:
+        raise EnvironmentLacks(f"{device.path}: {error.strerror}", "run it as root") from None
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise BlklabError(
+                f"{device.path}: in use, so blklab does not write to it: it is mounted, swap, or "
+                "part of an array or volume; see lsblk, fuser"
+            ) from None
+        raise BlklabError(f"{device.path}: {error.strerror}") from None
+
+
+def _check_blank(device: BlockDevice, journal: HostJournal, yes_destroy: Collection[str]) -> None:
+    """Raises BlklabError if the device or a partition of it has a signature."""
+    roots = journal.roots
+    signatures = []
+    parts = [of_number(number, roots) for part in partitions(device.node) if (number := text(part / "dev"))]
+    if parts:
+        signatures.append(f"{len(parts)} partition{'s' if len(parts) > 1 else ''}")
+    for each in [device, *parts]:
+        with ExitStack() as stack:
+            node = _node(each, journal, stack) if os.geteuid() == 0 else Path(each.path)
+            signatures += [f"{sign} on {each.name}" for sign in system_programs.signatures(node)]
+    if signatures and not any(device.is_called(name) for name in yes_destroy):
+        raise BlklabError(
+            f"{device.path}: found {', '.join(_shown(signatures))}, expected a blank device; to "
+            f"overwrite it, add --yes-destroy {device.id}"
+        )
+
+
+def _shown(names: Sequence[str]) -> list[str]:
+    return [*names[:5], *([f"{len(names) - 5} more"] if len(names) > 5 else [])]
+
+
+def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
+    """Makes a node with the device's number in a private directory; it is removed with the stack.
+
+    It is in /dev, because most other filesystems are mounted nodev.
+    """
+    roots = journal.roots
+    name = PREFIX + secrets.token_hex(16)
+    try:
+        parent = os.open(roots.dev, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, parent)
+        number = journal.directory(roots.dev, name)
+        stack.callback(_undone, parent, name, journal, number)
+        os.mkdir(name, 0o700, dir_fd=parent)
+        path = roots.dev / name / "device"
+        os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))
+    except OSError as error:
+        message = f"{roots.dev}: cannot make a device node for {device.path}: {error.strerror}"
+        raise EnvironmentLacks(message, "run it as root, with CAP_MKNOD") from None
+    return path
+
+
+def _undone(parent: int, name: str, journal: HostJournal, number: int) -> None:
+    remove_in(parent, name)
+    journal.done(number)
 
 
 @dataclass

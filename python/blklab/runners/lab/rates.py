@@ -16,10 +16,10 @@ from typing import Any, Final, cast
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
+from blklab.md_levels import PARITIES
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import documents
-from blklab.spec.capacity import PARITY
 from blklab.spec.documents import LabCellDocument
 
 REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
@@ -82,7 +82,7 @@ def turns(node: documents.Node) -> bool:
     """
     return any(
         kind in {"lvmcache", "bcache", "writecache"}
-        or (kind == "md" and (table["level"] in PARITY or table["sync"] != "idle"))
+        or (kind == "md" and (table["level"] in PARITIES or table["sync"] != "idle"))
         for kind, table in documents.built_nodes(node)
     )
 

@@ -1,14 +1,14 @@
 """The plan of a fio job for the workload of a device: figures, not text."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from blklab.documents.profile import DeviceProfile, HotnessSummary, LevelSummary, Profile, SizeCount, StreamsSummary
 from blklab.errors import BlklabError
-from blklab.trace.fio.sizes import SizeShare, alignment, mean, split
 from blklab.trace.profile import own_names
-from blklab.units import format_size
+from blklab.units import SECTOR, format_size
 
 Way = Literal["read", "write", "trim"]
 Loop = Literal["closed", "open"]
@@ -28,6 +28,80 @@ Kind = Literal["random", "zipf", "zoned"]
 MOST_ZONES: Final = 24
 COLD: Final = 3.0  # Blocks with fewer accesses on average are one zone, because their order is chance
 SKEW: Final = 0.05  # Share of the I/O by which the hottest fifth must exceed chance to count as skew
+
+
+MOST_SIZES: Final = 64
+
+
+@dataclass(frozen=True)
+class SizeShare:
+    """A size and its share of the I/Os in percent."""
+
+    bytes: int
+    percent: int
+
+
+def split(counts: Sequence[tuple[int, int]], most: int = MOST_SIZES) -> tuple[SizeShare, ...]:
+    """Returns sizes with whole percents that sum to 100, ascending, from (bytes, I/Os) pairs.
+
+    The I/Os, ordered by size, are cut into a hundred equal parts. Each part gets the size in it that is nearest to its
+    mean. So the cumulative distribution differs by at most one point, and rare sizes merge with their neighbours. Sizes
+    are rounded up to sectors for direct I/O. Empty for no I/O.
+    """
+    by_size: dict[int, int] = {}
+    for size, count in counts:
+        if size > 0 and count > 0:
+            rounded = -(-size // SECTOR) * SECTOR
+            by_size[rounded] = by_size.get(rounded, 0) + count
+    ordered = sorted(by_size.items())
+    total = sum(by_size.values())
+    if not total:
+        return ()
+    percents: dict[int, int] = {}
+    for part in _hundredths(ordered, total):
+        mean = sum(size * share for size, share in part) / sum(share for _, share in part)
+        nearest = min(part, key=lambda piece: (abs(piece[0] - mean), -piece[1]))[0]
+        percents[nearest] = percents.get(nearest, 0) + 1
+    return _fold([SizeShare(size, percent) for size, percent in sorted(percents.items())], most)
+
+
+def _hundredths(ordered: Sequence[tuple[int, int]], total: int) -> list[list[tuple[int, int]]]:
+    """Cuts the I/Os into a hundred equal parts of (size, hundredths of an I/O)."""
+    parts: list[list[tuple[int, int]]] = [[]]
+    room = total
+    for size, count in ordered:
+        left = count * 100
+        while left:
+            if not room:
+                parts.append([])
+                room = total
+            taken = min(left, room)
+            parts[-1].append((size, taken))
+            left -= taken
+            room -= taken
+    return parts
+
+
+def _fold(shares: list[SizeShare], most: int) -> tuple[SizeShare, ...]:
+    """Merges the smallest share with its nearest neighbour until there are few enough sizes."""
+    while len(shares) > most:
+        at = min(range(len(shares)), key=lambda i: shares[i].percent)
+        adjacent = [i for i in (at - 1, at + 1) if 0 <= i < len(shares)]
+        to = min(adjacent, key=lambda i: abs(math.log(shares[i].bytes / shares[at].bytes)))
+        shares[to] = SizeShare(shares[to].bytes, shares[to].percent + shares[at].percent)
+        del shares[at]
+    return tuple(shares)
+
+
+def mean(shares: Sequence[SizeShare]) -> float:
+    """Returns the mean size; 0 for no sizes."""
+    return sum(share.bytes * share.percent for share in shares) / 100
+
+
+def alignment(shares: Sequence[SizeShare]) -> int:
+    """Returns the alignment of offsets: the largest power of two that divides all sizes, at most 4096."""
+    divisor = math.gcd(*(share.bytes for share in shares))
+    return min(divisor & -divisor, 4096)
 
 
 @dataclass(frozen=True)
@@ -90,7 +164,7 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
     """
     hot = device["hotness"]
     accesses, blocks = float(hot["accesses"]), float(hot["unique_blocks"])
-    span = 512 * ((device["load"]["end_sector"] or 0) - (device["load"]["first_sector"] or 0))
+    span = SECTOR * ((device["load"]["end_sector"] or 0) - (device["load"]["first_sector"] or 0))
     least = max(1 << 20, 4 * largest)
     per_block = accesses / blocks if blocks else 0.0
     fit = hot["zipf"]

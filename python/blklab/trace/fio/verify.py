@@ -19,9 +19,8 @@ from blklab.runners.fio.process import find_fio, play
 from blklab.runners.fio.target_preparation import direct_works
 from blklab.trace.fio.jobfile import JobTarget, VerificationRun, processes, render
 from blklab.trace.fio.plan import WAYS, FioPlan, focus_device, streams_of
-from blklab.trace.fio.sizes import SECTOR
 from blklab.trace.profile import characterise
-from blklab.units import format_size
+from blklab.units import SECTOR, format_size
 
 OLDEST: Final = (3, 25)
 """The oldest fio with all options used (zoned_abs, sync=dsync, weights of flow); that of Debian 11."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
-from blklab.runners.lab.image import modules
+from blklab.runners.lab.image import parts
 
 
 @pytest.fixture
@@ -24,31 +24,31 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_what_a_module_needs_comes_along(directory: Path) -> None:
-    chosen = modules.chosen(directory)
+    chosen = parts.chosen_modules(directory)
     assert chosen == [
         "kernel/drivers/block/virtio_blk.ko.xz",
         "kernel/fs/xfs/xfs.ko",
         "kernel/misc/crc.ko",
         "kernel/misc/soft-one.ko.xz",
     ]
-    assert modules.lacking(directory, chosen, modules.BOOT) == ["virtio_console"]
+    assert parts.lacking(directory, chosen, parts.BOOT) == ["virtio_console"]
 
 
 @pytest.mark.parametrize("line", ["../../etc/shadow:", "/etc/shadow:", "no colon", "kernel/lib/a.ko: b"])
 def test_a_damaged_list_is_said(directory: Path, line: str) -> None:
     (directory / "modules.dep").write_text(line + "\n")
     with pytest.raises(BlklabError, match=r"modules\.dep: "):
-        modules.chosen(directory)
+        parts.chosen_modules(directory)
 
 
 def test_the_digest_is_that_of_the_contents(tmp_path: Path) -> None:
     (tmp_path / "a.ko").write_bytes(b"1")
-    before = modules.digest(tmp_path, ["a.ko"])
-    assert modules.digest(tmp_path, ["a.ko"]) == before
+    before = parts.digest(tmp_path, ["a.ko"])
+    assert parts.digest(tmp_path, ["a.ko"]) == before
     (tmp_path / "a.ko").write_bytes(b"2")
-    assert modules.digest(tmp_path, ["a.ko"]) != before
+    assert parts.digest(tmp_path, ["a.ko"]) != before
 
 
 def test_a_damaged_module_is_said() -> None:
     with pytest.raises(BlklabError, match=r"a\.ko\.xz: "):
-        modules.expanded("a.ko.xz", b"no xz")
+        parts.expanded("a.ko.xz", b"no xz")

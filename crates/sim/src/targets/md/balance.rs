@@ -2,8 +2,8 @@
 //! version, because it is the most important factor in the performance of arrays with unlike members.
 
 use crate::kernel::Kernel;
-use crate::targets::md::map::MemberSector;
 use crate::targets::md::member::MemberSlot;
+use blklab_md::map::MemberSector;
 
 /// Why a copy was chosen; counted for `--explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The members of an array, and how md submits bios to them.
 
-use super::map::MemberSector;
 use super::report::MdReport;
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::engine::Simulation;
 use crate::kernel::Kernel;
+use blklab_md::map::MemberSector;
 
 /// A slot of an array: `struct raid1_info` and `struct md_rdev`.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ mod balance;
 mod barrier;
 mod bitmap;
 mod level;
-pub mod map;
 mod member;
 mod parity;
 mod report;
@@ -23,13 +22,13 @@ use crate::targets::{BuildContext, Node, Reported, TargetSpec};
 use admission::Admission;
 use barrier::Barrier;
 use bitmap::Bitmap;
+use blklab_md::map::MemberSector;
 use level::{Personality, Redundancy};
-use map::MemberSector;
 use member::{MemberSlot, Members};
 use stripes::StripeCache;
 use sync::RunningSync;
 
-pub use level::Level;
+pub use blklab_md::Level;
 pub use report::{MdReport, SlotStats};
 pub use spec::{Md, Member, SyncAction};
 
@@ -269,12 +268,13 @@ impl Array {
         if children.len() > MOST_MEMBERS {
             return Err(format!("{} members: expected at most {MOST_MEMBERS}", children.len()));
         }
-        let mut level = level::build(&level::LevelConfig { md, level: md.level, children, smallest, kernel })?;
+        let config = level::LevelConfig { md, level: md.level, children, smallest, kernel };
+        let mut level = level::build(&config)?;
         let members = Self::new_members(md, id, children, context, &mut *level);
         let (sync, barrier) = Self::new_sync(md, &mut *level);
         let bitmap = if members.passes_on { None } else { Bitmap::for_array(md)? };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
-        level.check_lost(&lost)?;
+        config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context.host.md_ns);
         let mut array = Self { members, level, limits, may_hold_bios: false, thread: NONE, bitmap, sync, barrier };
         array.may_hold_bios = array.can_hold_bios();

@@ -6,7 +6,7 @@
 //!
 //! Sets of members are bit masks, slot 0 in the lowest bit.
 
-use super::map::ParitySlots;
+use blklab_md::map::ParitySlots;
 
 /// How new parity is calculated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::level::Level;
 use crate::targets::Node;
+use blklab_md::{Level, defaults};
 
 /// An md array.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -45,17 +45,29 @@ pub struct Md {
     pub sync_speed_max: u64,
 }
 
+impl Md {
+    /// The layout as a superblock has it: RAID-10's copies, or left-symmetric parity.
+    pub fn layout(&self) -> u32 {
+        const LEFT_SYMMETRIC: u32 = 2; // drivers/md/raid5.h
+        if self.level == Level::Raid10 {
+            self.near | self.far << 8 | u32::from(self.offset) << 16
+        } else {
+            LEFT_SYMMETRIC
+        }
+    }
+}
+
 fn stripe_cache() -> u32 {
-    256
+    defaults::STRIPE_CACHE
 }
 fn bitmap_chunk() -> u64 {
-    64 << 20
+    defaults::BITMAP_CHUNK
 }
 fn sync_min() -> u64 {
-    1_000
+    defaults::SYNC_SPEED_MIN
 }
 fn sync_max() -> u64 {
-    200_000
+    defaults::SYNC_SPEED_MAX
 }
 
 /// One slot of an array.

@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 
-use super::map::MemberSector;
 use super::member::MemberSlot;
 use super::spec::{Md, SyncAction};
 use super::stripes::ROW_SECTORS;
@@ -17,6 +16,7 @@ use super::{Array, Redundancy, tag};
 use crate::bio::{NONE, Op};
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
+use blklab_md::map::MemberSector;
 
 /// `RESYNC_BLOCK_SIZE`, in sectors.
 pub const BLOCK: u64 = 128;

@@ -1,18 +1,21 @@
 """The parts of an image: the programs' archive, and a kernel with its modules."""
 
+import gzip
 import hashlib
 import json
+import lzma
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.runners.lab.image import cpio, modules, programs
+from blklab.runners.lab.image import cpio, programs
 from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.cache import ImageCache
-from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, fetch
+from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, DebianProgramFailed, Note, fetch, run
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 
@@ -20,9 +23,184 @@ DIGITS: Final = 16  # Digits of a digest in the name of a directory
 PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
 
 
+DIRECTORIES: Final = (  # Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some
+    "arch/x86/crypto",
+    "block",
+    "crypto",
+    "drivers/md",
+    "drivers/virtio",
+    "fs/ext4",
+    "fs/jbd2",
+    "fs/xfs",
+    "lib",
+)
+
+SINGLE: Final = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
+"""Single modules from directories that are otherwise not needed."""
+
+BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")  # Modules without which no guest can connect
+
+STACKS: Final = (  # Modules that an experiment may need
+    *("raid0", "raid1", "raid10", "raid456"),
+    *("dm_mod", "dm_cache", "dm_cache_smq", "dm_writecache", "dm_delay"),
+    *("bcache", "ext4", "xfs"),
+)
+
+_LISTS: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
+"""Files of the kernel's build that depmod reads."""
+
+_REVISION: Final = 2  # Changes when this file changes apart from the constants above
+RECIPE: Final = hashlib.sha256(repr((_REVISION, DIRECTORIES, SINGLE, _LISTS)).encode()).hexdigest()
+
+
+def name_of(path: str) -> str:
+    """Returns the kernel's name of a module: `dm_cache` for kernel/…/dm-cache.ko.xz."""
+    return PurePosixPath(path).name.split(".", 1)[0].replace("-", "_")
+
+
+def chosen_modules(directory: Path) -> list[str]:
+    """Returns the guest's modules, by their paths in lib/modules/VERSION.
+
+    Those of DIRECTORIES and SINGLE with all their dependencies, also soft ones, by modules.dep
+    and modules.softdep. Raises BlklabError if these cannot be read or are damaged.
+    """
+    needs = dict(_dependencies(directory))
+    by_name = {name_of(path): path for path in needs}
+    soft: dict[str, list[str]] = {}
+    for words in _lines(directory / "modules.softdep", optional=True):
+        if words[0] == "softdep":
+            soft[words[1].replace("-", "_")] = [word.replace("-", "_") for word in words[2:]]
+    waiting = [path for path in needs if _wanted(path)]
+    modules: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in modules:
+            continue
+        if path not in needs:
+            where = printable(str(directory / "modules.dep"))
+            raise BlklabError(f"{where}: {printable(path)} is needed but not listed")
+        modules.add(path)
+        waiting += needs[path]
+        waiting += [by_name[name] for name in soft.get(name_of(path), []) if name in by_name]
+    return sorted(modules)
+
+
+def _wanted(path: str) -> bool:
+    parent = str(PurePosixPath(path).parent)
+    listed = any(f"{parent}/".startswith(f"kernel/{directory}/") for directory in DIRECTORIES)
+    return listed or name_of(path) in SINGLE
+
+
+def _dependencies(directory: Path) -> Iterator[tuple[str, list[str]]]:
+    for words in _lines(directory / "modules.dep"):
+        path, colon = words[0][:-1], words[0][-1:]
+        for each in (path, *words[1:]):
+            if colon != ":" or each.startswith("/") or ".." in each.split("/") or not each:
+                where = printable(str(directory / "modules.dep"))
+                raise BlklabError(
+                    f"{where}: found {printable(' '.join(words))!r}, expected `MODULE: "
+                    "DEPENDENCIES`, as paths in that directory"
+                )
+        yield path, words[1:]
+
+
+def _lines(path: Path, *, optional: bool = False) -> Iterator[list[str]]:
+    try:
+        text = path.read_text(errors="surrogateescape")
+    except OSError as error:
+        if optional and isinstance(error, FileNotFoundError):
+            return
+        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
+    for line in text.splitlines():
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            yield words
+
+
+def lacking(directory: Path, modules: Collection[str], wanted: Collection[str]) -> list[str]:
+    """Returns which of the wanted modules a kernel has neither as a module nor built in."""
+    names = {name_of(path) for path in modules}
+    names |= {name_of(words[0]) for words in _lines(directory / "modules.builtin", optional=True)}
+    return [name for name in wanted if name not in names]
+
+
+def digest(directory: Path, modules: Collection[str]) -> str:
+    """Returns a digest of what `archive` reads: the modules' contents and depmod's lists."""
+    total = hashlib.sha256()
+    for path in [*_LISTS, *modules]:
+        content = b""
+        if path not in _LISTS or (directory / path).is_file():
+            content = _read(directory / path)
+        total.update(f"{path}\0{len(content)}\0".encode(errors="surrogateescape"))
+        total.update(content)
+    return total.hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
+
+
+def expanded(path: str, content: bytes) -> tuple[str, bytes]:
+    """Returns a module's path and content, decompressed if Python can.
+
+    The guest's modprobe reads .xz and .zst as well, but the kernel first complains about the compressed file (kmod 30
+    with Linux 6.12), and it takes longer. Raises BlklabError if the module is damaged.
+    """
+    try:
+        if path.endswith(".xz"):
+            return path.removesuffix(".xz"), lzma.decompress(content)
+        if path.endswith(".gz"):
+            return path.removesuffix(".gz"), gzip.decompress(content)
+    except (lzma.LZMAError, OSError, EOFError, zlib.error) as error:
+        raise BlklabError(f"{printable(path)}: {error}") from None
+    return path, content
+
+
+def index(base: Path, version: str) -> Path:
+    """Runs depmod on the modules in `base`, and returns their directory.
+
+    `base` is a root directory with a merged /usr: `lib` in it leads to usr/lib.
+    """
+    try:
+        run(["depmod", "-b", str(base), version])
+    except DebianProgramFailed as error:
+        raise BlklabError(f"the modules of {printable(version)}: {error}") from None
+    return base / "usr" / "lib" / "modules" / version
+
+
+def room(base: Path, version: str) -> Path:
+    """Makes the directory for a kernel's modules in `base`, where `index` looks for them."""
+    directory = base / "usr" / "lib" / "modules" / version
+    directory.mkdir(parents=True)
+    (base / "lib").symlink_to("usr/lib")
+    return directory
+
+
+def archive(source: Path, version: str, modules: Collection[str], stream: Path, base: Path) -> None:
+    """Writes the archive of some of the modules in `source`; depmod lists them again in `base`."""
+    directory = room(base, version)
+    for path in _LISTS:
+        if (source / path).is_file():
+            shutil.copyfile(source / path, directory / path)
+    for path in modules:
+        name, content = expanded(path, _read(source / path))
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    index(base, version)
+    contents: Mapping[str, Path] = {
+        path.relative_to(base).as_posix(): path for path in directory.rglob("*") if path.is_file()
+    }
+    with stream.open("xb") as opened:
+        cpio.write([cpio.file(name, path.read_bytes()) for name, path in contents.items()], opened)
+
+
 def kernel_name(kernel: str) -> str:
     """Returns the name under which the part of a packaged kernel is kept."""
-    return f"kernel-{modules.RECIPE[:DIGITS]}-{kernel}"
+    return f"kernel-{RECIPE[:DIGITS]}-{kernel}"
 
 
 def describe(into: Path, version: str, packages: Mapping[str, str]) -> None:
@@ -65,7 +243,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
 
 
 def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: str, *, rebuild: bool) -> Path:
-    """Returns the part with a packaged kernel: vmlinuz, modules.cpio. Needs the cache's lock."""
+    """Returns the part with a packaged kernel: vmlinuz, cpio. Needs the cache's lock."""
     name = kernel_name(kernel)
     if not rebuild and (key := cache.recall(name)) is not None:
         return cache.root / key
@@ -79,7 +257,7 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
     version = choose(kernel, offers).name
     with cache.scratch() as scratch:
         debs, (deb,) = fetch(debian, lambda: debian.alone(f"linux-image-{version}"), scratch)
-        key = f"kernel-{_digest([modules.RECIPE, _sha256(deb)])}"
+        key = f"kernel-{_digest([RECIPE, _sha256(deb)])}"
 
         def fill(into: Path) -> None:
             note(f"choosing the modules of {version}")
@@ -88,16 +266,16 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
             (into / "vmlinuz").write_bytes(files.read(f"boot/vmlinuz-{version}"))
             version_of(into / "vmlinuz")
             # All of them, for depmod to tell which need which.
-            source = modules.room(scratch / "all", version)
+            source = room(scratch / "all", version)
             below = f"usr/lib/modules/{version}"
             for path in files.below(below):
                 target = source / path.removeprefix(f"{below}/")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(files.read(path))
-            modules.index(scratch / "all", version)
-            chosen = modules.chosen(source)
-            _check(version, modules.lacking(source, chosen, (*modules.BOOT, *modules.STACKS)))
-            modules.archive(source, version, chosen, into / "modules.cpio", scratch / "some")
+            index(scratch / "all", version)
+            chosen = chosen_modules(source)
+            _check(version, lacking(source, chosen, (*BOOT, *STACKS)))
+            archive(source, version, chosen, into / "cpio", scratch / "some")
             describe(into, version, {each.name: each.version for each in debs})
 
         made = cache.make(key, fill)
@@ -114,7 +292,7 @@ class UserKernel:
         self._modules = modules_of(own.modules) if own.modules is not None else None
         self._chosen: Sequence[str] = ()
         self.version = stated or "unknown"
-        parts = [modules.RECIPE, _sha256(own.vmlinuz)]
+        parts = [RECIPE, _sha256(own.vmlinuz)]
         if self._modules is not None:
             self.version = self._modules.name
             if not re.fullmatch(r"[\w.+~-]+", self.version):
@@ -125,11 +303,11 @@ class UserKernel:
                     f"{printable(str(self._modules))}: modules of {printable(self.version)}, but"
                     f" {printable(str(own.vmlinuz))} is {printable(stated)}"
                 )
-            self._chosen = modules.chosen(self._modules)
-            _check(self.version, modules.lacking(self._modules, self._chosen, modules.BOOT))
-            if missing := modules.lacking(self._modules, self._chosen, modules.STACKS):
+            self._chosen = chosen_modules(self._modules)
+            _check(self.version, lacking(self._modules, self._chosen, BOOT))
+            if missing := lacking(self._modules, self._chosen, STACKS):
                 note(f"the kernel {self.version} has no {', '.join(missing)}: stacks that need these modules will fail")
-            parts.append(modules.digest(self._modules, self._chosen))
+            parts.append(digest(self._modules, self._chosen))
         self.key = f"kernel-{_digest([*parts, self.version])}"
 
     def make(self, cache: ImageCache) -> Path:
@@ -139,11 +317,11 @@ class UserKernel:
 
     def _fill(self, into: Path, scratch: Path) -> None:
         shutil.copyfile(self._vmlinuz, into / "vmlinuz")
-        stream = into / "modules.cpio"
+        stream = into / "cpio"
         if self._modules is None:
             stream.write_bytes(b"")
         else:
-            modules.archive(self._modules, self.version, self._chosen, stream, scratch / "some")
+            archive(self._modules, self.version, self._chosen, stream, scratch / "some")
         describe(into, self.version, {})
 
 
@@ -155,7 +333,7 @@ class PatchedKernel:
         self._version, self._packages = about(part)
         below = f"usr/lib/modules/{self._version}/kernel"
         self._files = {f"{below}/{path}": file.read_bytes() for path, file in sorted(replaced.modules.items())}
-        own = (part / "modules.cpio").read_bytes()
+        own = (part / "cpio").read_bytes()
         for path in self._files:
             if path.encode() not in own:
                 raise BlklabError(f"the kernel {printable(self._version)} has no module {printable(path)} to replace")
@@ -168,8 +346,8 @@ class PatchedKernel:
 
     def _fill(self, into: Path) -> None:
         shutil.copyfile(self._part / "vmlinuz", into / "vmlinuz")
-        shutil.copyfile(self._part / "modules.cpio", into / "modules.cpio")
-        with (into / "modules.cpio").open("ab") as stream:  # The kernel takes the last file of a name
+        shutil.copyfile(self._part / "cpio", into / "cpio")
+        with (into / "cpio").open("ab") as stream:  # The kernel takes the last file of a name
             cpio.write([cpio.file(path, content) for path, content in self._files.items()], stream)
         describe(into, self._version, self._packages)
 

@@ -4,21 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from blklab.errors import BlklabError
+from blklab.md_levels import LEVELS, PARITIES, REDUNDANT
 from blklab.outcome import MemberResult, VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
-MODULES: Final = {
-    "linear": "md-linear",
-    "raid0": "raid0",
-    "raid1": "raid1",
-    "raid10": "raid10",
-    "raid4": "raid456",
-    "raid5": "raid456",
-    "raid6": "raid456",
-}
-PARITY: Final = frozenset({"raid4", "raid5", "raid6"})
-REDUNDANT: Final = PARITY | {"raid1", "raid10"}
-
+MODULES: Final = {**{level: level for level in LEVELS}, "linear": "md-linear", **dict.fromkeys(PARITIES, "raid456")}
 CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
 
 
@@ -103,7 +93,7 @@ def _options(md: Mapping[str, Any]) -> list[str]:
 
 def _tune(guest: GuestStack, kernel: str, md: Mapping[str, Any], members: Sequence[str | None]) -> None:
     base = f"/sys/block/{kernel}/md"
-    if md["level"] in PARITY:
+    if md["level"] in PARITIES:
         guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
     if md["level"] in REDUNDANT:
         # The smaller first: md refuses a minimum above the maximum.

@@ -1,16 +1,16 @@
-//! md's levels (the kernel's personalities), one file each, and their registry.
+//! md's levels (the kernel's personalities), one file each.
 
-mod linear;
-mod raid0;
 mod raid1;
 mod raid10;
 mod raid456;
+mod single_copy;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Debug;
 
-use serde::{Deserialize, Serialize};
+use blklab_md::Level;
+use blklab_md::map::ArrayMap;
 
 use super::barrier::Barrier;
 use super::member::{MemberSlot, Members};
@@ -28,9 +28,6 @@ pub trait Personality: Debug {
 
     /// `queue/optimal_io_size` in sectors.
     fn io_opt(&self) -> u64;
-
-    /// An error, in one line, if the array loses data without these members.
-    fn check_lost(&self, lost: &[u32]) -> Result<(), String>;
 
     /// Submits a read, a write or a discard to the members. With parity, only reads that bypass the stripe cache.
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio);
@@ -82,9 +79,11 @@ impl LevelConfig<'_> {
         self.md.chunk / 512
     }
 
-    /// The members' sectors.
-    fn sizes(&self) -> Vec<u64> {
-        self.children.iter().flatten().map(|child| child.limits.sectors).collect()
+    /// Where the array's sectors are. The error is one line.
+    pub fn map(&self) -> Result<ArrayMap, String> {
+        let size = |child: &Option<Child>| child.map_or(self.smallest, |child| child.limits.sectors);
+        let sizes: Vec<u64> = self.children.iter().map(size).collect();
+        ArrayMap::new(self.level, self.md.layout(), self.chunk(), &sizes).map_err(|error| error.to_string())
     }
 
     /// The greatest `io_opt` of a member.
@@ -93,49 +92,14 @@ impl LevelConfig<'_> {
     }
 }
 
-/// The registry of levels: the name (in documents in lower case), and what builds one.
-macro_rules! levels {
-    ($($(#[$doc:meta])* $level:ident: $build:path;)+) => {
-        /// md's levels.
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        pub enum Level {
-            $($(#[$doc])* $level,)+
-        }
-
-        /// Builds an array's level. The error is one line.
-        pub fn build(config: &LevelConfig) -> Result<Box<dyn Personality>, String> {
-            match config.level {
-                $(Level::$level => $build(config).map(|level| Box::new(level) as _),)+
-            }
-        }
-    };
-}
-
-levels! {
-    /// Members one after the other.
-    Linear: linear::build;
-    /// Striping.
-    Raid0: raid0::build;
-    /// Mirroring.
-    Raid1: raid1::build;
-    /// Striped mirroring, by layout.
-    Raid10: raid10::build;
-    /// Parity on the last member.
-    Raid4: raid456::build;
-    /// Rotating parity, left-symmetric.
-    Raid5: raid456::build;
-    /// Two rotating parities, left-symmetric.
-    Raid6: raid456::build;
-}
-
-/// Refuses lost members: the level has no redundancy.
-fn refuse_lost_members(lost: &[u32]) -> Result<(), String> {
-    match lost.first() {
-        Some(slot) => Err(format!("slot {slot} is lost, and this level has no redundancy")),
-        None => Ok(()),
-    }
+/// Builds an array's level. The error is one line.
+pub fn build(config: &LevelConfig) -> Result<Box<dyn Personality>, String> {
+    Ok(match config.level {
+        Level::Linear | Level::Raid0 => Box::new(single_copy::build(config)?),
+        Level::Raid1 => Box::new(raid1::build(config)?),
+        Level::Raid10 => Box::new(raid10::build(config)?),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => Box::new(raid456::build(config)?),
+    })
 }
 
 /// Calls `each` with the pieces of a bio that end at boundaries; `boundary` is the distance to the next one.

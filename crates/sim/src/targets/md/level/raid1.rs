@@ -5,20 +5,19 @@ use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
 use crate::targets::md::barrier::Barrier;
-use crate::targets::md::map::MemberSector;
 use crate::targets::md::member::{MemberSlot, Members};
 use crate::targets::md::spec::SyncAction;
 use crate::targets::md::sync::{BLOCK, SyncPiece};
+use blklab_md::map::MemberSector;
 
 #[derive(Debug)]
 pub struct Raid1 {
-    disks: usize,
     sectors: u64,
     io_opt: u64,
 }
 
 pub fn build(config: &LevelConfig) -> Result<Raid1, String> {
-    Ok(Raid1 { disks: config.children.len(), sectors: config.smallest, io_opt: config.members_io_opt() })
+    Ok(Raid1 { sectors: config.smallest, io_opt: config.members_io_opt() })
 }
 
 impl Personality for Raid1 {
@@ -28,10 +27,6 @@ impl Personality for Raid1 {
 
     fn io_opt(&self) -> u64 {
         self.io_opt
-    }
-
-    fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        if lost.len() == self.disks { Err("no member has valid data".into()) } else { Ok(()) }
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {

@@ -5,10 +5,10 @@ use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
 use crate::targets::md::barrier::Barrier;
-use crate::targets::md::map::{self, MemberSector};
 use crate::targets::md::member::{MemberSlot, Members};
 use crate::targets::md::spec::SyncAction;
 use crate::targets::md::sync::{BLOCK, SyncPiece};
+use blklab_md::map::{self, MemberSector};
 
 /// Copies of a chunk that fit into the array on the stack: more than any real layout has.
 const MAX_COPIES: usize = 32;
@@ -74,19 +74,6 @@ impl Personality for Raid10 {
     /// A whole stripe of data (raid10.c, `raid10_set_io_opt`).
     fn io_opt(&self) -> u64 {
         self.map.chunk() * u64::from(self.map.disks()) / u64::from(self.map.near().max(1))
-    }
-
-    fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        // The pattern of slots repeats after as many chunks as there are members.
-        let chunks = (self.sectors() / self.map.chunk()).min(u64::from(self.map.disks()));
-        for chunk in 0..chunks {
-            let copies = self.copies(chunk * self.map.chunk());
-            if copies.iter().all(|copy| lost.contains(&copy.slot)) {
-                let slots: Vec<String> = copies.iter().map(|copy| copy.slot.to_string()).collect();
-                return Err(format!("slots {} are lost, and they hold all copies of some chunks", slots.join(", ")));
-            }
-        }
-        Ok(())
     }
 
     #[inline]

@@ -3,11 +3,11 @@
 use super::{Level, LevelConfig, Personality, Redundancy, for_each_piece};
 use crate::bio::Bio;
 use crate::engine::Simulation;
-use crate::targets::md::map::{self, ParityAlgorithm};
 use crate::targets::md::member::Members;
 use crate::targets::md::parity::RmwLevel;
 use crate::targets::md::spec::SyncAction;
 use crate::targets::md::stripes::StripeCache;
+use blklab_md::map::{self, ParityAlgorithm};
 
 #[derive(Debug)]
 pub struct Raid456 {
@@ -24,19 +24,14 @@ pub fn build(config: &LevelConfig) -> Result<Raid456, String> {
     if !(17..=32768).contains(&md.stripe_cache) {
         return Err(format!("stripe_cache {}: expected 17 to 32768 entries", md.stripe_cache));
     }
-    let level = match config.level {
-        Level::Raid4 => 4,
-        Level::Raid5 => 5,
-        _ => 6,
-    };
-    let map = map::Raid456Map::new(level, disks, ParityAlgorithm::default(), config.chunk(), config.smallest)
+    let map = map::Raid456Map::new(config.level, disks, ParityAlgorithm::default(), config.chunk(), config.smallest)
         .map_err(|e| e.to_string())?;
     let mask = |slots: &mut dyn Iterator<Item = bool>| {
         (0..).zip(slots).fold(0u64, |mask, (slot, is)| mask | u64::from(is) << slot)
     };
     let missing = mask(&mut config.children.iter().map(Option::is_none));
     let rebuilding = mask(&mut md.members.iter().map(|m| m.rebuilding)) & !missing;
-    let reconstructs = level == 6 && !config.kernel.raid6_modifies();
+    let reconstructs = config.level == Level::Raid6 && !config.kernel.raid6_modifies();
     let rmw_level = if reconstructs { RmwLevel::Reconstruct } else { RmwLevel::Fewer };
     let mut stripes = StripeCache::new(map, md.stripe_cache, rmw_level, missing, rebuilding);
     if md.sync == SyncAction::Resync {
@@ -53,14 +48,6 @@ impl Personality for Raid456 {
     /// A whole stripe of data (raid5.c, `raid5_set_io_opt`).
     fn io_opt(&self) -> u64 {
         self.stripes.map.chunk() * u64::from(self.stripes.map.data())
-    }
-
-    fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        let (lost, parities) = (lost.len() as u32, self.stripes.map.disks() - self.stripes.map.data());
-        if lost > parities {
-            return Err(format!("{lost} members are lost, but the level tolerates only {parities}"));
-        }
-        Ok(())
     }
 
     /// Maps reads that need no parity (`chunk_aligned_read`).

@@ -1,7 +1,8 @@
 //! Tests of the plans: against a real kernel, against textbook cases, and against calculated parity.
 
 use super::*;
-use crate::targets::md::map::{ParityAlgorithm, Raid456Map};
+use blklab_md::Level;
+use blklab_md::map::{ParityAlgorithm, Raid456Map};
 use proptest::prelude::*;
 
 /// What Linux 6.1 read and wrote: see the file.
@@ -32,7 +33,7 @@ fn plans_match_those_of_linux() {
                 "1" => RmwLevel::Fewer,
                 _ => RmwLevel::Modify,
             };
-            let level = field("level").parse().unwrap();
+            let level = [Level::Raid4, Level::Raid5, Level::Raid6][field("level").parse::<usize>().unwrap() - 4];
             map = Some(Raid456Map::new(level, stripe.disks, ParityAlgorithm::LeftSymmetric, 8, 8 * 64).unwrap());
             continue;
         }
@@ -133,7 +134,7 @@ prop_compose! {
         rmw_level in prop::sample::select(&[RmwLevel::Reconstruct, RmwLevel::Fewer, RmwLevel::Modify]),
         written: (u64, u64),
     ) -> (Stripe, Raid456Map, u64, u64, u64) {
-        let map = Raid456Map::new(if six { 6 } else { 5 }, disks, ParityAlgorithm::LeftSymmetric, 8, 800).unwrap();
+        let map = Raid456Map::new(if six { Level::Raid6 } else { Level::Raid5 }, disks, ParityAlgorithm::LeftSymmetric, 8, 800).unwrap();
         let mut stripe = Stripe { dirty, rmw_level, ..Stripe::new(disks, map.parity_slots(turn)) };
         for (slot, rebuilding) in lost.into_iter().take(if six { 2 } else { 1 }) {
             *(if rebuilding { &mut stripe.rebuilding } else { &mut stripe.missing }) |= 1 << (slot % disks);

@@ -15,10 +15,10 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use super::map::Raid456Map;
 use super::parity::{RmwLevel, Stripe};
 use crate::bio::{Bio, Bios, Op};
 use crate::engine::{Simulation, WaitList};
+use blklab_md::map::Raid456Map;
 pub use handle::MemberIo;
 
 /// Sectors of a row on each member (`RAID5_STRIPE_SECTORS`).

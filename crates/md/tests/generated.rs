@@ -1,6 +1,6 @@
 //! Tests on generated superblocks: they are read back, and no content of a disk causes a panic.
 
-use blklab_mdmeta::{RefusalReason, Role, examine};
+use blklab_md::{RefusalReason, Role, examine};
 use proptest::prelude::*;
 
 const DISK: usize = 256 << 10;

@@ -5,6 +5,7 @@
 //! for conversions between RAID-5 and 6.
 
 use super::{MapError, MemberSector, chunk_shift};
+use crate::Level;
 
 /// Where parity lies; RAID-4 always has it on the last member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,21 @@ pub enum ParityAlgorithm {
     RightSymmetric, // Parity moves up from member 0; data begins behind it (`rs`)
     ParityFirst,    // Parity stays on the first member, or the first two
     ParityLast,     // Parity stays on the last member, or the last two
+}
+
+impl ParityAlgorithm {
+    /// The algorithm of a layout word (drivers/md/raid5.h, `ALGORITHM_*`); none if it is not known here.
+    pub fn from_layout(layout: u32) -> Option<Self> {
+        Some(match layout {
+            0 => Self::LeftAsymmetric,
+            1 => Self::RightAsymmetric,
+            2 => Self::LeftSymmetric,
+            3 => Self::RightSymmetric,
+            4 => Self::ParityFirst,
+            5 => Self::ParityLast,
+            _ => return None,
+        })
+    }
 }
 
 /// The slots of a stripe's parity.
@@ -38,15 +54,11 @@ pub struct Raid456Map {
 }
 
 impl Raid456Map {
-    /// A map for `level` 4, 5 or 6 and `disks` members of `member_sectors` each.
-    ///
-    /// # Panics
-    /// If it is another level.
+    /// A map for `disks` members of `member_sectors` each. Level 4 ignores the algorithm; level 6 has two parities.
     pub fn new(
-        level: u32, disks: u32, algorithm: ParityAlgorithm, chunk_sectors: u64, member_sectors: u64,
+        level: Level, disks: u32, algorithm: ParityAlgorithm, chunk_sectors: u64, member_sectors: u64,
     ) -> Result<Self, MapError> {
-        assert!((4..=6).contains(&level), "level {level} has no parity");
-        let (needed, parities) = if level == 6 { (4, 2) } else { (2, 1) };
+        let (needed, parities) = if level == Level::Raid6 { (4, 2) } else { (2, 1) };
         let shift = chunk_shift(chunk_sectors)?;
         if disks < needed {
             return Err(MapError::TooFewMembers { needed, disks });
@@ -56,7 +68,7 @@ impl Raid456Map {
         if used == 0 {
             return Err(MapError::MemberTooSmall { sectors: member_sectors });
         }
-        let algorithm = if level == 4 { ParityAlgorithm::ParityLast } else { algorithm };
+        let algorithm = if level == Level::Raid4 { ParityAlgorithm::ParityLast } else { algorithm };
         let capacity = used.checked_mul(data).ok_or(MapError::TooLarge)?;
         Ok(Self { disks, data, shift, algorithm, used, capacity })
     }

@@ -1,33 +1,34 @@
-//! Linear: members one after the other.
+//! Levels with a single copy of each sector, without parity: linear and RAID-0.
 
-use super::{LevelConfig, Personality, for_each_piece, refuse_lost_members};
+use blklab_md::map::ArrayMap;
+
+use super::{LevelConfig, Personality, for_each_piece};
 use crate::bio::Bio;
 use crate::engine::Simulation;
-use crate::targets::md::map;
 use crate::targets::md::member::Members;
 
 #[derive(Debug)]
-pub struct Linear {
-    map: map::LinearMap,
+pub struct SingleCopy {
+    map: ArrayMap,
     io_opt: u64,
 }
 
-pub fn build(config: &LevelConfig) -> Result<Linear, String> {
-    let map = map::LinearMap::new(&config.sizes(), config.chunk()).map_err(|e| e.to_string())?;
-    Ok(Linear { map, io_opt: config.members_io_opt() })
+pub fn build(config: &LevelConfig) -> Result<SingleCopy, String> {
+    let map = config.map()?;
+    let io_opt = match &map {
+        ArrayMap::Raid0(map) => map.chunk() * u64::from(map.disks()), // a whole stripe (raid0.c, `blk_queue_io_opt`)
+        _ => config.members_io_opt(),
+    };
+    Ok(SingleCopy { map, io_opt })
 }
 
-impl Personality for Linear {
+impl Personality for SingleCopy {
     fn sectors(&self) -> u64 {
         self.map.capacity()
     }
 
     fn io_opt(&self) -> u64 {
         self.io_opt
-    }
-
-    fn check_lost(&self, lost: &[u32]) -> Result<(), String> {
-        refuse_lost_members(lost)
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::source::{ReadError, Source, read};
-use crate::{BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, badblocks, bitmap, bytes, foreign, refusal, v0, v1};
+use crate::{BadBlocks, Bitmap, Member, SECTOR, badblocks, bitmap, bytes, refusal, v0, v1};
 
 /// All metadata on a device or image.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -26,7 +26,7 @@ pub fn examine(source: &(impl Source + ?Sized)) -> Result<Examined, ReadError> {
     if let Some(offset) = v0::offset(source.bytes()) {
         members.extend(read_version_0(source, offset)?);
     }
-    Ok(Examined { members, foreign: foreign::recognise(source)? })
+    Ok(Examined { members, foreign: recognise_foreign(source)? })
 }
 
 fn read_version_1(source: &(impl Source + ?Sized), minor: usize, offset: u64) -> Result<Option<Member>, ReadError> {
@@ -97,4 +97,36 @@ fn read_bitmap(
         problems.push("bitmap: not found where the superblock says that it is".to_owned());
     }
     Ok(bitmap)
+}
+
+/// A foreign metadata format.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForeignMetadata {
+    Ddf,  // SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector)
+    Imsm, // Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one)
+}
+
+/// The anchor's signature, big-endian; mdadm's super-ddf.c accepts no other byte order.
+const DDF: [u8; 4] = 0xde11_de11_u32.to_be_bytes();
+const IMSM: &[u8] = b"Intel Raid ISM Cfg Sig. ";
+
+/// Recognises metadata that md can assemble and mdadm handles; they are not read.
+fn recognise_foreign(source: &(impl Source + ?Sized)) -> Result<Vec<ForeignMetadata>, ReadError> {
+    let mut recognised = Vec::new();
+    let sectors = source.bytes() / SECTOR;
+    if sectors < 2 {
+        return Ok(recognised);
+    }
+    let Some(last) = read(source, (sectors - 2) * SECTOR, 2 * SECTOR as usize)? else {
+        return Ok(recognised);
+    };
+    if last[SECTOR as usize..].starts_with(&DDF) {
+        recognised.push(ForeignMetadata::Ddf);
+    }
+    if last.starts_with(IMSM) {
+        recognised.push(ForeignMetadata::Imsm);
+    }
+    Ok(recognised)
 }

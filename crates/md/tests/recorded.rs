@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use blklab_mdmeta::{Examined, Member, Role, Source, examine};
+use blklab_md::{Examined, Member, Role, Source, examine};
 use flate2::read::GzDecoder;
 
 /// The size of the recorded disks in bytes.

@@ -5,11 +5,13 @@
 //!
 //! Mirrors (RAID-1) need no map: an array sector is the same sector of every member.
 
+mod array;
 mod linear;
 mod raid0;
 mod raid10;
 mod raid456;
 
+pub use array::ArrayMap;
 pub use linear::LinearMap;
 pub use raid0::{Raid0Map, ZoneLayout};
 pub use raid10::{FarSets, Raid10Map};
@@ -62,6 +64,11 @@ pub enum MapError {
     #[error("a member of {sectors} sectors: smaller than a chunk")]
     MemberTooSmall {
         sectors: u64, // The member
+    },
+    /// A layout word that is not known here.
+    #[error("unknown layout {layout:#x}")]
+    UnknownLayout {
+        layout: u32, // The word in the superblock
     },
     /// The sizes do not fit into 64 bits.
     #[error("the array is larger than 2^64 sectors")]

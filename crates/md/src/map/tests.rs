@@ -1,11 +1,12 @@
 //! Tests of the maps: against a real kernel's arrays, against their own promises, and against layouts made by hand.
 
 use super::*;
+use crate::Level;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
 /// Where md of Linux 6.1 put every chunk of small arrays: see the file.
-const KERNEL: &str = include_str!("../../../../tests/data/mapping.txt");
+const KERNEL: &str = include_str!("../../tests/data/mapping.txt");
 
 /// What the maps of all levels have in common.
 trait Map {
@@ -155,7 +156,7 @@ impl KernelArray {
                 }
             }
             level => {
-                let level = level.strip_prefix("raid").unwrap().parse().unwrap();
+                let level = [Level::Raid4, Level::Raid5, Level::Raid6][level[4..].parse::<usize>().unwrap() - 4];
                 let map = Raid456Map::new(level, disks, ALGORITHMS[layout as usize], chunk, component).unwrap();
                 parity = Some(map.clone());
                 Ok(Box::new(map))
@@ -290,7 +291,7 @@ fn impossible_layouts_are_refused() {
     assert_eq!(raid10(5, 2, 2, true, whole, 128, 1024), "copies would overlap in this layout on 5 members");
     assert_eq!(raid10(3, 1, 2, false, FarSets::Divided, 128, 1024), "copies would overlap in this layout on 3 members");
     assert_eq!(raid10(4, 1, 2, false, whole, 8, u64::MAX), "the array is larger than 2^64 sectors");
-    let raid6 = Raid456Map::new(6, 3, ParityAlgorithm::LeftSymmetric, 128, 1024).unwrap_err();
+    let raid6 = Raid456Map::new(Level::Raid6, 3, ParityAlgorithm::LeftSymmetric, 128, 1024).unwrap_err();
     assert_eq!(raid6.to_string(), "too few members: 3, expected at least 4");
     assert!(Raid0Map::new(&[], 8, ZoneLayout::Original).is_err());
     assert!(Raid0Map::new(&[80, 4], 8, ZoneLayout::Original).is_err());
@@ -341,7 +342,7 @@ proptest! {
 
     #[test]
     fn raid456_maps_are_consistent(
-        level in 4u32..7,
+        level in prop::sample::select(&[Level::Raid4, Level::Raid5, Level::Raid6]),
         disks in 4u32..9,
         algorithm in prop::sample::select(&ALGORITHMS),
         chunk in chunks(),

@@ -1,5 +1,6 @@
-//! md's metadata on disk: superblocks 0.90, 1.0, 1.1 and 1.2, bad-block lists, write-intent bitmaps;
-//! DDF and Intel's are recognised and named.
+//! What md has on its members. Metadata: superblocks 0.90, 1.0, 1.1 and 1.2, bad-block lists, write-intent bitmaps; DDF
+//! and Intel's are recognised and named. Data: the facts of each level, and the maps from an array's sectors to its
+//! members' ([`map`]).
 //!
 //! Bytes in, values out: this crate opens and writes no file and knows no devices. Sectors are 512 bytes. Sources:
 //! include/uapi/linux/raid/md_p.h (`mdp_super_t`, `mdp_superblock_1`), drivers/md/md.c (`super_90_load`,
@@ -9,7 +10,8 @@ mod badblocks;
 mod bitmap;
 mod bytes;
 mod examine;
-mod foreign;
+mod level;
+pub mod map;
 mod refusal;
 mod source;
 mod uuid;
@@ -18,8 +20,8 @@ mod v1;
 
 pub use badblocks::{BadBlocks, SectorRange};
 pub use bitmap::Bitmap;
-pub use examine::{Examined, examine};
-pub use foreign::ForeignMetadata;
+pub use examine::{Examined, ForeignMetadata, examine};
+pub use level::{LEVELS, Level, LevelFacts, defaults};
 pub use refusal::{Refusal, RefusalReason};
 pub use source::{ReadError, Source};
 pub use uuid::Uuid;

@@ -1,11 +1,13 @@
-//! md's metadata for Python: of a file or a device, as JSON text.
+//! md for Python: the metadata of a file or a device as JSON text, the facts of levels, and the maps of arrays.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use blklab_mdmeta::{Source, examine};
+use blklab_md::map::{ArrayMap, MemberSector};
+use blklab_md::{LEVELS, Level, Source, examine};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::failures::{BlklabError, UsageError};
@@ -23,7 +25,7 @@ const O_NONBLOCK: i32 = 0o4_000;
 /// Direct I/O requires addresses, offsets and lengths that are multiples of at most this.
 const PAGE: usize = 4096;
 
-/// Reads md's metadata from a file or device, without writing; returns it as JSON text (crates/mdmeta, `Examined`).
+/// Reads md's metadata from a file or device, without writing; returns it as JSON text (crates/md, `Examined`).
 ///
 /// Devices are read around the page cache, whose copy can be older than md's own writes.
 #[pyfunction]
@@ -39,6 +41,66 @@ pub fn examine_md(py: Python<'_>, path: PathBuf) -> PyResult<String> {
         let examined = examine(&opened).map_err(|error| BlklabError::new_err(format!("{name}: {error}")))?;
         serde_json::to_string(&examined).map_err(|error| BlklabError::new_err(error.to_string()))
     })
+}
+
+/// Returns the facts of all levels that blklab knows, as JSON text (crates/md, `LEVELS`).
+#[pyfunction]
+pub fn md_levels() -> String {
+    serde_json::to_string(&LEVELS).expect("facts are JSON")
+}
+
+/// The map of an array (crates/md, `ArrayMap`). Sectors of members count from the beginning of their data.
+#[pyclass(frozen)]
+pub struct MdMap(ArrayMap);
+
+/// Most pieces of a range that are mapped.
+const MOST_PIECES: usize = 1024;
+
+#[pymethods]
+impl MdMap {
+    /// Raises ValueError for an impossible array, and for an unknown level or layout.
+    #[new]
+    fn new(level: &str, layout: u32, chunk_sectors: u64, members: Vec<u64>) -> PyResult<Self> {
+        let level = serde_json::from_value::<Level>(level.into()).map_err(|error| error.to_string());
+        let map = level
+            .and_then(|level| ArrayMap::new(level, layout, chunk_sectors, &members).map_err(|error| error.to_string()));
+        map.map(Self).map_err(PyValueError::new_err)
+    }
+
+    /// Sectors of the array.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    /// Returns the array's ranges (sector, sectors) in a range of a slot, one for each chunk; None if there are too many.
+    ///
+    /// With `parity_as_data`, parity is mapped to the first data of its stripe.
+    fn array_ranges(&self, slot: u32, sector: u64, sectors: u64, parity_as_data: bool) -> Option<Vec<(u64, u64)>> {
+        let (mut sector, end) = (sector, sector.saturating_add(sectors));
+        let mut pieces = Vec::new();
+        for _ in 0..=MOST_PIECES {
+            if sector >= end {
+                return Some(pieces);
+            }
+            let length = self.0.member_boundary(sector).min(end - sector);
+            let place = MemberSector { slot, sector };
+            let first = || if parity_as_data { self.0.first_of_stripe(place) } else { None };
+            pieces.extend(self.0.array_sector(place).or_else(first).map(|at| (at, length)));
+            sector += length;
+        }
+        None
+    }
+
+    /// Returns the slots that have a copy of an array sector, or a part of its stripe; none behind the array's end.
+    fn slots(&self, sector: u64) -> Vec<u32> {
+        if sector < self.0.capacity() { self.0.slots(sector) } else { Vec::new() }
+    }
+
+    /// Tells whether the array has all data without the members of these slots.
+    fn runs_without(&self, lost: Vec<u32>) -> bool {
+        self.0.check_lost(&lost).is_ok()
+    }
 }
 
 /// A file or a device, open for reading.
