@@ -41,7 +41,7 @@ PAYLOAD: Final = (  # Of blklab; importing them imports no others
     *("runners.base", "runners.counter_deltas", "runners.load_ramp", "runners.fleet.host_agent"),
     *(f"runners.fio.{name}" for name in ("cell", "jobfile", "process")),
     "runners.fio.target_preparation",
-    *(f"runners.host.{name}" for name in ("conditions", "device_safety", "journal", "machine_load", "observed_cell")),
+    *(f"runners.host.{name}" for name in ("conditions", "journal", "machine_load", "observed_cell")),
     *(f"runners.host.{name}" for name in ("restore", "runner", "scratch_directory", "settings")),
     *("runners.host.system_programs", "runners.host.target_locations"),
     *("spec.documents", "spec.fio_options", "store.series"),
