@@ -168,7 +168,7 @@ def validate(
     Raises UsageError if a device of an array has no row for its calibration.
     """
     devices = published_cells.stock_devices()
-    wanted: set[str] = {member for run in reference.arrays() for member in reference.targets[run.target]["members"]}
+    wanted: set[str] = {member for run in _arrays(reference) for member in reference.targets[run.target]["members"]}
     measured: dict[str, list[Observation]] = {}
     for name, target in singles.targets.items():
         kind = target.get("device")
@@ -189,7 +189,7 @@ def validate(
     # Not on a cluster: its workers have blklab only, and not this program.
     calibrations = dict(zip(measured, HERE.all(_calibrated, tasks), strict=True))
     devices |= {kind: dict(calibration.device) for kind, calibration in calibrations.items()}
-    arrays = reference.arrays()
+    arrays = _arrays(reference)
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
     outcomes = sim.outcomes([cell.document for cell in cells], parallel)
@@ -222,10 +222,15 @@ def _calibrated(task: _CalibrationTask, /, *, stop: _core.Stop | None = None) ->
     )
 
 
+def _arrays(reference: Reference) -> list[FioRun]:
+    """Returns the rows of arrays."""
+    return [run for run in reference.runs if "device" not in reference.targets[run.target]]
+
+
 def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> list[Cell]:
     """Returns the cells of the arrays' rows, then those of the randomio rows."""
     return [
-        *(published_cells.fio_cell(reference, run.target, run.test, devices) for run in reference.arrays()),
+        *(published_cells.fio_cell(reference, run.target, run.test, devices) for run in _arrays(reference)),
         *(published_cells.randomio_cell(run) for run in reference.randomio),
     ]
 

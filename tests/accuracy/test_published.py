@@ -170,7 +170,7 @@ def test_a_check_fails_when_a_row_is_outside_its_bound(judge: Run, copy: Path) -
 def test_the_published_tables_are_read() -> None:
     result = reference.read_reference(PUBLISHED)
     assert len(result.singles()) == 18
-    assert len(result.arrays()) == 10
+    assert len(result.runs) == 28
     assert len(result.randomio) == 30
     devices = published_cells.stock_devices()
     for row in result.runs:

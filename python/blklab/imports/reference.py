@@ -1,4 +1,4 @@
-"""Published measurements for calibration and validation: a directory of tables.
+"""Published measurements: a directory of tables.
 
 `targets.toml` describes each target, `fio_runs.csv` has fio's results, `fio_device_io.csv` the I/Os
 of each disk, `randomio_runs.csv` randomio's results. reference/README.md describes the columns.
@@ -69,10 +69,6 @@ class Reference:
     def singles(self) -> list[FioRun]:
         """Returns the rows of single devices, for calibration."""
         return [run for run in self.runs if "device" in self.targets[run.target]]
-
-    def arrays(self) -> list[FioRun]:
-        """Returns the other rows."""
-        return [run for run in self.runs if "device" not in self.targets[run.target]]
 
     def of_target(self, target: str) -> list[tuple[str, dict[str, Any], float, float]]:
         """Returns the test, its options, and the IOPS of reads and of writes, of each row of a target."""
