@@ -1,8 +1,8 @@
 """The command `accuracy/run`, in this process."""
 
 import pytest
-from accuracy.command import main
 
+from accuracy.command import main
 from tests.conftest import Outcome, Run
 
 

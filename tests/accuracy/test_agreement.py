@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accuracy.recordings import LabRecording
 
 from accuracy import agreement, recordings
+from accuracy.recordings import LabRecording
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from blklab.errors import UsageError
 from blklab.outcome import IoCost

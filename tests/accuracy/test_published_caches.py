@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from accuracy.cache_tables import CacheTables, read_published
-from accuracy.published_caches import CacheFigures, CacheRow
 
 from accuracy import published_caches
+from accuracy.cache_tables import CacheTables, read_published
+from accuracy.published_caches import CacheFigures, CacheRow
 from blklab.errors import UsageError
 
 REFERENCE = Path(__file__).parents[2] / "reference"
