@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 CARGO := scripts/cargo
 BIN := .venv/bin
 PYTESTS := $(BIN)/pytest --quiet --numprocesses auto --maxprocesses 8
-PYTHON_FILES := python tests bench
+PYTHON_FILES := python tests accuracy bench
 
 .PHONY: help
 help: ## List the targets
@@ -76,6 +76,13 @@ fuzz: tools ## Fuzz every trace reader for FUZZ=20 seconds in all
 vendor: setup ## Build the report's Vega bundle again
 	@scripts/vendor
 
+.PHONY: accuracy
+accuracy: setup ## Predict published and recorded measurements; fails if docs/explanation/accuracy.md differs
+	@mkdir -p build
+	@accuracy/run published --output build/accuracy.md >/dev/null
+	@diff -u docs/explanation/accuracy.md build/accuracy.md || { echo "error: predictions have changed:" \
+	    "if they are better, copy build/accuracy.md to docs/explanation/accuracy.md" >&2; exit 1; }
+
 .PHONY: bench
 bench: ## Compare the speed of blklab and the standard tools
 	@scripts/setup bench
@@ -95,4 +102,4 @@ lock: setup ## Pin the Python packages again; UPGRADE=1 takes the newest
 clean: ## Remove what was built: .venv, target and caches
 	rm -rf .venv .venv-docs build target .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f python/blklab/_core*.so
-	find python tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find python tests accuracy -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -290,8 +290,8 @@ def comparison() -> str:
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
     from blklab.report.device_models import WORDS
+    from blklab.runners.sim.rated import rated_figures
     from blklab.spec.stock_models import DIRECTORY, library, paths
-    from blklab.validation.rated import rated_figures
 
     models = [model for model in library() if paths()[model.name].parent == DIRECTORY]
     simulated = rated_figures(models)

@@ -117,7 +117,6 @@ NEEDS = {
     "trace report": ("report", f"{TRACE} -o -"),
     "trace stat": ("run, postgresql", f"{TRACE} --keep a --store postgresql://localhost:1/a"),
     "tune": ("run", "--store {none} 1"),
-    "validate": ("run", "--reference {none}"),
 }
 """All extras that commands need with these arguments."""
 

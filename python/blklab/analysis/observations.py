@@ -59,6 +59,11 @@ DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
 """Other options that affect the load, with the values that change nothing."""
 
 
+def observation(name: str, options: Mapping[str, Any], read_iops: float, write_iops: float) -> Observation:
+    """Returns a run; of its options, those that describe the load."""
+    return Observation(name, {key: options[key] for key in options if key in WORDS}, read_iops, write_iops)
+
+
 def from_fio(path: Path) -> list[Observation]:
     """Returns the runs in a file of fio's output, JSON or text. Raises UsageError."""
     try:

@@ -88,9 +88,9 @@ def calibrate(
 ) -> None:
     """Fit a device model to fio runs on one device: to INPUT, or to measurements that it makes now.
 
-    INPUT is fio's output (JSON or text), or a directory of tables as `blklab validate` reads. Most
-    parameters come from data sheets and physics. The few important ones are fitted in stages, each
-    to the runs that depend on it. The command prints the interval that holds each of them with a
+    INPUT is fio's output (JSON or text), or a directory of tables such as reference/. Most parameters
+    come from data sheets and physics. The few important ones are fitted in stages, each to the runs
+    that depend on it. The command prints the interval that holds each of them with a
     probability of 90 %, and the error of the fitted model for each run.
 
     --device and --directory measure with fio, under the safety rules of `blklab run --on host`. The
@@ -124,7 +124,7 @@ def calibrate(
     for path in inputs:
         runs += _runs(path, target)
     if not inputs:
-        from blklab.validation import device_measurement
+        from blklab.analysis import device_measurement
 
         seconds = length / 1e9
         experiment = (
@@ -201,9 +201,9 @@ def _measured(
     force: tuple[str, ...],
     yes_destroy: tuple[str, ...],
 ) -> "list[Observation]":
+    from blklab.analysis.device_measurement import observations
     from blklab.cli.run import measured
     from blklab.spec import cells
-    from blklab.validation.device_measurement import observations
 
     kind = RUNNERS["host"]
     runner = kind.maker()(force=force, yes_destroy=yes_destroy, note=note, warn=warn)
@@ -212,7 +212,7 @@ def _measured(
         runner.check(plan)
         results, failed = measured(runner, plan, store, keep=True, resume=resume)
     fail_with(failed)
-    return observations(experiment, results)
+    return observations(experiment, ((result.labels["workload"], result.outcome) for result in results))
 
 
 def _device(model: str) -> dict[str, object]:
@@ -233,7 +233,6 @@ def _device(model: str) -> dict[str, object]:
 def _runs(path: Path, target: str | None) -> "list[Observation]":
     from blklab.analysis import observations
     from blklab.imports import reference
-    from blklab.validation import experiments
 
     if not path.is_dir():
         return observations.from_fio(path)
@@ -243,7 +242,7 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
         target = singles[0]
     if target not in singles:
         raise UsageError(f"{path}: --target: expected one of {', '.join(singles) or 'none'}")
-    return experiments.observations(rows, target)
+    return [observations.observation(*run) for run in rows.of_target(target)]
 
 
 def _draw(console: Console, result: "Calibration") -> None:

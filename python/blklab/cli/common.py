@@ -126,7 +126,7 @@ margin_option: Final = click.option(
 
 
 def taking(*options: "RunnerOption", where: str = "") -> Callable[[F], F]:
-    """Decorator: add options of a runner. `where` begins their help, such as "With --lab"."""
+    """Decorator: add options of a runner. `where` begins their help, such as "In the lab"."""
 
     def add(command: F) -> F:
         for option in reversed(options):

@@ -24,7 +24,6 @@ OPTIONS: Final = {
     " --cluster ": "cluster",
     " --html ": "report",
     " --keep ": "run",
-    " --lab ": "lab",
     " --on lab ": "lab",
     " --store postgresql:": "postgresql",
 }

@@ -30,7 +30,6 @@ COMMANDS = {
     "restore": CommandEntry("blklab.cli.restore:restore", "Restore settings that a killed run has changed"),
     "trace": CommandEntry("blklab.cli.trace:trace", "Record, read and describe block traces"),
     "calibrate": CommandEntry("blklab.cli.calibrate:calibrate", "Fit a model to measurements of one device", "run"),
-    "validate": CommandEntry("blklab.cli.validate:validate", "Compare predictions with published and lab data", "run"),
     "completion": CommandEntry("blklab.cli.completion:completion", "Print the completion script for your shell"),
 }
 

@@ -1,8 +1,7 @@
-"""Published measurements for calibration and validation: a directory of tables.
+"""Published measurements: a directory of tables.
 
 `targets.toml` describes each target, `fio_runs.csv` has fio's results, `fio_device_io.csv` the I/Os
-of each disk, `randomio_runs.csv` randomio's results, `cache_runs.csv` fio's results on caches.
-reference/README.md describes the columns.
+of each disk, `randomio_runs.csv` randomio's results. reference/README.md describes the columns.
 
 To compare them with predictions they are imported as runs: `stack` is the target and `workload` the test. fio's rows
 have no latency; randomio's have.
@@ -25,7 +24,6 @@ TARGETS: Final = "targets.toml"
 RUNS: Final = "fio_runs.csv"
 DEVICE_IO: Final = "fio_device_io.csv"
 RANDOMIO: Final = "randomio_runs.csv"
-CACHES: Final = "cache_runs.csv"
 
 
 @dataclass(frozen=True)
@@ -55,42 +53,6 @@ class RandomioRun:
 
 
 @dataclass(frozen=True)
-class CacheRun:
-    """One row of cache_runs.csv: random reads through a cache, or of a device alone (`none-ssd`, `none-hdd`)."""
-
-    run: str
-    kernel: str
-    policy: str
-    state: str  # What the cache held at first: `empty`, `full` of other data; "" is unknown
-    data_bytes: int
-    cache_bytes: int
-    jobs: int
-    iodepth: int
-    runtime_s: int
-    iops: float
-    ios: int
-    fast_reads: int  # Reads of the fast and of the slow device; 0 of a device alone
-    slow_reads: int
-    counted_promotions: int | None  # Device-mapper's own counter, if it was published
-
-    @property
-    def promotions(self) -> int | None:
-        """Blocks that were promoted: reads of the slow device that were no misses. None if that is unknown.
-
-        In other runs than those of full caches, misses are fewer than the error of counting I/Os.
-        """
-        if self.counted_promotions is not None:
-            return self.counted_promotions
-        misses = self.ios - self.fast_reads
-        return self.slow_reads - misses if self.state == "full" and 0 < misses <= self.slow_reads else None
-
-    @property
-    def hit_rate(self) -> float:
-        """The share of I/Os that hit; if promotions are unknown, a lower bound."""
-        return 1 - (self.slow_reads - (self.promotions or 0)) / self.ios
-
-
-@dataclass(frozen=True)
 class Reference:
     """A directory's tables."""
 
@@ -103,23 +65,32 @@ class Reference:
     """Reads and writes of each disk, by target and test, without the arrays' own rows."""
 
     randomio: Sequence[RandomioRun] = ()
-    caches: Sequence[CacheRun] = ()
-    cache_words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """From targets.toml: `cache_kernels`, `cache_states`: other words for a kernel, or for the state of a run."""
 
     def singles(self) -> list[FioRun]:
         """Returns the rows of single devices, for calibration."""
         return [run for run in self.runs if "device" in self.targets[run.target]]
 
-    def arrays(self) -> list[FioRun]:
-        """Returns the other rows, for validation."""
-        return [run for run in self.runs if "device" not in self.targets[run.target]]
+    def of_target(self, target: str) -> list[tuple[str, dict[str, Any], float, float]]:
+        """Returns the test, its options, and the IOPS of reads and of writes, of each row of a target."""
+        return [
+            (run.test, {**self.tests[run.test], **self.common}, run.read_iops, run.write_iops)
+            for run in self.runs
+            if run.target == target
+        ]
 
 
 def read_reference(path: Path) -> Reference:
+    """Reads a directory of tables that have at least one row. Raises UsageError as `read_tables` does."""
+    tables = read_tables(path)
+    if not tables.runs and not tables.randomio:
+        raise UsageError(f"{path}: neither {RUNS} nor {RANDOMIO} has a row")
+    return tables
+
+
+def read_tables(path: Path) -> Reference:
     """Reads a directory of tables; missing tables are empty, except targets.toml.
 
-    Raises UsageError in one line: file, line, what was found and expected.
+    Raises UsageError in one line: file, line, the value and what was expected.
     """
     if not path.is_dir():
         raise UsageError(f"{path}: no such directory; expected one with {TARGETS} and {RUNS}")
@@ -135,17 +106,7 @@ def read_reference(path: Path) -> Reference:
             raise UsageError(f"{path / TARGETS}: tests.{name}: expected a key rw")
     runs = list(_fio_runs(path / RUNS, targets, tests))
     randomio = list(_randomio_runs(path / RANDOMIO))
-    caches = list(_cache_runs(path / CACHES))
-    if not runs and not randomio and not caches:
-        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO} and {CACHES} has a row")
-    words = {key: _words(path / TARGETS, key, described.get(key, {})) for key in ("cache_kernels", "cache_states")}
-    return Reference(path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio, caches, words)
-
-
-def _words(path: Path, key: str, words: object) -> dict[str, str]:
-    if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
-        raise UsageError(f"{path}: {key}: expected a table of words")
-    return words
+    return Reference(path, targets, tests, common, runs, _device_io(path / DEVICE_IO), randomio)
 
 
 def _tables(path: Path, described: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -169,7 +130,7 @@ def _check_target(where: str, target: Mapping[str, Any]) -> None:
         raise UsageError(f"{where}: expected level with members")
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Returns each row of a table with its place; the table must have these columns."""
     if not path.exists():
         return
@@ -193,7 +154,8 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, s
         raise UsageError(f"{path}:{reader.line_num + 1}: {error}") from None
 
 
-def _number(where: str, row: Mapping[str, str], column: str) -> float:
+def number(where: str, row: Mapping[str, str], column: str) -> float:
+    """Returns a figure of a row, 0 or more. Raises UsageError."""
     try:
         value = float(row[column])
     except ValueError:
@@ -204,17 +166,16 @@ def _number(where: str, row: Mapping[str, str], column: str) -> float:
 
 
 def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) -> Iterator[FioRun]:
-    for where, row in _rows(path, ("target", "test", "read_iops", "write_iops")):
+    for where, row in table_rows(path, ("target", "test", "read_iops", "write_iops")):
         for kind, known in (("target", targets), ("test", tests)):
             if row[kind] not in known:
                 message = f"{where}: {kind}: found {row[kind]!r}, which is not in {TARGETS}; it has {', '.join(known)}"
                 raise UsageError(message)
-        read_iops, write_iops = (_number(where, row, f"{direction}_iops") for direction in ("read", "write"))
+        read_iops, write_iops = (number(where, row, f"{direction}_iops") for direction in ("read", "write"))
         if read_iops + write_iops <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
         runtime, reads, writes = (
-            _number(where, row, column) if row.get(column) else 0.0
-            for column in ("runtime_ms", "read_ios", "write_ios")
+            number(where, row, column) if row.get(column) else 0.0 for column in ("runtime_ms", "read_ios", "write_ios")
         )
         ios = (int(reads), int(writes))
         yield FioRun(row["target"], row["test"], read_iops, write_iops, where, runtime, ios)
@@ -222,18 +183,18 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
 
 def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
     totals: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
-    for where, row in _rows(path, ("target", "test", "device", "read_ios", "write_ios")):
+    for where, row in table_rows(path, ("target", "test", "device", "read_ios", "write_ios")):
         if row["device"].startswith("md"):
             continue
-        ios = (int(_number(where, row, "read_ios")), int(_number(where, row, "write_ios")))
+        ios = (int(number(where, row, "read_ios")), int(number(where, row, "write_ios")))
         totals.setdefault((row["target"], row["test"]), {})[row["device"]] = ios
     return totals
 
 
 def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
     columns = ("config", "threads", "io_bytes", "read_iops", "write_iops")
-    for where, row in _rows(path, (*columns, "read_lat_avg_ms", "write_lat_avg_ms")):
-        numbers = [_number(where, row, column) for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")]
+    for where, row in table_rows(path, (*columns, "read_lat_avg_ms", "write_lat_avg_ms")):
+        numbers = [number(where, row, column) for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")]
         threads, io_bytes, *rest = numbers
         for column, value in (("threads", threads), ("io_bytes", io_bytes)):
             if not 1 <= value <= 1 << 30 or value != int(value):
@@ -241,21 +202,6 @@ def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
         if rest[0] + rest[1] <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
         yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest)
-
-
-def _cache_runs(path: Path) -> Iterator[CacheRun]:
-    counts = ("data_bytes", "cache_bytes", "jobs", "iodepth", "runtime_s", "ios_issued")
-    served = ("fast_device_reads", "slow_device_reads")
-    iops = ("job1_iops", "job2_iops")
-    for where, row in _rows(path, ("run", "kernel", "policy", "cache_state", *counts, *served, *iops)):
-        data, cache, jobs, depth, runtime, ios = (int(_number(where, row, column)) for column in counts)
-        if not (data and jobs and depth and runtime and ios):
-            raise UsageError(f"{where}: data_bytes, jobs, iodepth, runtime_s or ios_issued is 0")
-        fast, slow = (int(_number(where, row, column)) if row[column] else 0 for column in served)
-        total = sum(_number(where, row, column) for column in iops)
-        promotions = int(_number(where, row, "promotions")) if row.get("promotions") else None
-        facts = (row["run"], row["kernel"], row["policy"], row["cache_state"])
-        yield CacheRun(*facts, data, cache, jobs, depth, runtime, total, ios, fast, slow, promotions)
 
 
 def matches(file: ImportFile) -> bool:

@@ -26,7 +26,7 @@ LIBRARY: Final = "library"  # The table that says which product a file is about
 DATA_SHEET: Final = 0.15
 """The standard deviation of measured over predicted IOPS of a model that is not calibrated. The rates of the two flash
 disks in reference/ differ from their data sheets by 8 % (root mean square), and models may differ from theirs by 10 %
-(tests/validation/test_rated.py)."""
+(tests/runners/test_rated.py)."""
 
 UNCERTAIN: Final = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
 

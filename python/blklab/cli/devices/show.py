@@ -17,8 +17,8 @@ def show(name: str, *, as_json: bool) -> None:
       blklab devices show pm983
     """
     from blklab.report import device_models as report
+    from blklab.runners.sim.rated import rated_figures
     from blklab.spec.stock_models import library_model
-    from blklab.validation.rated import rated_figures
 
     try:
         model = library_model(name)

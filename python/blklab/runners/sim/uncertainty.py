@@ -2,8 +2,8 @@
 
 The logarithm of measured over predicted IOPS is taken to be normal. Its variance is the sum of two: that of the
 devices' models (`uncertainty` of a device: the residuals of its calibration, or how certain the library is), and that
-of the simulated kernel. Neither is fitted to published arrays, so `blklab validate --reference` can count how many of
-them are inside.
+of the simulated kernel. Neither is fitted to published arrays, so `accuracy/run published` can count how many of them
+are inside.
 """
 
 import math
@@ -18,7 +18,7 @@ NORMAL: Final = 1.645  # Half of the width of this interval, in standard deviati
 
 KERNEL: Final = 0.065
 """The deviation of IOPS if the devices are known exactly: the root mean square of the logarithmic errors of the 383
-cells that `blklab validate --lab --recorded` compares with real kernels."""
+cells that `accuracy/run agreement --recorded` compares with real kernels."""
 
 TAIL: Final = 0.42
 """The deviation that a 99th percentile has in addition. No table has percentiles: in reference/randomio_runs.csv, the

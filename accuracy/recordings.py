@@ -12,13 +12,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, cast
 
+from accuracy import agreement
+from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, agreement_rows
 from blklab.errors import UsageError
 from blklab.outcome import IoCost
 from blklab.output import write
 from blklab.spec import cells, problems
 from blklab.spec.overrides import Override
-from blklab.validation import agreement
-from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
 
 SHORT: Final = "short"  # The suite for a quick check; its cells are similar to those of the others
 ALL: Final = "all"
@@ -60,7 +60,7 @@ def suites(directory: Path, wanted: str = ALL) -> list[Path]:
     if wanted == ALL:
         return [path for name, path in known.items() if name != SHORT]
     if wanted not in known:
-        raise UsageError(f"--lab: no suite {wanted!r}; {problems.near(wanted, known)}")
+        raise UsageError(f"{directory / 'lab'}: no suite {wanted!r}; {problems.near(wanted, known)}")
     return [known[wanted]]
 
 
@@ -70,7 +70,7 @@ def predicted(directory: Path, recording: LabRecording) -> list[AgreementRow]:
     paths = [path for name in names for path in suites(directory, name)]
     generation = [Override("kernel", recording.kernel, "the recording")]
     plans = [agreement.with_io_costs(cells.plan(path, changes=generation), recording.cells) for path in paths]
-    return agreement.agreement_rows(recording.kernel, agreement.predicted(plans), recording.cells)
+    return agreement_rows(recording.kernel, agreement.predicted(plans), recording.cells)
 
 
 def recordings_directory(directory: Path) -> Path:
@@ -91,7 +91,7 @@ def _read(path: Path) -> LabRecording:
         if not all(part.isdecimal() for part in kernel.split(".")):
             raise ValueError(f"kernel: found {kernel!r}, expected a generation such as 6.1")
         cells = {
-            agreement.agreement_key(str(cell["suite"]), {str(k): str(v) for k, v in cell["labels"].items()}): (
+            agreement_key(str(cell["suite"]), {str(k): str(v) for k, v in cell["labels"].items()}): (
                 AgreementFigures(
                     float(cell["read_iops"]),
                     float(cell["write_iops"]),

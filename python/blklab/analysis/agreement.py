@@ -1,23 +1,19 @@
-"""Compare the simulator with the lab on the same cells.
+"""Compare predictions and measurements of the same cells.
 
 The comparison uses IOPS and each member's share of the I/Os: of reads if a cell only reads, of
 writes if it only writes, otherwise of both. Of caches it uses the hit rate instead of shares.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from blklab.cluster import HERE, Parallel
 from blklab.outcome import IoCost, Outcome, in_lab
-from blklab.runners.sim import runner as sim
-from blklab.spec.cells import Cell, ExperimentPlan
 
 IOPS: Final = 0.10  # Allowed relative error of predicted IOPS
 SHARE: Final = 0.05  # Allowed error of a member's share, as a fraction of all I/Os
 CACHE_IOPS: Final = 0.15
 HIT_RATE: Final = 0.015  # The same of caches: of IOPS, and of the hit rate
-ENOUGH: Final = 0.9  # Share of cells that must be within both bounds
 
 
 @dataclass(frozen=True)
@@ -99,6 +95,13 @@ class AgreementKey:
         return " ".join(filter(None, [known["stack"], known["workload"], more]))
 
 
+def figures_of_cells(
+    suite: str, results: Iterable[tuple[Mapping[str, str], Outcome]]
+) -> dict[AgreementKey, AgreementFigures]:
+    """Returns the figures of a suite's cells, from their labels and outcomes."""
+    return {agreement_key(suite, labels): agreement_figures(outcome) for labels, outcome in results}
+
+
 def agreement_key(suite: str, labels: Mapping[str, str]) -> AgreementKey:
     """Returns the key of a cell."""
     return AgreementKey(suite, tuple(labels.items()))
@@ -150,65 +153,6 @@ class AgreementRow:
             "hit_rate_error": self.hit_rate_error,
             "holds": self.holds,
         }
-
-
-@dataclass(frozen=True)
-class AgreementVerdict:
-    """The result for one kernel generation."""
-
-    kernel: str
-    rows: int
-    within: int
-    median: float  # The median of absolute errors
-
-    @property
-    def holds(self) -> bool:
-        """Whether enough cells are within their bounds."""
-        return self.within >= ENOUGH * self.rows
-
-
-def agreement_verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
-    """Returns the result of each kernel generation, in the order of the rows."""
-    import statistics
-
-    verdicts_given = []
-    for kernel in dict.fromkeys(row.kernel for row in rows):
-        own = [row for row in rows if row.kernel == kernel]
-        median = statistics.median(abs(row.error) for row in own)
-        verdicts_given.append(AgreementVerdict(kernel, len(own), sum(row.holds for row in own), median))
-    return verdicts_given
-
-
-def with_io_costs(plan: ExperimentPlan, measured: Mapping[AgreementKey, AgreementFigures]) -> ExperimentPlan:
-    """Returns a plan for the simulator whose cells have the cost of an I/O in their guests."""
-    known = {key: figures.io_cost for key, figures in measured.items() if figures.io_cost}
-    costs = [(cell, known.get(agreement_key(plan.name, cell.labels))) for cell in plan.cells]
-    return replace(plan, cells=[_with_io_cost(cell, cost) if cost else cell for cell, cost in costs])
-
-
-def _with_io_cost(cell: Cell, cost: IoCost) -> Cell:
-    """Returns a cell whose throttled disks and jobs take as long for an I/O as those of a guest.
-
-    The file's own latencies come on top, as in the lab; its own host costs count instead.
-    """
-    devices = []
-    for device in cell.document["devices"]:
-        model = device["model"]
-        if model["kind"] == "throttled":
-            model = {**model, "latency_ns": model.get("latency_ns", 0) + cost["latency_ns"]}
-        devices.append({**device, "model": model})
-    host = {key: time for key, time in cost.items() if key != "latency_ns"} | cell.document.get("host", {})
-    return replace(cell, document={**cell.document, "devices": devices, "host": host})
-
-
-def predicted(plans: Sequence[ExperimentPlan], parallel: Parallel = HERE) -> dict[AgreementKey, AgreementFigures]:
-    """Simulates all cells of plans for the simulator."""
-    cells = [(plan.name, cell) for plan in plans for cell in plan.cells]
-    outcomes = sim.outcomes([cell.document for _, cell in cells], parallel)
-    return {
-        agreement_key(suite, cell.labels): agreement_figures(outcome)
-        for (suite, cell), outcome in zip(cells, outcomes, strict=True)
-    }
 
 
 def agreement_rows(

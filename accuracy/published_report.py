@@ -4,12 +4,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from accuracy.published import PublishedRow, PublishedVerdict, Validation
+from accuracy.published_caches import CacheRow
 from blklab.report import calibration, formatting
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
-from blklab.validation.published import PublishedRow, PublishedVerdict, Validation
-from blklab.validation.published_caches import CacheRow
 
 
 def published_table(published_rows: Sequence[PublishedRow]) -> TextTable:
@@ -130,7 +130,7 @@ def _markdown(validation: Validation, judged: Sequence[PublishedVerdict]) -> Ite
     yield from (
         "# Accuracy of the simulator",
         "",
-        "`blklab validate --reference DIR -o docs/explanation/accuracy.md` writes this page.",
+        "`accuracy/run published --reference DIR -o docs/explanation/accuracy.md` writes this page.",
         "Devices are calibrated on measurements of single devices. Arrays are predicted and",
         "never fitted.",
         "",

@@ -2,8 +2,8 @@
 
 import pytest
 
+from blklab.runners.sim.rated import rated_figures
 from blklab.spec import stock_models
-from blklab.validation.rated import rated_figures
 
 MODELS = [model for model in stock_models.library() if not model.own]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from accuracy import agreement, recordings
+from accuracy.recordings import LabRecording
+from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from blklab.errors import UsageError
 from blklab.outcome import IoCost
 from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec import cells, lab_cell
-from blklab.validation import agreement, recordings
-from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
-from blklab.validation.recordings import LabRecording
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 MEMBERS = {"fast": (830, 0), "slow": (170, 0)}
@@ -46,9 +46,7 @@ def test_every_cell_is_recorded() -> None:
     others = {item.suite for item in by_kernel["6.12"].cells}
     assert "published" in others
     for kernel, suites in (("6.1", set(wanted)), ("6.12", others)):
-        keys = {
-            agreement.agreement_key(suite, cell.labels) for suite in suites for cell in cells.plan(wanted[suite]).cells
-        }
+        keys = {agreement_key(suite, cell.labels) for suite in suites for cell in cells.plan(wanted[suite]).cells}
         assert keys == set(by_kernel[kernel].cells)
 
 
@@ -84,7 +82,7 @@ def test_devices_above_disks_do_not_count() -> None:
         {"name": "raid1", "ios": [3, 1], "leaf": False},
         {"name": "simulated", "ios": [2, 2]},
     ]
-    result = agreement.agreement_figures({"read": direction, "write": direction, "devices": devices})
+    result = agreement_figures({"read": direction, "write": direction, "devices": devices})
     assert result == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
 
 
@@ -118,7 +116,7 @@ def test_hits_are_those_of_the_cache_of_the_stack() -> None:
     direction: Any = {"iops": 5.0}
     for target, expected in ((dm, 0.75), (bcache, 0.3), ({"reads": 5}, None)):
         outcome: Any = {"read": direction, "write": direction, "devices": [], "targets": [target]}
-        assert agreement.agreement_figures(outcome).hit_rate == expected
+        assert agreement_figures(outcome).hit_rate == expected
 
 
 def test_nine_of_ten_are_enough() -> None:
@@ -207,7 +205,7 @@ host = { wake_ns = 5 }
     plan = cells.plan(tmp_path / "one.toml")
     (cell,) = plan.cells
     figures = AgreementFigures(1, 0, MEMBERS, {"latency_ns": 100, "submit_ns": 20, "reap_ns": 9, "wake_ns": 30})
-    (changed,) = agreement.with_io_costs(plan, {agreement.agreement_key("one", cell.labels): figures}).cells
+    (changed,) = agreement.with_io_costs(plan, {agreement_key("one", cell.labels): figures}).cells
     models = [device["model"] for device in changed.document["devices"]]
     assert [model.get("latency_ns") for model in models] == [100, 107, None]
     assert models[2] == cell.document["devices"][2]["model"]

@@ -1,4 +1,4 @@
-"""`blklab validate` on a small directory of tables; broken ones are in tests/analysis."""
+"""`accuracy/run published` on a small directory of tables, and on broken ones."""
 
 import json
 import shutil
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from accuracy import published_cells
+from blklab.imports import reference
 from tests.conftest import Run
 
 SMALL = Path(__file__).parents[1] / "data" / "reference-small"
@@ -34,9 +36,9 @@ def edit(path: Path, *changes: tuple[str, str]) -> None:
     path.write_text(text)
 
 
-def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
+def test_every_row_is_predicted(judge: Run, tmp_path: Path) -> None:
     report = tmp_path / "accuracy.md"
-    outcome = run("validate", "--reference", SMALL, "--json", "--check", "-o", report)
+    outcome = judge("published", "--reference", SMALL, "--json", "--check", "-o", report)
     assert outcome.status == 0
     assert outcome.err == ("calibrating ssd on 2 runs\ncalibrating nvme on 1 runs\npredicting 5 rows\n")
     rows = json.loads(outcome.out)
@@ -81,10 +83,10 @@ def test_every_row_is_predicted(run: Run, tmp_path: Path) -> None:
     assert "| fast-raid10 | randread | 207,521 |" in text
 
 
-def test_tables_are_drawn(run: Run, copy: Path) -> None:
+def test_tables_are_drawn(judge: Run, copy: Path) -> None:
     (copy / "randomio_runs.csv").unlink()
     edit(copy / "fio_runs.csv", ("fast-raid10,randread,1263,262144,0,207521,0.0,4.0,20.0,0\n", ""))
-    outcome = run("validate", "--reference", copy)
+    outcome = judge("published", "--reference", copy)
     assert outcome.status == 0
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert "Predictions and measurements" in lines
@@ -92,7 +94,7 @@ def test_tables_are_drawn(run: Run, copy: Path) -> None:
     assert any(line.startswith("arrays of flash 2 2 2 ±15%") for line in lines)
 
 
-def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
+def test_the_calibration_may_be_apart(judge: Run, copy: Path) -> None:
     edit(copy / "targets.toml", ('ssd = { device = "ssd" }\nnvme = { device = "nvme" }\n', ""))
     for name in ("fio_runs.csv", "fio_device_io.csv"):
         kept = [
@@ -102,13 +104,13 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
         ]
         (copy / name).write_text("".join(kept))
     (copy / "randomio_runs.csv").unlink()
-    alone = run("validate", "--reference", copy)
+    alone = judge("published", "--reference", copy)
     assert (alone.status, alone.out) == (2, "")
     assert alone.err == (
         "blklab: error: ref: no single-device row of 'nvme', which arrays need: add a"
         " directory with such rows as --calibration\n"
     )
-    outcome = run("validate", "--reference", copy, "--calibration", SMALL, "--json")
+    outcome = judge("published", "--reference", copy, "--calibration", SMALL, "--json")
     assert outcome.status == 0
     rows = json.loads(outcome.out)
     assert {row["target"] for row in rows} == {"fast-raid1", "fast-raid10"}
@@ -127,44 +129,51 @@ def test_the_calibration_may_be_apart(run: Run, copy: Path) -> None:
         ("targets.toml", "[workload_common]", "workload_common = 3\n[x]", "workload_common: expected a"),
         ("targets.toml", '["nvme", "ssd"]', "3", "members: expected a list of names"),
         ("targets.toml", 'device = "ssd"', 'device = ["x"]', "device: expected a name"),
+        ("targets.toml", '["nvme", "ssd"]', '["nvme", "tape"]', "no single-device row of 'tape'"),
     ],
 )
 def test_a_bad_row_is_said_before_anything_runs(
-    run: Run, copy: Path, name: str, old: str, new: str, output: str
+    judge: Run, copy: Path, name: str, old: str, new: str, output: str
 ) -> None:
     edit(copy / name, (old, new))
-    outcome = run("validate", "--reference", copy)
+    outcome = judge("published", "--reference", copy)
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert output in outcome.err
 
 
-def test_a_row_is_judged_by_what_its_target_is_made_of(run: Run, copy: Path, tmp_path: Path) -> None:
+def test_a_directory_without_rows_is_refused(judge: Run, copy: Path) -> None:
+    for path in copy.glob("*.csv"):
+        path.unlink()
+    outcome = judge("published", "--reference", copy)
+    assert (outcome.status, outcome.out) == (2, "")
+    expected = "ref: none of fio_runs.csv, randomio_runs.csv and cache_runs.csv has a row"
+    assert outcome.err == f"blklab: error: {expected}\n"
+
+
+def test_a_row_is_judged_by_what_its_target_is_made_of(judge: Run, copy: Path, tmp_path: Path) -> None:
     for name in ("targets.toml", "fio_runs.csv", "fio_device_io.csv"):
         edit(copy / name, ("fast-", "array-"))
-    outcome = run("validate", "--reference", copy, "-o", tmp_path / "accuracy.md")
+    outcome = judge("published", "--reference", copy, "-o", tmp_path / "accuracy.md")
     assert outcome.status == 0
     assert "| arrays of flash | 3 | 3 | 3 | ±15% |" in (tmp_path / "accuracy.md").read_text()
 
 
-def test_a_check_fails_when_a_row_is_outside_its_bound(run: Run, copy: Path) -> None:
+def test_a_check_fails_when_a_row_is_outside_its_bound(judge: Run, copy: Path) -> None:
     (copy / "fio_runs.csv").unlink()
     edit(copy / "randomio_runs.csv", ("89.1", "45"))
-    outcome = run("validate", "--reference", copy, "--json", "--check")
+    outcome = judge("published", "--reference", copy, "--json", "--check")
     assert outcome.status == 1
     assert [round(abs(row["error"]), 1) > 0.2 for row in json.loads(outcome.out)] == [True, False]
-    assert run("validate", "--reference", copy, "--json").status == 0
+    assert judge("published", "--reference", copy, "--json").status == 0
 
 
 def test_the_published_tables_are_read() -> None:
-    from blklab.imports import reference
-    from blklab.validation import experiments
-
     result = reference.read_reference(PUBLISHED)
     assert len(result.singles()) == 18
-    assert len(result.arrays()) == 10
+    assert len(result.runs) == 28
     assert len(result.randomio) == 30
-    devices = experiments.stock_devices()
+    devices = published_cells.stock_devices()
     for row in result.runs:
-        assert experiments.fio_cell(result, row.target, row.test, devices).document["jobs"]
+        assert published_cells.fio_cell(result, row.target, row.test, devices).document["jobs"]
     for item in result.randomio:
-        assert experiments.randomio_cell(item).document["jobs"]
+        assert published_cells.randomio_cell(item).document["jobs"]

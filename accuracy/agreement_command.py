@@ -1,4 +1,4 @@
-"""`blklab validate --lab`: run the same cells in the simulator and in the lab."""
+"""`accuracy/run agreement`: run the same cells in the simulator and in the lab."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,29 +7,33 @@ from typing import Any
 
 import click
 
-from blklab.cli.common import emit, fail_with, note
-from blklab.cli.run import changes, measured
+from accuracy import agreement as analysis
+from accuracy import agreement_report as report
+from accuracy import recordings
+from accuracy.options import check_option, output_option, reference_option
+from accuracy.recordings import LabRecording
+from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_rows, figures_of_cells
+from blklab.cli.common import emit, fail_with, json_option, note, store_option, taking
+from blklab.cli.run import changes, measured, only_cells
 from blklab.errors import UsageError
 from blklab.outcome import in_lab
 from blklab.output import write
 from blklab.report import terminal
+from blklab.report.agreement import agreement_table
 from blklab.report.console import Console
 from blklab.runners.base import RunResult
+from blklab.runners.lab import ACCEL
 from blklab.runners.lab.runner import LabRunner
 from blklab.runners.sim.runner import SimRunner
 from blklab.spec import cells, lab_cell, sim_cell
 from blklab.spec.cell_form import CellForm
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
-from blklab.validation import agreement, recordings
-from blklab.validation import agreement_report as report
-from blklab.validation.agreement import AgreementFigures, AgreementKey, AgreementRow
-from blklab.validation.recordings import LabRecording
 
 
 @dataclass(frozen=True)
 class AgreementOptions:
-    """The options of `blklab validate --lab`."""
+    """The options of a measurement."""
 
     directory: Path
     suite: str
@@ -41,17 +45,68 @@ class AgreementOptions:
     store: str | None
 
 
-def show(wanted: AgreementOptions, *, recorded: bool, output: Path | None, as_json: bool, check: bool) -> None:
-    """Measure the suites or read the recordings, and print them next to the simulation."""
+@click.command()
+@click.argument("suite", default=recordings.ALL, metavar="[SUITE]")
+@reference_option
+@output_option
+@click.option("--recorded", is_flag=True, help="Use recorded measurements; boot no guest.")
+@click.option("--record", is_flag=True, help="Store the measurements in DIR/lab/measured.")
+@click.option(
+    "--only",
+    metavar="LABEL=PATTERN,...",
+    callback=only_cells,
+    help="Run only these cells: 'stack=raid1*,workload=rand*'.",
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key in all suites: kernel=6.12.")
+@taking(ACCEL)
+@click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
+@store_option
+@check_option
+@json_option
+def agreement(
+    *,
+    suite: str,
+    directory: Path,
+    output: Path | None,
+    recorded: bool,
+    record: bool,
+    only: dict[str, str],
+    settings: tuple[str, ...],
+    accel: str | None,
+    resume: bool,
+    store: str | None,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Measure DIR/lab/SUITE.toml on real kernels and simulate it; without SUITE: all suites except 'short'.
+
+    Arrays of throttled virtual disks are measured on a real kernel and simulated. Nine of ten cells
+    must agree. The results are stored, like those of `blklab run`.
+
+    \b
+    Examples:
+      accuracy/run agreement short --check                takes a minute and a half
+      accuracy/run agreement published --set kernel=6.12
+      accuracy/run agreement --recorded                   recorded measurements
+
+    \b
+    Exit status: 0 success; 1 with --check if a cell is outside its bounds; 2 the experiments are not
+    valid; 3 a program such as QEMU is missing.
+    """
+    wanted = AgreementOptions(directory, suite, only, settings, accel, resume=resume, record=record, store=store)
+    measuring = {"--record": record, "--only": only, "--set": settings, "--accel": accel}
+    for name, value in {**measuring, "--resume": resume, "--store": store}.items():
+        if recorded and value:
+            raise UsageError(f"{name}: --recorded measures nothing")
     pairs, failed = _recorded(wanted) if recorded else _measured(wanted)
     rows = [row for _, own in pairs for row in own]
-    verdicts = agreement.agreement_verdicts(rows)
+    verdicts = analysis.agreement_verdicts(rows)
     if output is not None:
         write(output, ("\n".join(_section(wanted.directory, pairs)) + "\n").encode())
     missed = recordings.missed(recordings.misses(wanted.directory), rows)
 
     def draw(console: Console) -> None:
-        terminal.draw_table(console, report.agreement_table(rows))
+        terminal.draw_table(console, agreement_table(rows))
         if missed:
             terminal.draw_table(console, report.misses(missed))
         terminal.draw_table(console, report.verdicts_table(verdicts))
@@ -80,7 +135,7 @@ def _section(directory: Path, pairs: Sequence[tuple[LabRecording, Sequence[Agree
     rows = [row for _, own in pairs for row in own]
     missed = recordings.missed(recordings.misses(directory), rows)
     return list(
-        report.report_section([recording for recording, _ in pairs], rows, agreement.agreement_verdicts(rows), missed)
+        report.report_section([recording for recording, _ in pairs], rows, analysis.agreement_verdicts(rows), missed)
     )
 
 
@@ -120,7 +175,7 @@ def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[A
         results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
         failed += wrong
         known = {key: figures for _, key, figures in _figures(real, results)}
-        costed = agreement.with_io_costs(model, known)
+        costed = analysis.with_io_costs(model, known)
         ours_, wrong = measured(SimRunner(None), costed, wanted.store, keep=True, resume=False)
         failed += wrong
         for kept, some in ((predicted, ours_), (given, results)):
@@ -133,7 +188,7 @@ def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[A
         recording = recordings.LabRecording(kernel, machines[kernel], cells_of)
         if wanted.record:
             note(f"stored in {recordings.write_recording(wanted.directory, recording)}")
-        pairs.append((recording, agreement.agreement_rows(kernel, predicted.get(kernel, {}), cells_of)))
+        pairs.append((recording, agreement_rows(kernel, predicted.get(kernel, {}), cells_of)))
     return pairs, failed
 
 
@@ -162,12 +217,9 @@ def _plans(
 
 def _figures(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[str, AgreementKey, AgreementFigures]]:
     return [
-        (
-            _kernel(plan, result),
-            agreement.agreement_key(plan.name, result.labels),
-            agreement.agreement_figures(result.outcome),
-        )
+        (_kernel(plan, result), key, figures)
         for result in results
+        for key, figures in figures_of_cells(plan.name, [(result.labels, result.outcome)]).items()
     ]
 
 

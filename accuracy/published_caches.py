@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
+from accuracy.cache_tables import CACHES, CacheRun, CacheTables
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
-from blklab.imports.reference import CacheRun, Reference
 from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.spec import cells, documents, load
@@ -101,10 +101,10 @@ class CacheRow:
         }
 
 
-def validate(reference: Reference, parallel: Parallel = HERE) -> list[CacheRow]:
+def validate(tables: CacheTables, parallel: Parallel = HERE) -> list[CacheRow]:
     """Predicts all runs of caches that the simulator knows. Raises UsageError without a run of each device alone."""
-    runs = [run for run in reference.caches if run.policy in KINDS]
-    chosen = {run.run: _cell(reference, run) for run in runs}
+    runs = [run for run in tables.runs if run.policy in KINDS]
+    chosen = {run.run: _cell(tables, run) for run in runs}
     # Runs of several commits with the same rules are one simulation.
     distinct = {str(cell.document): cell for cell in chosen.values()}
     predicted = dict(zip(distinct, _predicted(list(distinct.values()), parallel), strict=True))
@@ -117,10 +117,9 @@ def validate(reference: Reference, parallel: Parallel = HERE) -> list[CacheRow]:
     return rows
 
 
-def _cell(reference: Reference, run: CacheRun) -> Cell:
+def _cell(tables: CacheTables, run: CacheRun) -> Cell:
     kind, half = KINDS[run.policy], run.data_bytes // run.jobs
-    words = reference.cache_words
-    state = words.get("cache_states", {}).get(run.run) or STATES.get(run.state, run.state)
+    state = tables.states.get(run.run) or STATES.get(run.state, run.state)
     stack = {"kind": kind, "cache": "ssd", "state": state}
     if kind == "lvmcache":
         stack |= {"origin": "hdd", "mode": "writeback", "chunk": str(CHUNK), "metadata": str(METADATA)}
@@ -129,7 +128,7 @@ def _cell(reference: Reference, run: CacheRun) -> Cell:
     origin = max(ORIGIN, run.data_bytes + run.cache_bytes)
     sizes = {"hdd": origin, "ssd": run.cache_bytes + (METADATA + EXTENT if kind == "lvmcache" else 0)}
     raw = {
-        "devices": {name: _device(reference, run, name) | {"size": str(sizes[name])} for name in ("hdd", "ssd")},
+        "devices": {name: _device(tables, run, name) | {"size": str(sizes[name])} for name in ("hdd", "ssd")},
         "stacks": {"cached": stack},
         "workloads": {
             "zipf": {
@@ -143,12 +142,9 @@ def _cell(reference: Reference, run: CacheRun) -> Cell:
                 "offset_increment": str(half),
             }
         },
-        "settings": {
-            "kernel": words.get("cache_kernels", {}).get(run.kernel) or _kernel(run.kernel),
-            "runtime": run.runtime_s,
-        },
+        "settings": {"kernel": tables.kernels.get(run.kernel) or _kernel(run.kernel), "runtime": run.runtime_s},
     }
-    return cells.plan(load.ExperimentSource(reference.path / "cache_runs.csv", raw)).cells[0]
+    return cells.plan(load.ExperimentSource(tables.path / CACHES, raw)).cells[0]
 
 
 def _kernel(release: str) -> str:
@@ -158,14 +154,14 @@ def _kernel(release: str) -> str:
     return generation + candidate + (commit if candidate and commit else "")
 
 
-def _device(reference: Reference, run: CacheRun, name: str) -> dict[str, object]:
+def _device(tables: CacheTables, run: CacheRun, name: str) -> dict[str, object]:
     """Returns a disk that is as fast as the run of the device alone of the kernel, or of the nearest one.
 
     A disk serves one I/O at a time: two in a mirror have half its rate each. An SSD serves all at once.
     """
-    alone = [row for row in reference.caches if row.policy == f"none-{name}"]
+    alone = [row for row in tables.runs if row.policy == f"none-{name}"]
     if not alone:
-        raise UsageError(f"{reference.path}: cache_runs.csv: no row of policy 'none-{name}', which caches need")
+        raise UsageError(f"{tables.path}: {CACHES}: no row of policy 'none-{name}', which caches need")
 
     def closeness(row: CacheRun) -> tuple[bool, bool]:
         generations = [re.findall(r"\d+", text)[:2] for text in (row.kernel, run.kernel)]

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from accuracy import published_caches, published_cells
+from accuracy.cache_tables import CacheTables
+from accuracy.published_caches import CacheRow
 from blklab import _core
 from blklab.analysis import calibrate
-from blklab.analysis.observations import Observation
+from blklab.analysis.observations import Observation, observation
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.imports.reference import FioRun, RandomioRun, Reference
@@ -16,8 +19,6 @@ from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
 from blklab.spec.cells import Cell
-from blklab.validation import experiments, published_caches
-from blklab.validation.published_caches import CacheRow
 
 Kind = Literal["flash", "hdds", "spindles"]
 """Classes: arrays with flash, arrays of HDDs, and the ten disks of the randomio rows."""
@@ -155,18 +156,23 @@ def _within(row: PublishedRow, bound: ErrorBound) -> bool:
 
 
 def validate(
-    reference: Reference, singles: Reference, *, tell: Callable[[str], None], parallel: Parallel = HERE
+    reference: Reference,
+    caches: CacheTables,
+    singles: Reference,
+    *,
+    tell: Callable[[str], None],
+    parallel: Parallel = HERE,
 ) -> Validation:
-    """Calibrates on the single-device rows of `singles` and predicts all other rows.
+    """Calibrates on the single-device rows of `singles` and predicts all other rows, and those of caches.
 
     Raises UsageError if a device of an array has no row for its calibration.
     """
-    devices = experiments.stock_devices()
-    wanted: set[str] = {member for run in reference.arrays() for member in reference.targets[run.target]["members"]}
+    devices = published_cells.stock_devices()
+    wanted: set[str] = {member for run in _arrays(reference) for member in reference.targets[run.target]["members"]}
     measured: dict[str, list[Observation]] = {}
     for name, target in singles.targets.items():
         kind = target.get("device")
-        runs = experiments.observations(singles, name)
+        runs = [observation(*run) for run in singles.of_target(name)]
         if kind in wanted and runs:
             measured[kind] = runs
     missing = sorted(wanted - measured.keys())
@@ -180,9 +186,10 @@ def validate(
     for kind, runs in measured.items():
         tell(f"calibrating {kind} on {len(runs)} runs")
     tasks = [_CalibrationTask(devices[kind], runs, singles.path / "targets.toml") for kind, runs in measured.items()]
-    calibrations = dict(zip(measured, parallel.all(_calibrated, tasks), strict=True))
+    # Not on a cluster: its workers have blklab only, and not this program.
+    calibrations = dict(zip(measured, HERE.all(_calibrated, tasks), strict=True))
     devices |= {kind: dict(calibration.device) for kind, calibration in calibrations.items()}
-    arrays = reference.arrays()
+    arrays = _arrays(reference)
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
     outcomes = sim.outcomes([cell.document for cell in cells], parallel)
@@ -192,9 +199,9 @@ def validate(
         for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
     ]
     rows += map(_randomio_row, reference.randomio, cells[count:], outcomes[count:])
-    if reference.caches:
-        tell(f"predicting {len(reference.caches)} runs of caches")
-    return Validation(rows, calibrations, published_caches.validate(reference, parallel))
+    if caches.runs:
+        tell(f"predicting {len(caches.runs)} runs of caches")
+    return Validation(rows, calibrations, published_caches.validate(caches, parallel))
 
 
 @dataclass(frozen=True)
@@ -208,18 +215,23 @@ def _calibrated(task: _CalibrationTask, /, *, stop: _core.Stop | None = None) ->
     return calibrate.calibrate(
         task.device,
         task.runs,
-        kernel=experiments.SINGLE_KERNEL,
+        kernel=published_cells.SINGLE_KERNEL,
         filesystem="ext4",
-        size=experiments.PARTITION,
+        size=published_cells.PARTITION,
         where=task.where,
     )
+
+
+def _arrays(reference: Reference) -> list[FioRun]:
+    """Returns the rows of arrays."""
+    return [run for run in reference.runs if "device" not in reference.targets[run.target]]
 
 
 def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> list[Cell]:
     """Returns the cells of the arrays' rows, then those of the randomio rows."""
     return [
-        *(experiments.fio_cell(reference, run.target, run.test, devices) for run in reference.arrays()),
-        *(experiments.randomio_cell(run) for run in reference.randomio),
+        *(published_cells.fio_cell(reference, run.target, run.test, devices) for run in _arrays(reference)),
+        *(published_cells.randomio_cell(run) for run in reference.randomio),
     ]
 
 

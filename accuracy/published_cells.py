@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.analysis.observations import WORDS, Observation
 from blklab.errors import UsageError
 from blklab.imports.reference import RandomioRun, Reference
 from blklab.spec import cells, load, stock_models
@@ -84,14 +83,3 @@ def randomio_cell(run: RandomioRun) -> Cell:
 def stock_devices() -> dict[str, dict[str, Any]]:
     """Returns the table of each kind of device before calibration."""
     return {name: stock_models.stock(model) for name, model in MODELS.items()}
-
-
-def observations(rows: Reference, target: str) -> list[Observation]:
-    """Returns the runs of one single-device target of a reference directory."""
-    observations_read = []
-    for run in rows.runs:
-        if run.target == target:
-            words = {**rows.tests[run.test], **rows.common}
-            table = {key: value for key, value in words.items() if key in WORDS}
-            observations_read.append(Observation(run.test, table, run.read_iops, run.write_iops))
-    return observations_read

@@ -1,12 +1,12 @@
 """The measurement of one device of this host, from which its model is fitted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from blklab.analysis.observations import WORDS, Observation
+from blklab.analysis.observations import Observation, observation
 from blklab.errors import UsageError
-from blklab.runners.base import RunResult
+from blklab.outcome import Outcome
 from blklab.spec.load import ExperimentSource
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
@@ -68,17 +68,12 @@ def _experiment(
 
 def expected_runs(source: ExperimentSource) -> list[Observation]:
     """Returns the runs before they are measured, with rates of 1."""
-    return [Observation(name, _words(source, name), 1.0, 0.0) for name in source.raw["workloads"]]
+    return [observation(name, options, 1.0, 0.0) for name, options in source.raw["workloads"].items()]
 
 
-def observations(source: ExperimentSource, results: Sequence[RunResult]) -> list[Observation]:
-    """Returns the runs as `blklab calibrate` takes them."""
-    names = [result.labels["workload"] for result in results]
+def observations(source: ExperimentSource, outcomes: Iterable[tuple[str, Outcome]]) -> list[Observation]:
+    """Returns the runs as `blklab calibrate` takes them, from outcomes with the names of their tests."""
     return [
-        Observation(name, _words(source, name), result.read_iops, result.write_iops)
-        for name, result in zip(names, results, strict=True)
+        observation(name, source.raw["workloads"][name], outcome["read"]["iops"], outcome["write"]["iops"])
+        for name, outcome in outcomes
     ]
-
-
-def _words(source: ExperimentSource, name: str) -> dict[str, Any]:
-    return {key: value for key, value in source.raw["workloads"][name].items() if key in WORDS}

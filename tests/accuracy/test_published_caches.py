@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from accuracy import published_caches
+from accuracy.cache_tables import CacheTables, read_published
+from accuracy.published_caches import CacheFigures, CacheRow
 from blklab.errors import UsageError
-from blklab.imports import reference
-from blklab.validation import published_caches
-from blklab.validation.published_caches import CacheFigures, CacheRow
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 MIB = 1 << 20
 
 
-def table(tmp_path: Path, *rows: dict[str, str]) -> reference.Reference:
+def table(tmp_path: Path, *rows: dict[str, str]) -> CacheTables:
     """Writes a table of caches of 256 MiB, full of other data, with as much data as cache."""
     with (REFERENCE / "cache_runs.csv").open() as file:
         columns = next(csv.reader(file))
@@ -31,7 +31,8 @@ def table(tmp_path: Path, *rows: dict[str, str]) -> reference.Reference:
         writer.writeheader()
         writer.writerows({**usual, **row} for row in (*alone, *rows))
     shutil.copy(REFERENCE / "targets.toml", tmp_path)
-    return reference.read_reference(tmp_path)
+    _, tables = read_published(tmp_path)
+    return tables
 
 
 def test_kernels_are_stuck_bouncing_and_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +56,7 @@ def test_kernels_are_stuck_bouncing_and_fixed(tmp_path: Path, monkeypatch: pytes
 
 def test_published_promotions_are_reads_of_the_disk_that_were_no_misses(tmp_path: Path) -> None:
     counted = {"run": "counted", "promotions": "40"}
-    runs = table(tmp_path, {"run": "derived"}, counted, {"run": "empty", "cache_state": "empty"}).caches[2:]
+    runs = table(tmp_path, {"run": "derived"}, counted, {"run": "empty", "cache_state": "empty"}).runs[2:]
     assert [run.promotions for run in runs] == [50, 40, None]
     assert [run.hit_rate for run in runs] == pytest.approx([0.9, 0.89, 0.85])
 
@@ -65,7 +66,7 @@ def test_published_promotions_are_reads_of_the_disk_that_were_no_misses(tmp_path
     [(0.98, 4300, True), (0.96, 4300, False), (0.98, 4600, False), (0.98, 6000, False), (0.98, 1, False)],
 )
 def test_both_bounds_and_the_class_count(hit_rate: float, promotions: float, holds: bool, tmp_path: Path) -> None:
-    run = table(tmp_path, {"run": "cache"}).caches[-1]
+    run = table(tmp_path, {"run": "cache"}).runs[-1]
     published, predicted = (
         CacheFigures(rate, count, 4096, 1e6) for rate, count in ((0.98, 4096), (hit_rate, promotions))
     )
@@ -73,9 +74,9 @@ def test_both_bounds_and_the_class_count(hit_rate: float, promotions: float, hol
 
 
 def test_every_published_run_becomes_a_cell() -> None:
-    tables = reference.read_reference(REFERENCE)
+    _, tables = read_published(REFERENCE)
     documents = [
-        published_caches._cell(tables, run).document for run in tables.caches if run.policy in published_caches.KINDS
+        published_caches._cell(tables, run).document for run in tables.runs if run.policy in published_caches.KINDS
     ]
     assert len(documents) == 42
     # Kernels with the same rules are one simulation.
@@ -93,6 +94,6 @@ def test_broken_tables_are_refused(tmp_path: Path, row: dict[str, str], message:
 
 def test_caches_need_rows_of_each_device(tmp_path: Path) -> None:
     tables = table(tmp_path, {"run": "cache"})
-    alone = [run for run in tables.caches if run.policy != "none-hdd"]
+    alone = [run for run in tables.runs if run.policy != "none-hdd"]
     with pytest.raises(UsageError, match="no row of policy 'none-hdd'"):
-        published_caches.validate(reference.Reference(tmp_path, {}, {}, {}, [], caches=alone))
+        published_caches.validate(CacheTables(tmp_path, alone))

@@ -1,4 +1,4 @@
-"""`blklab validate --lab`, with a lab that boots nothing."""
+"""`accuracy/run agreement`, with a lab that boots nothing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ class Lab:
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("blklab.cli.lab.agreement.LabRunner", Lab)
+    monkeypatch.setattr("accuracy.agreement_command.LabRunner", Lab)
     monkeypatch.setattr(Lab, "slowest", 99.0)
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "pair.toml").write_text(PAIR)
@@ -88,8 +88,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_both_runners_are_compared_and_kept(run: Run, directory: Path) -> None:
-    outcome = run("validate", "--reference", directory, "--lab", "--json", "--check")
+def test_both_runners_are_compared_and_kept(judge: Run, run: Run, directory: Path) -> None:
+    outcome = judge("agreement", "--reference", directory, "--json", "--check")
     assert outcome.status == 0, outcome.err
     result = json.loads(outcome.out)
     assert result["verdicts"] == [{"kernel": "6.1", "cells": 1, "within": 1, "holds": True}]
@@ -101,9 +101,9 @@ def test_both_runners_are_compared_and_kept(run: Run, directory: Path) -> None:
     assert sorted(item["runner"] for item in kept) == ["lab", "sim"]
 
 
-def test_the_table_says_what_misses(run: Run, directory: Path, monkeypatch: Any) -> None:
+def test_the_table_says_what_misses(judge: Run, directory: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(Lab, "slowest", 200.0)
-    outcome = run("validate", "--reference", directory, "--lab", "pair", "--check")
+    outcome = judge("agreement", "pair", "--reference", directory, "--check")
     assert outcome.status == 1
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert any(line.startswith("pair raid1 writes ") and "missed" in line for line in lines)
@@ -111,9 +111,9 @@ def test_the_table_says_what_misses(run: Run, directory: Path, monkeypatch: Any)
     assert "6.1 pair raid1 writes open: no explanation yet" in lines
 
 
-def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Path) -> None:
-    options = ("validate", "--reference", directory, "--lab", "pair")
-    assert run(*options, "--record", "--set", "kernel=6.12").status == 0
+def test_what_was_recorded_needs_no_lab(judge: Run, directory: Path, tmp_path: Path) -> None:
+    options = ("agreement", "pair", "--reference", directory)
+    assert judge(*options, "--record", "--set", "kernel=6.12").status == 0
     recorded = json.loads((directory / "lab" / "measured" / "6.12.json").read_text())
     assert recorded["measured_with"] == {
         "kernel": "6.1.0-1-amd64",
@@ -124,7 +124,7 @@ def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Pat
     }
     Lab.cells.clear()
     report = tmp_path / "lab.md"
-    outcome = run(*options, "--recorded", "--check", "-o", report)
+    outcome = judge(*options, "--recorded", "--check", "-o", report)
     assert (outcome.status, Lab.cells) == (0, [])
     text = report.read_text()
     assert "## Agreement with the lab\n" in text
@@ -132,18 +132,20 @@ def test_what_was_recorded_needs_no_lab(run: Run, directory: Path, tmp_path: Pat
     assert "| pair | raid1 writes |" in text
 
 
-def test_predictions_use_the_cost_of_an_io_in_the_guest(run: Run, directory: Path, monkeypatch: Any) -> None:
-    options = ("validate", "--reference", directory, "--lab", "pair")
-    without = run(*options)
+def test_predictions_use_the_cost_of_an_io_in_the_guest(
+    judge: Run, run: Run, directory: Path, monkeypatch: Any
+) -> None:
+    options = ("agreement", "pair", "--reference", directory)
+    without = judge(*options)
     assert "In 1 of 1 cells this cost is unknown: predictions use 0 on the disk." in " ".join(without.out.split())
     # A write each 50 ms and four in flight, on disks of 100 I/Os a second: 80 a second.
     cost = {"latency_ns": 50_000_000, "submit_ns": 100_000, "reap_ns": 1_000, "wake_ns": 10_000}
     monkeypatch.setattr(Lab, "io_cost", cost)
-    outcome = run(*options, "--record", "--json")
+    outcome = judge(*options, "--record", "--json")
     (row,) = json.loads(outcome.out)["rows"]
     assert row["measured"]["io_cost"] == cost
     assert row["predicted"]["write_iops"] == pytest.approx(80, rel=0.02)
-    recorded = run(*options, "--recorded")
+    recorded = judge(*options, "--recorded")
     text = " ".join(recorded.out.split())
     assert "what an I/O without limits takes: 50 ms on the disk, 100 µs to submit it;" in text
     assert "unknown" not in text
@@ -151,41 +153,38 @@ def test_predictions_use_the_cost_of_an_io_in_the_guest(run: Run, directory: Pat
     assert [item["runner"] for item in stored].count("sim") == 2
 
 
-def test_a_suite_without_such_cells_is_left_out(run: Run, directory: Path) -> None:
+def test_a_suite_without_such_cells_is_left_out(judge: Run, directory: Path) -> None:
     (directory / "lab" / "other.toml").write_text(PAIR.replace("raid1", "mirror"))
-    outcome = run("validate", "--reference", directory, "--lab", "--only", "stack=m*", "--json")
+    outcome = judge("agreement", "--reference", directory, "--only", "stack=m*", "--json")
     assert outcome.status == 0, outcome.err
     assert [row["suite"] for row in json.loads(outcome.out)["rows"]] == ["other"]
     assert Lab.cells == ["mirror"]
 
 
-def test_cells_are_resumed(run: Run, directory: Path) -> None:
-    options = ("validate", "--reference", directory, "--lab", "pair")
-    assert run(*options).status == 0
-    assert run(*options, "--resume").status == 0
+def test_cells_are_resumed(judge: Run, directory: Path) -> None:
+    options = ("agreement", "pair", "--reference", directory)
+    assert judge(*options).status == 0
+    assert judge(*options, "--resume").status == 0
     assert Lab.cells == []
 
 
 @pytest.mark.parametrize(
     ("options", "output"),
     [
-        (["--lab", "pairs"], "--lab: no suite 'pairs'; did you mean 'pair'"),
-        (["--lab", "--recorded"], "no recording of suite"),
-        (["--lab", "--recorded", "--record"], "--record: --recorded measures nothing"),
-        (["--lab", "--calibration", "x"], "--calibration: --lab does not take it"),
-        (["--recorded"], "--recorded: only --lab takes it"),
-        (["--set", "kernel=6.1"], "--set: only --lab takes it"),
-        (["--lab", "--only", "stack=raid7"], "--only stack=raid7: no such stack;"),
+        (["pairs"], "lab: no suite 'pairs'; did you mean 'pair'"),
+        (["--recorded"], "no recording of suite"),
+        (["--recorded", "--record"], "--record: --recorded measures nothing"),
+        (["--only", "stack=raid7"], "--only stack=raid7: no such stack;"),
     ],
 )
-def test_what_makes_no_sense_is_said(run: Run, directory: Path, options: list[str], output: str) -> None:
-    outcome = run("validate", "--reference", directory, *options)
+def test_what_makes_no_sense_is_said(judge: Run, directory: Path, options: list[str], output: str) -> None:
+    outcome = judge("agreement", "--reference", directory, *options)
     assert (outcome.status, outcome.out) == (2, "")
     assert output in outcome.err
     assert outcome.err.count("\n") == 1
 
 
-def test_a_directory_without_experiments_is_said(run: Run, tmp_path: Path) -> None:
-    outcome = run("validate", "--reference", tmp_path, "--lab")
+def test_a_directory_without_experiments_is_said(judge: Run, tmp_path: Path) -> None:
+    outcome = judge("agreement", "--reference", tmp_path)
     assert outcome.status == 2
     assert "has no experiments (*.toml)" in outcome.err

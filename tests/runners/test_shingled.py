@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run
-from tests.validation import changed_device
+from tests.runners import changed_device
 
 
 def simulate(run: Run, directory: Path, device: str, workload: str, runtime: str = "20s") -> Any:

@@ -1,1 +1,0 @@
-"""Validation of predictions against published measurements and the lab."""
