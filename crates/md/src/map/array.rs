@@ -130,7 +130,6 @@ impl ArrayMap {
                 None => Ok(()),
             },
             Self::Raid1 { disks, .. } if lost.len() as u32 >= *disks => Err("no member has valid data".into()),
-            Self::Raid1 { .. } => Ok(()),
             // The pattern of slots repeats after as many chunks as there are members.
             Self::Raid10(map) => {
                 (0..(map.capacity() / map.chunk()).min(u64::from(map.disks()))).try_for_each(|chunk| {
@@ -146,7 +145,7 @@ impl ArrayMap {
                 let (lost, parities) = (lost.len(), map.disks() - map.data());
                 Err(format!("{lost} members are lost, but the level tolerates only {parities}"))
             }
-            Self::Raid456(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 }
