@@ -9,8 +9,10 @@ use crate::{BadBlocks, Bitmap, ForeignMetadata, Member, SECTOR, badblocks, bitma
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Examined {
-    pub members: Vec<Member>, // md's own superblocks: one on a correct member. Others are left over from earlier use.
-    pub foreign: Vec<ForeignMetadata>, // Metadata in foreign formats
+    /// md's superblocks: a correct member has exactly one. Others are left over from earlier use.
+    pub members: Vec<Member>,
+    /// Metadata in foreign formats.
+    pub foreign: Vec<ForeignMetadata>,
 }
 
 /// Examines every position where a superblock can be, and reads everything that belongs to the superblocks.

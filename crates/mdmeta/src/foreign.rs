@@ -10,8 +10,10 @@ use crate::source::{ReadError, Source, read};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForeignMetadata {
-    Ddf,  // SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector)
-    Imsm, // Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one)
+    /// SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector).
+    Ddf,
+    /// Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one).
+    Imsm,
 }
 
 /// The anchor's signature, big-endian; mdadm's super-ddf.c accepts no other byte order.

@@ -9,12 +9,18 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DensityRow {
-    pub low: u64,             // Lowest value
-    pub end: u64,             // One past the highest
-    pub reads: u64,           // Reads in all
-    pub writes: u64,          // Writes in all
-    pub read_levels: String,  // Reads over time
-    pub write_levels: String, // Writes over time
+    /// Lowest value of the row: a sector, or ns of Q2C.
+    pub low: u64,
+    /// The values of the row are below this.
+    pub end: u64,
+    /// Reads in all.
+    pub reads: u64,
+    /// Writes in all.
+    pub writes: u64,
+    /// Reads over time, a character for each slice up to the last one with a read.
+    pub read_levels: String,
+    /// Writes over time, a character for each slice up to the last one with a write.
+    pub write_levels: String,
 }
 
 impl DensityRow {
