@@ -49,6 +49,3 @@ fn main() -> io::Result<()> {
     serde_json::to_writer(io::stdout().lock(), &schemas())?;
     io::stdout().write_all(b"\n")
 }
-
-#[cfg(test)]
-mod tests;

@@ -80,8 +80,11 @@ pub struct Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase", tag = "role", content = "slot")]
 pub enum Role {
-    /// The member of the slot `slot`.
-    Active(u16),
+    /// The member of a slot.
+    Active(
+        /// Number of the slot.
+        u16,
+    ),
     /// A spare (0xffff).
     Spare,
     /// A faulty member (0xfffe).

@@ -4,8 +4,9 @@ use blklab_stats::LogLinear;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One row of a picture: the I/Os with a value in `low..end`. Its strings have one character for each slice of time: `.`
-/// for no I/O, otherwise the number of binary digits of the count, in base 36.
+/// A row of density: the I/Os with a value from `low` to below `end`. Its strings have one character for each slice of
+/// time: `.` for no I/O, otherwise the number of binary digits of the count, in base 36 (`1` is one I/O, `2` is 2 or 3,
+/// `a` is 512 to 1,023).
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DensityRow {
