@@ -154,6 +154,13 @@ class Documents(Schemas):
         values = self.resolve(schema).get("oneOf", [])
         return super().is_simple(schema) and not any("const" in value for value in values)
 
+    def type_of(self, schema: Any) -> str:
+        """Return the type of a value in words, also of a list of fixed length."""
+        match schema:
+            case {"type": "array", "items": items, "minItems": least, "maxItems": most} if least == most:
+                return f"list of {most}: " + ", ".join([self.type_of(items)] * most)
+        return super().type_of(schema)
+
     def section(self, title: str, schema: Schema) -> str:
         """Return the keys of an object or of each variant, or the values."""
         parts = [f"### {title}", prose(schema.get("description", ""))]
@@ -174,7 +181,10 @@ class Documents(Schemas):
         for key, value in sorted(keys, key=lambda named: "const" not in named[1]):
             # A variant has the meaning of its only key, and of the key that says which variant it is.
             text = meaning(value) or meaning(variant)
-            yield f"`{key}`", self.type_of(value), "yes" if key in variant.get("required", []) else "", text
+            present = "yes" if key in variant.get("required", []) else "no"
+            if "default" in value and not isinstance(value["default"], dict):
+                present += f": `{json.dumps(value['default'])}`"
+            yield f"`{key}`", self.type_of(value), present, text
 
 
 def meaning(schema: Schema) -> str:
@@ -208,8 +218,8 @@ def documents() -> str:
     """Return the page of the JSON documents between Rust and Python."""
     intro = (
         "Every key of the documents that come from Rust, or go there. Sectors have 512 bytes. A key that is not\n"
-        "always present has a default, or its meaning says when it is missing. [Formats](formats.md) says how these\n"
-        "documents belong together, and describes the others."
+        "always present has a default, which is given, or its meaning says when it is missing. [Formats](formats.md)\n"
+        "says how these documents belong together, and describes the others."
     )
     parts = [intro]
     for name, schema in schemas().items():

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
 
-const LEFT_OUT: [&str; 5] = ["$schema", "format", "minimum", "maximum", "default"];
+const LEFT_OUT: [&str; 4] = ["$schema", "format", "minimum", "maximum"];
 
 /// The schema of a document that Python writes and Rust reads.
 fn read_schema<T: JsonSchema>() -> Schema {

@@ -49,7 +49,7 @@ pub struct Superblock {
     pub size: u64,
     /// First sector of the data, from the start of the member.
     pub data_offset: u64,
-    /// Sectors that can be used for data; with 0.90, as many as are used.
+    /// Sectors of the member that can hold data; with 0.90, the same as `size`.
     pub data_size: u64,
     /// The member's UUID; `null` with 0.90, which has none.
     pub device_uuid: Option<Uuid>,
@@ -99,7 +99,7 @@ pub enum Role {
 pub struct Checksum {
     /// The checksum in the superblock.
     pub stored: u32,
-    /// The checksum of its bytes.
+    /// The checksum of the superblock's bytes.
     pub computed: u32,
 }
 
@@ -116,9 +116,9 @@ impl Checksum {
 pub struct Member {
     /// Offset of the superblock in bytes, from the start of the member.
     pub offset: u64,
-    /// Its checksum.
+    /// The checksum of the superblock.
     pub checksum: Checksum,
-    /// Its content.
+    /// The content of the superblock.
     pub superblock: Superblock,
     /// The bad-block list; `null` if none is configured, and always with 0.90.
     pub bad_blocks: Option<BadBlocks>,

@@ -38,7 +38,7 @@ pub struct Cell {
     /// How to replay a trace, whose I/Os are given separately from the cell; `null` without a trace.
     #[serde(default)]
     pub replay: Option<Replay>,
-    /// Stop after this much simulated time behind the ramp, in ns; `null`: no limit.
+    /// Stop after this much simulated time after the ramp, in ns; `null`: no limit.
     #[serde(default)]
     pub runtime_ns: Option<u64>,
     /// What completes before this time does not count, in ns (fio's `ramp_time`).

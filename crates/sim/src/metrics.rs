@@ -35,7 +35,7 @@ pub struct Syncs {
     pub lat_ns: Latency,
 }
 
-/// Completion latencies.
+/// Latencies in ns.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
@@ -71,11 +71,11 @@ pub struct Point {
     pub time_ns: u64,
     /// Length of the interval, in ns.
     pub width_ns: u64,
-    /// I/Os completed in it: reads, writes.
+    /// I/Os completed in the interval: reads, writes.
     pub ios: [u64; 2],
-    /// Their bytes: reads, writes.
+    /// Bytes of the I/Os completed in the interval: reads, writes.
     pub bytes: [u64; 2],
-    /// Their mean completion latency in ns: reads, writes; `null` if nothing completed.
+    /// Mean latency from submission to completion of these I/Os, in ns: reads, writes; `null` if there were none.
     pub clat_ns: [Option<f64>; 2],
 }
 

@@ -53,7 +53,7 @@ pub struct SizeBin {
 pub struct SizeSummary {
     /// Number of I/Os.
     pub count: u64,
-    /// Sum of their sizes, in bytes.
+    /// Sum of the sizes, in bytes.
     pub total_bytes: u64,
     /// Mean size in bytes; `null` without I/Os.
     pub mean_bytes: Option<f64>,

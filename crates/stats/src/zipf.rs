@@ -54,7 +54,7 @@ pub struct ZipfFit {
     pub gain_over_uniform_nats: Option<f64>,
     /// Number of blocks that were fitted: the hottest ones.
     pub fitted_blocks: u64,
-    /// Fewest accesses to a block among them.
+    /// Fewest accesses to a block that was fitted.
     pub fitted_from_accesses: u64,
 }
 

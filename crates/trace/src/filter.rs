@@ -7,7 +7,7 @@ use crate::source::{Source, TraceInfo};
 use blklab_stats::stored;
 use serde::Serialize;
 
-/// Everything passes by default. An I/O counts at the time, and for the process, of its queueing.
+/// Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filter {

@@ -63,9 +63,9 @@ pub struct BlockCurves {
     pub footprint_bytes: u64,
     /// Share of the accesses that are the first to their block, 0 to 1: no cache that starts empty serves them.
     pub first_touch_ratio: f64,
-    /// The same share of reads; `null` without reads.
+    /// Share of the reads that are the first access to their block, 0 to 1; `null` without reads.
     pub read_first_touch_ratio: Option<f64>,
-    /// The same share of writes; `null` without writes.
+    /// Share of the writes that are the first access to their block, 0 to 1; `null` without writes.
     pub write_first_touch_ratio: Option<f64>,
     /// A curve for each policy.
     pub curves: Vec<PolicyCurve>,

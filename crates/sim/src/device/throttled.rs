@@ -36,7 +36,7 @@ pub struct ThrottledSpec {
     pub iops_burst: f64,
     /// Bytes per second during a burst, reads and writes together; 0: no burst.
     pub bps_burst: f64,
-    /// How long a burst lasts after a long idle time, in seconds.
+    /// How long a burst lasts that begins after a long idle time, in seconds; less than 1 counts as 1.
     pub burst_seconds: f64,
     /// Latency of every I/O in addition to the throttling, in ns.
     pub latency_ns: u64,

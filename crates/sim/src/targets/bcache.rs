@@ -63,13 +63,13 @@ pub struct Bcache {
 pub struct BcacheReport {
     /// Its name.
     pub name: String,
-    /// Reads that the cache served completely.
+    /// Reads that did not bypass the cache, and were cached completely.
     pub cache_hits: u64,
-    /// Other reads that did not bypass the cache.
+    /// Reads that did not bypass the cache, and were not cached completely.
     pub cache_misses: u64,
-    /// Reads that should bypass the cache, and were cached completely.
+    /// Reads that were chosen to bypass the cache, and were cached completely.
     pub cache_bypass_hits: u64,
-    /// Other reads that bypassed the cache.
+    /// Reads that were chosen to bypass the cache, and were not cached completely.
     pub cache_bypass_misses: u64,
     /// Bytes of the reads and writes that bypassed the cache.
     pub bypassed_bytes: u64,

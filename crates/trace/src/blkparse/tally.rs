@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Amount {
     /// Number of bios or requests.
     pub count: u64,
-    /// Their bytes. Negative if a filter left out dispatches whose requeues are subtracted.
+    /// Bytes of these bios or requests. Negative if a filter left out dispatches whose requeues are subtracted.
     pub bytes: i64,
 }
 

@@ -71,7 +71,7 @@ stored!(Life { 0 });
 pub struct LifeProfile {
     /// I/Os with a queue and a completion event.
     pub completed: u64,
-    /// Bytes of these I/Os.
+    /// Bytes of the I/Os with a queue and a completion event.
     pub completed_bytes: u64,
     /// Bios that were merged into another bio's request.
     pub merged: u64,

@@ -15,7 +15,7 @@ const MAX_GROUPS: usize = 512; // The largest number of groups on one device; fu
 pub struct OpCounts {
     /// I/Os queued.
     pub ios: u64,
-    /// Their bytes.
+    /// Bytes of the I/Os queued.
     pub bytes: u64,
     /// I/Os that are synchronous (flag S).
     pub sync: u64,
@@ -199,7 +199,7 @@ pub struct Load {
     sources: GroupTable,
 }
 
-/// Arrivals of one operation in the profile.
+/// The load of one operation.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpLoadProfile {
@@ -218,7 +218,7 @@ pub struct OpLoadProfile {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadProfile {
-    /// By operation: `read`, `write`, `discard`, `flush`.
+    /// The load by operation: `read`, `write`, `discard`, `flush`.
     pub ops: BTreeMap<&'static str, OpLoadProfile>,
     /// First sector read or written; `null` if there was none.
     pub first_sector: Option<u64>,

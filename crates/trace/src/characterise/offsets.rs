@@ -46,7 +46,7 @@ stored!(Cell { 0 });
 stored!(Column { 0 });
 stored!(Offsets { columns, rows, shift, used } if Offsets::is_valid);
 
-/// The density of I/Os on a device, in the profile.
+/// Where on a device reads and writes begin, over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OffsetsProfile {

@@ -49,7 +49,7 @@ impl Default for OverTime {
     }
 }
 
-/// One slice in the profile: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
+/// One slice of time: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceProfile {
@@ -83,7 +83,7 @@ pub struct SliceProfile {
     pub unique_blocks_so_far: u64,
 }
 
-/// A device over time, in the profile.
+/// Load and latencies of a device over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OverTimeProfile {

@@ -16,7 +16,7 @@ pub struct AccessPattern {
 
 stored!(AccessPattern { reads, writes, seeks, arrivals });
 
-/// The access pattern in the profile.
+/// The access pattern.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatternProfile {

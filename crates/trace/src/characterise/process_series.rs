@@ -48,7 +48,7 @@ pub struct ProcessSeries(Timeline<Slice>);
 stored!(Slice { 0 } if |slice| slice.0.len() <= DISTINCT + 1);
 stored!(ProcessSeries { 0 });
 
-/// The I/Os of processes over time, in the profile.
+/// The I/Os of processes over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessesOverTime {

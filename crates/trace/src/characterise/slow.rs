@@ -164,27 +164,27 @@ pub struct LongTimeProfile {
     /// When the I/O was queued, in ns since the trace began. A stall begins with the completion before it, or when the
     /// first I/O that waited in it was queued.
     pub start_ns: u64,
-    /// Time from then until the I/O completed, in ns.
+    /// Time from `start_ns` until the I/O completed, in ns.
     pub length_ns: u64,
     /// Operation of the I/O: `read`, `write`, `discard` or `flush`.
     pub op: &'static str,
-    /// Its first sector.
+    /// First sector of the I/O.
     pub sector: u64,
-    /// Its size in bytes.
+    /// Size of the I/O in bytes.
     pub bytes: u32,
-    /// Name of the process that queued it.
+    /// Name of the process that queued the I/O.
     pub process: String,
-    /// The two of its events between which most time passed: `d2c`, `i2d` …
+    /// The two events of the I/O between which most time passed: `d2c`, `i2d` …
     pub stage: String,
-    /// The time between these two events, in ns.
+    /// Time between the two events of `stage`, in ns.
     pub stage_ns: u64,
-    /// Other I/Os in flight when it was queued.
+    /// Other I/Os in flight when the I/O was queued.
     pub depth: u32,
-    /// Other I/Os in flight when it completed, by operation.
+    /// Other I/Os in flight when the I/O completed, by operation.
     pub in_flight: BTreeMap<&'static str, u64>,
 }
 
-/// The slowest I/Os and the stalls of a device, in the profile.
+/// The slowest I/Os and the stalls of a device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SlowProfile {

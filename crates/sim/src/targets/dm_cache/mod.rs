@@ -73,11 +73,11 @@ pub struct LvmCacheReport {
     pub used_blocks: u64,
     /// Reads of cached blocks.
     pub read_hits: u64,
-    /// Reads of other blocks.
+    /// Reads of blocks that were not cached.
     pub read_misses: u64,
     /// Writes to cached blocks.
     pub write_hits: u64,
-    /// Writes to other blocks.
+    /// Writes to blocks that were not cached.
     pub write_misses: u64,
     /// Blocks removed from the cache.
     pub demotions: u64,

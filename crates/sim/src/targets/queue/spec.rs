@@ -13,7 +13,7 @@ pub struct Device {
     pub name: String,
     /// Bytes that the stack can use, such as the size of a partition.
     pub bytes: u64,
-    /// Offset on the disk of the first of these bytes.
+    /// Byte of the disk at which the bytes of the stack begin.
     #[serde(default)]
     pub start: u64,
     /// The model of the disk.
@@ -55,7 +55,7 @@ pub enum Scheduler {
     Noop,
     /// Sorted batches with deadlines, in multi-queue kernels.
     MqDeadline,
-    /// The same in single-queue kernels.
+    /// As `mq-deadline`, in single-queue kernels.
     Deadline,
     /// Fair queueing of processes, in single-queue kernels.
     Cfq,
