@@ -12,7 +12,7 @@ pub struct MdReport {
     pub name: String,
     /// I/Os of each slot.
     pub slots: Vec<SlotStats>,
-    /// Bytes that a resync, recovery or check has covered; with parity, of each member.
+    /// Bytes of the array that a resync or check has covered; with parity, and in a recovery, bytes of each member.
     pub sync_bytes: u64,
     /// Pages of the bitmap that were written, each to every member.
     pub bitmap_writes: u64,
