@@ -65,7 +65,6 @@ format: tools ## Format everything, and apply the fixes that are safe
 
 .PHONY: types
 types: setup ## Generate python/blklab/documents from the Rust types
-	$(CARGO) run --release --locked --quiet --package blklab-documents
 	$(BIN)/python scripts/document_types.py
 
 .PHONY: fuzz

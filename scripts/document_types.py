@@ -1,13 +1,15 @@
-"""Writes python/blklab/documents from crates/documents/schema.json: `make types` calls it."""
+"""Writes python/blklab/documents from the schemas that crates/documents prints: `make types` calls it."""
 
 import builtins
 import json
+import os
 import re
+import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SCHEMAS = ROOT / "crates/documents/schema.json"
 TARGET = ROOT / "python/blklab/documents"
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
 WIDTH = 120
@@ -127,10 +129,20 @@ def quoted(kind: str) -> str:
     return json.dumps(kind) if re.search(r"\b[A-Z]", re.sub(r"Literal|NotRequired|None|\".*?\"", "", kind)) else kind
 
 
+@cache
+def schemas() -> dict[str, Schema]:
+    """Returns the schema of every document by its name, as the Rust types have them now."""
+    # With the options of `make test`, and one of its tests: so cargo chooses the same features of the libraries, and
+    # neither compiles the crates again.
+    options = "--config crates/tests.toml --release --locked --quiet --workspace --bin blklab-documents --test meanings"
+    subprocess.run(["scripts/cargo", "build", *options.split()], cwd=ROOT, check=True)
+    program = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "release/blklab-documents"
+    return dict(json.loads(subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout))
+
+
 def modules() -> dict[str, str]:
     """Returns the text of every module by its name."""
-    schemas = json.loads(SCHEMAS.read_text())
-    return {name: Module(schema).text(name) for name, schema in schemas.items()}
+    return {name: Module(schema).text(name) for name, schema in schemas().items()}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import yaml
+from document_types import schemas
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs/reference"
@@ -80,9 +81,8 @@ def command_sections(command: click.Command, ctx: click.Context) -> Iterator[str
 class Schemas:
     """Sections and types of one JSON Schema."""
 
-    def __init__(self, root: Schema, last: str = "default") -> None:
+    def __init__(self, root: Schema) -> None:
         self.root = root
-        self.last = last
         self.definitions: dict[str, Schema] = root.get("$defs", {})
 
     def resolve(self, schema: Schema) -> Schema:
@@ -112,6 +112,8 @@ class Schemas:
                 return f"list of {self.type_of(items)}"
             case {"type": "object", "additionalProperties": dict(values)}:
                 return f"table of {self.type_of(values)}"
+            case {"type": "object", "patternProperties": dict(values)}:
+                return " or ".join(f"table of {self.type_of(of)}" for of in values.values())
             case {"type": kind}:
                 return str(kind) + limits(schema)
         return "any value"
@@ -130,12 +132,8 @@ class Schemas:
             for key, value in variant.get("properties", {}).items():
                 default = value.get("default", {})
                 given = "–" if isinstance(default, dict) else f"`{json.dumps(default)}`"
-                if self.last != "default":
-                    given = "yes" if key in required else ""
-                elif key in required:
-                    given = "required"
-                rows.append((f"`{key}`", self.type_of(value), given))
-            parts.append(table(("key", "type", self.last), rows))
+                rows.append((f"`{key}`", self.type_of(value), "required" if key in required else given))
+            parts.append(table(("key", "type", "default"), rows))
         return "\n\n".join(part for part in parts if part)
 
     def sections(self) -> Iterator[str]:
@@ -144,6 +142,52 @@ class Schemas:
         for name, schema in self.definitions.items():
             if not self.is_simple({"$ref": f"#/$defs/{name}"}):
                 yield self.section(name, schema)
+
+
+class Documents(Schemas):
+    """Sections of one document between Rust and Python, where every key and value has its meaning."""
+
+    def is_simple(self, schema: Schema) -> bool:
+        """Return whether a type is named in a table; types whose values have meanings are not."""
+        values = self.resolve(schema).get("oneOf", [])
+        return super().is_simple(schema) and not any("const" in value for value in values)
+
+    def type_of(self, schema: Any) -> str:
+        """Return the type of a value in words, also of a list of fixed length."""
+        match schema:
+            case {"type": "array", "items": items, "minItems": least, "maxItems": most} if least == most:
+                return f"list of {most}: " + ", ".join([self.type_of(items)] * most)
+        return super().type_of(schema)
+
+    def section(self, title: str, schema: Schema) -> str:
+        """Return the keys of an object or of each variant, or the values."""
+        parts = [f"### {title}", prose(schema.get("description", ""))]
+        variants = schema.get("oneOf", [schema])
+        values = [(self.type_of({"const": of["const"]}), meaning(of)) for of in variants if "const" in of]
+        if values:
+            parts.append(table(("value", "meaning"), values))
+        for variant in variants:
+            if "properties" in variant:
+                parts.append(table(("key", "type", "always present", "meaning"), self.rows(variant)))
+            if "properties" in variant and "$ref" in variant:
+                parts.append(f"And the keys of `{variant['$ref'].rpartition('/')[2]}`.")
+        return "\n\n".join(part for part in parts if part)
+
+    def rows(self, variant: Schema) -> Iterator[tuple[str, str, str, str]]:
+        """Give the keys of an object; first the key that says which variant it is."""
+        keys = variant["properties"].items()
+        for key, value in sorted(keys, key=lambda named: "const" not in named[1]):
+            # A variant has the meaning of its only key, and of the key that says which variant it is.
+            text = meaning(value) or meaning(variant)
+            present = "yes" if key in variant.get("required", []) else "no"
+            if "default" in value and not isinstance(value["default"], dict):
+                present += f": `{json.dumps(value['default'])}`"
+            yield f"`{key}`", self.type_of(value), present, text
+
+
+def meaning(schema: Schema) -> str:
+    """Return the description of a key or value, on one line."""
+    return " ".join(prose(schema.get("description", "")).split())
 
 
 def limits(schema: Schema) -> str:
@@ -170,10 +214,14 @@ def experiment() -> str:
 
 def documents() -> str:
     """Return the page of the JSON documents between Rust and Python."""
-    schemas = json.loads((ROOT / "crates/documents/schema.json").read_text())
-    parts = ["Types of the JSON documents. [Formats](formats.md) says what the fields mean."]
-    for name, schema in schemas.items():
-        parts += [f"## Document: {name}", *Schemas(schema, "always present").sections()]
+    intro = (
+        "Every key of the documents that come from Rust, or go there. Sectors have 512 bytes. A key that is not\n"
+        "always present has a default, which is given, or its meaning says when it is missing. [Formats](formats.md)\n"
+        "says how these documents belong together, and describes the others."
+    )
+    parts = [intro]
+    for name, schema in schemas().items():
+        parts += [f"## Document: {name}", *Documents(schema).sections()]
     return page("JSON documents", *parts)
 
 

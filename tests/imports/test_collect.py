@@ -1,7 +1,6 @@
 """Files to campaigns: recognised, labelled, bounded; and each defect is one line."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from blklab.imports.base import ImportFile, ImportSource
 from blklab.imports.collect import batches
 from blklab.imports.run_labels import RunNaming
 from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
+from tests.report.test_documented import documented_fields
 
 DESCRIBED = ("result", "imported result")
 """Sections of docs/reference/formats.md."""
@@ -41,9 +41,7 @@ def test_a_format_is_recognised_by_no_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_field_is_documented(name: str) -> None:
-    text = (ROOT / "docs" / "reference" / "formats.md").read_text()
-    sections = "".join(text.split(f"## {title}")[1].split("\n## ")[0] for title in DESCRIBED)
-    output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", sections))))
+    output = documented_fields("outcome", *DESCRIBED)
     device = "sda" if "iostat" in name else None
     batch, _ = imported(DATA / name, device=device, keep_first=True, interval_ns=10**10)
     for _, outcome in runs(batch):

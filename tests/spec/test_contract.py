@@ -1,17 +1,15 @@
-"""Cells have the fields that the simulator declares (crates/documents/schema.json), no others."""
+"""Cells have the fields that the simulator declares, no others."""
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
+from blklab.documents import cell
 from blklab.spec.cells import plan
 from blklab.spec.overrides import parse_set
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "crates/documents/schema.json").read_text())["cell"]
-TYPES = {**SCHEMA["$defs"], "Cell": SCHEMA}
 
 CELL = plan(ROOT / "examples" / "unbalanced.toml", changes=[parse_set("settings.host.md_ns=1")]).cells[12]
 SPINDLES = plan(ROOT / "examples" / "spindles.toml").cells[0]
@@ -21,10 +19,8 @@ MD = CELL.document["stack"]["md"]
 
 def fields(type_: str) -> dict[str, bool]:
     """Returns the fields of a type, and whether each must be given."""
-    kinds = {item["properties"]["kind"]["const"]: item for item in TYPES["Model"]["oneOf"]}
-    schema = TYPES.get(type_) or kinds[type_]
-    known = schema["properties"].keys() - {"kind"}
-    return {name: name in schema.get("required", []) for name in known}
+    hints = get_type_hints(vars(cell)[type_], include_extras=True)
+    return {name: get_origin(hint) is not NotRequired for name, hint in hints.items() if name != "kind"}
 
 
 @pytest.mark.parametrize(
@@ -34,9 +30,9 @@ def fields(type_: str) -> dict[str, bool]:
         ("Host", CELL.document["host"]),
         ("Device", CELL.document["devices"][0]),
         ("QueueSettings", CELL.document["devices"][0]["queue"]),
-        ("nvme", CELL.document["devices"][0]["model"]),
-        ("hdd", SPINDLES.document["devices"][0]["model"]),
-        ("throttled", REPLAY.document["devices"][0]["model"]),
+        ("NvmeModel", CELL.document["devices"][0]["model"]),
+        ("HddModel", SPINDLES.document["devices"][0]["model"]),
+        ("ThrottledModel", REPLAY.document["devices"][0]["model"]),
         ("Md", MD),
         ("Member", MD["members"][0]),
         ("Filesystem", CELL.document["filesystem"]),

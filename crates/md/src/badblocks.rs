@@ -8,19 +8,26 @@ use crate::bytes;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SectorRange {
-    pub sector: u64,  // The first sector of the member, including its data offset
-    pub sectors: u64, // The number of sectors
+    /// First sector of the range, from the start of the member (data offset included).
+    pub sector: u64,
+    /// Number of sectors.
+    pub sectors: u64,
 }
 
 /// A configured bad-block list.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BadBlocks {
-    pub sector: u64,               // Its first sector, from the start of the member
-    pub sectors: u16,              // The length of its area in sectors
-    pub shift: u8,                 // The power of two that scales its entries
-    pub active: bool, // Whether it has entries, according to the superblock (feature 8); otherwise the area is not read
-    pub entries: Vec<SectorRange>, // The entries in the order on disk, which is not sorted
+    /// First sector of the list's area, from the start of the member.
+    pub sector: u64,
+    /// Length of the area in sectors.
+    pub sectors: u16,
+    /// Entries count in units of 2 to this power sectors.
+    pub shift: u8,
+    /// Whether the list has entries, according to the superblock (feature 8); otherwise the area is not read.
+    pub active: bool,
+    /// The entries in the order on disk, which is not sorted.
+    pub entries: Vec<SectorRange>,
 }
 
 /// Parses the entries of an area: 64-bit words, `sector << 10 | length`, all ones at the end; both are shifted.

@@ -14,13 +14,20 @@ pub(crate) const BYTES: usize = 256;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Bitmap {
-    pub offset: u64,       // Its offset in bytes, from the start of the member
-    pub version: u32,      // 3, 4 (host-endian bits fixed) or 5 (clustered)
-    pub uuid: Uuid,        // The array's UUID
-    pub sync_size: u64,    // Sectors that it covers
-    pub state: u32,        // Flags; its bits are not valid with 2 (stale) or 4 (write error)
-    pub chunk: u32,        // Bytes of one bit
-    pub daemon_sleep: u32, // Seconds between runs of the daemon that clears bits
+    /// Offset of the bitmap in bytes, from the start of the member.
+    pub offset: u64,
+    /// 3, 4 (bits in the host's byte order are fixed) or 5 (clustered).
+    pub version: u32,
+    /// The array's UUID, as mdadm prints it.
+    pub uuid: Uuid,
+    /// Sectors that the bitmap covers.
+    pub sync_size: u64,
+    /// Flags; the bits of the bitmap are not valid with 2 (stale) or 4 (write error).
+    pub state: u32,
+    /// Bytes for each bit.
+    pub chunk: u32,
+    /// Seconds between runs of the daemon that clears bits.
+    pub daemon_sleep: u32,
 }
 
 /// Parses a bitmap superblock; `None` if there is none.

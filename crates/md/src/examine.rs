@@ -9,8 +9,10 @@ use crate::{BadBlocks, Bitmap, Member, SECTOR, badblocks, bitmap, bytes, refusal
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Examined {
-    pub members: Vec<Member>, // md's own superblocks: one on a correct member. Others are left over from earlier use.
-    pub foreign: Vec<ForeignMetadata>, // Metadata in foreign formats
+    /// md's superblocks: a correct member has exactly one. Others are left over from earlier use.
+    pub members: Vec<Member>,
+    /// Metadata in foreign formats.
+    pub foreign: Vec<ForeignMetadata>,
 }
 
 /// Examines every position where a superblock can be, and reads everything that belongs to the superblocks.
@@ -104,8 +106,10 @@ fn read_bitmap(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForeignMetadata {
-    Ddf,  // SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector)
-    Imsm, // Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one)
+    /// SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector).
+    Ddf,
+    /// Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one).
+    Imsm,
 }
 
 /// The anchor's signature, big-endian; mdadm's super-ddf.c accepts no other byte order.

@@ -33,27 +33,48 @@ pub const SECTOR: u64 = 512;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Superblock {
-    pub version: &'static str,         // `0.90`, `1.0`, `1.1` or `1.2`
-    pub uuid: Uuid,                    // The array's UUID
-    pub name: String,                  // The array's name: usually `host:name`; with 0.90, `md` and its minor number
-    pub level: i32,                    // mdadm's --level
-    pub layout: u32,                   // The personality's layout
-    pub chunk: u64,                    // Bytes
-    pub raid_disks: u32,               // Slots
-    pub size: u64,                     // Sectors of each member that the array uses
-    pub data_offset: u64,              // The first sector of data
-    pub data_size: u64,                // Sectors that can be used
-    pub device_uuid: Option<Uuid>,     // The member's UUID; 0.90 has none
-    pub role: Role,                    // What this member is in the array
-    pub present: Vec<bool>,            // For each slot, whether it has an active member
-    pub write_mostly: bool,            // Whether it is read only if no other member can be
-    pub replacement: bool,             // Whether it replaces the member in its slot
-    pub bitmap: bool,                  // Whether there is an internal bitmap, or a log in its place
-    pub events: u64,                   // The event count
-    pub updated: u64,                  // When this was written
-    pub resync_offset: Option<u64>,    // The sector where a resync continues; `None` if the array is clean
-    pub recovery_offset: Option<u64>,  // The sector up to which this member has been recovered
-    pub reshape_position: Option<u64>, // Position of a reshape in sectors of the array
+    /// `0.90`, `1.0`, `1.1` or `1.2`.
+    pub version: &'static str,
+    /// The array's UUID, as mdadm prints it.
+    pub uuid: Uuid,
+    /// The array's name: usually `host:name`; with 0.90, `md` and its minor number.
+    pub name: String,
+    /// The RAID level as the kernel numbers it: 0, 1, 4, 5, 6 or 10; linear is -1.
+    pub level: i32,
+    /// The layout, a number that the personality interprets.
+    pub layout: u32,
+    /// Bytes of a chunk; 0 without chunks.
+    pub chunk: u64,
+    /// Number of slots.
+    pub raid_disks: u32,
+    /// Sectors of each member that the array uses.
+    pub size: u64,
+    /// First sector of the data, from the start of the member.
+    pub data_offset: u64,
+    /// Sectors of the member that can hold data; with 0.90, the same as `size`.
+    pub data_size: u64,
+    /// The member's UUID; `null` with 0.90, which has none.
+    pub device_uuid: Option<Uuid>,
+    /// What this member is in the array.
+    pub role: Role,
+    /// For each slot, whether it has an active member.
+    pub present: Vec<bool>,
+    /// Whether the member is read only if no other member can be.
+    pub write_mostly: bool,
+    /// Whether it replaces the member in its slot.
+    pub replacement: bool,
+    /// Whether there is an internal bitmap, or a log in its place.
+    pub bitmap: bool,
+    /// The event count.
+    pub events: u64,
+    /// When the superblock was written, in seconds since 1970.
+    pub updated: u64,
+    /// The sector where a resync continues; `null` if the array is clean.
+    pub resync_offset: Option<u64>,
+    /// Sectors of this member that have been recovered; `null` without an unfinished recovery, and always with 0.90.
+    pub recovery_offset: Option<u64>,
+    /// Position of an unfinished reshape in sectors of the array; `null` without a reshape.
+    pub reshape_position: Option<u64>,
 }
 
 /// What a member is in its array.
@@ -61,18 +82,27 @@ pub struct Superblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase", tag = "role", content = "slot")]
 pub enum Role {
-    Active(u16), // The member of a slot
-    Spare,       // A spare (0xffff)
-    Faulty,      // Faulty (0xfffe)
-    Journal,     // The journal (0xfffd)
+    /// The member of a slot.
+    Active(
+        /// Number of the slot.
+        u16,
+    ),
+    /// A spare (0xffff).
+    Spare,
+    /// A faulty member (0xfffe).
+    Faulty,
+    /// The journal (0xfffd).
+    Journal,
 }
 
 /// A checksum: stored and computed.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Checksum {
-    pub stored: u32,   // The checksum in the superblock
-    pub computed: u32, // The checksum of its bytes
+    /// The checksum in the superblock.
+    pub stored: u32,
+    /// The checksum of the superblock's bytes.
+    pub computed: u32,
 }
 
 impl Checksum {
@@ -86,11 +116,18 @@ impl Checksum {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Member {
-    pub offset: u64,                   // Offset of the superblock in bytes, from the start of the member
-    pub checksum: Checksum,            // Its checksum
-    pub superblock: Superblock,        // Its content
-    pub bad_blocks: Option<BadBlocks>, // The list of bad blocks; `None` if none is configured, or the format has none
-    pub bitmap: Option<Bitmap>,        // The internal write-intent bitmap, if there is one
-    pub refusal_reasons: Vec<Refusal>, // Why the kernel refuses the superblock; empty if it accepts it
-    pub problems: Vec<String>,         // Other problems, one line each
+    /// Offset of the superblock in bytes, from the start of the member.
+    pub offset: u64,
+    /// The checksum of the superblock.
+    pub checksum: Checksum,
+    /// The content of the superblock.
+    pub superblock: Superblock,
+    /// The bad-block list; `null` if none is configured, and always with 0.90.
+    pub bad_blocks: Option<BadBlocks>,
+    /// The internal write-intent bitmap; `null` if there is none, or it cannot be read.
+    pub bitmap: Option<Bitmap>,
+    /// Why the kernel refuses the superblock; empty if it accepts it.
+    pub refusal_reasons: Vec<Refusal>,
+    /// Other problems, one line each.
+    pub problems: Vec<String>,
 }

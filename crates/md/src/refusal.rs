@@ -9,23 +9,34 @@ use crate::{Checksum, SECTOR, Superblock, bytes, v0, v1};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalReason {
-    BadBlockList, // Place or length of the bad-block list
-    Checksum,     // A wrong checksum
-    DataOffset,   // The data begin before the superblock ends
-    DataSize,     // Too few sectors for data
-    Features,     // Feature bits that no kernel knows, or that contradict the level
-    MaxDev,       // More roles than fit into a superblock
-    NewerKernel,  // A logical block size: Linux 6.18 and older refuse it, newer ones do not
-    Padding,      // Bytes that must be zero
-    RaidDisks,    // No slot, or more slots than roles
+    /// Position or length of the bad-block list.
+    BadBlockList,
+    /// A wrong checksum.
+    Checksum,
+    /// The data begin before the superblock ends.
+    DataOffset,
+    /// Too few sectors for data.
+    DataSize,
+    /// Feature bits that no kernel knows, or that contradict the level.
+    Features,
+    /// More roles than a superblock can hold.
+    MaxDev,
+    /// A logical block size: Linux 6.18 and older refuse it, newer ones do not.
+    NewerKernel,
+    /// Bytes that must be zero.
+    Padding,
+    /// No slot, or more slots than roles.
+    RaidDisks,
 }
 
 /// A reason why the kernel refuses a superblock.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    pub reason: RefusalReason, // What is not accepted
-    pub message: String,       // The value, and what is expected
+    /// What the kernel does not accept.
+    pub reason: RefusalReason,
+    /// The value, and what is expected.
+    pub message: String,
 }
 
 /// The least number of sectors for data.

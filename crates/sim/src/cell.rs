@@ -17,34 +17,38 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    pub seed: u64, // The seed of all random numbers: the same cell and seed give the same result everywhere
-    /// The kernel version, such as "4.19" or "6.1". It decides how md balances reads and which writes are throttled.
+    /// Seed of all random numbers: the same cell and seed give the same result everywhere.
+    pub seed: u64,
+    /// Kernel version, such as `4.19` or `6.1`. It decides, for example, how md balances reads and which writes are
+    /// throttled.
     pub kernel: String,
     /// Processor time that the host needs for an I/O.
     #[serde(default)]
     pub host: Host,
-    pub devices: Vec<Device>, // The disks. The stack names them by their index in this list, each exactly once.
-    pub stack: Node,          // What the jobs submit I/O to
-    /// The filesystem whose journal commits interrupt the jobs; without one the load uses the raw device.
+    /// The disks. The stack names them by their index in this list, each exactly once.
+    pub devices: Vec<Device>,
+    /// What the jobs submit I/O to.
+    pub stack: Node,
+    /// The filesystem whose journal commits interrupt the jobs; `null`: the load uses the raw device.
     #[serde(default)]
     pub filesystem: Option<Filesystem>,
     /// The workload, all jobs at the same time; empty when a trace is replayed.
     #[serde(default)]
     pub jobs: Vec<Job>,
-    /// How to replay a trace. Its I/Os are given separately from the cell.
+    /// How to replay a trace, whose I/Os are given separately from the cell; `null` without a trace.
     #[serde(default)]
     pub replay: Option<Replay>,
-    /// Stop after this much simulated time.
+    /// Stop after this much simulated time after the ramp, in ns; `null`: no limit.
     #[serde(default)]
     pub runtime_ns: Option<u64>,
-    /// What completes before this does not count, as fio's `ramp_time`.
+    /// What completes before this time does not count, in ns (fio's `ramp_time`).
     #[serde(default)]
     pub ramp_ns: u64,
-    /// Stop when all jobs together have counted this many I/Os, which bounds the cost of a long test.
+    /// Stop when all jobs together have counted this many I/Os, which bounds the cost of a long test; `null`: no limit.
     #[serde(default)]
     pub max_ios: Option<u64>,
-    /// The interval of the series over time, for runners that measure. The simulator takes the finest power of two of ns
-    /// that gives at most 200 points.
+    /// Interval of the series over time in ns, for runners that measure. The simulator takes the finest power of two of
+    /// ns that gives at most 200 points.
     #[serde(default)]
     pub series_ns: u64,
 }

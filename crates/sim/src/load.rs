@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filesystem {
-    pub commit_ns: u64, // Time between commits while something changes: ext4's `commit=5`
+    /// Time between the commits of the journal while something changes, in ns: ext4's `commit=5`.
+    pub commit_ns: u64,
 }
 
 /// A group of equal jobs, in fio's words.
@@ -15,45 +16,59 @@ pub struct Filesystem {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    pub name: String,    // The group's name
-    pub numjobs: u32,    // How many of them
-    pub read_share: f64, // The share of reads, 0 to 1
-    pub random: bool,    // Whether offsets are random
-    /// Where random offsets fall.
+    /// Name of the group.
+    pub name: String,
+    /// Number of jobs in the group (`numjobs`).
+    pub numjobs: u32,
+    /// Share of reads, 0 to 1.
+    pub read_share: f64,
+    /// Whether offsets are random; otherwise they are sequential.
+    pub random: bool,
+    /// Where random offsets fall (`random_distribution`).
     #[serde(default)]
     pub distribution: Distribution,
     /// Whether random offsets visit every block once before they visit one again.
     #[serde(default)]
     pub random_map: RandomMap,
-    pub read_sizes: Vec<(u32, f64)>,  // Sizes of reads, as (bytes, weight)
-    pub write_sizes: Vec<(u32, f64)>, // Sizes of writes
-    pub align: u32,                   // Offsets are multiples of this (`blockalign`)
-    pub offset: u64,                  // Where the job's region begins on the stack
-    pub size: u64,                    // How long the region is
-    /// Each job's region begins this much after the one before (`offset_increment`).
+    /// Sizes of reads: bytes, and the weight of this size.
+    pub read_sizes: Vec<(u32, f64)>,
+    /// Sizes of writes: bytes, and the weight of this size.
+    pub write_sizes: Vec<(u32, f64)>,
+    /// Offsets are multiples of this, in bytes (`blockalign`).
+    pub align: u32,
+    /// Byte of the stack at which the region of the first job begins.
+    pub offset: u64,
+    /// Bytes of a job's region.
+    pub size: u64,
+    /// Bytes by which the region of each job begins after that of the job before (`offset_increment`).
     #[serde(default)]
     pub offset_increment: u64,
-    /// Bytes that each job does; it starts again at the beginning of its region if that is more (`io_size`).
+    /// Bytes that each job reads and writes; it starts again at the beginning of its region if that is more
+    /// (`io_size`).
     pub io_bytes: u64,
-    pub iodepth: u32,            // I/Os in flight of each job
-    pub batch_submit: u32,       // I/Os submitted together (`iodepth_batch_submit`)
-    pub batch_complete_min: u32, // I/Os to wait for before reaping (`iodepth_batch_complete_min`)
-    /// Submit again only when at most this many are in flight (`iodepth_low`); 0: submit at once.
+    /// I/Os in flight of each job at most (`iodepth`).
+    pub iodepth: u32,
+    /// I/Os submitted together (`iodepth_batch_submit`).
+    pub batch_submit: u32,
+    /// I/Os that must have completed before the job reaps them (`iodepth_batch_complete_min`).
+    pub batch_complete_min: u32,
+    /// A job whose depth was reached submits again only when at most this many are in flight (`iodepth_low`); 0: at
+    /// once.
     #[serde(default)]
     pub iodepth_low: u32,
-    /// A flush after every so many writes (`fsync`); 0 is never.
+    /// A flush follows every so many writes (`fsync`); 0: never.
     #[serde(default)]
     pub fsync: u32,
-    /// The share of writes followed by a flush, at random.
+    /// Share of writes that a flush follows, 0 to 1, at random.
     #[serde(default)]
     pub fsync_share: f64,
-    /// A pause…
+    /// Pause after every `thinktime_blocks` I/Os, in ns (`thinktime`); 0: none.
     #[serde(default)]
     pub thinktime_ns: u64,
-    /// … after so many I/Os (`thinktime_blocks`).
+    /// I/Os between two pauses (`thinktime_blocks`).
     #[serde(default = "one_job")]
     pub thinktime_blocks: u32,
-    /// I/Os per second of each job at most (`rate_iops`); 0 is unlimited.
+    /// I/Os per second of each job at most (`rate_iops`); 0: no limit.
     #[serde(default)]
     pub rate_iops: f64,
 }
@@ -67,10 +82,13 @@ fn one_job() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RandomMap {
+    /// Any block can be visited again at any time.
     #[default]
-    Off, // Any block can be visited again at any time
-    Repeated,   // Each pass has the same order: fio seeds its generator again (backend.c, `clear_io_state`)
-    Reshuffled, // Each pass has another order: that of a `time_based` job (io_u.c, `get_next_rand_block`)
+    Off,
+    /// Each pass has the same order: fio seeds its generator again (backend.c, `clear_io_state`).
+    Repeated,
+    /// Each pass has another order: that of a `time_based` job (io_u.c, `get_next_rand_block`).
+    Reshuffled,
 }
 
 /// Where random offsets fall, fio's `random_distribution`.
@@ -83,19 +101,23 @@ pub enum Distribution {
     Random,
     /// Zipf's law, scattered over the region.
     Zipf {
-        theta: f64, // The exponent
+        /// The exponent.
+        theta: f64,
     },
     /// Pareto's, scattered over the region.
     Pareto {
-        h: f64, // The power, 0 to 1
+        /// fio's parameter of the distribution, 0 to 1.
+        h: f64,
     },
-    /// Gaussian about the middle.
+    /// Gaussian about the middle of the region.
     Normal {
-        deviation: f64, // The deviation, in percent of the region
+        /// The standard deviation, in per cent of the region.
+        deviation: f64,
     },
-    /// Zones, as (percent of accesses, percent of the region).
+    /// By zones of the region.
     Zoned {
-        zones: Vec<(f64, f64)>, // In the order of the region
+        /// The zones in the order of the region: per cent of the accesses, per cent of the region.
+        zones: Vec<(f64, f64)>,
     },
 }
 
@@ -104,9 +126,11 @@ pub enum Distribution {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    pub timed: bool,  // At the recorded times (open loop); otherwise as fast as `iodepth` allows
-    pub iodepth: u32, // I/Os in flight at most in the closed loop
-    /// Times are divided by this.
+    /// Whether I/Os are submitted at their recorded times (open loop); otherwise as fast as `iodepth` allows.
+    pub timed: bool,
+    /// I/Os in flight at most, if not `timed`.
+    pub iodepth: u32,
+    /// The recorded times are divided by this.
     #[serde(default = "unity")]
     pub speed: f64,
 }
@@ -120,10 +144,14 @@ fn unity() -> f64 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
-    pub submit_ns: u64, // Time to prepare and submit one I/O to a device, system call included
-    pub reap_ns: u64,   // Time to reap one completion
-    pub wake_ns: u64,   // Time from a completion until a sleeping job runs
-    pub md_ns: u64,     // Time that each array adds to an I/O
+    /// Time to prepare and submit one I/O to a device, system call included, in ns.
+    pub submit_ns: u64,
+    /// Time to reap one completion, in ns.
+    pub reap_ns: u64,
+    /// Time from a completion until a sleeping job runs, in ns.
+    pub wake_ns: u64,
+    /// Time that each array or other target above the disks adds to an I/O, in ns.
+    pub md_ns: u64,
 }
 
 impl Default for Host {

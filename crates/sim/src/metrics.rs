@@ -10,32 +10,40 @@ use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
-    pub total_ios: u64, // I/Os that were submitted after the ramp
-    pub io_bytes: u64,  // Bytes of all that were completed after the ramp
-    /// `total_ios` per second. For I/Os that were in flight when the ramp ended, latency and bytes count but not the
-    /// I/O, as in fio (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
+    /// I/Os submitted after the ramp, as fio counts them.
+    pub total_ios: u64,
+    /// Bytes of the I/Os completed after the ramp.
+    pub io_bytes: u64,
+    /// `total_ios` per second. Of I/Os in flight when the ramp ended, the latency and the bytes count, and not the I/O,
+    /// as in fio (ioengines.c, `td_io_queue`; libfio.c, `reset_all_stats`).
     pub iops: f64,
-    pub bw_bytes: f64,    // Bytes per second
-    pub clat_ns: Latency, // From submission to completion
+    /// Bytes per second.
+    pub bw_bytes: f64,
+    /// Latency from submission to completion, in ns.
+    pub clat_ns: Latency,
 }
 
 /// The jobs' fsyncs, as in fio's `sync`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Syncs {
-    pub total_ios: u64,  // Fsyncs that were completed after the ramp
-    pub iops: f64,       // `total_ios` per second
-    pub lat_ns: Latency, // From the call to its return
+    /// Fsyncs and fdatasyncs completed after the ramp.
+    pub total_ios: u64,
+    /// `total_ios` per second.
+    pub iops: f64,
+    /// Latency from the call to its return, in ns.
+    pub lat_ns: Latency,
 }
 
-/// Completion latencies.
+/// Latencies in ns.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
     /// Their quantiles.
     #[serde(flatten)]
     pub summary: QuantilesSummary,
-    /// Middles of histogram bins and the I/Os in them, like fio's JSON+; empty for single groups.
+    /// The histogram: the middle of a bin in ns, and its I/Os, as in fio's JSON+. Missing for single groups, and
+    /// without I/Os.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bins: Vec<(u64, u64)>,
 }
@@ -47,20 +55,28 @@ const BINS: u32 = 40;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    pub name: String,     // Its name
-    pub read: Direction,  // Its reads
-    pub write: Direction, // Its writes
+    /// Name of the job.
+    pub name: String,
+    /// Its reads.
+    pub read: Direction,
+    /// Its writes.
+    pub write: Direction,
 }
 
 /// One interval of the time series.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    pub time_ns: u64,              // Its start
-    pub width_ns: u64,             // How long it is
-    pub ios: [u64; 2],             // I/Os completed in it: reads, writes
-    pub bytes: [u64; 2],           // Bytes moved in it
-    pub clat_ns: [Option<f64>; 2], // Mean completion latency in it, if anything completed
+    /// Start of the interval, in ns since the end of the ramp.
+    pub time_ns: u64,
+    /// Length of the interval, in ns.
+    pub width_ns: u64,
+    /// I/Os completed in the interval: reads, writes.
+    pub ios: [u64; 2],
+    /// Bytes of the I/Os completed in the interval: reads, writes.
+    pub bytes: [u64; 2],
+    /// Mean latency from submission to completion of these I/Os, in ns: reads, writes; `null` if there were none.
+    pub clat_ns: [Option<f64>; 2],
 }
 
 /// What the jobs of a run measured.

@@ -10,24 +10,36 @@ pub use crate::targets::delay::DelayReport;
 pub use crate::targets::md::{MdReport, SlotStats};
 pub use crate::targets::queue::DiskStats;
 
-/// The result of one run. Times in ns.
+/// The result of one run. Times are of the simulation.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    pub runtime_ns: u64,            // Simulated time that counts, without the ramp
-    pub watched_ns: u64,            // Simulated time in which devices were measured: all of it, the ramp included
-    pub read: Direction,            // The jobs' reads
-    pub write: Direction,           // The jobs' writes
-    pub sync: Syncs,                // The jobs' fsyncs
-    pub groups: Vec<Group>,         // Every job group separately
-    pub devices: Vec<DiskStats>,    // What each disk did
-    pub targets: Vec<TargetReport>, // What each target above the disks did, the lowest first
-    pub series: Vec<Point>,         // The jobs' I/Os over time
-    /// Look-ups in caches over time, as these count them: hits and misses in each interval that has some.
+    /// Simulated time that counts, in ns, without the ramp.
+    pub runtime_ns: u64,
+    /// Simulated time that the counters of devices and targets cover, in ns, with the ramp.
+    pub watched_ns: u64,
+    /// The jobs' reads.
+    pub read: Direction,
+    /// The jobs' writes.
+    pub write: Direction,
+    /// The jobs' fsyncs and fdatasyncs.
+    pub sync: Syncs,
+    /// Each job separately, with its clones together.
+    pub groups: Vec<Group>,
+    /// Counters of each disk.
+    pub devices: Vec<DiskStats>,
+    /// Counters of each block target above the disks, nested ones included, the lowest first.
+    pub targets: Vec<TargetReport>,
+    /// The jobs' I/Os over time.
+    pub series: Vec<Point>,
+    /// Look-ups in caches over time: hits and misses in each interval of the series that has some, as the caches count
+    /// them. Missing without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub look_ups: Vec<[u64; 2]>,
-    pub processor_ns: u64,  // Processor time of all jobs together
-    pub simulated_ios: u64, // Simulated I/Os at the top and at the disks, for benchmarks
+    /// Processor time of all jobs together, in ns.
+    pub processor_ns: u64,
+    /// I/Os of the jobs and of the disks below: the simulator's work.
+    pub simulated_ios: u64,
 }
 
 impl Outcome {

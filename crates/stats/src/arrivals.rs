@@ -43,40 +43,55 @@ stored!(Arrivals { gaps, count, backwards, span, window_end, scales });
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalPattern {
-    /// More regular than chance: gaps vary by less than half their mean and no window scale with
-    /// five arrivals a window or more has a dispersion of 0.5 or above.
+    /// More regular than chance: gaps vary by less than half their mean, and at no scale with five arrivals or more in
+    /// a window is the dispersion 0.5 or above.
     Steady,
-    Random, // Like a Poisson process: independent of each other, neither steady nor bursty
-    /// In bursts: gaps vary by more than 1.5 times their mean, or the dispersion at some scale is
-    /// above 2 and beyond 1 by more than four standard errors, sqrt(2 / (windows - 1)) each.
+    /// Like a Poisson process: independent of each other, neither steady nor bursty.
+    Random,
+    /// In bursts: gaps vary by more than 1.5 times their mean, or the dispersion at some scale is above 2 and beyond 1
+    /// by more than four standard errors, sqrt(2 / (windows - 1)) each.
     Bursty,
 }
 
-/// Index of dispersion at one window width.
+/// Index of dispersion at one width of windows: 0 is regular, 1 is chance, more is bursty. Windows begin at the first
+/// arrival.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Dispersion {
-    pub window_ns: u64,        // Width of the window
-    pub windows: u64,          // Complete windows, empty ones included
-    pub mean_ios: Option<f64>, // Mean arrivals in a window
-    pub max_ios: u64,          // Most arrivals in a window
-    pub index: Option<f64>,    // Variance / mean of arrivals in a window; `None` below ten windows
+    /// Width of the windows, in ns.
+    pub window_ns: u64,
+    /// Complete windows, empty ones included.
+    pub windows: u64,
+    /// Mean arrivals in a window; `null` without a complete window.
+    pub mean_ios: Option<f64>,
+    /// Most arrivals in a window.
+    pub max_ios: u64,
+    /// Variance of the arrivals in a window, divided by their mean; `null` below ten windows.
+    pub index: Option<f64>,
 }
 
-/// Summary of [`Arrivals`].
+/// When I/Os arrive.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArrivalsSummary {
-    pub count: u64,                         // Arrivals recorded
-    pub backwards: u64,                     // Arrivals earlier than the previous one; counted as simultaneous with it
-    pub inter_arrival_ns: QuantilesSummary, // Gaps between arrivals
-    /// Standard deviation / mean of the gaps: 0 steady, 1 Poisson, more bursty.
+    /// Number of arrivals.
+    pub count: u64,
+    /// Arrivals with a time before that of the previous one; they count as simultaneous with it.
+    pub backwards: u64,
+    /// Gaps between arrivals, in ns.
+    pub inter_arrival_ns: QuantilesSummary,
+    /// Standard deviation of the gaps, divided by their mean: 0 is regular, 1 is chance, more is bursty. `null` without
+    /// gaps above 0.
     pub coefficient_of_variation: Option<f64>,
-    pub dispersion: Vec<Dispersion>, // Dispersion at each window width, ascending
-    pub mean_iops: Option<f64>,      // Gaps divided by the time they span: arrivals per second
-    pub peak_iops: u64,              // Most arrivals in a window of one second
-    pub peak_to_mean: Option<f64>,   // `peak_iops / mean_iops`; `None` for less than one second
-    /// Verdict; `None` below a hundred gaps. The rule is at each [`ArrivalPattern`].
+    /// Index of dispersion by width of the window, 1 ms to 10 s.
+    pub dispersion: Vec<Dispersion>,
+    /// Mean arrivals per second; `null` if no time passed.
+    pub mean_iops: Option<f64>,
+    /// Most arrivals in a window of one second.
+    pub peak_iops: u64,
+    /// `peak_iops` divided by `mean_iops`; `null` for less than one second.
+    pub peak_to_mean: Option<f64>,
+    /// The pattern; `null` below a hundred gaps.
     pub pattern: Option<ArrivalPattern>,
 }
 

@@ -24,26 +24,41 @@ stored!(Level { spent, level, since, max, backwards, below_zero } if |level| lev
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LevelTime {
-    pub low: u64,     // Lowest level of the range
-    pub high: u64,    // Highest level of the range, inclusive
-    pub time_ns: u64, // Time spent there
+    /// Lowest level of the range.
+    pub low: u64,
+    /// Highest level of the range, inclusive.
+    pub high: u64,
+    /// Time at these levels, in ns.
+    pub time_ns: u64,
 }
 
-/// Summary of [`Level`]. Percentiles are of time: `p95` is the level not exceeded for 95 % of it.
+/// A level over time, such as queue depth, weighted by how long each value lasted. Levels above 4,096 count as 4,096 in
+/// means and percentiles.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelSummary {
-    pub time_ns: u64,                // Time observed
-    pub mean: Option<f64>,           // Mean level over time
-    pub mean_when_busy: Option<f64>, // Mean level over the time it was not 0
-    pub max: u64,                    // Highest level reached, even for a short time
-    pub p50: Option<u64>,            // Median
-    pub p95: Option<u64>,            // 95th percentile
-    pub p99: Option<u64>,            // 99th percentile
-    pub idle_share: Option<f64>,     // Share of time at level 0, 0..=1
-    pub histogram: Vec<LevelTime>,   // Time by level: single levels to 64, then powers of two; empty ranges left out
-    pub backwards: u64,              // Changes earlier than the previous one; counted as simultaneous with it
-    pub below_zero: u64,             // Changes that would have gone below 0 (an end without its beginning); left at 0
+    /// Time observed, in ns.
+    pub time_ns: u64,
+    /// Mean level over the time; `null` without time.
+    pub mean: Option<f64>,
+    /// Mean level over the time in which it was not 0; `null` if there was none.
+    pub mean_when_busy: Option<f64>,
+    /// Highest level, even for a short time.
+    pub max: u64,
+    /// The level that was not exceeded for 50 % of the time; `null` without time.
+    pub p50: Option<u64>,
+    /// The level that was not exceeded for 95 % of the time; `null` without time.
+    pub p95: Option<u64>,
+    /// The level that was not exceeded for 99 % of the time; `null` without time.
+    pub p99: Option<u64>,
+    /// Share of the time at level 0, 0 to 1; `null` without time.
+    pub idle_share: Option<f64>,
+    /// Time by level: single levels up to 64, then powers of two; empty ranges are left out.
+    pub histogram: Vec<LevelTime>,
+    /// Changes with a time before that of the previous one; they count as simultaneous with it.
+    pub backwards: u64,
+    /// Changes that would have made the level negative (an end without a beginning); it stayed at 0.
+    pub below_zero: u64,
 }
 
 impl Level {

@@ -23,8 +23,10 @@ pub struct Popularity {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HotShare {
-    pub fraction: f64, // Hottest fraction of the blocks touched, 0..=1
-    pub io_share: f64, // Share of the accesses they receive, 0..=1
+    /// Hottest fraction of the blocks, 0 to 1.
+    pub fraction: f64,
+    /// Share of the accesses that goes to it, 0 to 1.
+    pub io_share: f64,
 }
 
 impl Popularity {

@@ -53,27 +53,44 @@ impl Stored for QuantilesStore {
     }
 }
 
-/// Summary of [`Quantiles`]; the unit is that of the values recorded.
+/// Quantiles of values, in the unit of the key that has them. Percentiles are of nearest rank.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QuantilesSummary {
-    pub count: u64,          // Values recorded
-    pub mean: Option<f64>,   // Arithmetic mean (exact)
-    pub stddev: Option<f64>, // Population standard deviation (exact)
-    pub min: Option<u64>,    // Smallest value (exact)
-    pub max: Option<u64>,    // Largest value (exact)
-    pub p1: Option<u64>,     // 1st percentile, nearest rank; as are all below
-    pub p5: Option<u64>,     // 5th percentile
-    pub p10: Option<u64>,    // 10th percentile
-    pub p25: Option<u64>,    // Lower quartile
-    pub p50: Option<u64>,    // Median
-    pub p75: Option<u64>,    // Upper quartile
-    pub p90: Option<u64>,    // 90th percentile
-    pub p95: Option<u64>,    // 95th percentile
-    pub p99: Option<u64>,    // 99th percentile
-    pub p99_9: Option<u64>,  // 99.9th percentile
-    pub p99_99: Option<u64>, // 99.99th percentile
-    pub relative_error: f64, // Largest relative error of the percentiles: 0 when exact, else 0.004
+    /// Number of values.
+    pub count: u64,
+    /// Mean (exact); `null` without values.
+    pub mean: Option<f64>,
+    /// Standard deviation (exact); `null` without values.
+    pub stddev: Option<f64>,
+    /// Smallest value (exact); `null` without values.
+    pub min: Option<u64>,
+    /// Largest value (exact); `null` without values.
+    pub max: Option<u64>,
+    /// 1st percentile; `null` without values.
+    pub p1: Option<u64>,
+    /// 5th percentile; `null` without values.
+    pub p5: Option<u64>,
+    /// 10th percentile; `null` without values.
+    pub p10: Option<u64>,
+    /// 25th percentile; `null` without values.
+    pub p25: Option<u64>,
+    /// Median; `null` without values.
+    pub p50: Option<u64>,
+    /// 75th percentile; `null` without values.
+    pub p75: Option<u64>,
+    /// 90th percentile; `null` without values.
+    pub p90: Option<u64>,
+    /// 95th percentile; `null` without values.
+    pub p95: Option<u64>,
+    /// 99th percentile; `null` without values.
+    pub p99: Option<u64>,
+    /// 99.9th percentile; `null` without values.
+    pub p99_9: Option<u64>,
+    /// 99.99th percentile; `null` without values.
+    pub p99_99: Option<u64>,
+    /// Largest relative error of a percentile: 0 up to 4,096 values, otherwise 0.004.
+    pub relative_error: f64,
 }
 
 impl Default for Quantiles {

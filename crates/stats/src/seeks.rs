@@ -15,27 +15,39 @@ pub struct Seeks {
 
 stored!(Seeks { end, zero, forward, backward, distance });
 
-/// Count of the distances low..=high.
+/// Seeks with a distance in a range.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SeekRange {
-    pub low_sectors: i64,  // Smallest signed distance, inclusive; negative is towards sector 0
-    pub high_sectors: i64, // Largest signed distance, inclusive
-    pub count: u64,        // Seeks in the range
+    /// Lowest distance in sectors, inclusive; negative means towards sector 0.
+    pub low_sectors: i64,
+    /// Highest distance in sectors, inclusive.
+    pub high_sectors: i64,
+    /// Seeks in this range.
+    pub count: u64,
 }
 
-/// Summary of [`Seeks`].
+/// Distances from the end of one read or write to the start of the next.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SeeksSummary {
-    pub count: u64,                           // Distances recorded: one fewer than I/Os
-    pub zero: u64,                            // I/Os that started where the one before them ended
-    pub forward: u64,                         // I/Os beyond the end of the one before
-    pub backward: u64,                        // I/Os before the end of the one before
-    pub mean_distance_sectors: Option<f64>,   // Mean of the absolute distance
-    pub median_distance_sectors: Option<u64>, // Median of the absolute distance (relative error 0.4 % beyond 4096 I/Os)
-    pub p95_distance_sectors: Option<u64>,    // 95th percentile of the absolute distance
-    pub histogram: Vec<SeekRange>,            // Powers of two each side of zero, ascending, empty ones left out
+    /// Number of distances: one fewer than reads and writes.
+    pub count: u64,
+    /// I/Os that started where the one before them ended.
+    pub zero: u64,
+    /// I/Os that started beyond the end of the one before.
+    pub forward: u64,
+    /// I/Os that started before the end of the one before.
+    pub backward: u64,
+    /// Mean distance without sign, in sectors; `null` below two I/Os.
+    pub mean_distance_sectors: Option<f64>,
+    /// Median distance without sign, in sectors (relative error 0.4 % beyond 4,096 I/Os); `null` below two I/Os.
+    pub median_distance_sectors: Option<u64>,
+    /// 95th percentile of the distance without sign, in sectors (relative error 0.4 % beyond 4,096 I/Os); `null` below
+    /// two I/Os.
+    pub p95_distance_sectors: Option<u64>,
+    /// Distances with sign, by powers of two, ascending; empty ranges are left out.
+    pub histogram: Vec<SeekRange>,
 }
 
 impl Default for Seeks {

@@ -31,38 +31,58 @@ stored!(SizeHistogram { dense, other, count, total, min, max, folded } if SizeHi
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeCount {
-    pub bytes: u32, // Size in bytes
-    pub count: u64, // I/Os of that size
+    /// Size in bytes.
+    pub bytes: u32,
+    /// I/Os of this size.
+    pub count: u64,
 }
 
 /// How many I/Os fell in one bin of 4 KiB.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeBin {
-    pub center_kib: u32, // Middle of the bin in KiB: the bin is [centre - 2 KiB, centre + 2 KiB)
-    pub count: u64,      // I/Os in it
+    /// Centre of the bin in KiB. The bin extends from 2 KiB below it to just under 2 KiB above.
+    pub center_kib: u32,
+    /// I/Os in the bin.
+    pub count: u64,
 }
 
-/// Summary of [`SizeHistogram`]; percentiles are of nearest rank.
+/// Sizes of I/Os. Percentiles are of nearest rank.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SizeSummary {
-    pub count: u64,                // I/Os recorded
-    pub total_bytes: u64,          // Sum of their sizes (saturating)
-    pub mean_bytes: Option<f64>,   // Mean size
-    pub mode_bytes: Option<u32>,   // Most frequent size; the smallest one if there are several
-    pub median_bytes: Option<u32>, // Median size
-    pub min_bytes: Option<u32>,    // Smallest size
-    pub max_bytes: Option<u32>,    // Largest size
-    pub p5_bytes: Option<u32>,     // 5th percentile
-    pub p25_bytes: Option<u32>,    // Lower quartile
-    pub p75_bytes: Option<u32>,    // Upper quartile
-    pub p95_bytes: Option<u32>,    // 95th percentile
-    pub p99_bytes: Option<u32>,    // 99th percentile
-    pub exact: Vec<SizeCount>,     // Every distinct size, ascending
-    pub bins_4k: Vec<SizeBin>,     // Bins of 4 KiB centred on multiples of 4 KiB, ascending, empty ones left out
-    pub is_exact: bool,            // Whether `exact` is exact: no size was folded
-    pub folded_ios: u64,           // I/Os counted at the middle of their bin, because the map was full
+    /// Number of I/Os.
+    pub count: u64,
+    /// Sum of the sizes, in bytes.
+    pub total_bytes: u64,
+    /// Mean size in bytes; `null` without I/Os.
+    pub mean_bytes: Option<f64>,
+    /// Most frequent size in bytes, the smallest if there are several; `null` without I/Os.
+    pub mode_bytes: Option<u32>,
+    /// Median size in bytes; `null` without I/Os.
+    pub median_bytes: Option<u32>,
+    /// Smallest size in bytes; `null` without I/Os.
+    pub min_bytes: Option<u32>,
+    /// Largest size in bytes; `null` without I/Os.
+    pub max_bytes: Option<u32>,
+    /// 5th percentile of the size, in bytes; `null` without I/Os.
+    pub p5_bytes: Option<u32>,
+    /// 25th percentile of the size, in bytes; `null` without I/Os.
+    pub p25_bytes: Option<u32>,
+    /// 75th percentile of the size, in bytes; `null` without I/Os.
+    pub p75_bytes: Option<u32>,
+    /// 95th percentile of the size, in bytes; `null` without I/Os.
+    pub p95_bytes: Option<u32>,
+    /// 99th percentile of the size, in bytes; `null` without I/Os.
+    pub p99_bytes: Option<u32>,
+    /// Every distinct size, ascending.
+    pub exact: Vec<SizeCount>,
+    /// Bins of 4 KiB, ascending; empty ones are left out.
+    pub bins_4k: Vec<SizeBin>,
+    /// Whether `exact` is exact; false if there are very many sizes.
+    pub is_exact: bool,
+    /// I/Os that count at the middle of their bin, because there are very many sizes.
+    pub folded_ios: u64,
 }
 
 impl Default for SizeHistogram {

@@ -46,31 +46,42 @@ stored!(Streams {
     sets, tick, previous, ios, sequential, strict, backward, singles, run_ios, run_bytes, looks, peak,
 } if |streams| matches!(streams.sets.len(), 0 | SETS) && streams.looks.len() == LOOKS);
 
-/// Lengths of runs, in the unit of the field's name.
+/// Lengths of runs, in I/Os or bytes.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLengths {
-    pub mean: Option<f64>, // Mean over runs
-    pub p50: Option<u64>,  // Median
-    pub p95: Option<u64>,  // 95th percentile
-    pub max: Option<u64>,  // Longest run
+    /// Mean length; `null` without runs.
+    pub mean: Option<f64>,
+    /// Median length; `null` without runs.
+    pub p50: Option<u64>,
+    /// 95th percentile of the length; `null` without runs.
+    pub p95: Option<u64>,
+    /// Length of the longest run; `null` without runs.
+    pub max: Option<u64>,
 }
 
-/// Summary of [`Streams`]. A run is a maximal chain of I/Os of which each starts where the one
-/// before ended; an I/O that nothing continues is a run of one.
+/// Sequential streams. A run is a chain of I/Os that each continue the one before; a single I/O is a run too.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamsSummary {
-    pub ios: u64,                      // I/Os recorded (those of no sectors, such as flushes, are not)
-    pub sequential_ios: u64,           // I/Os that continued a stream
-    pub sequential_share: Option<f64>, // `sequential_ios / ios`
-    pub strictly_sequential_ios: u64,  // I/Os that started where the I/O immediately before them ended
-    pub backward_sequential_ios: u64,  // I/Os that ended where the I/O immediately before them started
-    pub runs: u64,                     // Runs, those of one I/O included
-    pub run_ios: RunLengths,           // Run lengths in I/Os
-    pub run_bytes: RunLengths,         // Run lengths in bytes
-    /// The largest number of live streams (runs of four I/Os or more) at a time. An estimate: counted every 128 I/Os;
-    /// a stream is alive from its fourth I/O to its last; at most 1024.
+    /// Number of I/Os; those without sectors, such as flushes, do not count.
+    pub ios: u64,
+    /// I/Os that continued a stream.
+    pub sequential_ios: u64,
+    /// `sequential_ios` as a share of `ios`, 0 to 1; `null` without I/Os.
+    pub sequential_share: Option<f64>,
+    /// I/Os that started where the previous I/O ended.
+    pub strictly_sequential_ios: u64,
+    /// I/Os that ended where the previous I/O started.
+    pub backward_sequential_ios: u64,
+    /// Number of runs, those of a single I/O included.
+    pub runs: u64,
+    /// Lengths of runs in I/Os.
+    pub run_ios: RunLengths,
+    /// Lengths of runs in bytes.
+    pub run_bytes: RunLengths,
+    /// The largest number of streams (runs of four I/Os or more) at the same time. An estimate: counted every 128 I/Os;
+    /// at most 1,024.
     pub peak_concurrent_streams: u32,
 }
 

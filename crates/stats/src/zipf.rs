@@ -20,14 +20,14 @@ mod expected;
 use crate::popularity::{Popularity, PopularityClass};
 use serde::Serialize;
 
-/// Verdict on a popularity.
+/// How popularity is spread over blocks.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ZipfVerdict {
-    /// Follows Zipf's law: exponent of [`LEAST_EXPONENT`] or more, KS of [`MOST_KS`] or less.
+    /// Follows Zipf's law: the exponent is 0.2 or more, the KS distance 0.05 or less.
     #[serde(rename = "zipf")]
     Zipf,
-    /// Blocks are accessed alike: counts vary no more than chance makes them.
+    /// Blocks are accessed alike: their counts vary no more than chance makes them.
     #[serde(rename = "uniform")]
     Uniform,
     /// Neither, or too few accesses to decide.
@@ -35,18 +35,27 @@ pub enum ZipfVerdict {
     NotZipf,
 }
 
-/// Result of [`fit`].
+/// Zipf's law, fitted to the popularity of blocks.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ZipfFit {
-    pub verdict: ZipfVerdict,     // Verdict
-    pub reason: String,           // The reason, in one sentence
-    pub exponent: Option<f64>,    // Best exponent for any verdict; `None` if none could be fitted
-    pub ks_distance: Option<f64>, // Largest difference between the observed and fitted shares of the accesses, 0..=1
-    /// Log-likelihood of the fitted accesses over that of uniform access: nats an access.
+    /// The verdict.
+    pub verdict: ZipfVerdict,
+    /// The reason for the verdict, in one sentence.
+    pub reason: String,
+    /// Exponent of the best fit by maximum likelihood, also if the verdict is not `zipf`; `null` if none could be
+    /// fitted.
+    pub exponent: Option<f64>,
+    /// Largest gap between the observed and the fitted shares of the accesses, 0 to 1 (Kolmogorov-Smirnov); `null` if
+    /// nothing could be fitted.
+    pub ks_distance: Option<f64>,
+    /// Gain of the fit in log-likelihood over uniform access, in nats for each access; `null` if nothing could be
+    /// fitted.
     pub gain_over_uniform_nats: Option<f64>,
-    pub fitted_blocks: u64,        // Blocks the exponent was fitted to, the hottest
-    pub fitted_from_accesses: u64, // Fewest accesses to a block among them
+    /// Number of blocks that were fitted: the hottest ones.
+    pub fitted_blocks: u64,
+    /// Fewest accesses to a block that was fitted.
+    pub fitted_from_accesses: u64,
 }
 
 pub const FEWEST_BLOCKS: f64 = 50.0; // The smallest number of blocks for a fit

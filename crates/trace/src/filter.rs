@@ -7,20 +7,30 @@ use crate::source::{Source, TraceInfo};
 use blklab_stats::stored;
 use serde::Serialize;
 
-/// Everything passes by default. An I/O counts at the time, and for the process, of its queueing.
+/// Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filter {
-    pub devices: Vec<String>,      // Devices by number or name; empty: all
-    pub processes: Vec<String>,    // Processes by name, by a pattern with `*` and `?`, or by pid; empty: all
-    pub ops: Vec<String>,          // Operations by name (`read`, `write`, `discard`, `flush`) ; empty: all
-    pub since_ns: Option<u64>,     // Earliest time, ns since the trace began
-    pub until_ns: Option<u64>,     // First time that no longer counts
-    pub first_sector: Option<u64>, // I/Os must touch this sector or one behind it
-    pub last_sector: Option<u64>,  // I/Os must touch this sector or one before it
-    pub min_bytes: Option<u32>,    // Smallest size of an I/O
-    pub max_bytes: Option<u32>,    // Largest size of an I/O
-    /// Shortest time from queueing (or dispatch, if that was not recorded) to completion.
+    /// Devices by number (`major,minor`) or name. Empty: all.
+    pub devices: Vec<String>,
+    /// Processes by name, by a pattern with `*` and `?`, or by pid. Empty: all.
+    pub processes: Vec<String>,
+    /// Operations: `read`, `write`, `discard`, `flush`. Empty: all.
+    pub ops: Vec<String>,
+    /// First time that counts, in ns since the trace began; `null`: no limit.
+    pub since_ns: Option<u64>,
+    /// First time that no longer counts, in ns since the trace began; `null`: no limit.
+    pub until_ns: Option<u64>,
+    /// Only I/Os that touch this sector or a later one count; `null`: no limit.
+    pub first_sector: Option<u64>,
+    /// Only I/Os that touch this sector or an earlier one count; `null`: no limit.
+    pub last_sector: Option<u64>,
+    /// Smallest size of an I/O that counts, in bytes; `null`: no limit.
+    pub min_bytes: Option<u32>,
+    /// Largest size of an I/O that counts, in bytes; `null`: no limit.
+    pub max_bytes: Option<u32>,
+    /// Shortest time from queueing to completion that counts, in ns; from dispatch if the queueing was not recorded.
+    /// `null`: no limit.
     pub min_latency_ns: Option<u64>,
     /// Instead of `since_ns`: ns since 1970 (UTC), or since midnight if less than a day; see [`select`].
     #[serde(skip)]

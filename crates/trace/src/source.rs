@@ -42,11 +42,16 @@ pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    pub layers: bool, // The path through the block layer: remaps from one device to another, merges, dispatches
-    pub processes: bool, // The process
-    pub directions: bool, // Whether an I/O is a read or a write
-    pub completions: bool, // When an I/O completed
-    pub clock_ns: Option<u64>, // Resolution of the times, ns; null without times
+    /// Whether it has the path through the block layer: remaps, merges and dispatches.
+    pub layers: bool,
+    /// Whether it has the process of each I/O.
+    pub processes: bool,
+    /// Whether it distinguishes reads and writes.
+    pub directions: bool,
+    /// Whether it has the times at which I/Os completed.
+    pub completions: bool,
+    /// Resolution of the times, in ns; `null` if the trace has no times.
+    pub clock_ns: Option<u64>,
 }
 
 stored!(Capabilities { layers, processes, directions, completions, clock_ns });
@@ -74,36 +79,49 @@ impl Capabilities {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    pub path: String,    // The file, or the set's name
-    pub message: String, // What happened, where, and what was done about it
+    /// The file that the warning is about, or the name of the input.
+    pub path: String,
+    /// What happened, where, and what blklab did about it.
+    pub message: String,
 }
 
 /// One input of a set: a blktrace name with its per-CPU files, or a single file.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
-    pub name: String, // blkparse's name for it, e.g. `md127`; empty if events name their devices themselves.
-    pub files: Vec<String>, // The files read
+    /// blkparse's name of the input, usually a device such as `md127`; empty if events name their devices themselves.
+    pub name: String,
+    /// The files that were read.
+    pub files: Vec<String>,
 }
 
 /// Information about a trace. It changes while reading, and is final at the end of the source.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceInfo {
-    pub format: String,             // Name of the format, as `--format` takes it
-    pub capabilities: Capabilities, // What the trace contains
-    pub inputs: Vec<Input>,         // The inputs
-    /// Wall-clock time of the trace's time zero, ns since 1970, when the format records it.
+    /// Name of the trace's format, which `--format` accepts.
+    pub format: String,
+    /// What the trace contains.
+    pub capabilities: Capabilities,
+    /// The inputs, with their files.
+    pub inputs: Vec<Input>,
+    /// Wall-clock time of the trace's time zero, in ns since 1970; `null` if the format does not record it.
     pub start_unix_ns: Option<u64>,
-    pub bytes_read: u64,    // Bytes read, after decompression
-    pub messages: u64,      // Notes that are not events (cgroup-tagged messages), which blkparse leaves out of its text
-    pub out_of_order: u64,  // Events earlier than their predecessors in one stream
-    pub sequence_gaps: u64, // Events missing by their sequence numbers
-    /// Devices that the trace names without numbers: the number given to each (`DeviceId`), and its name.
+    /// Bytes read, after decompression; of a Parquet file, its size.
+    pub bytes_read: u64,
+    /// Notes in the trace that are not events, which blkparse leaves out of its text.
+    pub messages: u64,
+    /// Events with a time before that of their predecessor in one stream.
+    pub out_of_order: u64,
+    /// Events that are missing according to sequence numbers.
+    pub sequence_gaps: u64,
+    /// Devices that the trace names without numbers: the number that blklab gave to each (major number times 2^20, plus
+    /// minor number), and its name.
     pub device_names: Vec<(u32, String)>,
-    /// Events that the kernel dropped while recording, if a record next to the trace has the number.
+    /// Events that the kernel dropped while recording; `null` if no sidecar file next to the trace says it.
     pub dropped: Option<u64>,
-    pub warnings: Vec<Warning>, // Problems that did not stop reading, at most [`TraceInfo::MAX_WARNINGS`]
+    /// Problems that did not stop the analysis, at most 50.
+    pub warnings: Vec<Warning>,
 }
 
 impl TraceInfo {

@@ -13,11 +13,13 @@ const ENOUGH: usize = 1024; // Events of a device after which a trace without Q 
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum StartAction {
-    /// Queued.
+    /// The I/Os are bios, from their queueing (Q).
     #[default]
     Q,
-    D, // Dispatched: requests instead of bios, without the time in the queue
-    C, // Completed: no latency, no queue depth, no process
+    /// The I/Os are requests, from their dispatch (D): the time in the queue is unknown.
+    D,
+    /// Only completions (C) were recorded: no latency, no queue depth, no process.
+    C,
 }
 
 impl Stored for StartAction {

@@ -92,12 +92,12 @@ Cell = TypedDict("Cell", {
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
     "series_ns": NotRequired[int], "stack": "Node",
 })
-CommandOrder = Literal["seek", "arrival", "rotation"]
+CommandOrder = Literal["rotation", "seek", "arrival"]
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
-InitialState = Literal["junk", "junk-dirty", "warm", "empty", "layout"]
+InitialState = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
 Mode = Literal["writethrough", "writeback", "passthrough"]
 Model = SsdModel | NvmeModel | HddModel | ThrottledModel
 RandomMap = Literal["off", "repeated", "reshuffled"]
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
-SyncAction = Literal["resync", "recover", "check", "idle"]
+SyncAction = Literal["idle", "resync", "recover", "check"]

@@ -141,6 +141,6 @@ Profile = TypedDict("Profile", {
     "filter": "Filter", "first_ns": int, "focus": str | None, "format_version": int, "last_ns": int,
     "process_names": list[str], "summary": "list[SummaryProfile]", "trace": "TraceInfo",
 })
-ArrivalPattern = Literal["random", "steady", "bursty"]
-StartAction = Literal["D", "C", "Q"]
+ArrivalPattern = Literal["steady", "random", "bursty"]
+StartAction = Literal["Q", "D", "C"]
 ZipfVerdict = Literal["zipf", "uniform", "not zipf"]

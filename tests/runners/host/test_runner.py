@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.system.roots import Roots
 from tests.conftest import Run
-from tests.report.test_documented import fields
+from tests.report.test_documented import documented_fields, fields
 from tests.runners.host.conftest import Loops
 
 pytestmark = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed: apt-get install fio")
@@ -67,14 +66,11 @@ def test_a_directory(run: Run, tmp_path: Path) -> None:
 
 
 def test_every_field_is_documented(run: Run, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
-    sections = [text.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("result", "host result")]
-    output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", " ".join(sections)))))
     more = "[host.steady]\nround = '0.2s'\nrounds = 3\nlimit = '1s'\n[sweep]\n'vm.swappiness' = [61]\n"
     result = measured(run, write(tmp_path, f'directory = "{tmp_path}"', more))[-1]
     result |= {"labels": {}}
     result["fio"] |= {"options": {}, "disk_util": {}}
-    assert set(fields(result)) - output == set()
+    assert set(fields(result)) - documented_fields("outcome", "result", "host result") == set()
 
 
 def test_a_raw_device_and_who_served_it(run: Run, tmp_path: Path, loops: Loops) -> None:

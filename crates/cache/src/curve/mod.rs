@@ -15,13 +15,22 @@ pub use simulated::{SimulatedCache, SimulatedPolicy};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct CurvePoint {
-    pub cache_bytes: u64,             // the size of the cache
-    pub hit_ratio: f64,               // the share that the cache serves: the mean of the samples
-    pub read_hit_ratio: Option<f64>,  // the same of reads; `null` without reads
-    pub write_hit_ratio: Option<f64>, // The same of writes; `null` without writes, or if the policy does not count them
-    pub low: f64, // the 95 % confidence interval of `hit_ratio` over the samples, or the band of the assumed rates
-    pub high: f64, // the interval's other end
-    pub sampling_rate: f64, // the share of the blocks that was simulated
+    /// Size of the cache in bytes.
+    pub cache_bytes: u64,
+    /// Hit ratio, 0 to 1: the mean of the samples.
+    pub hit_ratio: f64,
+    /// Hit ratio of reads, 0 to 1; `null` without reads.
+    pub read_hit_ratio: Option<f64>,
+    /// Hit ratio of writes, 0 to 1; `null` without writes, or if the policy does not count them.
+    pub write_hit_ratio: Option<f64>,
+    /// Lower end of the 95 % confidence interval of `hit_ratio` over the samples; with assumed rates, the lowest ratio
+    /// of a rate.
+    pub low: f64,
+    /// Upper end of the 95 % confidence interval of `hit_ratio` over the samples; with assumed rates, the highest ratio
+    /// of a rate.
+    pub high: f64,
+    /// Share of the blocks that was simulated, 0 to 1.
+    pub sampling_rate: f64,
     /// Bytes written to the cache for each byte of the trace; `null` if the policy does not decide it.
     pub cache_writes: Option<f64>,
 }
@@ -30,39 +39,58 @@ pub struct CurvePoint {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyCurve {
-    pub policy: String,          // `lru`, `opt`, `smq` or `bcache`
-    pub points: Vec<CurvePoint>, // ascending sizes
-    pub knee_bytes: Option<u64>, // the size after which more cache gains least; `null` if no size stands out
-    pub error: f64,              // the largest half-width of an interval; 0: exact
-    pub memory_bytes: u64,       // memory of the simulation
+    /// Name of the policy: `lru`, `opt`, `smq` or `bcache`.
+    pub policy: String,
+    /// The points, by size.
+    pub points: Vec<CurvePoint>,
+    /// Size of the cache in bytes after which more cache gains least; `null` if no size stands out.
+    pub knee_bytes: Option<u64>,
+    /// The largest half-width of an interval from `low` to `high`; 0: exact.
+    pub error: f64,
+    /// Memory of the simulation in bytes.
+    pub memory_bytes: u64,
 }
 
 /// The curves of one block size.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct BlockCurves {
-    pub block_bytes: u64,     // the block size
-    pub accesses: u64,        // accesses after I/Os were split at block borders
-    pub footprint_bytes: u64, // the bytes of all blocks that were accessed
-    /// The share of accesses that are the first to their block: no cache that starts empty serves them.
+    /// Block size in bytes.
+    pub block_bytes: u64,
+    /// Number of accesses, after I/Os were split at block borders.
+    pub accesses: u64,
+    /// Bytes of all blocks that were accessed.
+    pub footprint_bytes: u64,
+    /// Share of the accesses that are the first to their block, 0 to 1: no cache that starts empty serves them.
     pub first_touch_ratio: f64,
-    pub read_first_touch_ratio: Option<f64>, // the same of reads; `null` without reads
-    pub write_first_touch_ratio: Option<f64>, // the same of writes; `null` without writes
-    pub curves: Vec<PolicyCurve>,            // a curve for each policy
+    /// Share of the reads that are the first access to their block, 0 to 1; `null` without reads.
+    pub read_first_touch_ratio: Option<f64>,
+    /// Share of the writes that are the first access to their block, 0 to 1; `null` without writes.
+    pub write_first_touch_ratio: Option<f64>,
+    /// A curve for each policy.
+    pub curves: Vec<PolicyCurve>,
 }
 
-/// Everything about a trace.
+/// Hit ratios of a trace by size of the cache.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct CacheCurves {
-    pub requests: u64,            // I/Os of the trace that read or write
-    pub reads: u64,               // reads of them
-    pub read_bytes: u64,          // bytes read
-    pub write_bytes: u64,         // bytes written
-    pub span_ns: Option<u64>,     // time from the first I/O to the last; `null` without times
-    pub assumed_rates: Vec<f64>,  // the rates that were assumed because the trace has no times, in I/Os a second
-    pub kernel: String,           // the version or commit whose smq was simulated
-    pub blocks: Vec<BlockCurves>, // curves by block size
+    /// Reads and writes of the trace.
+    pub requests: u64,
+    /// Reads of the trace.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Time from the first I/O to the last, in ns; `null` if the trace has no times.
+    pub span_ns: Option<u64>,
+    /// I/Os per second that were assumed because the trace has no times; otherwise empty.
+    pub assumed_rates: Vec<f64>,
+    /// Version or commit of the kernel whose smq was simulated.
+    pub kernel: String,
+    /// The curves by block size.
+    pub blocks: Vec<BlockCurves>,
 }
 
 /// What one sample found for a size.

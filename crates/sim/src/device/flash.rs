@@ -34,27 +34,43 @@ const LOST: u64 = 2;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
-    pub read_command_ns: u64, // Time of the interface and the controller for a read command of any size
-    pub write_command_ns: u64, // The same for a write
-    pub read_bandwidth: u64,  // Bytes per second from the disk
-    pub write_bandwidth: u64, // Bytes per second to the disk
-    pub read_latency_ns: u64, // The part of a read's latency that occupies no component
-    pub write_latency_ns: u64, // The same of a write, into the disk's memory
-    pub units: u32,           // Flash dies that work in parallel
-    pub page_bytes: u32,      // Bytes that a die reads at once: requests within a page are served together
-    pub page_read_ns: u64,    // Time to read a page from flash
+    /// Time of the interface and the controller for a read command of any size, in ns; commands are served one after
+    /// the other.
+    pub read_command_ns: u64,
+    /// Time of the interface and the controller for a write command of any size, in ns.
+    pub write_command_ns: u64,
+    /// Bytes per second of the interface from the disk.
+    pub read_bandwidth: u64,
+    /// Bytes per second of the interface to the disk.
+    pub write_bandwidth: u64,
+    /// The part of a read's latency that occupies no component, in ns.
+    pub read_latency_ns: u64,
+    /// The part of a write's latency, into the disk's memory, that occupies no component, in ns.
+    pub write_latency_ns: u64,
+    /// Flash dies that work in parallel.
+    pub units: u32,
+    /// Bytes that a die reads at once: requests within a page are served together.
+    pub page_bytes: u32,
+    /// Time to read a page from flash, in ns.
+    pub page_read_ns: u64,
     /// Bytes that a die programs at once, so also how many bytes written in sequence lie on one die: three pages on
     /// each plane, for three bits in each cell.
     pub program_bytes: u32,
-    pub program_ns: u64,   // Time to program that much
-    pub buffer_bytes: u64, // Bytes that can be acknowledged before they are programmed
-    pub suspend_ns: u64,   // Time that a read waits when it suspends a program
+    /// Time to program `program_bytes`, in ns; with `slc_bytes`, into the cache of single-bit cells.
+    pub program_ns: u64,
+    /// Bytes that can be acknowledged before they are programmed.
+    pub buffer_bytes: u64,
+    /// Time that a read waits when it suspends a program, in ns.
+    pub suspend_ns: u64,
+    /// Bytes of the cache of single-bit cells; 0: none.
     #[serde(default)]
-    pub slc_bytes: u64, // Cache of cells with one bit; `program_ns` is for it. 0: none
+    pub slc_bytes: u64,
+    /// Time to program `program_bytes` into cells with all bits, in ns, when the cache of single-bit cells is full.
     #[serde(default)]
-    pub fold_ns: u64, // Time to program as much into cells with all bits, when the cache is full
+    pub fold_ns: u64,
+    /// What a used disk went through; `null`: a new disk, which copies nothing.
     #[serde(default)]
-    pub used: Option<FlashUse>, // What it went through; a new disk copies nothing
+    pub used: Option<FlashUse>,
 }
 
 #[derive(Clone, Copy, Debug)]

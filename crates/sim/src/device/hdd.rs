@@ -26,32 +26,50 @@ use std::ops::Range;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddSpec {
-    pub capacity: u64,          // The whole disk
-    pub rpm: u32,               // Revolutions per minute
-    pub outer_track_bytes: u64, // Bytes on a track at the rim, where sector 0 is
-    pub inner_track_bytes: u64, // Bytes on a track at the hub
-    pub heads: u32,             // Recording surfaces
-    pub seek_track_ns: u64,     // The shortest seek, to a neighbouring track, with settling
-    pub seek_average_ns: u64,   // The average seek, over a third of the disk
-    pub seek_full_ns: u64,      // The longest seek
-    pub command_ns: u64, // The disk's own time for a command, before the head moves (data sheets: "command overhead")
-    /// Time that a controller adds to a command before the disk has it; other commands are served meanwhile.
+    /// Bytes of the whole disk.
+    pub capacity: u64,
+    /// Revolutions per minute.
+    pub rpm: u32,
+    /// Bytes of a track at the rim, where sector 0 is.
+    pub outer_track_bytes: u64,
+    /// Bytes of a track at the hub.
+    pub inner_track_bytes: u64,
+    /// Recording surfaces.
+    pub heads: u32,
+    /// The shortest seek, to a neighbouring track, with settling, in ns.
+    pub seek_track_ns: u64,
+    /// The average seek, over a third of the disk, in ns.
+    pub seek_average_ns: u64,
+    /// The longest seek, over the whole disk, in ns.
+    pub seek_full_ns: u64,
+    /// The disk's own time for a command, before the head moves, in ns (data sheets: "command overhead").
+    pub command_ns: u64,
+    /// Time that a controller adds to a command before the disk has it, in ns; other commands are served meanwhile.
     #[serde(default)]
     pub controller_ns: u64,
-    /// How it orders the commands in its queue.
+    /// How the disk orders the commands in its queue.
     #[serde(default)]
     pub order: CommandOrder,
-    pub bandwidth: u64,            // Bytes per second between host and disk
-    pub cache_bytes: u64,          // The disk's memory
-    pub read_streams: u32,         // Sequential streams that its read-ahead follows at the same time
-    pub read_ahead_bytes: u64,     // How far it reads ahead
-    pub write_cache: bool,         // Whether writes are acknowledged from the volatile cache
-    pub write_cache_requests: u32, // Writes that it keeps unwritten at most
-    pub flush_ns: u64,             // Extra time of a flush, even if there is little to write: long with shingled tracks
-    /// Extra time to write a request from the cache, in addition to seek and rotation: shingled disks keep a journal.
+    /// Bytes per second between host and disk.
+    pub bandwidth: u64,
+    /// Bytes of the disk's memory.
+    pub cache_bytes: u64,
+    /// Sequential streams that read-ahead follows at the same time.
+    pub read_streams: u32,
+    /// Bytes that the disk reads ahead of a stream at most.
+    pub read_ahead_bytes: u64,
+    /// Whether writes are acknowledged from the volatile cache.
+    pub write_cache: bool,
+    /// Writes in the cache at most that are not yet on the disk.
+    pub write_cache_requests: u32,
+    /// Extra time of a flush, even if there is little to write, in ns: long with shingled tracks.
+    pub flush_ns: u64,
+    /// Extra time to write a request from the cache, in addition to seek and rotation, in ns: shingled disks keep a
+    /// journal.
     pub destage_ns: u64,
+    /// How the disk manages shingled tracks; `null` if it has none.
     #[serde(default)]
-    pub shingled: Option<ShingledSpec>, // How it manages shingled tracks, if it has them
+    pub shingled: Option<ShingledSpec>,
 }
 
 /// How a disk orders the commands in its queue.
@@ -62,8 +80,10 @@ pub enum CommandOrder {
     /// The time to reach each, rotation included: native command queueing.
     #[default]
     Rotation,
-    Seek,    // The seek distance: an elevator in the controller, which does not know the angle
-    Arrival, // The order of arrival
+    /// The seek distance: an elevator in the controller, which does not know the angle.
+    Seek,
+    /// The order of arrival.
+    Arrival,
 }
 
 /// Time of the connection for a command, without its bytes.

@@ -87,12 +87,19 @@ pub trait DiskModel: Debug {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DiskWork {
-    pub interface_ns: u64,                // The interface and the controller
-    pub media_ns: u64,                    // Flash dies, or a rotating disk's mechanism
-    pub cache_hits: u64,                  // Reads answered from the disk's memory
-    pub flash_bytes: u64,                 // Bytes that flash programmed, the copies of a used disk included
-    pub bands_cleaned: u64,               // Bands that a shingled disk rewrote
-    pub media_cache_full_ns: Option<u64>, // When a shingled disk's media cache was full for the first time
+    /// Time in which the interface and the controller worked, in ns; 0 of a throttled disk.
+    pub interface_ns: u64,
+    /// Time in which the flash dies (their mean) or a rotating disk's mechanism worked, in ns; of a throttled disk, its
+    /// busy time.
+    pub media_ns: u64,
+    /// Reads answered from the disk's memory; of flash, pages of sequential reads.
+    pub cache_hits: u64,
+    /// Bytes that flash programmed, the copies of a used disk included; 0 of other disks.
+    pub flash_bytes: u64,
+    /// Bands that a shingled disk cleaned.
+    pub bands_cleaned: u64,
+    /// When a shingled disk's media cache was full for the first time, in ns of simulated time; otherwise `null`.
+    pub media_cache_full_ns: Option<u64>,
 }
 
 /// The registry of models: the name in documents (in lower case), the specification, the model.

@@ -18,12 +18,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShingledSpec {
-    pub media_cache_bytes: u64,   // The log
-    pub media_cache_extents: u64, // What its map can hold
-    /// The share of its map that is in use at first, by pages that were written at random places of the whole disk.
+    /// Bytes of the media cache, a log.
+    pub media_cache_bytes: u64,
+    /// Extents that the map of the media cache can hold.
+    pub media_cache_extents: u64,
+    /// Share of this map that is in use at first, 0 to 1, by pages that were written at random places of the whole
+    /// disk.
     pub media_cache_fill: f64,
+    /// Bytes of a band, which the disk can only rewrite as a whole.
     pub band_bytes: u64,
-    pub band_clean_ns: u64, // Time to read a band and the newer data, and to write both
+    /// Time to clean a band, in ns: to read it and the newer data, and to write both.
+    pub band_clean_ns: u64,
 }
 
 /// Bytes of the pages that fill the media cache at first.

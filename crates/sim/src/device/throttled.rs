@@ -15,21 +15,31 @@ use crate::device::{DiskCommand, DiskEvents, DiskModel, DiskWork};
 use crate::events::Time;
 use serde::{Deserialize, Serialize};
 
-/// QEMU's throttling: leaky buckets; 0 is unlimited.
+/// QEMU's throttling: leaky buckets. A disk that was idle lets a tenth of a second's worth through at once.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThrottledSpec {
-    pub iops_total: f64,    // Operations per second, both directions
-    pub iops_read: f64,     // Reads per second
-    pub iops_write: f64,    // Writes per second
-    pub bps_total: f64,     // Bytes per second, both directions
-    pub bps_read: f64,      // Bytes read per second
-    pub bps_write: f64,     // Bytes written per second
-    pub iops_burst: f64,    // Operations per second during a burst; 0: no burst
-    pub bps_burst: f64,     // Bytes per second during a burst; 0: no burst
-    pub burst_seconds: f64, // How long a burst lasts that begins after a long idle time
-    pub latency_ns: u64,    // Latency of every I/O, in addition to throttling
+    /// I/Os per second, reads and writes together; 0: no limit.
+    pub iops_total: f64,
+    /// Reads per second; 0: no limit.
+    pub iops_read: f64,
+    /// Writes per second; 0: no limit.
+    pub iops_write: f64,
+    /// Bytes per second, reads and writes together; 0: no limit.
+    pub bps_total: f64,
+    /// Bytes read per second; 0: no limit.
+    pub bps_read: f64,
+    /// Bytes written per second; 0: no limit.
+    pub bps_write: f64,
+    /// I/Os per second during a burst, reads and writes together; 0: no burst.
+    pub iops_burst: f64,
+    /// Bytes per second during a burst, reads and writes together; 0: no burst.
+    pub bps_burst: f64,
+    /// How long a burst lasts that begins after a long idle time, in seconds; less than 1 counts as 1.
+    pub burst_seconds: f64,
+    /// Latency of every I/O in addition to the throttling, in ns.
+    pub latency_ns: u64,
 }
 
 /// The size of a bucket without a burst, as the time in which it leaks: a tenth of a second (`throttle_compute_wait`).

@@ -16,9 +16,11 @@ use std::sync::Mutex;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashUse {
-    pub capacity: u64,          // Bytes that the disk offers
-    pub over_provisioning: f64, // Flash that it does not offer, as a share of what it offers
-    /// The share of its pages that hold data, written at random places. 1: the steady state under random writes.
+    /// Bytes that the disk offers.
+    pub capacity: u64,
+    /// Flash that it does not offer, as a share of what it offers.
+    pub over_provisioning: f64,
+    /// Share of its pages that hold data, 0 to 1, written at random places. 1: the steady state under random writes.
     pub fill: f64,
 }
 

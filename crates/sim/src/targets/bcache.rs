@@ -32,16 +32,27 @@ const MOST_WRITEBACKS: usize = 64;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bcache {
-    pub name: String,                      // The name in results
-    pub backing: Box<Node>,                // The slow device or stack
-    pub cache: Box<Node>,                  // The fast device or stack
-    pub mode: String,                      // `writethrough`, `writeback`, `writearound` or `none`
-    pub sequential_cutoff: u64,            // Bytes; 0 is none
-    pub bucket: u64,                       // Bytes of a bucket
-    pub block: u64,                        // Bytes; other I/O bypasses the cache
-    pub writeback_percent: u64,            // Share of dirty data to keep
-    pub congested_read_threshold_us: u64,  // µs; 0 is never
-    pub congested_write_threshold_us: u64, // µs; 0 is never
+    /// Its name in results.
+    pub name: String,
+    /// The slow device or stack.
+    pub backing: Box<Node>,
+    /// The fast device or stack.
+    pub cache: Box<Node>,
+    /// What the cache does with writes: `writethrough`, `writeback`, `writearound` or `none`.
+    pub mode: String,
+    /// Bytes from which a sequential stream bypasses the cache; 0: no stream does.
+    pub sequential_cutoff: u64,
+    /// Bytes of a bucket, in which the cache allocates space.
+    pub bucket: u64,
+    /// Bytes of a block; I/O that is not aligned to it bypasses the cache.
+    pub block: u64,
+    /// Percentage of dirty data to keep.
+    pub writeback_percent: u64,
+    /// I/O bypasses the cache while the cache's reads are slower than this, in µs; 0: never.
+    pub congested_read_threshold_us: u64,
+    /// I/O bypasses the cache while the cache's writes are slower than this, in µs; 0: never.
+    pub congested_write_threshold_us: u64,
+    /// What the cache holds at first: empty, clean junk, or warm.
     #[serde(default)]
     pub state: InitialState,
 }
@@ -50,14 +61,23 @@ pub struct Bcache {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BcacheReport {
-    pub name: String, // Its name
+    /// Its name.
+    pub name: String,
+    /// Reads that did not bypass the cache, and were cached completely.
     pub cache_hits: u64,
+    /// Reads that did not bypass the cache, and were not cached completely.
     pub cache_misses: u64,
+    /// Reads that were chosen to bypass the cache, and were cached completely.
     pub cache_bypass_hits: u64,
+    /// Reads that were chosen to bypass the cache, and were not cached completely.
     pub cache_bypass_misses: u64,
-    pub bypassed_bytes: u64,  // Bytes of bypassed reads and writes
-    pub dirty_bytes: u64,     // Bytes in the cache that are not on the backing device
-    pub writeback_bytes: u64, // Bytes written back
+    /// Bytes of the reads and writes that bypassed the cache.
+    pub bypassed_bytes: u64,
+    /// Bytes in the cache at the end that are not on the backing device.
+    pub dirty_bytes: u64,
+    /// Bytes written back to the backing device.
+    pub writeback_bytes: u64,
+    /// Writes of the journal.
     pub journal_writes: u64,
 }
 

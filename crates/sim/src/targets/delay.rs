@@ -23,18 +23,24 @@ const POLLED: Time = 50_000_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {
-    pub name: String,      // The name in results
-    pub origin: Box<Node>, // The target or disk whose I/Os are delayed
-    pub read_ns: u64,      // How long a read is held
-    pub write_ns: u64,     // How long a write, a flush or a discard is held
+    /// Its name in results.
+    pub name: String,
+    /// The device or stack whose I/Os are delayed.
+    pub origin: Box<Node>,
+    /// How long a read is held, in ns; the kernel releases it at the next tick of its clock.
+    pub read_ns: u64,
+    /// How long a write, a flush or a discard is held, in ns; the kernel releases it at the next tick of its clock.
+    pub write_ns: u64,
 }
 
 /// What a delay counted.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayReport {
-    pub name: String,   // Its name
-    pub held: [u64; 2], // Bios held: reads, and everything else
+    /// Its name.
+    pub name: String,
+    /// Bios that were delayed: reads, all others.
+    pub held: [u64; 2],
 }
 
 /// A delay in a running simulation.

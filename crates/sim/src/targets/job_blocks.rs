@@ -21,9 +21,12 @@ pub enum InitialState {
     /// Nothing.
     #[default]
     Empty,
-    Junk,      // Clean blocks that the load does not use
-    JunkDirty, // Dirty blocks that the load does not use
-    Warm,      // Blocks that the load uses
+    /// Clean blocks that the load does not use; the cache is full of them.
+    Junk,
+    /// Dirty blocks that the load does not use; the cache is full of them.
+    JunkDirty,
+    /// Blocks that the load uses.
+    Warm,
     /// What the layout of the load's files left on a new filesystem: mkfs discards the volume, then each file is
     /// written from begin to end.
     Layout,

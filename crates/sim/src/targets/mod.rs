@@ -62,7 +62,8 @@ macro_rules! targets {
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase", deny_unknown_fields)]
         pub enum Node {
-            Device(usize), // The disk with this index in the cell's list
+            /// Index of the disk in `devices` of the cell.
+            Device(usize),
             $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind($spec),)+
         }
 

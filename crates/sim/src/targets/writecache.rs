@@ -32,13 +32,19 @@ const SUPERBLOCK: u64 = 8;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Writecache {
-    pub name: String,        // The name in results
-    pub origin: Box<Node>,   // The slow device or stack
-    pub cache: Box<Node>,    // The fast device or stack
-    pub block: u64,          // Bytes of a block, 4096 at most
-    pub high_watermark: u64, // Percent in use at which writeback starts
-    pub low_watermark: u64,  // Percent in use at which it stops
-    /// Blocks older than this are written back anyway; without it there is no such age.
+    /// Its name in results.
+    pub name: String,
+    /// The slow device or stack.
+    pub origin: Box<Node>,
+    /// The fast device or stack.
+    pub cache: Box<Node>,
+    /// Bytes of a block: a power of two, 512 to 4,096.
+    pub block: u64,
+    /// Percentage of the blocks in use at which writeback starts.
+    pub high_watermark: u64,
+    /// Percentage of the blocks in use at which writeback stops.
+    pub low_watermark: u64,
+    /// Age in ns from which blocks are written back anyway; `null`: no age.
     #[serde(default)]
     pub max_age_ns: Option<Time>,
 }
@@ -47,23 +53,40 @@ pub struct Writecache {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WritecacheReport {
-    pub name: String, // Its name
+    /// Its name.
+    pub name: String,
+    /// Blocks of the cache.
     pub blocks: u64,
+    /// Free blocks at the end.
     pub free_blocks: u64,
-    pub writeback_blocks: u64, // Being written back at the end
+    /// Blocks that are being written back at the end.
+    pub writeback_blocks: u64,
+    /// Blocks read.
     pub reads: u64,
+    /// Blocks read from the cache.
     pub read_hits: u64,
+    /// Blocks written.
     pub writes: u64,
+    /// Blocks written over a cached block that was not yet committed.
     pub write_hits_uncommitted: u64,
+    /// Blocks written over a cached block that was committed.
     pub write_hits_committed: u64,
+    /// Blocks written to the origin, because no block of the cache was free.
     pub writes_around: u64,
+    /// Blocks written to a free block of the cache.
     pub writes_allocate: u64,
+    /// Bios that waited for a free block.
     pub writes_blocked_on_freelist: u64,
+    /// Flushes.
     pub flushes: u64,
+    /// Blocks discarded.
     pub discards: u64,
-    pub writebacks: u64,      // Blocks written back; the kernel does not show them, nor what follows
-    pub commits: u64,         // Commits that wrote mappings
-    pub metadata_writes: u64, // Writes of metadata, of up to 64 KiB
+    /// Blocks written back to the origin; the kernel does not show them.
+    pub writebacks: u64,
+    /// Commits that wrote mappings; the kernel does not show them.
+    pub commits: u64,
+    /// Writes of metadata, of up to 64 KiB each; the kernel does not show them.
+    pub metadata_writes: u64,
 }
 
 /// The purpose of a bio that the target owns.

@@ -11,31 +11,49 @@ use std::collections::HashMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct HotBlock {
-    pub block: u64,  // Number of the block: byte offset / 4096
-    pub reads: u64,  // Reads that touched it
-    pub writes: u64, // Writes that touched it
+    /// Number of the block: byte offset / 4096.
+    pub block: u64,
+    /// Reads that touched it.
+    pub reads: u64,
+    /// Writes that touched it.
+    pub writes: u64,
 }
 
-/// Summary of [`Hotness`]. An access is one block of one I/O.
+/// Hot and cold blocks of 4 KiB. An access is one block of one read or write.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HotnessSummary {
-    pub accesses: u64,              // Accesses (exact)
-    pub unique_blocks: u64,         // Distinct blocks of 4 KiB touched
-    pub unique_bytes: u64,          // `unique_blocks` in bytes: the footprint
-    pub unique_read_blocks: u64,    // Distinct blocks read
-    pub unique_written_blocks: u64, // Distinct blocks written
-    pub sampled: bool,              // Whether blocks were sampled; if not, all figures are exact
-    pub sample_rate: f64,           // Share of the distinct blocks in the sample; 1 when exact
-    pub relative_error: f64,        // Standard error of `unique_blocks`, relative; 0 when exact
-    pub hottest: Vec<HotShare>,     // Share of the accesses to the hottest 1, 5, 10 and 20 % of the blocks
-    pub top: Vec<HotBlock>,         // The twenty hottest blocks, hottest first (their counts estimated when sampled)
-    /// Share of the accesses against the fraction of blocks, hottest first; at most 64 points.
+    /// Number of accesses; exact also with a sample.
+    pub accesses: u64,
+    /// Distinct blocks of 4 KiB.
+    pub unique_blocks: u64,
+    /// Bytes of the distinct blocks: the footprint.
+    pub unique_bytes: u64,
+    /// Distinct blocks that were read.
+    pub unique_read_blocks: u64,
+    /// Distinct blocks that were written.
+    pub unique_written_blocks: u64,
+    /// Whether the figures are from a sample of the blocks; otherwise they are exact.
+    pub sampled: bool,
+    /// Share of the distinct blocks in the sample, 0 to 1; 1 without a sample.
+    pub sample_rate: f64,
+    /// Largest standard error of `unique_blocks`, as a share of it; 0 without a sample.
+    pub relative_error: f64,
+    /// Share of the accesses that goes to the hottest 1, 5, 10 and 20 % of the blocks.
+    pub hottest: Vec<HotShare>,
+    /// The twenty hottest blocks, the hottest first; with a sample, their counts are estimates.
+    pub top: Vec<HotBlock>,
+    /// Share of the accesses that goes to the hottest fraction of the blocks, at most 64 points.
     pub rank_curve: Vec<HotShare>,
-    pub accesses_per_block: Option<f64>, // Mean accesses to a block touched
-    pub first_touch_share: Option<f64>,  // Share of the accesses that touched their block for the first time
-    pub zipf: ZipfFit,                   // Whether popularity follows Zipf's law
-    pub truncated_ios: u64,              // I/Os above 64 MiB, of which only the first 64 MiB were counted
+    /// Mean number of accesses to a block; `null` without accesses.
+    pub accesses_per_block: Option<f64>,
+    /// Share of the accesses that are the first to their block, 0 to 1: no cache that starts empty can avoid these
+    /// misses. `null` without accesses.
+    pub first_touch_share: Option<f64>,
+    /// Whether the popularity of blocks follows Zipf's law.
+    pub zipf: ZipfFit,
+    /// I/Os above 64 MiB; only their first 64 MiB count.
+    pub truncated_ios: u64,
 }
 
 /// Blocks of a range with equal counts.

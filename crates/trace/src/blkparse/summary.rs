@@ -11,20 +11,27 @@ use std::io::{self, Write};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeviceSummary {
-    pub name: String, // blkparse's name for it: the input's name, or `major,minor`
+    /// blkparse's name: that of the input, or `major,minor` of a device in a merged stream.
+    pub name: String,
     /// Counts by CPU.
     #[serde(skip)]
     cpus: Vec<(u16, ActionCounts)>,
     /// By CPU: its index in `cpus` plus one, or 0 if it has none.
     #[serde(skip)]
     place: Vec<u16>,
-    pub events: u64,         // Events counted
-    pub first_ns: u64,       // Time of the first and last event, ns
-    pub last_ns: u64,        // See `first_ns`
-    pub max_depth: [u64; 2], // The most requests in flight: reads, writes
+    /// Events counted.
+    pub events: u64,
+    /// Time of the first event, in ns since the trace began.
+    pub first_ns: u64,
+    /// Time of the last event, in ns since the trace began.
+    pub last_ns: u64,
+    /// The most requests between dispatch and completion: reads, writes.
+    pub max_depth: [u64; 2],
     #[serde(skip)]
     depth: [u64; 2],
-    pub skips: [u64; 2], // Missing ranges of sequence numbers, and missing numbers
+    /// Gaps in the sequence numbers of each CPU: their number, and the number of missing events. Counted only in a
+    /// merged stream, otherwise 0.
+    pub skips: [u64; 2],
     #[serde(skip)]
     last_sequence: BTreeMap<u16, u32>,
 }

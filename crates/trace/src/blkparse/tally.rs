@@ -4,12 +4,14 @@ use crate::event::{Action, Event, Rwbs};
 use blklab_stats::stored;
 use serde::Serialize;
 
-/// A number of requests and their bytes.
+/// A number of bios or requests, and their bytes.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    pub count: u64, // Requests
-    pub bytes: i64, // Their bytes. Signed: requeues are subtracted from dispatches that a filter can have left out.
+    /// Number of bios or requests.
+    pub count: u64,
+    /// Bytes of these bios or requests. Negative if a filter left out dispatches whose requeues are subtracted.
+    pub bytes: i64,
 }
 
 stored!(Amount { count, bytes });
@@ -35,22 +37,34 @@ impl Amount {
 
 pub type AmountPair = [Amount; 2]; // Read and write sides of a count: index 0 is "not a write"
 
-/// One block of the summary.
+/// Counts of a CPU, or of all CPUs together.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    pub queued: AmountPair,                 // Bios queued
-    pub dispatched: AmountPair,             // Requests dispatched; the bytes of requeues are subtracted
-    pub requeued: AmountPair,               // Requests requeued
-    pub completed: AmountPair,              // Completions
-    pub merged: AmountPair,                 // Bios merged into requests, back and front
-    pub passthrough_queued: AmountPair,     // The same for passthrough commands
-    pub passthrough_dispatched: AmountPair, // Passthrough commands dispatched
-    pub passthrough_requeued: AmountPair,   // Passthrough commands requeued
-    pub passthrough_completed: AmountPair,  // Passthrough commands completed
-    pub unplugs: u64,                       // Explicit unplugs
-    pub timer_unplugs: u64,                 // Unplugs by timer or scheduler
-    pub events: u64,                        // Events of this CPU
+    /// Bios queued: reads, writes.
+    pub queued: AmountPair,
+    /// Requests dispatched: reads, writes. The bytes of requeues are subtracted.
+    pub dispatched: AmountPair,
+    /// Requests requeued: reads, writes.
+    pub requeued: AmountPair,
+    /// Requests or bios completed: reads, writes.
+    pub completed: AmountPair,
+    /// Bios merged into requests, at the back or the front: reads, writes.
+    pub merged: AmountPair,
+    /// Pass-through commands queued: reads, writes.
+    pub passthrough_queued: AmountPair,
+    /// Pass-through commands dispatched: reads, writes. The bytes of requeues are subtracted.
+    pub passthrough_dispatched: AmountPair,
+    /// Pass-through commands requeued: reads, writes.
+    pub passthrough_requeued: AmountPair,
+    /// Pass-through commands completed: reads, writes.
+    pub passthrough_completed: AmountPair,
+    /// Explicit unplugs.
+    pub unplugs: u64,
+    /// Unplugs by timer or scheduler.
+    pub timer_unplugs: u64,
+    /// Events of all kinds.
+    pub events: u64,
 }
 
 impl Tally {

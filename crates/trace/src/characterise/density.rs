@@ -4,17 +4,24 @@ use blklab_stats::LogLinear;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One row of a picture: the I/Os with a value in `low..end`. Its strings have one character for each slice of time: `.`
-/// for no I/O, otherwise the number of binary digits of the count, in base 36.
+/// A row of density: the I/Os with a value from `low` to below `end`. Its strings have one character for each slice of
+/// time: `.` for no I/O, otherwise the number of binary digits of the count, in base 36 (`1` is one I/O, `2` is 2 or 3,
+/// `a` is 512 to 1,023).
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DensityRow {
-    pub low: u64,             // Lowest value
-    pub end: u64,             // One past the highest
-    pub reads: u64,           // Reads in all
-    pub writes: u64,          // Writes in all
-    pub read_levels: String,  // Reads over time
-    pub write_levels: String, // Writes over time
+    /// Lowest value of the row: a sector, or ns of Q2C.
+    pub low: u64,
+    /// The values of the row are below this.
+    pub end: u64,
+    /// Reads in all.
+    pub reads: u64,
+    /// Writes in all.
+    pub writes: u64,
+    /// Reads over time, a character for each slice up to the last one with a read.
+    pub read_levels: String,
+    /// Writes over time, a character for each slice up to the last one with a write.
+    pub write_levels: String,
 }
 
 impl DensityRow {

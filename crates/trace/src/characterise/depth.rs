@@ -8,9 +8,12 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DepthSlice {
-    pub area_ns: u64, // The times of all I/Os in flight, added up: divided by the width, it is the mean depth
-    pub busy_ns: u64, // Time with at least one I/O in flight
-    pub max: u64,     // The most I/Os in flight
+    /// The times of all I/Os in flight, added up, in ns: divided by the width, it is the mean depth.
+    pub area_ns: u64,
+    /// Time with at least one I/O in flight, in ns.
+    pub busy_ns: u64,
+    /// The most I/Os in flight.
+    pub max: u64,
 }
 
 impl Merge for DepthSlice {
@@ -40,8 +43,10 @@ stored!(QueueDepth { level, over_time, now, changed, since, until, begun });
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DepthOverTime {
-    pub width_ns: u64,           // Width of a slice
-    pub slices: Vec<DepthSlice>, // The slices from time 0; idle ones at the end are left out
+    /// Width of a slice of time, in ns.
+    pub width_ns: u64,
+    /// The slices from time 0, at most 512; idle ones at the end are left out.
+    pub slices: Vec<DepthSlice>,
 }
 
 impl QueueDepth {

@@ -45,12 +45,19 @@ impl Filesystem {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FileProfile {
-    pub name: String,     // Its path; or what else the sectors hold, such as `journal`
-    pub is_file: bool,    // Whether it is a file or a directory
-    pub reads: u64,       // Reads that touched it
-    pub writes: u64,      // Writes that touched it
-    pub read_bytes: u64,  // Bytes read from it
-    pub write_bytes: u64, // Bytes written to it
+    /// Path of the file; or what else the sectors hold, such as `journal`.
+    pub name: String,
+    /// Whether it is a file or a directory; otherwise it is free space, a kind of metadata, or outside of the
+    /// filesystem.
+    pub is_file: bool,
+    /// Reads that touched it; a read counts in each file that it touches.
+    pub reads: u64,
+    /// Writes that touched it; a write counts in each file that it touches.
+    pub writes: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub write_bytes: u64,
 }
 
 impl FileProfile {
@@ -66,9 +73,12 @@ impl FileProfile {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FilesProfile {
-    pub mount: String,           // Where the filesystem is mounted
-    pub files: Vec<FileProfile>, // Those with most I/Os, at most 1,000; the most first
-    pub further: u64,            // How many further ones had I/Os
+    /// Where the filesystem is mounted.
+    pub mount: String,
+    /// The files with most I/Os, the largest number first, at most 1,000.
+    pub files: Vec<FileProfile>,
+    /// Number of other files that had I/Os.
+    pub further: u64,
 }
 
 /// Accesses by file.

@@ -65,21 +65,30 @@ pub struct Life([OpLife; 4]);
 stored!(OpLife { stages, completed, completed_bytes, merged, requeued, errors, never_completed, without_queue });
 stored!(Life { 0 });
 
-/// One operation's life in the profile. Times are ns.
+/// What became of the I/Os of one operation, and when.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifeProfile {
-    pub completed: u64,                // I/Os that were queued and completed in the trace
-    pub completed_bytes: u64,          // Their bytes
-    pub merged: u64,                   // Bios merged into another bio's request
-    pub requeued: u64,                 // Requeues after dispatch, counted for each bio
-    pub errors: BTreeMap<String, u64>, // Completions with an error, by errno name or number
-    pub never_completed: u64,          // Queued, but not completed when the trace ended
-    /// Dispatched without a queued bio (passthrough, driver's flushes, already in flight when the trace began).
+    /// I/Os with a queue and a completion event.
+    pub completed: u64,
+    /// Bytes of the I/Os with a queue and a completion event.
+    pub completed_bytes: u64,
+    /// Bios that were merged into another bio's request.
+    pub merged: u64,
+    /// How often a request was requeued after dispatch, counted for each bio.
+    pub requeued: u64,
+    /// Failed completions by errno: `"EIO (5)": 3`.
+    pub errors: BTreeMap<String, u64>,
+    /// I/Os that were queued, and not completed when the trace ended.
+    pub never_completed: u64,
+    /// I/Os that were dispatched without a queue event: pass-through commands, flushes of the driver, I/Os that were
+    /// already in flight when the trace began.
     pub without_queue: u64,
-    /// Time in each stage: q2c, q2d, d2c, q2g, g2i, i2d, q2m, m2d; stages that the trace does not show have count 0.
+    /// Time in each stage, in ns, by btt's letters: `q2c`, `q2d`, `d2c`, `q2g`, `g2i`, `i2d`, `q2m`, `m2d`. A stage
+    /// that the trace does not show has count 0.
     pub latency_ns: BTreeMap<&'static str, QuantilesSummary>,
-    /// Q2C (D2C if the trace has no queue events) in logarithmic buckets: (low, high, count).
+    /// Q2C, or D2C without queue events: lowest ns of a bin, ns at which it ends, number of I/Os. A factor of ten has
+    /// ten bins.
     pub histogram: Vec<(u64, u64, u64)>,
 }
 

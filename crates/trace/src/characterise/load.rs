@@ -13,13 +13,20 @@ const MAX_GROUPS: usize = 512; // The largest number of groups on one device; fu
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OpCounts {
-    pub ios: u64,      // I/Os queued
-    pub bytes: u64,    // Their bytes
-    pub sync: u64,     // Of them, synchronous ones
-    pub meta: u64,     // Of them, file-system metadata
-    pub ahead: u64,    // Of them, read-ahead
-    pub fua: u64,      // Of them, with forced unit access
-    pub preflush: u64, // Of them, with a cache flush before
+    /// I/Os queued.
+    pub ios: u64,
+    /// Bytes of the I/Os queued.
+    pub bytes: u64,
+    /// I/Os that are synchronous (flag S).
+    pub sync: u64,
+    /// I/Os of a filesystem's metadata (flag M).
+    pub meta: u64,
+    /// I/Os that are read-ahead (flag A).
+    pub ahead: u64,
+    /// I/Os with forced unit access (flag F after the operation).
+    pub fua: u64,
+    /// I/Os with a flush of the disk's cache before them (flag F before the operation).
+    pub preflush: u64,
 }
 
 impl OpCounts {
@@ -81,16 +88,23 @@ impl Stored for GroupTable {
     }
 }
 
-/// A group in the profile.
+/// The I/Os of a CPU, of a process, or from a device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupProfile {
-    pub name: String,                       // CPU number, process name or device
-    pub ios: BTreeMap<&'static str, u64>,   // I/Os queued, by operation (read, write, discard, flush)
-    pub bytes: BTreeMap<&'static str, u64>, // Bytes queued, by operation
-    pub read_q2c_ns: QuantilesSummary,      // Q2C of reads, ns
-    pub write_q2c_ns: QuantilesSummary,     // Q2C of everything else, ns
-    pub errors: u64,                        // I/Os that ended with an error
+    /// Number of the CPU, name of the process, or `major,minor` of the device; `direct`: not remapped; `(others)`: all
+    /// beyond 512.
+    pub name: String,
+    /// I/Os queued, by operation.
+    pub ios: BTreeMap<&'static str, u64>,
+    /// Bytes queued, by operation.
+    pub bytes: BTreeMap<&'static str, u64>,
+    /// Q2C of reads, in ns.
+    pub read_q2c_ns: QuantilesSummary,
+    /// Q2C of everything else, in ns.
+    pub write_q2c_ns: QuantilesSummary,
+    /// I/Os that ended with an error.
+    pub errors: u64,
 }
 
 impl GroupLoad {
@@ -185,28 +199,38 @@ pub struct Load {
     sources: GroupTable,
 }
 
-/// Arrivals of one operation in the profile.
+/// The load of one operation.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpLoadProfile {
     /// Counts.
     #[serde(flatten)]
     pub counts: OpCounts,
-    pub share_of_ios: f64,   // Share of all I/Os queued on the device, 0..=1
-    pub share_of_bytes: f64, // Share of all bytes, 0..=1
-    pub sizes: SizeSummary,  // Request sizes; flushes have none
+    /// Share of all I/Os queued on the device, 0 to 1.
+    pub share_of_ios: f64,
+    /// Share of all bytes queued on the device, 0 to 1.
+    pub share_of_bytes: f64,
+    /// Sizes of the I/Os; flushes have none.
+    pub sizes: SizeSummary,
 }
 
 /// The load of one device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadProfile {
-    pub ops: BTreeMap<&'static str, OpLoadProfile>, // By operation: read, write, discard, flush
-    pub first_sector: Option<u64>,                  // First sector read or written, if any
-    pub end_sector: Option<u64>,                    // One past the last sector read or written
-    pub cpus: Vec<GroupProfile>,                    // By the CPU that queued
-    pub processes: Vec<GroupProfile>,               // By the process that queued
-    /// By the device that I/Os were remapped from; `direct`: queued on this device itself.
+    /// The load by operation: `read`, `write`, `discard`, `flush`.
+    pub ops: BTreeMap<&'static str, OpLoadProfile>,
+    /// First sector read or written; `null` if there was none.
+    pub first_sector: Option<u64>,
+    /// The sector after the last one read or written; `null` if there was none.
+    pub end_sector: Option<u64>,
+    /// I/Os by the CPU that queued them, the largest number first; at most 512, and `(others)`. The quantiles of CPUs
+    /// can be empty.
+    pub cpus: Vec<GroupProfile>,
+    /// I/Os by the process that queued them, the largest number first; at most 512, and `(others)`.
+    pub processes: Vec<GroupProfile>,
+    /// I/Os by the device that they were remapped from (`direct`: none), the largest number first; at most 512, and
+    /// `(others)`.
     pub sources: Vec<GroupProfile>,
 }
 

@@ -46,12 +46,14 @@ stored!(Cell { 0 });
 stored!(Column { 0 });
 stored!(Offsets { columns, rows, shift, used } if Offsets::is_valid);
 
-/// The density of I/Os on a device, in the profile.
+/// Where on a device reads and writes begin, over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OffsetsProfile {
-    pub width_ns: u64,         // Width of a slice
-    pub rows: Vec<DensityRow>, // Ranges of sectors in ascending order, without gaps; I/Os count where they begin
+    /// Width of a slice of time, in ns.
+    pub width_ns: u64,
+    /// Ranges of sectors in ascending order, without gaps, at most 256. An I/O counts where it begins.
+    pub rows: Vec<DensityRow>,
 }
 
 impl Default for Offsets {

@@ -49,31 +49,51 @@ impl Default for OverTime {
     }
 }
 
-/// One slice in the profile: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
+/// One slice of time: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceProfile {
-    pub start_ns: u64,             // Start of the slice
-    pub reads: u64,                // Reads queued
-    pub writes: u64,               // Writes queued
-    pub others: u64,               // Discards and flushes queued
-    pub read_bytes: u64,           // Bytes of the reads
-    pub write_bytes: u64,          // Bytes of the writes
-    pub read_p50_ns: Option<u64>,  // Median and 99th percentile of Q2C of the reads completed (relative error 6.25 %)
-    pub read_p99_ns: Option<u64>,  // See `read_p50_ns`
-    pub write_p50_ns: Option<u64>, // The same for everything else
-    pub write_p99_ns: Option<u64>, // See `write_p50_ns`
-    pub unique_blocks: u64,        // Distinct 4 KiB blocks touched in the slice (standard error 3.25 %)
-    pub unique_blocks_so_far: u64, // Distinct 4 KiB blocks touched since the trace began: the working set as it grows
+    /// Start of the slice, in ns since the trace began.
+    pub start_ns: u64,
+    /// Reads queued in the slice.
+    pub reads: u64,
+    /// Writes queued in the slice.
+    pub writes: u64,
+    /// Discards and flushes queued in the slice.
+    pub others: u64,
+    /// Bytes of the reads queued.
+    pub read_bytes: u64,
+    /// Bytes of the writes queued.
+    pub write_bytes: u64,
+    /// Median Q2C of the reads completed in the slice, in ns (relative error 6.25 %); `null` if there were none.
+    pub read_p50_ns: Option<u64>,
+    /// 99th percentile of Q2C of the reads completed in the slice, in ns (relative error 6.25 %); `null` if there were
+    /// none.
+    pub read_p99_ns: Option<u64>,
+    /// Median Q2C of everything else completed in the slice, in ns (relative error 6.25 %); `null` if there was
+    /// nothing.
+    pub write_p50_ns: Option<u64>,
+    /// 99th percentile of Q2C of everything else completed in the slice, in ns (relative error 6.25 %); `null` if there
+    /// was nothing.
+    pub write_p99_ns: Option<u64>,
+    /// Distinct blocks of 4 KiB read or written in the slice (standard error 3.25 %).
+    pub unique_blocks: u64,
+    /// Distinct blocks of 4 KiB read or written since the trace began (standard error 3.25 %): the working set as it
+    /// grows.
+    pub unique_blocks_so_far: u64,
 }
 
-/// A device over time, in the profile.
+/// Load and latencies of a device over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OverTimeProfile {
-    pub width_ns: u64,              // Width of a slice
-    pub slices: Vec<SliceProfile>,  // The slices; empty ones at the end are left out
-    pub latencies: Vec<DensityRow>, // Q2C of the I/Os completed in each slice, in ns; writes: all except reads
+    /// Width of a slice of time, in ns.
+    pub width_ns: u64,
+    /// The slices, at most 512; empty ones at the end are left out.
+    pub slices: Vec<SliceProfile>,
+    /// Q2C of the I/Os completed in each slice as density: a row for each quarter of a doubling that occurs, in ns.
+    /// Everything except reads counts as a write.
+    pub latencies: Vec<DensityRow>,
 }
 
 impl OverTime {

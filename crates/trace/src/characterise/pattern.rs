@@ -16,14 +16,18 @@ pub struct AccessPattern {
 
 stored!(AccessPattern { reads, writes, seeks, arrivals });
 
-/// The access pattern in the profile.
+/// The access pattern.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatternProfile {
-    pub read_streams: StreamsSummary,  // Streams among reads
-    pub write_streams: StreamsSummary, // Streams among writes
-    pub seeks: SeeksSummary,           // Distances from one read or write to the next
-    pub arrivals: ArrivalsSummary,     // Times between arrivals of any operation
+    /// Sequential streams of the reads.
+    pub read_streams: StreamsSummary,
+    /// Sequential streams of the writes.
+    pub write_streams: StreamsSummary,
+    /// Distances from the end of one read or write to the start of the next.
+    pub seeks: SeeksSummary,
+    /// Times between the arrivals of I/Os of any operation.
+    pub arrivals: ArrivalsSummary,
 }
 
 impl AccessPattern {

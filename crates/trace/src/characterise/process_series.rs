@@ -48,12 +48,14 @@ pub struct ProcessSeries(Timeline<Slice>);
 stored!(Slice { 0 } if |slice| slice.0.len() <= DISTINCT + 1);
 stored!(ProcessSeries { 0 });
 
-/// The I/Os of processes over time, in the profile.
+/// The I/Os of processes over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessesOverTime {
-    pub width_ns: u64, // Width of a slice
-    /// I/Os queued in each slice by each of the twelve largest processes, and by `(others)`.
+    /// Width of a slice of time, in ns.
+    pub width_ns: u64,
+    /// I/Os queued in each slice, by name of the process. The twelve largest are named, `(others)` are the rest; in
+    /// each slice, processes beyond its twelve largest are among the others.
     pub ios: BTreeMap<String, Vec<u64>>,
 }
 

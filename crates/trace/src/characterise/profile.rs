@@ -44,40 +44,59 @@ impl Serialize for EventCounts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceFlow {
-    pub device: String,       // `major,minor`
-    pub name: Option<String>, // The input's name, e.g. `md127`.
-    pub first_ns: u64,        // Time of its first event, ns since the trace began
-    pub last_ns: u64,         // Time of its last event
-    /// Time from the first event to the last; of several traces, what several of them cover counts once.
+    /// Number of the device, `major,minor`.
+    pub device: String,
+    /// Name of the input or device, such as `md127`; `null` if the trace has none.
+    pub name: Option<String>,
+    /// Time of its first event, in ns since the trace began.
+    pub first_ns: u64,
+    /// Time of its last event, in ns since the trace began.
+    pub last_ns: u64,
+    /// Time from its first event to its last, in ns. Of several traces, what several of them cover counts once, by the
+    /// wall clock.
     pub observed_ns: u64,
-    /// Events by action letter.
+    /// Number of events by blkparse's letter: `Q`, `C`, `UT` …
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
     pub events: EventCounts,
-    pub start: StartAction, // The events with which its I/Os begin: Q, or D or C in a recording without Q
-    pub in_flight: LevelSummary, // Bios between Q and C, over time
-    pub depth_over_time: DepthOverTime, // The same in slices of time
-    /// Requests between D and C, over time; empty on bio-based devices (md, dm), which have no D.
+    /// The event with which its I/Os begin: Q; D or C in a recording without Q.
+    pub start: StartAction,
+    /// Bios between Q and C over time. The filter's latency does not apply to it.
+    pub in_flight: LevelSummary,
+    /// Bios between Q and C in slices of time.
+    pub depth_over_time: DepthOverTime,
+    /// Requests between D and C over time; empty for bio-based devices (md, dm), which have no D.
     pub dispatched: LevelSummary,
-    pub unmatched_completions: u64, // Completions of I/Os that were never seen queued or dispatched
-    pub given_up: u64,              // Bios given up because too many were in flight
+    /// Completions of I/Os without a queue or dispatch event.
+    pub unmatched_completions: u64,
+    /// Bios that were discarded because too many were in flight.
+    pub given_up: u64,
 }
 
-/// The profile of one device.
+/// The workload of one device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceProfile {
     /// Events and queue depth.
     #[serde(flatten)]
     pub flow: DeviceFlow,
-    pub load: LoadProfile,                         // Operations, sizes, processes
-    pub life: BTreeMap<&'static str, LifeProfile>, // Latencies of `read`, `write`, `discard`, `flush`, `all`
-    pub pattern: PatternProfile,                   // Streams, seeks, arrivals
-    pub hotness: HotnessSummary,                   // Hot and cold blocks of 4 KiB
-    pub over_time: OverTimeProfile,                // Load and response times over time
-    pub offsets: OffsetsProfile,                   // Where the I/Os went over time
-    pub processes_over_time: ProcessesOverTime,    // Load by process over time
-    pub slow: SlowProfile,                         // The slowest I/Os, and stalls
-    pub files: Option<FilesProfile>,               // The files of its filesystem, if asked for
+    /// Operations and sizes, and where the I/O came from.
+    pub load: LoadProfile,
+    /// Latencies by operation: `read`, `write`, `discard`, `flush`, and `all`, which is everything except flushes.
+    pub life: BTreeMap<&'static str, LifeProfile>,
+    /// Sequential streams, seeks and arrivals.
+    pub pattern: PatternProfile,
+    /// Hot and cold blocks of 4 KiB.
+    pub hotness: HotnessSummary,
+    /// Load and latencies over time.
+    pub over_time: OverTimeProfile,
+    /// Where reads and writes begin, over time.
+    pub offsets: OffsetsProfile,
+    /// I/Os by process, over time.
+    pub processes_over_time: ProcessesOverTime,
+    /// The slowest I/Os, and stalls.
+    pub slow: SlowProfile,
+    /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.
+    pub files: Option<FilesProfile>,
 }
 
 /// blkparse's summary, as numbers.
@@ -87,8 +106,10 @@ pub struct SummaryProfile {
     /// Name, events, times, depth and skips.
     #[serde(flatten)]
     pub device: DeviceSummary,
-    pub cpus: BTreeMap<u16, Tally>, // Counts by CPU
-    pub total: Tally,               // All CPUs together
+    /// Counts by the number of the CPU.
+    pub cpus: BTreeMap<u16, Tally>,
+    /// Counts of all CPUs together.
+    pub total: Tally,
 }
 
 impl From<DeviceSummary> for SummaryProfile {
@@ -101,20 +122,31 @@ impl From<DeviceSummary> for SummaryProfile {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    pub format_version: u32,  // See [`FORMAT_VERSION`]
-    pub trace: TraceInfo,     // The trace's files, format, clock and warnings
-    pub filter: Filter,       // The filter
-    pub events: u64,          // Events read, before filtering
-    pub events_left_out: u64, // Events of devices beyond the first 1,024; no figure includes them
-    /// Number (`major,minor`) of the device that the whole workload passes through: look at this one first.
+    /// Version of this document: 1. A change of meaning increases it, a new key does not.
+    pub format_version: u32,
+    /// The trace: its inputs, format, capabilities and warnings.
+    pub trace: TraceInfo,
+    /// Which I/Os were selected.
+    pub filter: Filter,
+    /// Events read, before the filter.
+    pub events: u64,
+    /// Events of devices beyond the first 1,024; no figure includes them.
+    pub events_left_out: u64,
+    /// Number (`major,minor`) of the device that the whole workload passes through, to look at first; `null` without
+    /// devices.
     pub focus: Option<String>,
-    pub first_ns: u64, // Times of the first and the last event, ns since the trace began, before filtering
-    pub last_ns: u64,  // See `first_ns`
-    /// Names of all named devices by number (`major,minor`), before filtering.
+    /// Time of the first event, in ns since the trace began, before the filter.
+    pub first_ns: u64,
+    /// Time of the last event, in ns since the trace began, before the filter.
+    pub last_ns: u64,
+    /// Names of all devices with a name, by number (`major,minor`), before the filter.
     pub device_names: BTreeMap<String, String>,
-    pub process_names: Vec<String>, // Names of processes, in order of appearance, before filtering: at most 64
-    pub devices: Vec<DeviceProfile>, // Every device seen, in order of appearance
-    pub summary: Vec<SummaryProfile>, // blkparse's closing summary of the same events
+    /// The first 64 names of processes, in order of appearance, before the filter.
+    pub process_names: Vec<String>,
+    /// Every device, in order of appearance.
+    pub devices: Vec<DeviceProfile>,
+    /// The summary that blkparse prints at the end, for each input or device.
+    pub summary: Vec<SummaryProfile>,
 }
 
 /// The device to look at first: the one that most others of the trace receive I/O from (an array above its members, a

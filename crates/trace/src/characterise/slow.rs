@@ -161,25 +161,36 @@ impl Merge for SlowIos {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LongTimeProfile {
-    /// When the I/O was queued. A stall: the last completion before it, or when the first I/O waiting in it was queued.
+    /// When the I/O was queued, in ns since the trace began. A stall begins with the completion before it, or when the
+    /// first I/O that waited in it was queued.
     pub start_ns: u64,
-    pub length_ns: u64,                         // The time until the I/O completed
-    pub op: &'static str,                       // Operation
-    pub sector: u64,                            // First sector
-    pub bytes: u32,                             // Length
-    pub process: String,                        // The process that queued it
-    pub stage: String, // The two events of the I/O between which most of its time passed: `d2c`, `i2d` …
-    pub stage_ns: u64, // The time between them
-    pub depth: u32,    // Other I/Os in flight when it was queued
-    pub in_flight: BTreeMap<&'static str, u64>, // Other I/Os in flight when it completed, by operation
+    /// Time from `start_ns` until the I/O completed, in ns.
+    pub length_ns: u64,
+    /// Operation of the I/O: `read`, `write`, `discard` or `flush`.
+    pub op: &'static str,
+    /// First sector of the I/O.
+    pub sector: u64,
+    /// Size of the I/O in bytes.
+    pub bytes: u32,
+    /// Name of the process that queued the I/O.
+    pub process: String,
+    /// The two events of the I/O between which most time passed: `d2c`, `i2d` …
+    pub stage: String,
+    /// Time between the two events of `stage`, in ns.
+    pub stage_ns: u64,
+    /// Other I/Os in flight when the I/O was queued.
+    pub depth: u32,
+    /// Other I/Os in flight when the I/O completed, by operation.
+    pub in_flight: BTreeMap<&'static str, u64>,
 }
 
-/// The slowest I/Os and the stalls of a device, in the profile.
+/// The slowest I/Os and the stalls of a device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SlowProfile {
-    pub slowest: Vec<LongTimeProfile>, // The slowest I/Os, the slowest first; at most 20
-    /// Length from which a time is a stall: ten times the 99th percentile of the latency; null below 100 I/Os.
+    /// The slowest I/Os, the slowest first; at most 20.
+    pub slowest: Vec<LongTimeProfile>,
+    /// Shortest stall, in ns: ten times the 99th percentile of the latency; `null` below 100 I/Os.
     pub stall_least_ns: Option<u64>,
     /// The longest times in which nothing completed although I/Os were in flight, in order; at most 64.
     pub stalls: Vec<LongTimeProfile>,

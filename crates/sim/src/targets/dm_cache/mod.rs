@@ -65,19 +65,32 @@ mod bio_state {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LvmCacheReport {
-    pub name: String, // Its name
+    /// Its name.
+    pub name: String,
+    /// Blocks of the cache.
     pub blocks: u64,
+    /// Blocks that hold data at the end.
     pub used_blocks: u64,
+    /// Reads of cached blocks.
     pub read_hits: u64,
+    /// Reads of blocks that were not cached.
     pub read_misses: u64,
+    /// Writes to cached blocks.
     pub write_hits: u64,
+    /// Writes to blocks that were not cached.
     pub write_misses: u64,
+    /// Blocks removed from the cache.
     pub demotions: u64,
+    /// Blocks copied to the cache, or first written there.
     pub promotions: u64,
+    /// Dirty blocks at the end.
     pub dirty: u64,
-    pub writebacks: u64,      // Blocks written back; the kernel does not show them
-    pub metadata_writes: u64, // Of the metadata volume, as its statistics count them: blocks of 4 KiB, and flushes
-    pub waited: u64,          // Bios that waited for a migration of their block
+    /// Blocks written back to the origin; the kernel does not show them.
+    pub writebacks: u64,
+    /// Writes to the metadata volume, as its statistics count them: blocks of 4 KiB, and flushes.
+    pub metadata_writes: u64,
+    /// Bios that waited for a migration of their block.
+    pub waited: u64,
 }
 
 impl LvmCacheReport {

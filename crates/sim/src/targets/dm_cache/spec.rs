@@ -17,8 +17,11 @@ const LEAST_METADATA: u64 = (8 << 20) / 512;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// A write to a cached block goes to the cache and to the origin.
     Writethrough,
+    /// A write to a cached block goes to the cache, and later to the origin.
     Writeback,
+    /// All I/O goes to the origin; a write to a cached block removes it from the cache.
     Passthrough,
 }
 
@@ -27,18 +30,26 @@ pub enum Mode {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LvmCache {
-    pub name: String,      // The name in results
-    pub origin: Box<Node>, // The slow device or stack
-    pub cache: Box<Node>,  // The fast device or stack: the cache's blocks, and before them its metadata
-    pub policy: String,    // The policy's name
+    /// Its name in results.
+    pub name: String,
+    /// The slow device or stack.
+    pub origin: Box<Node>,
+    /// The fast device or stack: the cache's blocks, and before them its metadata.
+    pub cache: Box<Node>,
+    /// Name of the policy, such as `smq`.
+    pub policy: String,
+    /// What the cache does with writes.
     pub mode: Mode,
-    pub chunk: u64, // Bytes of a block
-    /// Bytes of the metadata; without it a thousandth of the cache, and at least 8 MiB.
+    /// Bytes of a block, which the cache copies as a whole.
+    pub chunk: u64,
+    /// Bytes of the metadata; `null`: a thousandth of the cache, and at least 8 MiB.
     #[serde(default)]
     pub metadata: Option<u64>,
-    /// Sectors; without it what LVM sets: 2048, or eight chunks if that is more.
+    /// Sectors that migrations copy at the same time at most; `null`: what LVM sets, 2048, or eight chunks if that is
+    /// more.
     #[serde(default)]
     pub migration_threshold: Option<u64>,
+    /// What the cache holds at first.
     #[serde(default)]
     pub state: InitialState,
 }

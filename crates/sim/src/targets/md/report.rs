@@ -8,22 +8,32 @@ use super::balance::BalanceReason;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MdReport {
-    pub name: String,          // Its name
-    pub slots: Vec<SlotStats>, // Reads of each slot by the balancer's reason
-    pub sync_bytes: u64,       // Bytes that a resync, recovery or check has covered
-    pub bitmap_writes: u64,    // Writes of the bitmap
+    /// Its name.
+    pub name: String,
+    /// I/Os of each slot.
+    pub slots: Vec<SlotStats>,
+    /// Bytes of the array that a resync or check has covered; with parity, and in a recovery, bytes of each member.
+    pub sync_bytes: u64,
+    /// Pages of the bitmap that were written, each to every member.
+    pub bitmap_writes: u64,
 }
 
 /// I/Os of a slot.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SlotStats {
-    pub only: u64,       // Reads with no other copy to choose
-    pub sequential: u64, // Reads that continued a run or started at the head's position
-    pub idlest: u64,     // Reads for which it had the fewest I/Os pending, or none
-    pub nearest: u64,    // Reads for which its head was nearest
-    pub lowest: u64,     // Reads for which its copy has the lowest address
-    pub writes: u64,     // Writes, including every copy
+    /// Reads without another copy to choose.
+    pub only: u64,
+    /// Reads that continue a run, or the head's position.
+    pub sequential: u64,
+    /// Reads for which it had the fewest I/Os pending, or none.
+    pub idlest: u64,
+    /// Reads for which its head was nearest.
+    pub nearest: u64,
+    /// Reads for which its copy has the lowest address.
+    pub lowest: u64,
+    /// Writes, every copy included.
+    pub writes: u64,
 }
 
 impl SlotStats {

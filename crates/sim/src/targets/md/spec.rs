@@ -10,28 +10,31 @@ use blklab_md::{Level, defaults};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Md {
-    pub name: String, // The name in results, such as `md4`
-    pub level: Level, // The RAID level
-    /// The chunk; levels 1 and linear have none.
+    /// Its name in results, such as `md4`.
+    pub name: String,
+    /// The RAID level.
+    pub level: Level,
+    /// Bytes of a chunk; levels 1 and linear have none.
     #[serde(default)]
     pub chunk: u64,
-    /// Near copies of RAID-10's layout; ignored by other levels.
+    /// Near copies of RAID-10's layout; other levels ignore it.
     #[serde(default)]
     pub near: u32,
-    /// Far copies, or offset copies with `offset`.
+    /// Far copies of RAID-10's layout, or offset copies with `offset`; other levels ignore it.
     #[serde(default)]
     pub far: u32,
     /// Whether the far copies follow in the next row of chunks.
     #[serde(default)]
     pub offset: bool,
-    pub members: Vec<Member>, // The members, by slot
-    /// Stripe cache entries of levels 4, 5 and 6 (pages per member).
+    /// The members, by slot.
+    pub members: Vec<Member>,
+    /// Entries of the stripe cache of levels 4, 5 and 6: pages for each member (`stripe_cache_size`).
     #[serde(default = "stripe_cache")]
     pub stripe_cache: u32,
     /// Whether there is a write-intent bitmap.
     #[serde(default)]
     pub bitmap: bool,
-    /// Bytes of one bit: of the array, or with parity of each member.
+    /// Bytes for each bit of the bitmap: of the array, or with parity of each member.
     #[serde(default = "bitmap_chunk")]
     pub bitmap_chunk: u64,
     /// The sync action that runs with the load.
@@ -75,11 +78,12 @@ fn sync_max() -> u64 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    pub node: Option<Node>, // The member; null if it is missing
-    /// Read from it only if no other member can be read.
+    /// The device or stack in this slot; `null` if the member is missing.
+    pub node: Option<Node>,
+    /// Whether it is read only if no other member can be read.
     #[serde(default)]
     pub write_mostly: bool,
-    /// Being rebuilt: written, not read.
+    /// Whether it is being rebuilt: written, and not read.
     #[serde(default)]
     pub rebuilding: bool,
 }
@@ -89,10 +93,13 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncAction {
-    /// Nothing: clean.
+    /// Nothing: the array is clean.
     #[default]
     Idle,
-    Resync,  // Making the copies equal, after creation or a crash
-    Recover, // Filling the members that are `rebuilding`
-    Check,   // Comparing the copies
+    /// Making the copies equal, after creation or a crash.
+    Resync,
+    /// Filling the members that are `rebuilding`.
+    Recover,
+    /// Comparing the copies.
+    Check,
 }

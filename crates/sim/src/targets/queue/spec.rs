@@ -9,13 +9,17 @@ use crate::device::Model;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    pub name: String, // The name in results
-    pub bytes: u64,   // The bytes that the stack can use, such as the size of a partition
-    /// The first of them on the disk.
+    /// Its name in results.
+    pub name: String,
+    /// Bytes that the stack can use, such as the size of a partition.
+    pub bytes: u64,
+    /// Byte of the disk at which the bytes of the stack begin.
     #[serde(default)]
     pub start: u64,
-    pub model: Model,         // The model of the disk
-    pub queue: QueueSettings, // The block layer's queue
+    /// The model of the disk.
+    pub model: Model,
+    /// The block layer's queue.
+    pub queue: QueueSettings,
 }
 
 /// The block layer's queue of one disk, as in `/sys/block/*/queue`.
@@ -23,13 +27,20 @@ pub struct Device {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSettings {
-    pub scheduler: Scheduler, // The elevator
-    pub nr_requests: u32,     // Requests that the elevator holds, those in the device included (`nr_requests`)
-    pub queue_depth: u32,     // Requests that the device holds: 32 with NCQ, or the length of an NVMe queue
-    pub max_bytes: u32,       // The largest request (`max_sectors_kb`, in bytes)
-    pub rotational: bool,     // `queue/rotational`, which md reads
-    pub wbt_lat_ns: u64,      // The read latency that writeback throttling guards (`wbt_lat_usec`); 0 is off
-    pub write_back: bool,     // Whether the kernel assumes a volatile write cache (`queue/write_cache`)
+    /// The I/O scheduler.
+    pub scheduler: Scheduler,
+    /// Requests that the scheduler holds at most, those in the device included (`nr_requests`).
+    pub nr_requests: u32,
+    /// Requests that the device holds at most: 32 with NCQ, or the length of an NVMe queue.
+    pub queue_depth: u32,
+    /// Bytes of the largest request (`max_sectors_kb`).
+    pub max_bytes: u32,
+    /// Whether the kernel takes the disk for a rotating one (`rotational`), which md reads.
+    pub rotational: bool,
+    /// Read latency in ns that writeback throttling guards (`wbt_lat_usec`); 0 is off.
+    pub wbt_lat_ns: u64,
+    /// Whether the kernel assumes a volatile write cache (`write_cache`).
+    pub write_back: bool,
 }
 
 /// I/O schedulers.
@@ -37,10 +48,15 @@ pub struct QueueSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
+    /// First come, first served.
     #[default]
-    None, // First come, first served (`none`, and `noop` which also merges)
-    Noop,       // As `none`, with merging: the old kernels' `noop`
-    MqDeadline, // Sorted batches with deadlines, in multi-queue kernels
-    Deadline,   // The same in single-queue kernels
-    Cfq,        // Fair queueing among processes, in single-queue kernels
+    None,
+    /// As `none`, with merging: `noop` of old kernels.
+    Noop,
+    /// Sorted batches with deadlines, in multi-queue kernels.
+    MqDeadline,
+    /// As `mq-deadline`, in single-queue kernels.
+    Deadline,
+    /// Fair queueing of processes, in single-queue kernels.
+    Cfq,
 }

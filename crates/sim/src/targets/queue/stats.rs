@@ -6,21 +6,32 @@ use super::request::Request;
 use crate::device::DiskWork;
 use crate::events::Time;
 
-/// The statistics of a disk, in the words of /proc/diskstats; indexed by read and write.
+/// The statistics of a disk, in the words of /proc/diskstats.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskStats {
-    pub name: String,        // The device's name
-    pub ios: [u64; 2],       // Requests completed
-    pub merges: [u64; 2],    // Bios that were merged into a waiting request
-    pub sectors: [u64; 2],   // Sectors moved
-    pub ticks_ns: [u64; 2],  // Time from tag to completion, all requests together
-    pub flushes: u64,        // Flushes completed
-    pub flush_ns: u64,       // Time spent flushing
-    pub busy_ns: u64,        // Time in which requests were in the disk, as utilisation counts it
-    pub work: DiskWork,      // The work of the disk's parts
-    pub tag_waits: u64,      // Tasks that slept because all tags were taken
-    pub throttle_waits: u64, // Tasks that slept in the writeback throttle
+    /// Name of the disk.
+    pub name: String,
+    /// Requests completed: reads, writes.
+    pub ios: [u64; 2],
+    /// Bios that were merged into a waiting request: reads, writes.
+    pub merges: [u64; 2],
+    /// Sectors moved: reads, writes.
+    pub sectors: [u64; 2],
+    /// Time from tag to completion in ns, all requests added up: reads, writes.
+    pub ticks_ns: [u64; 2],
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Time in which the disk flushed, in ns.
+    pub flush_ns: u64,
+    /// Time with something in the disk, in ns.
+    pub busy_ns: u64,
+    /// The work of the disk's parts.
+    pub work: DiskWork,
+    /// How often a task slept for a tag (`nr_requests`).
+    pub tag_waits: u64,
+    /// How often a task slept in the writeback throttle.
+    pub throttle_waits: u64,
 }
 
 impl DiskStats {
