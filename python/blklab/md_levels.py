@@ -1,11 +1,11 @@
 """md's levels and what is true of their arrays, by the name in sysfs: crates/md, `LEVELS`."""
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from blklab._core import md_levels
 
-LEVELS: Final[dict[str, dict[str, Any]]] = {facts["level"]: facts for facts in json.loads(md_levels())}
+LEVELS: Final[dict[str, dict[str, int]]] = {facts.pop("level"): facts for facts in json.loads(md_levels())}
 PARITIES: Final[dict[str, int]] = {name: facts["parities"] for name, facts in LEVELS.items() if facts["parities"]}
 """Chunks of parity in each stripe."""
 

@@ -69,7 +69,8 @@ def lost_one_by_one(array: Array) -> set[int]:
         if array.level in PARITIES:
             bad = {OFFSET + page * 8 + at for page in {(sector - OFFSET) // 8 for sector in bad} for at in range(8)}
         good[member.slot or 0] = [at for at in range(SECTORS) if OFFSET + at not in bad]
-    every, present, listed = defaultdict[int, int](int), defaultdict[int, int](int), defaultdict[int, int](int)
+    every, present = defaultdict[int, int](int), defaultdict[int, int](int)
+    listed = defaultdict[int | None, int](int)
     for slot in range(array.raid_disks):
         held = set(good.get(slot, ()))
         for at in range(SECTORS):
@@ -86,10 +87,10 @@ def lost_one_by_one(array: Array) -> set[int]:
                 listed[place] += slot in good and at not in held
     if array.level in PARITIES:
         rows = {at for slot in good for at in range(SECTORS) if at not in good[slot]}
-        listed = defaultdict[int, int](int)
+        listed = defaultdict(int)
         for slot in range(array.raid_disks):
             for at in rows:
-                listed[place_of(array, slot, at) or 0] += 1
+                listed[place_of(array, slot, at)] += 1
     # Only places with bad blocks count: what is lost because members are missing is another finding.
     return {place for place in every if not present[place] and listed[place]}
 
