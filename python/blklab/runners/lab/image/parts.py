@@ -243,7 +243,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
 
 
 def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: str, *, rebuild: bool) -> Path:
-    """Returns the part with a packaged kernel: vmlinuz, cpio. Needs the cache's lock."""
+    """Returns the part with a packaged kernel: vmlinuz, modules.cpio. Needs the cache's lock."""
     name = kernel_name(kernel)
     if not rebuild and (key := cache.recall(name)) is not None:
         return cache.root / key
@@ -275,7 +275,7 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
             index(scratch / "all", version)
             chosen = chosen_modules(source)
             _check(version, lacking(source, chosen, (*BOOT, *STACKS)))
-            archive(source, version, chosen, into / "cpio", scratch / "some")
+            archive(source, version, chosen, into / "modules.cpio", scratch / "some")
             describe(into, version, {each.name: each.version for each in debs})
 
         made = cache.make(key, fill)
@@ -317,7 +317,7 @@ class UserKernel:
 
     def _fill(self, into: Path, scratch: Path) -> None:
         shutil.copyfile(self._vmlinuz, into / "vmlinuz")
-        stream = into / "cpio"
+        stream = into / "modules.cpio"
         if self._modules is None:
             stream.write_bytes(b"")
         else:
@@ -333,7 +333,7 @@ class PatchedKernel:
         self._version, self._packages = about(part)
         below = f"usr/lib/modules/{self._version}/kernel"
         self._files = {f"{below}/{path}": file.read_bytes() for path, file in sorted(replaced.modules.items())}
-        own = (part / "cpio").read_bytes()
+        own = (part / "modules.cpio").read_bytes()
         for path in self._files:
             if path.encode() not in own:
                 raise BlklabError(f"the kernel {printable(self._version)} has no module {printable(path)} to replace")
@@ -346,8 +346,8 @@ class PatchedKernel:
 
     def _fill(self, into: Path) -> None:
         shutil.copyfile(self._part / "vmlinuz", into / "vmlinuz")
-        shutil.copyfile(self._part / "cpio", into / "cpio")
-        with (into / "cpio").open("ab") as stream:  # The kernel takes the last file of a name
+        shutil.copyfile(self._part / "modules.cpio", into / "modules.cpio")
+        with (into / "modules.cpio").open("ab") as stream:  # The kernel takes the last file of a name
             cpio.write([cpio.file(path, content) for path, content in self._files.items()], stream)
         describe(into, self._version, self._packages)
 
