@@ -41,6 +41,8 @@ def test_an_image_is_made_and_found_again(tmp_path: Path, monkeypatch: pytest.Mo
     try:
         made = image("6", note=silent, agent=agent)
     except EnvironmentLacks as error:
+        if "XDG_CACHE_HOME" in str(error):  # a file of the image is missing: that is not Debian's mirror
+            raise
         pytest.skip(str(error))
     assert re.fullmatch(r"\d+\.\d+\.\d+.*-cloud-amd64", made.version)
     assert {"fio", "mdadm", "lvm2", f"linux-image-{made.version}"} <= made.packages.keys()
