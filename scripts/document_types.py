@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import textwrap
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "python/blklab/documents"
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
 WIDTH = 120
+STRUCTS = {"profile"}
+"""The documents that are msgspec's classes."""
 
 Schema = dict[str, Any]
 
 
 class Module:
-    """The types of one document: a TypedDict for an object, an alias for a choice."""
+    """The types of one document: a class for an object (msgspec's, or a TypedDict), an alias for a choice."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, *, structs: bool) -> None:
+        self.object = self.struct if structs else self.typed_dict
         self.classes: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
         schemas = {**root.get("$defs", {}), root["title"]: root}
@@ -37,7 +41,7 @@ class Module:
                 keys = {key: of for item in choices for key, of in item["properties"].items()}
                 self.classes[name] = self.typed_dict(name, {"properties": keys}, total=False)
         elif "properties" in schema:
-            self.classes[name] = self.typed_dict(name, schema)
+            self.classes[name] = self.object(name, schema)
         else:
             self.aliases[name] = self.of(schema)
 
@@ -48,9 +52,24 @@ class Module:
             (tag,) = (str(of["const"]) for of in item["properties"].values() if "const" in of)
             version = tag.replace(".", "")
             variant = f"{name}V{version}" if version.isdigit() else tag.capitalize() + name
-            self.classes[variant] = self.typed_dict(variant, item)
+            self.classes[variant] = self.object(variant, item)
             names.append(variant)
         self.aliases[name] = " | ".join(names)
+
+    def struct(self, name: str, schema: Schema) -> str:
+        """Returns the class of an object, with its fields in the order of Rust."""
+        fields = dict(schema["properties"])
+        tags = {key: of["const"] for key, of in fields.items() if "const" in of}
+        base = schema["$ref"].rpartition("/")[2] if "$ref" in schema else "Struct"
+        options = "".join(f', tag_field="{key}", tag="{value}"' for key, value in tags.items())
+        options += ", kw_only=True, omit_defaults=True" if base == "Struct" or fields.keys() - tags else ""
+        lines = [f"class {name}({base}{options}):", *docstring(schema.get("description"))]
+        required = [key for key in schema.get("required", []) if key not in tags]
+        for key in [*required, *(key for key in fields if key not in {*required, *tags})]:
+            kind = self.of(fields[key])
+            lines.append(f"    {key}: {kind if key in required else either([kind, 'None']) + ' = None'}")
+            lines += docstring(fields[key].get("description"))
+        return "\n".join(lines if len(lines) > 1 else [*lines, "    pass"]) + "\n\n"
 
     def typed_dict(self, name: str, schema: Schema, *, total: bool = True) -> str:
         """Returns the class of an object."""
@@ -98,9 +117,11 @@ class Module:
         )
         aliases = [f"{name} = {output}\n" for name, output in self.aliases.items()]
         body = "".join([*(text for _, text in ordered), *aliases])
-        used = [name for name in ("Literal", "NotRequired", "TypedDict") if name in body]
+        used = [name for name in ("Literal", "NotRequired", "TypedDict") if re.search(rf"\b{name}\b", body)]
         head = f'"""The document `{name}` as Rust has it. `make types` writes this file."""'
         imports = f"from __future__ import annotations\n\nfrom typing import {', '.join(used)}"
+        if "(Struct" in body:
+            imports += "\n\nfrom msgspec import Struct\n"
         return f"{head}\n\n{imports}\n\n{body}"
 
 
@@ -112,6 +133,16 @@ def either(kinds: Any) -> str:
     literals = [kind[8:-1] for kind in result if kind.startswith("Literal[")]
     rest = [kind for kind in result if not kind.startswith("Literal[")]
     return " | ".join([f"Literal[{', '.join(literals)}]", *rest] if literals else rest)
+
+
+def docstring(text: str | None) -> list[str]:
+    """Returns the lines of a field's meaning."""
+    if not text:
+        return []
+    lines = textwrap.wrap(" ".join(text.split()), WIDTH - 10)
+    if len(lines) == 1:
+        return [f'    """{lines[0]}"""']
+    return [f'    """{lines[0]}', *(f"    {line}" for line in lines[1:]), '    """']
 
 
 def filled(words: list[str]) -> str:
@@ -142,7 +173,7 @@ def schemas() -> dict[str, Schema]:
 
 def modules() -> dict[str, str]:
     """Returns the text of every module by its name."""
-    return {name: Module(schema).text(name) for name, schema in schemas().items()}
+    return {name: Module(schema, structs=name in STRUCTS).text(name) for name, schema in schemas().items()}
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 BARE = """
 import importlib.machinery, sys
-allowed = {"click", "rich", "blklab", "markdown_it", "pygments", "mdurl", "_blklab"}
+allowed = {"click", "msgspec", "rich", "blklab", "markdown_it", "pygments", "mdurl", "_blklab"}
 blocked = []
 
 class Bare(importlib.machinery.PathFinder):
@@ -34,7 +34,7 @@ class Bare(importlib.machinery.PathFinder):
 sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Bare
 from blklab.cli import main
 """
-"""An installation that has only click, rich and the extension."""
+"""An installation that has only click, msgspec, rich and the extension."""
 
 FORKING = f"""{BARE}
 import json, os

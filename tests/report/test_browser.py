@@ -47,8 +47,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace = write_trace(directory / "<img src=y onerror=alert(5)>", records)
     path = directory / "report.html"
     profile = read_trace(trace).profile
-    for group in profile["devices"][0]["load"]["processes"]:  # whole, not cut at 16 bytes
-        group["name"] = next(n for n in HOSTILE if n.startswith(group["name"].rstrip("\ufffd")))
+    for group in profile.devices[0].load.processes:  # whole, not cut at 16 bytes
+        group.name = next(n for n in HOSTILE if n.startswith(group.name.rstrip("\ufffd")))
     view = ProfileView(profile)
     path.write_text(page.render(view, title=HOSTILE[0], command=" ".join(HOSTILE)))
     return path

@@ -74,7 +74,7 @@ def test_pictures_of_a_real_trace_have_every_io(pgbench: ProfileView) -> None:
     for chart in density.offset_charts(device)[:2]:
         columns = {"offset-read": 2, "offset-write": 3}
         total = sum(int(row[columns[chart.name]].replace(",", "")) for row in chart.table.rows)
-        assert total == device.op(chart.name.removeprefix("offset-"))["ios"]
+        assert total == device.op(chart.name.removeprefix("offset-")).ios
         assert len(chart.table.rows) <= density.MOST_ROWS
-    rows = device.data["over_time"]["latencies"]
-    assert sum(row["reads"] for row in rows) == device.life("read")["completed"]
+    rows = device.data.over_time.latencies
+    assert sum(row.reads for row in rows) == device.life("read").completed

@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,5 +52,5 @@ def test_words_are_counted_and_listed() -> None:
     ],
 )
 def test_why_it_is_not_zipfs_law(reason: str, output: str) -> None:
-    fit: Any = {"reason": reason}
+    fit: Any = SimpleNamespace(reason=reason)
     assert formatting.zipf_reason(fit) == output

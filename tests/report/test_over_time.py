@@ -44,7 +44,7 @@ def test_latency_is_a_band_from_the_median_to_the_99th_percentile(pgbench: Profi
 
 def test_processes_add_up(pgbench: ProfileView) -> None:
     drawn = chart(pgbench, "processes-over-time")
-    width = pgbench.focus.data["processes_over_time"]["width_ns"] / 1e9
+    width = pgbench.focus.data.processes_over_time.width_ns / 1e9
     rows = drawn.spec["data"]["values"]
     total = sum(value for row in rows for key, value in row.items() if key.startswith("v")) * width
     assert total == pytest.approx(pgbench.focus.ios, rel=1e-3)
@@ -63,7 +63,7 @@ def test_members_keep_their_colours_which_are_not_those_of_processes(pgbench: Pr
 def test_utilisation_is_the_share_of_busy_time(pgbench: ProfileView) -> None:
     rows = chart(pgbench, "utilisation").spec["data"]["values"]
     mean = sum(row["v0"] for row in rows[:-1]) * 4 * (1 << 28) / 83e9
-    idle = pgbench.focus.data["in_flight"]["idle_share"]
+    idle = pgbench.focus.data.in_flight.idle_share
     assert idle is not None
     assert mean == pytest.approx(1 - idle, abs=0.01)
 

@@ -5,11 +5,12 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from blklab.documents import profile
 from blklab.report import page, shell
 from blklab.report.view import ProfileView
 
@@ -95,12 +96,12 @@ def test_figures_are_set_off() -> None:
 
 def test_hostile_names_are_text(pgbench: ProfileView) -> None:
     name = '</script><img src=x onerror=alert(1)>"\u2028'
-    device: Any = {**pgbench.profile["devices"][1], "name": name}
-    process = {**device["load"]["processes"][0], "name": name}
-    device["load"] = {**device["load"], "processes": [process]}
-    trace: Any = {**pgbench.trace, "warnings": [{"path": name, "message": name}]}
-    trace["inputs"] = [{"name": name, "files": [name]}]
-    view = ProfileView({**pgbench.profile, "trace": trace, "devices": [device], "focus": "9,127"})
+    device = pgbench.profile.devices[1]
+    process = replace(device.load.processes[0], name=name)
+    device = replace(device, name=name, load=replace(device.load, processes=[process]))
+    named = {"inputs": [profile.Input(name=name, files=[name])], "warnings": [profile.Warning(path=name, message=name)]}
+    trace = replace(pgbench.trace, **named)
+    view = ProfileView(replace(pgbench.profile, trace=trace, devices=[device], focus="9,127"))
     result = Parsed(page.render(view, title=name, command=name))
     assert "img" not in {tag for tag, _ in result.elements}
     assert len(result.scripts) == 3

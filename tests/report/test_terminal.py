@@ -88,5 +88,5 @@ def test_sizes_are_binned_around_multiples_of_4_kib(pgbench: ProfileView) -> Non
 
 def test_depths_add_up_to_the_time_observed(pgbench: ProfileView) -> None:
     depth = histogram.depth(pgbench.focus)[0]
-    assert depth.total == pgbench.focus.data["in_flight"]["time_ns"]
+    assert depth.total == pgbench.focus.data.in_flight.time_ns
     assert [item.label for item in depth.bins][-2:] == ["17–32", "33–64"]

@@ -1,5 +1,6 @@
-from typing import Any
+from msgspec.structs import replace
 
+from blklab.documents import profile
 from blklab.report.tables import devices, life, load, trace
 from blklab.report.tables.base import TableColumn, TextTable, pruned
 from blklab.report.view import ProfileView
@@ -18,26 +19,25 @@ def test_a_stack_is_read_from_its_remaps(pgbench: ProfileView) -> None:
 
 
 def test_devices_in_a_circle_end(pgbench: ProfileView) -> None:
-    document: Any = {**pgbench.profile, "devices": []}
+    first = pgbench.profile.devices[0]
+    circle = []
     for number, source in (("8,0", "8,16"), ("8,16", "8,0")):
-        device: Any = {**pgbench.profile["devices"][0], "device": number, "name": None}
-        item = {**device["load"]["sources"][0], "name": source}
-        device["load"] = {**device["load"], "sources": [item]}
-        document["devices"].append(device)
-    assert labels(ProfileView(document)) == [["8,0"], ["8,16"]]
+        load = replace(first.load, sources=[replace(first.load.sources[0], name=source)])
+        circle.append(replace(first, device=number, name=None, load=load))
+    assert labels(ProfileView(replace(pgbench.profile, devices=circle))) == [["8,0"], ["8,16"]]
 
 
 def test_devices_of_one_name_are_told_apart(pgbench: ProfileView) -> None:
-    twins: Any = [{**d, "name": "disk"} for d in pgbench.profile["devices"][:2]]
-    view = ProfileView({**pgbench.profile, "devices": twins})
+    twins = [replace(device, name="disk") for device in pgbench.profile.devices[:2]]
+    view = ProfileView(replace(pgbench.profile, devices=twins))
     assert [device.label for device in view.devices] == ["disk (253,0)", "disk (9,127)"]
 
 
 def test_names_are_harmless_in_a_terminal(pgbench: ProfileView) -> None:
-    first: Any = {**pgbench.profile["devices"][0], "name": "a\x1b[31m\u202e"}
-    process = {**first["load"]["processes"][0], "name": "b\x1b]0;x\a"}
-    first["load"] = {**first["load"], "processes": [process]}
-    view = ProfileView({**pgbench.profile, "devices": [first], "focus": first["device"]})
+    first = pgbench.profile.devices[0]
+    process = replace(first.load.processes[0], name="b\x1b]0;x\a")
+    first = replace(first, name="a\x1b[31m\u202e", load=replace(first.load, processes=[process]))
+    view = ProfileView(replace(pgbench.profile, devices=[first], focus=first.device))
     assert view.focus.label == "a\\x1b[31m\\u202e"
     assert load.groups(view.focus, "processes").rows[0][0] == "b\\x1b]0;x\\x07"
 
@@ -70,9 +70,9 @@ def test_empty_columns_go() -> None:
 def test_doubts_and_notes(pgbench: ProfileView) -> None:
     assert all(item.severity == "note" for item in trace.diagnose(pgbench))
     assert "dm-0: 1 I/O in flight when the trace ended" in map(str, trace.diagnose(pgbench))
-    result: Any = {**pgbench.trace, "dropped": 7, "sequence_gaps": 1, "out_of_order": 2}
-    result["warnings"] = [{"path": "x\x1b", "message": "cut off"}]
-    output = " ".join(map(str, trace.diagnose(ProfileView({**pgbench.profile, "trace": result}))))
+    warning = profile.Warning(path="x\x1b", message="cut off")
+    result = replace(pgbench.trace, dropped=7, sequence_gaps=1, out_of_order=2, warnings=[warning])
+    output = " ".join(map(str, trace.diagnose(ProfileView(replace(pgbench.profile, trace=result)))))
     assert "x\\x1b: cut off" in output
     assert "dropped 7 events" in output
     assert "1 event missing by sequence number" in output

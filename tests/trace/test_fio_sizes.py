@@ -18,7 +18,7 @@ SECTORS = st.lists(
 
 
 def as_exact(pairs: list[tuple[int, int]]) -> list[SizeCount]:
-    return [{"bytes": size, "count": count} for size, count in pairs]
+    return [SizeCount(bytes=size, count=count) for size, count in pairs]
 
 
 @given(COUNTS)

@@ -30,8 +30,8 @@ def members_table(view: ProfileView, array: DeviceView) -> TextTable:
         [
             member.label,
             formatting.count(member.ios),
-            formatting.size(member.op("read")["bytes"]),
-            formatting.size(member.op("write")["bytes"]),
+            formatting.size(member.op("read").bytes),
+            formatting.size(member.op("write").bytes),
             formatting.share(sum(group.total for group in _by_md(member)) / member.ios if member.ios else None),
             ", ".join(
                 f"{group.label} {formatting.share(group.total / member.ios)}"
@@ -52,9 +52,9 @@ def sentence(view: ProfileView, array: DeviceView) -> list[Sentence]:
         return []
     own = [group for member in lower for group in _by_md(member)]
     parts = []
-    written = array.op("write")["bytes"]
+    written = array.op("write").bytes
     if written:
-        factor = sum(member.op("write")["bytes"] for member in lower) / written
+        factor = sum(member.op("write").bytes for member in lower) / written
         parts.append(
             f"for each byte written to {array.label}, {formatting.number(factor)} bytes are written to its members"
         )
@@ -80,6 +80,6 @@ def _syncs(array: DeviceView, lower: Sequence[DeviceView], own: Sequence[OriginG
     if any(group.label.endswith(("_resync", "_reshape")) for group in own):
         return True
     writes = array.op("write")
-    blocks = writes["bytes"] / BLOCK + 2 * writes["ios"]
-    reads = sum(member.op("read")["bytes"] for member in lower) - array.op("read")["bytes"]
+    blocks = writes.bytes / BLOCK + 2 * writes.ios
+    reads = sum(member.op("read").bytes for member in lower) - array.op("read").bytes
     return bool(own) and reads > blocks * BLOCK * len(lower)

@@ -52,7 +52,7 @@ def duration(nanoseconds: float | None) -> str:
 
 def pair(quantiles: QuantilesSummary | None) -> str:
     """Returns the median and the 99th percentile of times."""
-    return f"{duration(quantiles['p50'])} / {duration(quantiles['p99'])}" if quantiles and quantiles["count"] else NONE
+    return f"{duration(quantiles.p50)} / {duration(quantiles.p99)}" if quantiles and quantiles.count else NONE
 
 
 def size(number_of_bytes: float | None) -> str:
@@ -83,7 +83,7 @@ def ops(name: str) -> str:
 
 def zipf_reason(zipf: ZipfFit) -> str:
     """Returns why popularity is or is not Zipf's, as the end of a sentence."""
-    reason = str(zipf["reason"]).rstrip(".")
+    reason = str(zipf.reason).rstrip(".")
     reason = reason.replace("only 1 distinct blocks were", "only 1 distinct block was")
     # The number of distinct blocks can be an estimate that is slightly too high.
     return re.sub(r"\b(0\.\d\d|1\.0[0-4]) times each", "about once each", reason)

@@ -43,14 +43,14 @@ def sizes(device: DeviceView) -> list[Histogram]:
     """Returns request sizes by operation, in bins of 4 KiB centred on the size."""
     histograms = []
     for op in ("read", "write", "discard"):
-        counted = device.op(op)["sizes"]
-        centres = [(entry["center_kib"], entry["count"]) for entry in counted["bins_4k"]]
+        counted = device.op(op).sizes
+        centres = [(entry.center_kib, entry.count) for entry in counted.bins_4k]
         bins = [
             Bin(formatting.size(1024 * kib) if kib else "<2 KiB", max(0, kib - 2) * 1024, (kib + 2) * 1024, count)
             for kib, count in centres
         ]
-        mean, median = (formatting.size(counted["mean_bytes"]), formatting.size(counted["median_bytes"]))
-        note = f"mean {mean}, median {median}, most often {formatting.size(counted['mode_bytes'])}"
+        mean, median = (formatting.size(counted.mean_bytes), formatting.size(counted.median_bytes))
+        note = f"mean {mean}, median {median}, most often {formatting.size(counted.mode_bytes)}"
         histograms.append(Histogram(f"Sizes of {formatting.ops(op)}", "I/Os", bins, note))
     return [histogram for histogram in histograms if histogram.bins]
 
@@ -64,10 +64,10 @@ def latency(device: DeviceView) -> list[Histogram]:
         stage, quantiles = response
         bins = [
             Bin(f"{formatting.duration(low)} – {formatting.duration(high)}", low, high, count)
-            for low, high, count in device.life(op)["histogram"]
+            for low, high, count in device.life(op).histogram
         ]
-        median, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
-        note = f"mean {formatting.duration(quantiles['mean'])}, median {median}, 99th percentile {p99}"
+        median, p99 = formatting.duration(quantiles.p50), formatting.duration(quantiles.p99)
+        note = f"mean {formatting.duration(quantiles.mean)}, median {median}, 99th percentile {p99}"
         histograms.append(Histogram(f"{stage} of {formatting.ops(op)}", "I/Os", bins, note))
     return histograms
 
@@ -75,13 +75,10 @@ def latency(device: DeviceView) -> list[Histogram]:
 def depth(device: DeviceView) -> list[Histogram]:
     """Returns the time with each number of I/Os in flight."""
     histograms = []
-    for title, level in (
-        ("I/Os in flight", device.data["in_flight"]),
-        ("Requests at the device", device.data["dispatched"]),
-    ):
-        if device.ends and (bins := _grouped(level["histogram"])):
-            mean = formatting.number(level["mean"])
-            note = f"mean {mean}, at most {level['max']:,}; weighted by time"
+    for title, level in (("I/Os in flight", device.data.in_flight), ("Requests at the device", device.data.dispatched)):
+        if device.ends and (bins := _grouped(level.histogram)):
+            mean = formatting.number(level.mean)
+            note = f"mean {mean}, at most {level.max:,}; weighted by time"
             histograms.append(Histogram(title, "ns", bins, note))
     return histograms
 
@@ -92,11 +89,11 @@ SINGLE: Final = 16  # Depths up to this have one bin each; larger ones have bins
 def _grouped(levels: list[LevelTime]) -> list[Bin]:
     spent: dict[tuple[int, int], int] = {}
     for entry in levels:
-        low, high = entry["low"], entry["high"]
+        low, high = entry.low, entry.high
         if low > SINGLE:
             power = (low - 1).bit_length()
             low, high = 2 ** (power - 1) + 1, max(2**power, high)
-        spent[low, high] = spent.get((low, high), 0) + entry["time_ns"]
+        spent[low, high] = spent.get((low, high), 0) + entry.time_ns
     return [
         Bin(f"{low:,}" if low == high else f"{low:,}–{high:,}", low, high + 1, time_ns)
         for (low, high), time_ns in spent.items()
@@ -105,17 +102,17 @@ def _grouped(levels: list[LevelTime]) -> list[Bin]:
 
 def seek(device: DeviceView) -> list[Histogram]:
     """Returns seek distances, in powers of two in both directions."""
-    seeks = device.data["pattern"]["seeks"]
+    seeks = device.data.pattern.seeks
     bins = [
-        Bin(_distance(entry), entry["low_sectors"] * SECTOR, entry["high_sectors"] * SECTOR, entry["count"])
-        for entry in seeks["histogram"]
+        Bin(_distance(entry), entry.low_sectors * SECTOR, entry.high_sectors * SECTOR, entry.count)
+        for entry in seeks.histogram
     ]
     note = "from the end of one read or write to the start of the next; negative is backwards"
     return [Histogram("Seek distances", "I/Os", bins, note)] if bins else []
 
 
 def _distance(entry: SeekRange) -> str:
-    low, high = SECTOR * entry["low_sectors"], SECTOR * entry["high_sectors"]
+    low, high = SECTOR * entry.low_sectors, SECTOR * entry.high_sectors
     if low == high:
         return formatting.size(low) if low else "0 (sequential)"
     # Ranges are [2^i, 2^(i+1)) sectors: they are named after their power of two.

@@ -39,11 +39,11 @@ class LiveScreen:
     def _named(self, look: LiveLook) -> ProfileView:
         profile = look.profile
         assert profile is not None  # noqa: S101  # `add` looked
-        for device in profile["devices"]:
-            device["name"] = self.names.get(device["device"], device["name"])
+        for device in profile.devices:
+            device.name = self.names.get(device.device, device.name)
             # Rates are those of the whole window.
-            device["first_ns"], device["last_ns"] = 0, look.length_ns
-            device["observed_ns"] = look.length_ns
+            device.first_ns, device.last_ns = 0, look.length_ns
+            device.observed_ns = look.length_ns
         return ProfileView(profile)
 
     def _device(self) -> DeviceView | None:
@@ -56,13 +56,13 @@ class LiveScreen:
         at = formatting.duration(round(self._look.elapsed, 1) * 1e9 if self._look else 0.0)
         if device is None or not device.ios:
             return f"{at}  {name}  no I/O"
-        level = device.data["in_flight"]
+        level = device.data.in_flight
         parts = [
             f"{formatting.number(device.iops)} IOPS",
             formatting.rate(device.throughput),
-            f"{formatting.share(device.op('read')['share_of_ios'])} reads",
+            f"{formatting.share(device.op('read').share_of_ios)} reads",
             f"p99 {formatting.duration(_p99(device))}",
-            f"depth {formatting.number(level['mean'])} (at most {level['max']:,})",
+            f"depth {formatting.number(level.mean)} (at most {level.max:,})",
         ]
         if self._look and self._look.dropped:
             parts.append(f"{formatting.plural(self._look.dropped, 'event')} dropped: figures are too low")
@@ -86,4 +86,4 @@ class LiveScreen:
 
 
 def _p99(device: DeviceView) -> float:
-    return max((response[1]["p99"] or 0.0 for op in device.ops if (response := device.response(op))), default=0.0)
+    return max((response[1].p99 or 0.0 for op in device.ops if (response := device.response(op))), default=0.0)

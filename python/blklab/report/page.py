@@ -89,36 +89,36 @@ def _some(*tables: TextTable) -> list[TextTable]:
 
 def _tiles(device: DeviceView) -> list[KeyFigureTile]:
     tiles = []
-    arrivals = device.data["pattern"]["arrivals"]
+    arrivals = device.data.pattern.arrivals
     if device.iops is not None:
-        peak = arrivals["peak_iops"] if arrivals["peak_to_mean"] is not None else None
+        peak = arrivals.peak_iops if arrivals.peak_to_mean is not None else None
         more = f"at peak {formatting.count(peak)}" if peak is not None else ""
         tiles.append(KeyFigureTile("IOPS", formatting.number(device.iops), more))
     if device.bytes:
-        share = formatting.share(device.op("read")["share_of_ios"])
+        share = formatting.share(device.op("read").share_of_ios)
         tiles.append(KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads"))
     for op in ("read", "write"):
         if response := device.response(op):
             stage, quantiles = response
-            p99 = f"99 % within {formatting.duration(quantiles['p99'])}"
+            p99 = f"99 % within {formatting.duration(quantiles.p99)}"
             name = f"{op.capitalize()} {stage}, median"
-            tiles.append(KeyFigureTile(name, formatting.duration(quantiles["p50"]), p99))
-    level = device.data["in_flight"]
-    if level["mean"] is not None and device.ends:
-        tiles.append(KeyFigureTile("In flight", formatting.number(level["mean"]), f"at most {level['max']:,}"))
-    hotness = device.data["hotness"]
-    if hotness["accesses"]:
-        hot = next((h["io_share"] for h in hotness["hottest"] if h["fraction"] == 0.1), None)
+            tiles.append(KeyFigureTile(name, formatting.duration(quantiles.p50), p99))
+    level = device.data.in_flight
+    if level.mean is not None and device.ends:
+        tiles.append(KeyFigureTile("In flight", formatting.number(level.mean), f"at most {level.max:,}"))
+    hotness = device.data.hotness
+    if hotness.accesses:
+        hot = next((h.io_share for h in hotness.hottest if h.fraction == 0.1), None)
         more = f"10 % take {formatting.share(hot)} of I/O" if hot is not None else ""
-        tiles.append(KeyFigureTile("Footprint", formatting.size(hotness["unique_bytes"]), more))
+        tiles.append(KeyFigureTile("Footprint", formatting.size(hotness.unique_bytes), more))
     if device.failed:
         tiles.append(KeyFigureTile("Errors", formatting.count(device.failed), "I/Os failed"))
     return tiles
 
 
 def _precision(device: DeviceView) -> str:
-    quantiles_shown = [q for op in device.ops for q in device.life(op)["latency_ns"].values()]
-    error = max((quantiles["relative_error"] for quantiles in quantiles_shown), default=0.0)
+    quantiles_shown = [q for op in device.ops for q in device.life(op).latency_ns.values()]
+    error = max((quantiles.relative_error for quantiles in quantiles_shown), default=0.0)
     if not error:
         return "Times and their percentiles are exact."
     exact = "Times, their means and extremes are exact, percentiles are within"

@@ -35,7 +35,7 @@ def sentences(device: DeviceView) -> list[Sentence]:
 
 def _load(device: DeviceView) -> str:
     if not device.ios:
-        ended = sum(device.life(op)["without_queue"] for op in device.ops)
+        ended = sum(device.life(op).without_queue for op in device.ops)
         return (
             f"No I/O was queued on {device.label} as a bio; it dispatched"
             f" {formatting.plural(ended, 'request')} of its driver or passed through."
@@ -49,10 +49,10 @@ def _load(device: DeviceView) -> str:
         if device.bytes:
             rates.append(formatting.rate(device.throughput))
         text += f" ({', '.join(rates)})"
-    present = [op for op in device.ops if device.op(op)["ios"]]
+    present = [op for op in device.ops if device.op(op).ios]
     if len(present) == 1:
         sizes = _sizes(device, present[0])
-        if not device.capabilities["directions"]:
+        if not device.capabilities.directions:
             sizes_text = f"they are {sizes}; " if sizes else ""
             return f"{text}: {sizes_text}the trace does not distinguish reads and writes."
         return f"{text}: nothing but {formatting.ops(present[0])}" + (f", {sizes}." if sizes else ".")
@@ -62,26 +62,26 @@ def _load(device: DeviceView) -> str:
 
 
 def _mix(device: DeviceView, present: list[str]) -> str:
-    ordered = sorted(present, key=lambda op: -device.op(op)["ios"])
-    shares = {op: device.op(op)["share_of_ios"] for op in ordered}
+    ordered = sorted(present, key=lambda op: -device.op(op).ios)
+    shares = {op: device.op(op).share_of_ios for op in ordered}
     return formatting.listing([f"{formatting.share(share)} {formatting.ops(op)}" for op, share in shares.items()])
 
 
 def _sizes(device: DeviceView, op: str) -> str:
     """Returns the sizes of an operation's I/Os, to follow `reads are`; empty if they have none."""
-    sizes = device.op(op)["sizes"]
-    if not sizes["count"]:
+    sizes = device.op(op).sizes
+    if not sizes.count:
         return ""
-    mode, low, high = sizes["mode_bytes"], sizes["min_bytes"], sizes["max_bytes"]
+    mode, low, high = sizes.mode_bytes, sizes.min_bytes, sizes.max_bytes
     if low == high:
         return f"all {formatting.size(mode)}"
-    at_mode = next((entry["count"] for entry in sizes["exact"] if entry["bytes"] == mode), 0)
-    share = at_mode / sizes["count"]
+    at_mode = next((entry.count for entry in sizes.exact if entry.bytes == mode), 0)
+    share = at_mode / sizes.count
     if share >= 0.5:
         how = "nearly all" if share >= ALMOST_ALL else "mostly"
         part = formatting.share(share)
         return f"{how} {formatting.size(mode)} ({part}; up to {formatting.size(high)})"
-    median = formatting.size(sizes["median_bytes"])
+    median = formatting.size(sizes.median_bytes)
     return f"{formatting.size(low)} to {formatting.size(high)} (median {median})"
 
 
@@ -89,49 +89,49 @@ def _sizes(device: DeviceView, op: str) -> str:
 
 
 def _pattern(device: DeviceView) -> str:
-    pattern = device.data["pattern"]
+    pattern = device.data.pattern
     streams = {op: device.streams(op) for op in ("read", "write")}
-    names = {op: formatting.ops(op) if device.capabilities["directions"] else "I/Os" for op in streams}
+    names = {op: formatting.ops(op) if device.capabilities.directions else "I/Os" for op in streams}
     sentences_of_order = [
-        _order(names[op], streams_of_op) for op, streams_of_op in streams.items() if streams_of_op["ios"] >= FEWEST
+        _order(names[op], streams_of_op) for op, streams_of_op in streams.items() if streams_of_op.ios >= FEWEST
     ]
-    few = [f"{names[op]} ({n})" for op, streams_of_op in streams.items() if 0 < (n := streams_of_op["ios"]) < FEWEST]
+    few = [f"{names[op]} ({n})" for op, streams_of_op in streams.items() if 0 < (n := streams_of_op.ios) < FEWEST]
     parts = [formatting.listing(sentences_of_order)] if sentences_of_order else []
     if few:
         parts.append(f"{formatting.listing(few)} are too few to call sequential or random")
-    seeks = pattern["seeks"]
-    moved = seeks["forward"] + seeks["backward"]
-    if moved >= FEWEST and seeks["median_distance_sectors"]:
-        parts.append(f"half of all seeks go further than {formatting.size(SECTOR * seeks['median_distance_sectors'])}")
-    parts.append(_arrivals(pattern["arrivals"], device.capabilities["clock_ns"]))
+    seeks = pattern.seeks
+    moved = seeks.forward + seeks.backward
+    if moved >= FEWEST and seeks.median_distance_sectors:
+        parts.append(f"half of all seeks go further than {formatting.size(SECTOR * seeks.median_distance_sectors)}")
+    parts.append(_arrivals(pattern.arrivals, device.capabilities.clock_ns))
     return _sentence(parts)
 
 
 def _order(name: str, streams: StreamsSummary) -> str:
-    share = streams["sequential_share"] or 0.0
+    share = streams.sequential_share or 0.0
     evidence = f"{formatting.share(share)} of them continue a stream"
     if share < 0.2:
         degree = "random" if share < 0.05 else "mostly random"
         return f"{name} are {degree} ({evidence})"
     degree = "partly sequential" if share < 0.5 else "mostly sequential"
     degree = "sequential" if share >= ALMOST_ALL else degree
-    run = formatting.size(streams["run_bytes"]["mean"])
-    lanes = streams["peak_concurrent_streams"]
+    run = formatting.size(streams.run_bytes.mean)
+    lanes = streams.peak_concurrent_streams
     at_once = f", up to {lanes} streams at once" if lanes > 1 else ""
     return f"{name} are {degree} ({evidence}, runs of {run} on average{at_once})"
 
 
 def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
-    gap = arrivals["inter_arrival_ns"]["mean"]
-    if arrivals["pattern"] and (clock_ns is None or (gap or 0.0) < clock_ns):
+    gap = arrivals.inter_arrival_ns.mean
+    if arrivals.pattern and (clock_ns is None or (gap or 0.0) < clock_ns):
         return "the clock of the trace is too coarse to describe the rhythm of arrivals"
-    if not arrivals["pattern"]:
+    if not arrivals.pattern:
         return "too few arrivals to describe their rhythm"
-    text = f"arrivals are {arrivals['pattern']}{' and independent' * (arrivals['pattern'] == 'random')}"
-    if arrivals["peak_to_mean"] is not None and arrivals["peak_to_mean"] >= 1.05:
+    text = f"arrivals are {arrivals.pattern}{' and independent' * (arrivals.pattern == 'random')}"
+    if arrivals.peak_to_mean is not None and arrivals.peak_to_mean >= 1.05:
         text += (
-            f": the busiest second had {formatting.plural(arrivals['peak_iops'], 'I/O')},"
-            f" {formatting.number(arrivals['peak_to_mean'])} times the mean"
+            f": the busiest second had {formatting.plural(arrivals.peak_iops, 'I/O')},"
+            f" {formatting.number(arrivals.peak_to_mean)} times the mean"
         )
     return text
 
@@ -141,7 +141,7 @@ def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
 
 def _latency(device: DeviceView) -> str:
     responses = {op: response for op in OPS if (response := device.response(op))}
-    timed = [op for op, (_, took) in responses.items() if took["count"] >= FEWEST] or list(responses)
+    timed = [op for op, (_, took) in responses.items() if took.count >= FEWEST] or list(responses)
     depth = _depth(device)
     if not timed:
         text = "no I/O was recorded from queueing to completion, so latency is unknown"
@@ -149,7 +149,7 @@ def _latency(device: DeviceView) -> str:
     parts: list[str] = []
     for op in timed:
         stage, quantiles = responses[op]
-        p50, p99 = formatting.duration(quantiles["p50"]), formatting.duration(quantiles["p99"])
+        p50, p99 = formatting.duration(quantiles.p50), formatting.duration(quantiles.p99)
         if parts:
             parts.append(f"{formatting.ops(op)} {p50} and {p99}")
             continue
@@ -162,31 +162,31 @@ def _latency(device: DeviceView) -> str:
 def _inside(device: DeviceView, op: str) -> str:
     """Returns the share of the latency before dispatch: waiting instead of service."""
     whole, inside = device.latency(op), device.latency(op, "d2c")
-    if whole is None or inside is None or not whole["mean"]:
+    if whole is None or inside is None or not whole.mean:
         return ""
-    waiting = max(0.0, 1 - (inside["mean"] or 0.0) / whole["mean"])
+    waiting = max(0.0, 1 - (inside.mean or 0.0) / whole.mean)
     if waiting < 0.05:
         return ""
     return f"{formatting.ops(op)} spend {formatting.share(waiting)} of the time before dispatch"
 
 
 def _depth(device: DeviceView) -> str:
-    level = device.data["in_flight"]
-    if level["mean"] is None or not device.ends or device.start == "C":
+    level = device.data.in_flight
+    if level.mean is None or not device.ends or device.start == "C":
         return ""
-    mean = formatting.number(level["mean"])
+    mean = formatting.number(level.mean)
     text = f"{mean} {'I/O is' if mean == '1' else 'I/Os are'} in flight on average"
-    text += f" (at most {level['max']:,}"
-    if level["idle_share"] is not None and level["idle_share"] >= 0.005:
-        text += f"; none for {formatting.share(level['idle_share'])} of the time"
+    text += f" (at most {level.max:,}"
+    if level.idle_share is not None and level.idle_share >= 0.005:
+        text += f"; none for {formatting.share(level.idle_share)} of the time"
     return text + ")"
 
 
 def _stalls(device: DeviceView) -> str:
-    if not (stalls := device.data["slow"]["stalls"]):
+    if not (stalls := device.data.slow.stalls):
         return ""
-    longest = max(stalls, key=lambda stall: stall["length_ns"])
-    start, length = formatting.duration(longest["start_ns"]), formatting.duration(longest["length_ns"])
+    longest = max(stalls, key=lambda stall: stall.length_ns)
+    start, length = formatting.duration(longest.start_ns), formatting.duration(longest.length_ns)
     text = f"at {start}, nothing completed for {length} although I/Os were in flight"
     return text if len(stalls) == 1 else f"{text}, the longest of {len(stalls)} stalls"
 
@@ -212,31 +212,31 @@ def _sentence(parts: list[str]) -> str:
 
 
 def _locality(device: DeviceView) -> str:
-    hotness = device.data["hotness"]
-    if not hotness["accesses"]:
+    hotness = device.data.hotness
+    if not hotness.accesses:
         return "No data was read or written, so there is no working set."
-    about = "about " if hotness["sampled"] else ""
-    text = f"The I/O touched {about}{formatting.size(hotness['unique_bytes'])} of distinct"
+    about = "about " if hotness.sampled else ""
+    text = f"The I/O touched {about}{formatting.size(hotness.unique_bytes)} of distinct"
     text += f" {formatting.size(BLOCK)} blocks"
-    often = hotness["accesses_per_block"]
+    often = hotness.accesses_per_block
     if often is not None and often < 1.05:
-        return f"{text}, hardly any of them twice; {_zipf(hotness['zipf'])}."
+        return f"{text}, hardly any of them twice; {_zipf(hotness.zipf)}."
     text += f", each {formatting.number(often)} times on average"
-    hot = {share["fraction"]: share["io_share"] for share in hotness["hottest"]}
-    favoured = [f for f in (0.01, 0.2) if f in hot and f * hotness["unique_blocks"] >= 1]
+    hot = {share.fraction: share.io_share for share in hotness.hottest}
+    favoured = [f for f in (0.01, 0.2) if f in hot and f * hotness.unique_blocks >= 1]
     if favoured:
         shares = [f"the hottest {formatting.share(f)} take {formatting.share(hot[f])}" for f in favoured]
         text += f"; {formatting.listing(shares)} of the accesses"
-    return f"{text}; {_zipf(hotness['zipf'])}."
+    return f"{text}; {_zipf(hotness.zipf)}."
 
 
 def _zipf(zipf: ZipfFit) -> str:
     reason = formatting.zipf_reason(zipf)
-    match zipf["verdict"]:
+    match zipf.verdict:
         case "zipf":
             return (
-                f"popularity follows Zipf's law with exponent {formatting.number(zipf['exponent'])}"
-                f" (off by at most {formatting.share(zipf['ks_distance'])} of the accesses)"
+                f"popularity follows Zipf's law with exponent {formatting.number(zipf.exponent)}"
+                f" (off by at most {formatting.share(zipf.ks_distance)} of the accesses)"
             )
         case "uniform":
             return f"not Zipf but uniform: {reason}"
@@ -250,7 +250,7 @@ def _zipf(zipf: ZipfFit) -> str:
 def _origin(device: DeviceView) -> str:
     if not device.ios:
         return "No I/O was queued here."
-    parts = [_processes(device), _sources(device) if device.capabilities["layers"] else ""]
+    parts = [_processes(device), _sources(device) if device.capabilities.layers else ""]
     cpus = device.groups("cpus")
     if len(cpus) > 1 and (top := cpus[0].total / device.ios) >= max(0.5, 1.5 / len(cpus)):
         parts.append(f"{cpus[0].label} {STARTED[device.start]} {formatting.share(top)} of it")

@@ -193,7 +193,7 @@ def bar(value: float, longest: float, width: int) -> str:
 
 def draw_events(console: Console, device: DeviceView) -> None:
     """Prints the number of events of each letter, in one line."""
-    counts = [f"{letter} {number:,}" for letter, number in device.data["events"].items()]
+    counts = [f"{letter} {number:,}" for letter, number in device.data.events.items()]
     if counts:
         from rich.text import Text
 

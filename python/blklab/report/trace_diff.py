@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.analysis.decision import MARGIN, Decision, Rule, decide
 from blklab.analysis.metrics import Metric
@@ -117,10 +117,10 @@ def _course(metric: TraceMetric, side: DeviceView) -> dict[int, float]:
     slices = side.slices()[1][1:-1]
     if least := FEWEST_IN_SLICE.get(metric.quantile):
         direction = metric.name.split(".")[0]
-        counts = sorted(cast(dict[str, int], interval)[f"{direction}s"] for interval in slices)
+        counts = sorted(getattr(interval, f"{direction}s") for interval in slices)
         if not counts or counts[len(counts) // 2] < least:
             return {}
-    return {interval["start_ns"]: value for interval in slices if (value := metric.series(interval)) is not None}
+    return {interval.start_ns: value for interval in slices if (value := metric.series(interval)) is not None}
 
 
 def figure(metric: TraceMetric, value: float | None) -> str:
@@ -141,40 +141,40 @@ def _per_second(amount: Callable[[DeviceView], int]) -> Callable[[DeviceView], f
 def _latency(direction: str, key: str) -> Callable[[DeviceView], float | None]:
     def value(side: DeviceView) -> float | None:
         response = side.response(direction)
-        return cast(dict[str, float | None], response[1])[key] if response else None
+        return getattr(response[1], key) if response else None
 
     return value
 
 
 def _of_direction(direction: str) -> list[TraceMetric]:
     def ios(interval: SliceProfile) -> int:
-        return interval["reads"] if direction == "read" else interval["writes"]
+        return interval.reads if direction == "read" else interval.writes
 
     def transferred(interval: SliceProfile) -> int:
-        return interval["read_bytes"] if direction == "read" else interval["write_bytes"]
+        return interval.read_bytes if direction == "read" else interval.write_bytes
 
     def size(interval: SliceProfile) -> float | None:
         return transferred(interval) / ios(interval) if ios(interval) else None
 
     def quantile(key: str) -> Series:
-        return lambda interval: cast(dict[str, float | None], interval)[f"{direction}_{key}_ns"]
+        return lambda interval: getattr(interval, f"{direction}_{key}_ns")
 
     return [
         TraceMetric(
-            f"{direction}.iops", f"{direction}s a second", "rate", _per_second(lambda s: s.op(direction)["ios"]), ios
+            f"{direction}.iops", f"{direction}s a second", "rate", _per_second(lambda s: s.op(direction).ios), ios
         ),
         TraceMetric(
             f"{direction}.bw",
             f"{direction} bandwidth",
             "bandwidth",
-            _per_second(lambda s: s.op(direction)["bytes"]),
+            _per_second(lambda s: s.op(direction).bytes),
             transferred,
         ),
         TraceMetric(
             f"{direction}.size",
             f"mean {direction} size",
             "size",
-            lambda s: s.op(direction)["bytes"] / n if (n := s.op(direction)["ios"]) else None,
+            lambda s: s.op(direction).bytes / n if (n := s.op(direction).ios) else None,
             size,
         ),
         *(
@@ -192,9 +192,7 @@ def _of_direction(direction: str) -> list[TraceMetric]:
 
 
 METRICS: Final = (  # The metrics in the order of the table
-    TraceMetric(
-        "iops", "IOPS", "rate", lambda side: side.iops, lambda s: float(s["reads"] + s["writes"] + s["others"])
-    ),
+    TraceMetric("iops", "IOPS", "rate", lambda side: side.iops, lambda s: float(s.reads + s.writes + s.others)),
     *_of_direction("read"),
     *_of_direction("write"),
 )

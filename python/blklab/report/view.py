@@ -1,16 +1,15 @@
 """A profile for reports: devices by name, the stack, derived figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, cast
+from typing import Final
 
 from blklab.documents.profile import (
     Capabilities,
     DeviceProfile,
     Dispersion,
-    GroupProfile,
     LifeProfile,
     OpLoadProfile,
     Profile,
@@ -74,34 +73,34 @@ class DeviceView:
         self.data = data
         self.capabilities = capabilities
         """What the trace contains about the device."""
-        self.number: str = data["device"]
+        self.number: str = data.device
         self.names = names
         self.label = names[self.number]
 
     @property
     def start(self) -> str:
         """The events with which I/Os begin in the trace: Q, or D or C if it was recorded without Q."""
-        return self.data["start"]
+        return self.data.start
 
     @cached_property
     def ios(self) -> int:
         """I/Os queued."""
-        return sum(op["ios"] for op in self.data["load"]["ops"].values())
+        return sum(op.ios for op in self.data.load.ops.values())
 
     @cached_property
     def bytes(self) -> int:
-        return sum(op["bytes"] for op in self.data["load"]["ops"].values())
+        return sum(op.bytes for op in self.data.load.ops.values())
 
     @property
     def active(self) -> bool:
         """Whether the device has any I/O."""
-        lives = self.data["life"].values()
-        return self.ios > 0 or any(life["completed"] or life["without_queue"] for life in lives)
+        lives = self.data.life.values()
+        return self.ios > 0 or any(life.completed or life.without_queue for life in lives)
 
     @property
     def span_ns(self) -> int:
         """Time from the first event to the last, ns; of several traces, the time that they cover."""
-        return self.data["observed_ns"]
+        return self.data.observed_ns
 
     @property
     def iops(self) -> float | None:
@@ -116,31 +115,29 @@ class DeviceView:
     @cached_property
     def ops(self) -> list[str]:
         """Operations with I/O, in the usual order."""
-        return [op for op in OPS if self.op(op)["ios"] or self.life(op)["without_queue"]]
+        return [op for op in OPS if self.op(op).ios or self.life(op).without_queue]
 
     def op(self, name: str) -> OpLoadProfile:
-        return self.data["load"]["ops"][name]
+        return self.data.load.ops[name]
 
     def life(self, name: str) -> LifeProfile:
         """Returns the latencies of one operation; `all` is reads and writes."""
-        return self.data["life"][name]
+        return self.data.life[name]
 
     def streams(self, name: str) -> StreamsSummary:
         """Returns the sequential streams of reads or writes."""
-        pattern = self.data["pattern"]
-        return pattern["read_streams"] if name == "read" else pattern["write_streams"]
+        pattern = self.data.pattern
+        return pattern.read_streams if name == "read" else pattern.write_streams
 
     def dispersion(self) -> list[Dispersion]:
         """Returns the burstiness in windows that are complete and longer than a tick of the trace's clock."""
-        scales = self.data["pattern"]["arrivals"]["dispersion"]
-        return [
-            scale for scale in scales if scale["windows"] and scale["window_ns"] > (self.capabilities["clock_ns"] or 0)
-        ]
+        scales = self.data.pattern.arrivals.dispersion
+        return [scale for scale in scales if scale.windows and scale.window_ns > (self.capabilities.clock_ns or 0)]
 
     def latency(self, op: str, stage: str = "q2c") -> QuantilesSummary | None:
         """Returns the quantiles of one stage in ns; None if it never occurred."""
-        quantiles = self.life(op)["latency_ns"][stage]
-        return quantiles if quantiles["count"] else None
+        quantiles = self.life(op).latency_ns[stage]
+        return quantiles if quantiles.count else None
 
     def response(self, op: str) -> tuple[str, QuantilesSummary] | None:
         """Returns Q2C, or D2C if there are no Q events: (letters, quantiles in ns)."""
@@ -157,22 +154,22 @@ class DeviceView:
     @property
     def has_depth(self) -> bool:
         """Whether the number of I/Os in flight is known."""
-        return self.ends and self.start != "C" and self.data["in_flight"]["max"] > 0
+        return self.ends and self.start != "C" and self.data.in_flight.max > 0
 
     @property
     def passes_on(self) -> bool:
         """Whether the device is bio-based, like md and dm: it has no dispatch (D)."""
-        return self.capabilities["layers"] and self.ends and self.start == "Q" and "D" not in self.data["events"]
+        return self.capabilities.layers and self.ends and self.start == "Q" and "D" not in self.data.events
 
     @property
     def ends(self) -> bool:
         """Whether the trace has completions; without them, I/Os in flight are unknown."""
-        return bool(self.data["events"].get("C"))
+        return bool(self.data.events.get("C"))
 
     @cached_property
     def errors(self) -> dict[str, dict[str, int]]:
         """Failed completions by operation and errno."""
-        by_op = {op: self.life(op)["errors"] for op in OPS}
+        by_op = {op: self.life(op).errors for op in OPS}
         return {op: errors for op, errors in by_op.items() if errors}
 
     @property
@@ -183,23 +180,24 @@ class DeviceView:
     @property
     def is_fed(self) -> bool:
         """Whether I/O was remapped to the device."""
-        return any(source["name"] != DIRECT for source in self.data["load"]["sources"])
+        return any(source.name != DIRECT for source in self.data.load.sources)
 
     def groups(self, kind: str) -> list[OriginGroup]:
         """Returns its I/Os by `processes`, `cpus` or `sources`, largest first; none that the trace does not record."""
-        if not self.capabilities["processes" if kind == "processes" else "layers"]:
+        if not (self.capabilities.processes if kind == "processes" else self.capabilities.layers):
             return []
+        load = self.data.load
         return [
             OriginGroup(
-                label=self._group_label(kind, entry["name"]),
-                ios=entry["ios"],
-                bytes=sum(entry["bytes"].values()),
-                read_ns=entry["read_q2c_ns"],
-                write_ns=entry["write_q2c_ns"],
-                errors=entry["errors"],
-                direct=kind == "sources" and entry["name"] == DIRECT,
+                label=self._group_label(kind, entry.name),
+                ios=entry.ios,
+                bytes=sum(entry.bytes.values()),
+                read_ns=entry.read_q2c_ns,
+                write_ns=entry.write_q2c_ns,
+                errors=entry.errors,
+                direct=kind == "sources" and entry.name == DIRECT,
             )
-            for entry in cast(Mapping[str, list[GroupProfile]], self.data["load"])[kind]
+            for entry in {"processes": load.processes, "cpus": load.cpus, "sources": load.sources}[kind]
         ]
 
     def _group_label(self, kind: str, name: str) -> str:
@@ -215,16 +213,16 @@ class DeviceView:
 
     def slices(self) -> tuple[int, list[SliceProfile]]:
         """Returns the width in ns and the time slices, from the first with I/O to the last."""
-        over_time = self.data["over_time"]
-        slices = over_time["slices"]
+        over_time = self.data.over_time
+        slices = over_time.slices
         busy = [at for at, interval in enumerate(slices) if _is_busy(interval)]
         kept = slices[busy[0] : busy[-1] + 1] if busy else []
-        return int(over_time["width_ns"]), kept
+        return int(over_time.width_ns), kept
 
 
 def _is_busy(interval: SliceProfile) -> bool:
-    counts = (interval["reads"], interval["writes"], interval["others"])
-    return any(counts) or interval["read_p50_ns"] is not None or interval["write_p50_ns"] is not None
+    counts = (interval.reads, interval.writes, interval.others)
+    return any(counts) or interval.read_p50_ns is not None or interval.write_p50_ns is not None
 
 
 class ProfileView:
@@ -234,10 +232,10 @@ class ProfileView:
         self.profile = profile
         self.shards = shards
         """The figures of hosts and groups, if the trace consists of shards."""
-        self.trace = profile["trace"]
+        self.trace = profile.trace
         self.names = _labels(profile)
-        capabilities = self.trace["capabilities"]
-        self.devices = [DeviceView(data, self.names, capabilities) for data in profile["devices"]]
+        capabilities = self.trace.capabilities
+        self.devices = [DeviceView(data, self.names, capabilities) for data in profile.devices]
 
     @cached_property
     def focus(self) -> DeviceView:
@@ -245,7 +243,7 @@ class ProfileView:
         active = [device for device in self.devices if device.active]
         if not active:
             raise BlklabError("no I/O to report on")
-        chosen = [device for device in active if device.number == self.profile["focus"]]
+        chosen = [device for device in active if device.number == self.profile.focus]
         return chosen[0] if chosen else max(active, key=lambda device: device.ios)
 
     def active_device(self, name: str | None) -> DeviceView:
@@ -257,11 +255,11 @@ class ProfileView:
             if name in {device.label, device.number}:
                 return device
         listed = ", ".join(device.label for device in active)
-        raise BlklabError(f"no I/O of device {printable(name)!r} in {self.trace['inputs'][0]['name']}: it has {listed}")
+        raise BlklabError(f"no I/O of device {printable(name)!r} in {self.trace.inputs[0].name}: it has {listed}")
 
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""
-        if all_devices or self.profile["filter"]["devices"]:
+        if all_devices or self.profile.filter.devices:
             ordered = [device for layer in self.layers() for device in layer]
             return [device for device in ordered if device.active]
         return [self.focus]
@@ -269,11 +267,11 @@ class ProfileView:
     def feeds(self) -> list[RemapEdge]:
         """The remaps between devices."""
         return [
-            RemapEdge(source["name"], device.number, ios, ios / device.ios)
+            RemapEdge(source.name, device.number, ios, ios / device.ios)
             for device in self.devices
-            for source in device.data["load"]["sources"]
-            if source["name"] not in {DIRECT, device.number}
-            if (ios := sum(source["ios"].values()))
+            for source in device.data.load.sources
+            if source.name not in {DIRECT, device.number}
+            if (ios := sum(source.ios.values()))
         ]
 
     def layers(self) -> list[list[DeviceView]]:
@@ -295,13 +293,13 @@ class ProfileView:
 
     def span_ns(self) -> tuple[int, int]:
         """First and last event of all devices, ns since the start of the trace."""
-        seen = [device for device in self.devices if device.data["events"]] or self.devices
-        first = min((int(device.data["first_ns"]) for device in seen), default=0)
-        return first, max((int(device.data["last_ns"]) for device in seen), default=0)
+        seen = [device for device in self.devices if device.data.events] or self.devices
+        first = min((int(device.data.first_ns) for device in seen), default=0)
+        return first, max((int(device.data.last_ns) for device in seen), default=0)
 
     def started(self) -> str | None:
         """The start of the trace in UTC, if the format records it."""
-        start = self.trace["start_unix_ns"]
+        start = self.trace.start_unix_ns
         if start is None:
             return None
         moment = datetime.fromtimestamp(start / 1e9, tz=UTC)
@@ -309,15 +307,15 @@ class ProfileView:
 
     def files(self) -> Iterator[tuple[str, list[str]]]:
         """The inputs: (name, files)."""
-        for entry in self.trace["inputs"]:
-            yield printable(entry["name"]), [printable(str(path)) for path in entry["files"]]
+        for entry in self.trace.inputs:
+            yield printable(entry.name), [printable(str(path)) for path in entry.files]
 
 
 def _labels(profile: Profile) -> dict[str, str]:
     """Returns a label for each device number: its name, with the number if names repeat."""
     # Devices that a filter excluded are included: I/O can come from them.
-    names: dict[str, str | None] = dict(profile["device_names"])
-    names.update({data["device"]: data["name"] for data in profile["devices"]})
+    names: dict[str, str | None] = dict(profile.device_names)
+    names.update({data.device: data.name for data in profile.devices})
     # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
     own = own_names(profile)
     names.update({number: own.get(number, name) for number, name in names.items()})

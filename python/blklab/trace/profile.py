@@ -1,11 +1,12 @@
 """Characterise a trace: the workload in figures, and where the files of a mounted filesystem are at present."""
 
 import ctypes
-import json
 import os
 import stat
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from blklab import _core
 from blklab.documents.profile import Profile
@@ -78,7 +79,7 @@ BYTES_OF_BLOCK: Final = 80
 
 def own_names(profile: Profile) -> dict[str, str]:
     """Returns the names of devices that the format names instead of numbering, by `major,minor`."""
-    return {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile["trace"]["device_names"]}
+    return {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile.trace.device_names}
 
 
 def characterise(
@@ -103,5 +104,4 @@ def characterise(
     # Traces of many devices leave hundreds of MiB free in the C heap, which Python does not use.
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
-    profile: Profile = json.loads(text)
-    return profile
+    return msgspec.json.decode(text, type=Profile)

@@ -87,8 +87,8 @@ def fio(
         out.check_directory(Path(directory or "."))
     with progress("Reading") as tick:
         profile = characterise(paths, selection, format_name=format_name, tick=tick)
-    for warning in profile["trace"]["warnings"]:
-        warn(f"{warning['path']}: {warning['message']}")
+    for warning in profile.trace.warnings:
+        warn(f"{warning.path}: {warning.message}")
     plan = make_plan(profile, loop=loop, runtime_ns=runtime)
     text = render(plan, target)
     if output is not None:
@@ -149,16 +149,16 @@ def _replay(
     from blklab.trace.convert import convert
     from blklab.trace.fio.plan import focus_device
 
-    wanted = profile["filter"]
+    wanted = profile.filter
     only = _core.Filter(
-        devices=[focus_device(profile)["device"]],
-        processes=wanted["processes"],
-        ops=wanted["ops"],
-        since_ns=wanted["since_ns"],
-        until_ns=wanted["until_ns"],
-        sectors=(wanted["first_sector"], wanted["last_sector"]),
-        sizes=(wanted["min_bytes"], wanted["max_bytes"]),
-        min_latency_ns=wanted["min_latency_ns"],
+        devices=[focus_device(profile).device],
+        processes=wanted.processes,
+        ops=wanted.ops,
+        since_ns=wanted.since_ns,
+        until_ns=wanted.until_ns,
+        sectors=(wanted.first_sector, wanted.last_sector),
+        sizes=(wanted.min_bytes, wanted.max_bytes),
+        min_latency_ns=wanted.min_latency_ns,
     )
     with unfinished(iolog), native(iolog):
         document = convert(paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite)

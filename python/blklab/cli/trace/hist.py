@@ -56,7 +56,7 @@ def hist(
     document = [
         {
             "device": device.number,
-            "name": device.data["name"],
+            "name": device.data.name,
             "what": what,
             "histograms": [histogram.as_json(histogram_) for histogram_ in histograms],
         }

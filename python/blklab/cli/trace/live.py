@@ -1,6 +1,5 @@
 """`blklab trace live`: watch devices."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,8 +79,10 @@ def live(
 
 def _show(looks: "Iterator[LiveLook]", screen: "LiveScreen", *, as_json: bool) -> None:
     if as_json:
+        import msgspec
+
         for look in looks:
-            click.echo(json.dumps(look.profile))
+            click.echo(msgspec.json.encode(look.profile))
         return
     if not sys.stdout.isatty():
         for look in looks:

@@ -156,20 +156,20 @@ def command_line(
 def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
     """Returns the options that select the same I/O again."""
     words = format_words(format_name)
-    chosen = profile["filter"]
-    words += [word for value in chosen["devices"] for word in ("--device", value)]
-    words += [word for value in chosen["processes"] for word in ("--process", value)]
-    words += [word for value in chosen["ops"] for word in ("--op", value)]
+    chosen = profile.filter
+    words += [word for value in chosen.devices for word in ("--device", value)]
+    words += [word for value in chosen.processes for word in ("--process", value)]
+    words += [word for value in chosen.ops for word in ("--op", value)]
     for time, option in (
-        (chosen["since_ns"], "--since"),
-        (chosen["until_ns"], "--until"),
-        (chosen["min_latency_ns"], "--min-latency"),
+        (chosen.since_ns, "--since"),
+        (chosen.until_ns, "--until"),
+        (chosen.min_latency_ns, "--min-latency"),
     ):
         if time is not None:
             words += [option, f"{time}ns"]
     for low, high, option in (
-        (chosen["first_sector"], chosen["last_sector"], "--sector"),
-        (chosen["min_bytes"], chosen["max_bytes"], "--size"),
+        (chosen.first_sector, chosen.last_sector, "--sector"),
+        (chosen.min_bytes, chosen.max_bytes, "--size"),
     ):
         if low is not None:
             words += [option, f"{low}-{high}"]

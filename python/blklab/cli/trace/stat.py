@@ -68,6 +68,8 @@ def stat(
     \b
     Exit status: 0 success; 1 no I/O in the selection, or the trace cannot be read; 2 wrong usage.
     """
+    from msgspec import to_builtins
+
     from blklab.cli.trace.trace_view import read_view
     from blklab.report import terminal
 
@@ -76,6 +78,6 @@ def stat(
         from blklab.store import documents
         from blklab.store.campaigns import Store
 
-        documents.keep(Store(store), "profile", keep, view.profile)
-    document = view.profile if view.shards is None else {**view.profile, "shards": view.shards}
+        documents.keep(Store(store), "profile", keep, to_builtins(view.profile))
+    document = to_builtins(view.profile) | ({} if view.shards is None else {"shards": view.shards})
     emit(document, as_json, lambda console: terminal.stat(console, view, all_devices=all_devices))

@@ -45,7 +45,7 @@ def read_view(
         profile = characterise(paths, selection, format_name=format_name, exact=exact, files=mounted, tick=tick)
     warn_each([f"{path}: {message}" for path, message in warnings])
     view = _checked(ProfileView(profile), paths)
-    if mounted and not any(device.active and device.data["files"] for device in view.devices):
+    if mounted and not any(device.active and device.data.files for device in view.devices):
         wanted = " or ".join(mounted.devices[1::2])
         active = [device.label for device in view.devices if device.active]
         raise BlklabError(f"--files {files}: no I/O of {wanted} was selected{_named('only of', active)}")
@@ -74,8 +74,8 @@ def _read_spread(
 
 def _checked(view: ProfileView, paths: Sequence[str]) -> ProfileView:
     """Print the trace's warnings; return the view. Raises BlklabError if nothing was selected."""
-    for warning in view.trace["warnings"]:
-        warn(f"{warning['path']}: {warning['message']}")
+    for warning in view.trace.warnings:
+        warn(f"{warning.path}: {warning.message}")
     if not any(device.active for device in view.devices):
         raise BlklabError(_nothing(view, paths))
     return view
@@ -87,10 +87,10 @@ def _nothing(view: ProfileView, paths: Sequence[str]) -> str:
     profile = view.profile
     return (
         f"no I/O in {', '.join(paths)}{f' ({chosen})' if chosen else ''}: the trace has"
-        f" {formatting.plural(profile['events'], 'event')}"
-        f" between {formatting.duration(profile['first_ns'])}"
-        f" and {formatting.duration(profile['last_ns'])}{_named('of', list(view.names.values()))}"
-        f"{_named('by', [printable(name) for name in profile['process_names']])}"
+        f" {formatting.plural(profile.events, 'event')}"
+        f" between {formatting.duration(profile.first_ns)}"
+        f" and {formatting.duration(profile.last_ns)}{_named('of', list(view.names.values()))}"
+        f"{_named('by', [printable(name) for name in profile.process_names])}"
     )
 
 

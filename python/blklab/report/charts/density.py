@@ -52,12 +52,12 @@ def levels(texts: Sequence[str]) -> list[bytes]:
 
 def offset_charts(device: DeviceView) -> list[Chart]:
     """Returns where reads and writes went."""
-    offsets, axis = device.data["offsets"], TimeAxis.of(device)
-    rows = offsets["rows"]
+    offsets, axis = device.data.offsets, TimeAxis.of(device)
+    rows = offsets.rows
     if len(device.slices()[1]) < 2 or not rows:
         return []
-    high = formatting.size(SECTOR * (rows[0]["end"] - rows[0]["low"]))
-    cell = f"A cell is {formatting.duration(offsets['width_ns'])} by {high}"
+    high = formatting.size(SECTOR * (rows[0].end - rows[0].low))
+    cell = f"A cell is {formatting.duration(offsets.width_ns)} by {high}"
     table = _table("Offset", rows, formatting.size, SECTOR)
     drawn = []
     for op, cells in _by_op(rows).items():
@@ -71,20 +71,20 @@ def offset_charts(device: DeviceView) -> list[Chart]:
 
 def latency_charts(device: DeviceView) -> list[Chart]:
     """Returns how long reads and writes took over time."""
-    over_time, axis = device.data["over_time"], TimeAxis.of(device)
-    rows = over_time["latencies"]
+    over_time, axis = device.data.over_time, TimeAxis.of(device)
+    rows = over_time.latencies
     if len(device.slices()[1]) < 2 or not rows:
         return []
     letters = device.latency_letters
     table = _table(letters, rows, formatting.duration, 1)
-    low, high = max(1, rows[0]["low"]), rows[-1]["end"]
+    low, high = max(1, rows[0].low), rows[-1].end
     y = log_durations(low, high, letters)
     drawn = []
     for op, cells in _by_op(rows).items():
         picture = DensityPicture(_logarithmic(rows, cells), max(map(max, cells)), theme.LIGHT[op])
-        spec = _spec(axis, over_time["width_ns"], picture, (low, high), y, ("x",))
+        spec = _spec(axis, over_time.width_ns, picture, (low, high), y, ("x",))
         name = "everything except reads" if op == "write" and "read" in device.ops else _plural(device, op)
-        slices = formatting.duration(over_time["width_ns"])
+        slices = formatting.duration(over_time.width_ns)
         note = axis.note(f"{letters} of {name}, completed in slices of {slices}; {picture.scale}.{ZOOM}")
         title = f"Latency of {_plural(device, op)} over time"
         drawn.append(Chart(f"latency-{op}", title, spec, table, note, wide=True))
@@ -92,21 +92,21 @@ def latency_charts(device: DeviceView) -> list[Chart]:
 
 
 def _plural(device: DeviceView, op: str) -> str:
-    return formatting.ops(op) if device.capabilities["directions"] else "I/Os"
+    return formatting.ops(op) if device.capabilities.directions else "I/Os"
 
 
 def _by_op(rows: Sequence[DensityRow]) -> dict[str, list[bytes]]:
     """Returns the levels of reads and of writes, without a direction that does not occur."""
-    texts = {"read": [row["read_levels"] for row in rows], "write": [row["write_levels"] for row in rows]}
+    texts = {"read": [row.read_levels for row in rows], "write": [row.write_levels for row in rows]}
     return {op: levels(texts_of_op) for op, texts_of_op in texts.items() if any(texts_of_op)}
 
 
 def _logarithmic(rows: Sequence[DensityRow], cells: Sequence[bytes]) -> list[bytes]:
     """Returns lines of equal height on a logarithmic scale; rows without I/Os are not in the profile."""
     lines: list[bytes] = []
-    first = OCTAVE * math.log2(max(1, rows[0]["low"]))
+    first = OCTAVE * math.log2(max(1, rows[0].low))
     for row, levels_of_row in zip(rows, cells, strict=True):
-        start, end = (round(OCTAVE * math.log2(max(1, edge)) - first) for edge in (row["low"], row["end"]))
+        start, end = (round(OCTAVE * math.log2(max(1, edge)) - first) for edge in (row.low, row.end))
         lines += [bytes(len(levels_of_row))] * (start - len(lines)) + [levels_of_row] * (end - start)
     return lines
 
@@ -128,12 +128,12 @@ def _spec(
 
 
 def _offset_spec(device: DeviceView, axis: TimeAxis, picture: DensityPicture) -> Spec:
-    offsets = device.data["offsets"]
-    low, high = SECTOR * offsets["rows"][0]["low"], SECTOR * offsets["rows"][-1]["end"]
+    offsets = device.data.offsets
+    low, high = SECTOR * offsets.rows[0].low, SECTOR * offsets.rows[-1].end
     power = min(len(UNITS) - 1, ((high - low).bit_length() - 1) // 10)
     span = (low / 1024**power, high / 1024**power)
     y = {"title": f"offset ({UNITS[power]})", "scale": {"nice": False, "zero": False, "domain": list(span)}}
-    return _spec(axis, offsets["width_ns"], picture, span, y, ("x", "y"))
+    return _spec(axis, offsets.width_ns, picture, span, y, ("x", "y"))
 
 
 def _table(title: str, rows: Sequence[DensityRow], form: Callable[[float], str], unit: int) -> TextTable:
@@ -142,8 +142,8 @@ def _table(title: str, rows: Sequence[DensityRow], form: Callable[[float], str],
     cells = []
     for at in range(0, len(rows), joined):
         part = rows[at : at + joined]
-        counts = [sum(row["reads"] for row in part), sum(row["writes"] for row in part)]
-        cells.append([form(unit * part[0]["low"]), form(unit * part[-1]["end"]), *map(formatting.count, counts)])
+        counts = [sum(row.reads for row in part), sum(row.writes for row in part)]
+        cells.append([form(unit * part[0].low), form(unit * part[-1].end), *map(formatting.count, counts)])
     return TextTable(title, figures("from", "below", "reads", "writes"), cells)
 
 

@@ -75,12 +75,15 @@ def _stages(device: DeviceView) -> Chart | None:
             "stage": stage.upper(),
             "meaning": meaning,
             "op": op,
-            "n": latency["count"],
-            **{k: latency[k] for k in ("p5", "p50", "p95", "p99")},
+            "n": latency.count,
+            "p5": latency.p5,
+            "p50": latency.p50,
+            "p95": latency.p95,
+            "p99": latency.p99,
         }
         for op in device.ops
         for stage, meaning in STAGES.items()
-        if (latency := device.latency(op, stage)) is not None and latency["count"] > 1
+        if (latency := device.latency(op, stage)) is not None and latency.count > 1
     ]
     if not rows:
         return None

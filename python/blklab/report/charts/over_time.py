@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Final, cast
+from typing import Final
 
 from blklab.report import formatting
 from blklab.report.array_members import members
@@ -81,10 +81,9 @@ def _compared(view: ProfileView) -> list[DeviceView]:
 
 
 def _by_op(device: DeviceView, keys: Mapping[str, str]) -> list[NamedSeries]:
-    over_time = device.data["over_time"]
-    slices = cast(Sequence[Mapping[str, int]], over_time["slices"])
+    over_time = device.data.over_time
     series = [
-        NamedSeries(op, OPS[op], over_time["width_ns"], [interval[key] for interval in slices])
+        NamedSeries(op, OPS[op], over_time.width_ns, [getattr(interval, key) for interval in over_time.slices])
         for op, key in keys.items()
     ]
     return [each for each in series if any(each.amounts)]
@@ -101,9 +100,7 @@ def _load(device: DeviceView, axis: TimeAxis) -> list[Chart | None]:
 
 def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     slices = device.slices()[1]
-    rows = [
-        {**axis.row(s["start_ns"]), **{k: cast(Mapping[str, Any], s)[f"{k}_ns"] for k in QUANTILES}} for s in slices
-    ]
+    rows = [{**axis.row(s.start_ns), **{k: getattr(s, f"{k}_ns") for k in QUANTILES}} for s in slices]
     ops = [op for op in ("read", "write") if any(row[f"{op}_p50"] for row in rows)]
     keys = [f"{op}_{quantile}" for op in ops for quantile in ("p50", "p99")]
     values = [row[key] for row in rows for key in keys if row[key]]
@@ -134,12 +131,12 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
 def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
     if not device.has_depth:
         return None
-    width, slices = device.data["depth_over_time"]["width_ns"], device.data["depth_over_time"]["slices"]
+    width, slices = device.data.depth_over_time.width_ns, device.data.depth_over_time.slices
     rows = [
         {
             **axis.row(at * width),
-            "mean": round(interval["area_ns"] / axis.seen_ns(at * width, width), 3),
-            "max": interval["max"],
+            "mean": round(interval.area_ns / axis.seen_ns(at * width, width), 3),
+            "max": interval.max,
         }
         for at, interval in enumerate(slices)
     ]
@@ -158,21 +155,21 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
     series = []
     for device in dict.fromkeys((focus, *devices)):
         if device.has_depth and device.label in colours:
-            depth = device.data["depth_over_time"]
-            busy = [interval["busy_ns"] / 1e9 for interval in depth["slices"]]
-            series.append(NamedSeries(device.label, colours[device.label], depth["width_ns"], busy))
+            depth = device.data.depth_over_time
+            busy = [interval.busy_ns / 1e9 for interval in depth.slices]
+            series.append(NamedSeries(device.label, colours[device.label], depth.width_ns, busy))
     chart = Chart("utilisation", "Utilisation", {}, NOTHING, "Share of the time with at least one I/O in flight")
     return _by_name(chart, axis, series, "utilisation")
 
 
 def _processes(device: DeviceView, axis: TimeAxis) -> Chart | None:
-    over_time = device.data["processes_over_time"]
+    over_time = device.data.processes_over_time
     colours = {**theme.process_colours(device), OTHERS: theme.REST}
     amounts: dict[str, list[int]] = {}
-    for process, ios in over_time["ios"].items():
+    for process, ios in over_time.ios.items():
         name = printable(process) if printable(process) in colours else OTHERS
         amounts[name] = [a + b for a, b in zip_longest(amounts.get(name, []), ios, fillvalue=0)]
-    series = [NamedSeries(n, colours[n], over_time["width_ns"], amounts[n]) for n in colours if n in amounts]
+    series = [NamedSeries(n, colours[n], over_time.width_ns, amounts[n]) for n in colours if n in amounts]
     chart = Chart("processes-over-time", "Processes over time", {}, NOTHING, "I/Os queued by the largest processes")
     return _by_name(chart, axis, series, "I/Os a second") if len(series) > 1 else None
 
@@ -181,9 +178,9 @@ def _devices(devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
     colours = theme.member_colours(device.label for device in devices)
     series = []
     for device in devices[: len(colours)]:
-        over_time = device.data["over_time"]
-        ios = [interval["reads"] + interval["writes"] + interval["others"] for interval in over_time["slices"]]
-        series.append(NamedSeries(device.label, colours[device.label], over_time["width_ns"], ios))
+        over_time = device.data.over_time
+        ios = [interval.reads + interval.writes + interval.others for interval in over_time.slices]
+        series.append(NamedSeries(device.label, colours[device.label], over_time.width_ns, ios))
     rest = f" ({len(devices) - len(series)} more are not drawn)" if len(devices) > len(series) else ""
     chart = Chart("devices-over-time", "I/Os by device", {}, NOTHING, f"I/Os queued on each device{rest}")
     return _by_name(chart, axis, series, "I/Os a second")
@@ -235,7 +232,7 @@ def working_set(device: DeviceView) -> list[Chart]:
     """Returns the distinct blocks that were touched."""
     axis, slices = TimeAxis.of(device), device.slices()[1]
     rows = [
-        {**axis.row(s["start_ns"]), "so_far": s["unique_blocks_so_far"] * BLOCK, "touched": s["unique_blocks"] * BLOCK}
+        {**axis.row(s.start_ns), "so_far": s.unique_blocks_so_far * BLOCK, "touched": s.unique_blocks * BLOCK}
         for s in slices
     ]
     if len(rows) < 2 or not rows[-1]["so_far"]:
@@ -250,11 +247,11 @@ def working_set(device: DeviceView) -> list[Chart]:
     spec = axis.chart(rows, areas, tooltips, transform=texts(size_label, titles))
     cells = [[row["when"], *(formatting.size(row[key]) for key in titles)] for row in rows]
     table = TextTable("Working set", figures("from", *titles.values()), cells)
-    hotness = device.data["hotness"]
+    hotness = device.data.hotness
     note = (
-        f"Distinct blocks of {formatting.size(BLOCK)}: {formatting.size(hotness['unique_bytes'])} in all"
-        f" ({formatting.size(hotness['unique_read_blocks'] * BLOCK)} read,"
-        f" {formatting.size(hotness['unique_written_blocks'] * BLOCK)} written). Pale: since the trace began; dark: in"
+        f"Distinct blocks of {formatting.size(BLOCK)}: {formatting.size(hotness.unique_bytes)} in all"
+        f" ({formatting.size(hotness.unique_read_blocks * BLOCK)} read,"
+        f" {formatting.size(hotness.unique_written_blocks * BLOCK)} written). Pale: since the trace began; dark: in"
         " each slice (standard error 3 %)."
     )
     return [Chart("working-set", "Working set", spec, table, note, wide=True)]

@@ -21,12 +21,12 @@ def _order(device: DeviceView) -> Chart | None:
     rows: list[Spec] = []
     for op in ("read", "write"):
         streams = device.streams(op)
-        if not streams["ios"]:
+        if not streams.ios:
             continue
-        close, all_ = streams["strictly_sequential_ios"], streams["sequential_ios"]
+        close, all_ = streams.strictly_sequential_ios, streams.sequential_ios
         close = min(close, all_)
-        for kind, number in zip(kinds, (close, all_ - close, streams["ios"] - all_), strict=True):
-            rows.append({"op": op, "kind": kind, "n": number, "share": number / streams["ios"]})
+        for kind, number in zip(kinds, (close, all_ - close, streams.ios - all_), strict=True):
+            rows.append({"op": op, "kind": kind, "n": number, "share": number / streams.ios})
     if not rows:
         return None
     tooltips = [tip("op", "operation"), tip("kind", "kind"), tip("n", "I/Os", ",")]
@@ -86,17 +86,17 @@ def _seeks(device: DeviceView) -> Chart | None:
 
 def arrival_charts(device: DeviceView) -> list[Chart]:
     """Returns the chart of arrivals over time."""
-    dispersion = device.data["pattern"]["arrivals"]["dispersion"]
+    dispersion = device.data.pattern.arrivals.dispersion
     rows: list[Spec] = [
         {
-            "window": scale["window_ns"],
-            "name": formatting.duration(scale["window_ns"]),
-            "index": scale["index"],
-            "mean": scale["mean_ios"],
-            "most": scale["max_ios"],
+            "window": scale.window_ns,
+            "name": formatting.duration(scale.window_ns),
+            "index": scale.index,
+            "mean": scale.mean_ios,
+            "most": scale.max_ios,
         }
         for scale in dispersion
-        if scale["index"]
+        if scale.index
     ]
     if len(rows) < 2:
         return []
@@ -126,21 +126,21 @@ def arrival_charts(device: DeviceView) -> list[Chart]:
 
 def hotness_charts(device: DeviceView) -> list[Chart]:
     """Returns the chart of the accesses to blocks."""
-    hotness = device.data["hotness"]
-    points = hotness["rank_curve"]
+    hotness = device.data.hotness
+    points = hotness.rank_curve
     if len(points) < 2:
         return []
-    unique = hotness["unique_bytes"]
+    unique = hotness.unique_bytes
     rows = [
         {
-            "fraction": point["fraction"],
-            "share": point["io_share"],
-            "size": formatting.size(point["fraction"] * unique),
-            "blocks": formatting.share(point["fraction"]),
+            "fraction": point.fraction,
+            "share": point.io_share,
+            "size": formatting.size(point.fraction * unique),
+            "blocks": formatting.share(point.fraction),
         }
         for point in points
     ]
-    low = points[0]["fraction"]
+    low = points[0].fraction
     even = [{"fraction": low * (1 / low) ** (step / 40)} for step in range(41)]
     scale = {"type": "log", "domain": [low, 1], "nice": False}
     axis = {"format": ".3~%", "tickCount": 5}

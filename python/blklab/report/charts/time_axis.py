@@ -28,12 +28,10 @@ class TimeAxis:
     @staticmethod
     def of(device: DeviceView) -> "TimeAxis":
         width, slices = device.slices()
-        stalls = [
-            (stall["start_ns"], stall["start_ns"] + stall["length_ns"]) for stall in device.data["slow"]["stalls"]
-        ]
+        stalls = [(stall.start_ns, stall.start_ns + stall.length_ns) for stall in device.data.slow.stalls]
         if not slices:
             return TimeAxis(0, 0)
-        return TimeAxis(slices[0]["start_ns"], slices[-1]["start_ns"] + width, device.data["last_ns"], stalls)
+        return TimeAxis(slices[0].start_ns, slices[-1].start_ns + width, device.data.last_ns, stalls)
 
     @property
     def unit(self) -> tuple[str, float]:

@@ -26,9 +26,9 @@ def _figures(device: DeviceView) -> list[str]:
         formatting.count(device.ios),
         formatting.number(device.iops),
         formatting.rate(device.throughput),
-        formatting.share(device.op("read")["share_of_ios"] if device.ios else None),
+        formatting.share(device.op("read").share_of_ios if device.ios else None),
         *(formatting.pair(response[1] if (response := device.response(op)) else None) for op in ("read", "write")),
-        formatting.number(device.data["in_flight"]["mean"] if device.ends else None),
+        formatting.number(device.data.in_flight.mean if device.ends else None),
         formatting.count(device.failed),
     ]
 

@@ -1,7 +1,6 @@
 """Tables of latencies, I/Os in flight, errors, the slowest I/Os and stalls."""
 
-from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 from blklab.documents.profile import LongTimeProfile
 from blklab.report import formatting
@@ -21,10 +20,9 @@ def stages(device: DeviceView) -> TextTable:
             if (quantiles := device.latency(op, stage)) is None:
                 continue
             keys = ("min", *PERCENTILES, "max", "mean")
-            stage_quantiles = cast(Mapping[str, float | None], quantiles)
-            durations = [formatting.duration(stage_quantiles[key]) for key in keys]
+            durations = [formatting.duration(getattr(quantiles, key)) for key in keys]
             name = f"{stage.upper()}"
-            rows.append([op if first else "", name, formatting.count(quantiles["count"]), *durations])
+            rows.append([op if first else "", name, formatting.count(quantiles.count), *durations])
             first = False
     names = [key.replace("_", ".") for key in ("min", *PERCENTILES, "max", "mean")]
     used = [stage for stage in STAGES if any(row[1] == stage.upper() for row in rows)]
@@ -40,18 +38,18 @@ def depth(device: DeviceView) -> TextTable:
     """Returns I/Os in flight and requests at the device, weighted by time."""
     rows = []
     for name, level in (
-        ("in flight (Q to C)", device.data["in_flight"]),
-        ("at the device (D to C)", device.data["dispatched"]),
+        ("in flight (Q to C)", device.data.in_flight),
+        ("at the device (D to C)", device.data.dispatched),
     ):
-        if not level["time_ns"] or not device.ends or (name.endswith("(Q to C)") and device.start != "Q"):
+        if not level.time_ns or not device.ends or (name.endswith("(Q to C)") and device.start != "Q"):
             continue
         rows.append(
             [
                 name,
-                formatting.number(level["mean"]),
-                formatting.number(level["mean_when_busy"]),
-                *map(formatting.count, (level["p50"], level["p95"], level["p99"], level["max"])),
-                formatting.share(level["idle_share"]),
+                formatting.number(level.mean),
+                formatting.number(level.mean_when_busy),
+                *map(formatting.count, (level.p50, level.p95, level.p99, level.max)),
+                formatting.share(level.idle_share),
             ]
         )
     headings = figures("mean", "when busy", "p50", "p95", "p99", "max", "idle")
@@ -65,7 +63,7 @@ def errors(device: DeviceView) -> TextTable:
         [op, name, formatting.count(number), formatting.share(number / completed), str(number / completed)]
         for op, errors in device.errors.items()
         for name, number in errors.items()
-        if (completed := device.life(op)["completed"] + device.life(op)["without_queue"])
+        if (completed := device.life(op).completed + device.life(op).without_queue)
     ]
     columns = [text("operation"), text("error"), *figures("I/Os", "of completed"), BAR]
     return TextTable("Errors", columns, rows)
@@ -73,16 +71,16 @@ def errors(device: DeviceView) -> TextTable:
 
 def slowest(device: DeviceView, most: int = 20) -> TextTable:
     """Returns the slowest I/Os: when and where, the stage that took most of the time, and what was in flight."""
-    slow = device.data["slow"]["slowest"][:most]
+    slow = device.data.slow.slowest[:most]
     rows = [
         [
             *_when(io),
-            io["op"],
-            str(io["sector"]),
-            formatting.size(io["bytes"]),
-            printable(io["process"]),
-            f"{_stage(device, io)} {formatting.duration(io['stage_ns'])}",
-            formatting.count(io["depth"]),
+            io.op,
+            str(io.sector),
+            formatting.size(io.bytes),
+            printable(io.process),
+            f"{_stage(device, io)} {formatting.duration(io.stage_ns)}",
+            formatting.count(io.depth),
             _in_flight(io),
         ]
         for io in slow
@@ -97,30 +95,30 @@ def slowest(device: DeviceView, most: int = 20) -> TextTable:
 
 def stalls(device: DeviceView, most: int = 64) -> TextTable:
     """Returns the longest stalls, in order of time."""
-    slow = device.data["slow"]
-    longest = sorted(slow["stalls"], key=lambda stall: -stall["length_ns"])[:most]
+    slow = device.data.slow
+    longest = sorted(slow.stalls, key=lambda stall: -stall.length_ns)[:most]
     rows = [
-        [*_when(stall), f"{stall['op']} of {printable(stall['process'])}", _in_flight(stall)]
-        for stall in sorted(longest, key=lambda stall: stall["start_ns"])
+        [*_when(stall), f"{stall.op} of {printable(stall.process)}", _in_flight(stall)]
+        for stall in sorted(longest, key=lambda stall: stall.start_ns)
     ]
-    least = formatting.duration(slow["stall_least_ns"])
+    least = formatting.duration(slow.stall_least_ns)
     note = f"nothing completed although I/Os were in flight, for at least 10 times the 99th percentile ({least})"
-    if rest := len(slow["stalls"]) - len(rows):
+    if rest := len(slow.stalls) - len(rows):
         note += f"; {rest:,} more in --json and in the report"
     return TextTable("Stalls", [*figures("at", "for"), text("ended by"), text("also in flight")], rows, note)
 
 
 def _when(time: LongTimeProfile) -> list[str]:
-    return [f"{time['start_ns'] / 1e9:,.3f} s", formatting.duration(time["length_ns"])]
+    return [f"{time.start_ns / 1e9:,.3f} s", formatting.duration(time.length_ns)]
 
 
 def _stage(device: DeviceView, io: LongTimeProfile) -> str:
     # Without Q, the time of the queueing is that of the dispatch.
-    return io["stage"].upper() if device.start == "Q" else "D2C"
+    return io.stage.upper() if device.start == "Q" else "D2C"
 
 
 def _in_flight(time: LongTimeProfile) -> str:
     listed = ", ".join(
-        f"{number:,} {op if number == 1 else formatting.ops(op)}" for op, number in time["in_flight"].items() if number
+        f"{number:,} {op if number == 1 else formatting.ops(op)}" for op, number in time.in_flight.items() if number
     )
     return listed or formatting.NONE

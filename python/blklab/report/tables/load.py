@@ -1,7 +1,6 @@
 """Tables of the load: operations, sizes, processes, files."""
 
-from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
@@ -22,18 +21,18 @@ def operations(device: DeviceView) -> TextTable:
     seconds = device.span_ns / 1e9
     for op in device.ops:
         asked = device.op(op)
-        per_second = (asked["ios"] / seconds, asked["bytes"] / seconds) if seconds else (None, None)
+        per_second = (asked.ios / seconds, asked.bytes / seconds) if seconds else (None, None)
         rows.append(
             [
                 op,
-                formatting.count(asked["ios"]),
-                formatting.share(asked["share_of_ios"]),
+                formatting.count(asked.ios),
+                formatting.share(asked.share_of_ios),
                 formatting.number(per_second[0]),
-                formatting.size(asked["bytes"]),
-                formatting.rate(per_second[1]) if asked["bytes"] else formatting.NONE,
-                formatting.size(asked["sizes"]["mean_bytes"]),
-                *(_part(cast(Mapping[str, int], asked)[flag], asked["ios"]) for flag in flags),
-                _part(device.life(op)["merged"], asked["ios"]),
+                formatting.size(asked.bytes),
+                formatting.rate(per_second[1]) if asked.bytes else formatting.NONE,
+                formatting.size(asked.sizes.mean_bytes),
+                *(_part(getattr(asked, flag), asked.ios) for flag in flags),
+                _part(device.life(op).merged, asked.ios),
             ]
         )
     spare = ("meta", "ahead", "rate", "mean size", "preflush", "sync", "merged", "IOPS")
@@ -46,10 +45,10 @@ def over_time(device: DeviceView) -> TextTable:
     joined = -(-len(slices) // SPARKS)
     parts = [slices[at : at + joined] for at in range(0, len(slices), joined)] if len(slices) > 1 else []
     seconds = width * joined / 1e9
-    iops = [sum(s["reads"] + s["writes"] + s["others"] for s in part) / seconds for part in parts]
+    iops = [sum(s.reads + s.writes + s.others for s in part) / seconds for part in parts]
     rows = [["IOPS", formatting.sparkline(iops), formatting.number(max(iops))]] if parts else []
     for op in ("read", "write"):
-        of_slices = [[cast(Mapping[str, int | None], s)[f"{op}_p99_ns"] or 0 for s in part] for part in parts]
+        of_slices = [[getattr(s, f"{op}_p99_ns") or 0 for s in part] for part in parts]
         if any(map(any, of_slices)):
             p99 = [max(part) for part in of_slices]
             rows.append(
@@ -67,13 +66,13 @@ def sizes(device: DeviceView) -> TextTable:
     """Returns the most frequent request sizes of each operation."""
     rows = []
     for op in ("read", "write", "discard"):
-        sizes_of_op = device.op(op)["sizes"]
-        top = sorted(sizes_of_op["exact"], key=lambda entry: -entry["count"])[:MOST_SIZES]
-        shown = [(formatting.size(entry["bytes"]), entry["count"]) for entry in top]
-        if rest := len(sizes_of_op["exact"]) - len(top):
-            shown.append((f"{rest} others", sizes_of_op["count"] - sum(entry["count"] for entry in top)))
+        sizes_of_op = device.op(op).sizes
+        top = sorted(sizes_of_op.exact, key=lambda entry: -entry.count)[:MOST_SIZES]
+        shown = [(formatting.size(entry.bytes), entry.count) for entry in top]
+        if rest := len(sizes_of_op.exact) - len(top):
+            shown.append((f"{rest} others", sizes_of_op.count - sum(entry.count for entry in top)))
         for at, (size, count) in enumerate(shown):
-            share = count / sizes_of_op["count"]
+            share = count / sizes_of_op.count
             rows.append([op if at == 0 else "", size, formatting.count(count), formatting.share(share), str(share)])
     columns = [text(""), *figures("size", "I/Os", "share"), BAR]
     return TextTable("Request sizes", columns, rows)
@@ -110,26 +109,26 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
 def hot_files(view: ProfileView, most: int = 100) -> TextTable:
     """Returns the files with most I/Os, and what else the I/Os went to; empty if not asked for."""
     for device in view.devices:
-        if not (files := device.data["files"]):
+        if not (files := device.data.files):
             continue
-        kept = [file for file in files["files"] if file["is_file"]][:most]
-        kept += [file for file in files["files"] if not file["is_file"]]
-        total = sum(device.op(op)["ios"] for op in ("read", "write"))
+        kept = [file for file in files.files if file.is_file][:most]
+        kept += [file for file in files.files if not file.is_file]
+        total = sum(device.op(op).ios for op in ("read", "write"))
         rows = [
             [
-                printable(file["name"]) if file["is_file"] else f"({file['name']})",
-                formatting.share((file["reads"] + file["writes"]) / total if total else None),
-                formatting.count(file["reads"]),
-                formatting.count(file["writes"]),
-                formatting.size(file["read_bytes"]),
-                formatting.size(file["write_bytes"]),
+                printable(file.name) if file.is_file else f"({file.name})",
+                formatting.share((file.reads + file.writes) / total if total else None),
+                formatting.count(file.reads),
+                formatting.count(file.writes),
+                formatting.size(file.read_bytes),
+                formatting.size(file.write_bytes),
             ]
             for file in kept
         ]
         note = "where files are now: those moved, rewritten or deleted since the recording are not recognised"
         note += "; an I/O counts in each row that it touches"
-        if further := len(files["files"]) - len(kept) + files["further"]:
+        if further := len(files.files) - len(kept) + files.further:
             note += f"; {formatting.plural(further, 'further file')} with fewer I/Os"
         columns = [text("file"), *figures("I/Os", "reads", "writes", "read", "written")]
-        return TextTable(f"Files of {files['mount']} on {device.label}", columns, rows, note)
+        return TextTable(f"Files of {files.mount} on {device.label}", columns, rows, note)
     return TextTable("", [], [])

@@ -1,8 +1,5 @@
 """Tables of the access pattern: order, rhythm, hot blocks."""
 
-from collections.abc import Mapping
-from typing import cast
-
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, text
 from blklab.report.view import BLOCK, DeviceView
@@ -16,22 +13,22 @@ def order(device: DeviceView) -> TextTable:
     rows = []
     for op in ("read", "write"):
         streams = device.streams(op)
-        if not streams["ios"]:
+        if not streams.ios:
             continue
-        runs = streams["run_bytes"]
-        back_to_back = streams["strictly_sequential_ios"] / streams["ios"]
+        runs = streams.run_bytes
+        back_to_back = streams.strictly_sequential_ios / streams.ios
         rows.append(
             [
                 op,
-                formatting.share(streams["sequential_share"]),
-                str(streams["sequential_share"] or 0.0),
+                formatting.share(streams.sequential_share),
+                str(streams.sequential_share or 0.0),
                 formatting.share(back_to_back),
-                formatting.count(streams["runs"]),
-                formatting.size(runs["mean"]),
-                formatting.size(runs["p50"]),
-                formatting.size(runs["p95"]),
-                formatting.size(runs["max"]),
-                formatting.count(streams["peak_concurrent_streams"]),
+                formatting.count(streams.runs),
+                formatting.size(runs.mean),
+                formatting.size(runs.p50),
+                formatting.size(runs.p95),
+                formatting.size(runs.max),
+                formatting.count(streams.peak_concurrent_streams),
             ]
         )
     headings = figures("back to back", "runs", "mean run", "p50", "p95", "longest", "streams")
@@ -41,21 +38,21 @@ def order(device: DeviceView) -> TextTable:
 
 
 def seeks(device: DeviceView) -> TextTable:
-    seek_quantiles = device.data["pattern"]["seeks"]
-    if not seek_quantiles["count"]:
+    seek_quantiles = device.data.pattern.seeks
+    if not seek_quantiles.count:
         return TextTable("Seeks", [], [])
-    total = seek_quantiles["count"]
+    total = seek_quantiles.count
 
     def distance(sectors: float | None) -> str:
         return formatting.size(None if sectors is None else SECTOR * sectors)
 
     row = [
-        formatting.share(seek_quantiles["forward"] / total),
-        formatting.share(seek_quantiles["backward"] / total),
-        formatting.share(seek_quantiles["zero"] / total),
-        distance(seek_quantiles["median_distance_sectors"]),
-        distance(seek_quantiles["mean_distance_sectors"]),
-        distance(seek_quantiles["p95_distance_sectors"]),
+        formatting.share(seek_quantiles.forward / total),
+        formatting.share(seek_quantiles.backward / total),
+        formatting.share(seek_quantiles.zero / total),
+        distance(seek_quantiles.median_distance_sectors),
+        distance(seek_quantiles.mean_distance_sectors),
+        distance(seek_quantiles.p95_distance_sectors),
     ]
     headings = figures("forward", "backward", "none", "median distance", "mean", "p95")
     return TextTable("Seeks", headings, [row])
@@ -65,11 +62,11 @@ def arrivals(device: DeviceView) -> TextTable:
     """Returns the index of dispersion for each window width."""
     rows = [
         [
-            formatting.duration(scale["window_ns"]),
-            formatting.count(scale["windows"]),
-            formatting.number(scale["mean_ios"]),
-            formatting.count(scale["max_ios"]),
-            formatting.number(scale["index"]),
+            formatting.duration(scale.window_ns),
+            formatting.count(scale.windows),
+            formatting.number(scale.mean_ios),
+            formatting.count(scale.max_ios),
+            formatting.number(scale.index),
         ]
         for scale in device.dispersion()
     ]
@@ -80,34 +77,33 @@ def arrivals(device: DeviceView) -> TextTable:
 
 def gaps(device: DeviceView) -> TextTable:
     """Returns the table of times between arrivals."""
-    quantiles = device.data["pattern"]["arrivals"]["inter_arrival_ns"]
-    gap_quantiles = cast(Mapping[str, float | None], quantiles)
+    quantiles = device.data.pattern.arrivals.inter_arrival_ns
     keys = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "p99_9", "max", "mean")
-    rows = [[formatting.duration(gap_quantiles[key]) for key in keys]] if gap_quantiles["count"] else []
+    rows = [[formatting.duration(getattr(quantiles, key)) for key in keys]] if quantiles.count else []
     columns = figures(*(key.replace("_", ".") for key in keys))
     return TextTable("Time between arrivals", columns, rows, spare=("p1", "p25", "p75", "p99_9"))
 
 
 def hotness(device: DeviceView) -> TextTable:
     """Returns the share of accesses to the hottest blocks."""
-    hotness_found = device.data["hotness"]
+    hotness_found = device.data.hotness
     rows = [
         [
-            f"hottest {formatting.share(hot['fraction'])}",
-            formatting.size(hot["fraction"] * hotness_found["unique_bytes"]),
-            formatting.share(hot["io_share"]),
-            str(hot["io_share"]),
+            f"hottest {formatting.share(hot.fraction)}",
+            formatting.size(hot.fraction * hotness_found.unique_bytes),
+            formatting.share(hot.io_share),
+            str(hot.io_share),
         ]
-        for hot in hotness_found["hottest"]
-        if hot["fraction"] * hotness_found["unique_blocks"] >= 1
+        for hot in hotness_found.hottest
+        if hot.fraction * hotness_found.unique_blocks >= 1
     ]
-    zipf = hotness_found["zipf"]
-    note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(zipf["verdict"], "not Zipf: ")
+    zipf = hotness_found.zipf
+    note = {"zipf": "Zipf: ", "uniform": "not Zipf but uniform: "}.get(zipf.verdict, "not Zipf: ")
     note += formatting.zipf_reason(zipf)
-    if hotness_found["sampled"]:
+    if hotness_found.sampled:
         note += (
-            f"; from a sample of {formatting.share(hotness_found['sample_rate'])} of the blocks"
-            f" (distinct blocks ±{formatting.share(hotness_found['relative_error'])}); --exact counts all"
+            f"; from a sample of {formatting.share(hotness_found.sample_rate)} of the blocks"
+            f" (distinct blocks ±{formatting.share(hotness_found.relative_error)}); --exact counts all"
         )
     columns = [text("blocks"), *figures("size", "of accesses"), BAR]
     return TextTable("Hotness", columns, rows, note)
@@ -115,28 +111,28 @@ def hotness(device: DeviceView) -> TextTable:
 
 def footprint(device: DeviceView) -> TextTable:
     """Returns the table of distinct blocks."""
-    hotness_found = device.data["hotness"]
-    if not hotness_found["accesses"]:
+    hotness_found = device.data.hotness
+    if not hotness_found.accesses:
         return TextTable("Footprint", [], [])
     row = [
-        formatting.size(hotness_found["unique_bytes"]),
-        formatting.size(hotness_found["unique_read_blocks"] * BLOCK),
-        formatting.size(hotness_found["unique_written_blocks"] * BLOCK),
+        formatting.size(hotness_found.unique_bytes),
+        formatting.size(hotness_found.unique_read_blocks * BLOCK),
+        formatting.size(hotness_found.unique_written_blocks * BLOCK),
         # At least 1: the number of blocks is an estimate.
-        formatting.number(max(1.0, hotness_found["accesses_per_block"] or 1.0)),
-        formatting.share(hotness_found["first_touch_share"]),
+        formatting.number(max(1.0, hotness_found.accesses_per_block or 1.0)),
+        formatting.share(hotness_found.first_touch_share),
     ]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")
     return TextTable("Footprint", headings, [row])
 
 
 def hot_blocks(device: DeviceView) -> TextTable:
-    hotness_found = device.data["hotness"]
+    hotness_found = device.data.hotness
     rows = []
-    for block in hotness_found["top"][:MOST_BLOCKS]:
-        accesses = block["reads"] + block["writes"]
-        share = accesses / hotness_found["accesses"]
-        counts = [formatting.count(block["reads"]), formatting.count(block["writes"]), formatting.share(share)]
-        rows.append([formatting.count(block["block"] * 8), *counts, str(share)])
+    for block in hotness_found.top[:MOST_BLOCKS]:
+        accesses = block.reads + block.writes
+        share = accesses / hotness_found.accesses
+        counts = [formatting.count(block.reads), formatting.count(block.writes), formatting.share(share)]
+        rows.append([formatting.count(block.block * 8), *counts, str(share)])
     columns = [*figures("sector", "reads", "writes", "of accesses"), BAR]
     return TextTable(f"Hottest blocks of {formatting.size(BLOCK)}", columns, rows)

@@ -1,10 +1,10 @@
 """Tables of the trace itself: files, events, hosts of shards, and doubts about it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from blklab.diagnostic import Diagnostic
-from blklab.documents.profile import Amount, Tally
+from blklab.documents.profile import Tally
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, pruned, text
 from blklab.report.view import OPS, DeviceView, ProfileView
@@ -35,12 +35,12 @@ def facts(view: ProfileView) -> TextTable:
     trace = view.trace
     first, last = view.span_ns()
     rows = [
-        ["format", printable(trace["format"])],
+        ["format", printable(trace.format)],
         ["started", view.started() or "not recorded"],
         ["length", formatting.duration(last - first)],
-        ["events", formatting.count(view.profile["events"])],
+        ["events", formatting.count(view.profile.events)],
         ["devices", formatting.listing([device.label for device in view.devices])],
-        ["read", formatting.size(trace["bytes_read"])],
+        ["read", formatting.size(trace.bytes_read)],
     ]
     if chosen := filters(view):
         rows.append(["only", chosen])
@@ -52,7 +52,7 @@ def headline(view: ProfileView) -> list[str]:
     first, last = view.span_ns()
     facts = [
         formatting.plural(len(view.devices), "device"),
-        formatting.plural(view.profile["events"], "event"),
+        formatting.plural(view.profile.events, "event"),
         formatting.duration(last - first),
         view.started() or "",
         f"only {chosen}" if (chosen := filters(view)) else "",
@@ -62,27 +62,23 @@ def headline(view: ProfileView) -> list[str]:
 
 def filters(view: ProfileView) -> str:
     """Returns the filters of the user; empty if there are none."""
-    chosen = view.profile["filter"]
+    chosen = view.profile.filter
     parts = [
         f"{name} {formatting.listing([printable(value) for value in values])}"
-        for name, values in (
-            ("device", chosen["devices"]),
-            ("process", chosen["processes"]),
-            ("operation", chosen["ops"]),
-        )
+        for name, values in (("device", chosen.devices), ("process", chosen.processes), ("operation", chosen.ops))
         if values
     ]
-    if chosen["since_ns"] is not None:
-        parts.append(f"from {formatting.duration(chosen['since_ns'])} on")
-    if chosen["until_ns"] is not None:
-        parts.append(f"before {formatting.duration(chosen['until_ns'])}")
-    if chosen["first_sector"] is not None:
-        parts.append(f"sectors {chosen['first_sector']} to {chosen['last_sector']}")
-    if chosen["min_bytes"] is not None:
-        sizes = dict.fromkeys(formatting.size(chosen[key]) for key in ("min_bytes", "max_bytes"))
+    if chosen.since_ns is not None:
+        parts.append(f"from {formatting.duration(chosen.since_ns)} on")
+    if chosen.until_ns is not None:
+        parts.append(f"before {formatting.duration(chosen.until_ns)}")
+    if chosen.first_sector is not None:
+        parts.append(f"sectors {chosen.first_sector} to {chosen.last_sector}")
+    if chosen.min_bytes is not None:
+        sizes = dict.fromkeys(map(formatting.size, (chosen.min_bytes, chosen.max_bytes)))
         parts.append(f"size {' to '.join(sizes)}")
-    if chosen["min_latency_ns"] is not None:
-        parts.append(f"latency at least {formatting.duration(chosen['min_latency_ns'])}")
+    if chosen.min_latency_ns is not None:
+        parts.append(f"latency at least {formatting.duration(chosen.min_latency_ns)}")
     return ", ".join(parts)
 
 
@@ -93,7 +89,7 @@ def files(view: ProfileView) -> TextTable:
 
 def events(device: DeviceView) -> TextTable:
     rows = [
-        [letter, LETTERS.get(letter, ""), formatting.count(number)] for letter, number in device.data["events"].items()
+        [letter, LETTERS.get(letter, ""), formatting.count(number)] for letter, number in device.data.events.items()
     ]
     return TextTable("Events", [text("letter"), text("meaning"), *figures("events")], rows)
 
@@ -107,12 +103,12 @@ def counts(view: ProfileView) -> TextTable:
     )  # fmt: skip
     rows: list[list[str]] = []
     strong = set()
-    for device in view.profile["summary"]:
-        cpus = [(f"CPU {cpu}", tally) for cpu, tally in device["cpus"].items()]
-        for at, (name, tally) in enumerate([*cpus, ("total", device["total"])]):
+    for device in view.profile.summary:
+        cpus = [(f"CPU {cpu}", tally) for cpu, tally in device.cpus.items()]
+        for at, (name, tally) in enumerate([*cpus, ("total", device.total)]):
             if name == "total":
                 strong.add(len(rows))
-            title = printable(device["name"] or "") if at == 0 else ""
+            title = printable(device.name or "") if at == 0 else ""
             rows.append([title, name, *_tally(tally)])
     columns = [text("device"), text(""), *headings]
     note = "requests and, after the comma, KiB, as blkparse prints them"
@@ -122,43 +118,43 @@ def counts(view: ProfileView) -> TextTable:
 def _tally(tally: Tally) -> Iterator[str]:
     for side in (0, 1):
         for kind in ("queued", "dispatched", "completed", "merged", "requeued"):
-            amount = cast(Mapping[str, list[Amount]], tally)[kind][side]
-            if not amount["count"]:
+            amount = getattr(tally, kind)[side]
+            if not amount.count:
                 yield "0"
                 continue
-            kib = formatting.count(amount["bytes"] >> 10)
-            yield f"{formatting.count(amount['count'])}, {kib} KiB"
-    passed = sum(amount["count"] for amount in tally["passthrough_queued"])
-    issued = sum(amount["count"] for amount in tally["passthrough_dispatched"])
+            kib = formatting.count(amount.bytes >> 10)
+            yield f"{formatting.count(amount.count)}, {kib} KiB"
+    passed = sum(amount.count for amount in tally.passthrough_queued)
+    issued = sum(amount.count for amount in tally.passthrough_dispatched)
     yield formatting.count(max(passed, issued))
-    yield formatting.count(tally["unplugs"])
-    yield formatting.count(tally["timer_unplugs"])
+    yield formatting.count(tally.unplugs)
+    yield formatting.count(tally.timer_unplugs)
 
 
 def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
     trace = view.trace
-    diagnostics = [doubt("reading", warning["message"], printable(warning["path"])) for warning in trace["warnings"]]
-    if trace["dropped"]:
+    diagnostics = [doubt("reading", warning.message, printable(warning.path)) for warning in trace.warnings]
+    if trace.dropped:
         diagnostics.append(
             doubt(
                 "dropped-events",
-                f"the kernel dropped {formatting.plural(trace['dropped'], 'event')} while recording: counts are too"
+                f"the kernel dropped {formatting.plural(trace.dropped, 'event')} while recording: counts are too"
                 " low (record with larger or more buffers: blktrace -b, -n)",
             )
         )
-    if trace["sequence_gaps"]:
+    if trace.sequence_gaps:
         diagnostics.append(
             doubt(
                 "missing-events",
-                f"{formatting.plural(trace['sequence_gaps'], 'event')} missing by sequence number:"
+                f"{formatting.plural(trace.sequence_gaps, 'event')} missing by sequence number:"
                 " counts are too low, and some I/Os lack their beginning or end",
             )
         )
-    if trace["out_of_order"]:
-        many = formatting.plural(trace["out_of_order"], "event")
+    if trace.out_of_order:
+        many = formatting.plural(trace.out_of_order, "event")
         diagnostics.append(doubt("out-of-order", f"{many} out of order in time"))
-    if left_out := view.profile["events_left_out"]:
+    if left_out := view.profile.events_left_out:
         many = formatting.plural(left_out, "event")
         diagnostics.append(doubt("too-many-devices", f"{many} of devices beyond 1,024 skipped"))
     diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
@@ -174,35 +170,35 @@ def doubt(code: str, message: str, subject: str = "") -> Diagnostic:
 
 
 def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
-    unended = sum(device.life(op)["never_completed"] for op in OPS)
+    unended = sum(device.life(op).never_completed for op in OPS)
     many = formatting.plural(unended, "I/O")
-    completions = device.capabilities["completions"]
+    completions = device.capabilities.completions
     if completions and device.ios and unended / device.ios >= SERIOUS:
         share = formatting.share(unended / device.ios)
         yield doubt("never-completed", f"{many} ({share}) were not seen to complete", device.label)
-    if number := device.data["unmatched_completions"]:
+    if number := device.data.unmatched_completions:
         unseen = f"{formatting.plural(number, 'completion')} of I/Os never seen before"
         yield doubt("never-queued", unseen, device.label)
-    if (number := device.data["given_up"]) and completions:
+    if (number := device.data.given_up) and completions:
         lost = f"{formatting.plural(number, 'I/O')} dropped from the count: too many in flight"
         yield doubt("given-up", lost, device.label)
     if completions and device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
-    if not device.capabilities["directions"]:
+    if not device.capabilities.directions:
         yield _note(
             device, "no-directions", "the trace does not distinguish reads and writes: all I/Os are shown as reads"
         )
-    if alone := sum(device.life(op)["without_queue"] for op in OPS):
+    if alone := sum(device.life(op).without_queue for op in OPS):
         yield _note(
             device,
             "without-bio",
             f"{formatting.plural(alone, 'request')} dispatched without a queued bio"
             " (passthrough, flushes of the driver, or in flight when the trace began)",
         )
-    if number := device.data["hotness"]["truncated_ios"]:
+    if number := device.data.hotness.truncated_ios:
         cut = f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot"
         yield _note(device, "large-ios", cut)
-    folded = sum(device.op(op)["sizes"]["folded_ios"] for op in ("read", "write", "discard"))
+    folded = sum(device.op(op).sizes.folded_ios for op in ("read", "write", "discard"))
     if folded:
         yield _note(device, "many-sizes", f"{formatting.plural(folded, 'I/O')} counted at a rounded size")
 

@@ -162,27 +162,27 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
     `sequential` is the share of its I/Os that continue a stream, `largest` the largest I/O in
     bytes.
     """
-    hot = device["hotness"]
-    accesses, blocks = float(hot["accesses"]), float(hot["unique_blocks"])
-    span = SECTOR * ((device["load"]["end_sector"] or 0) - (device["load"]["first_sector"] or 0))
+    hot = device.hotness
+    accesses, blocks = float(hot.accesses), float(hot.unique_blocks)
+    span = SECTOR * ((device.load.end_sector or 0) - (device.load.first_sector or 0))
     least = max(1 << 20, 4 * largest)
     per_block = accesses / blocks if blocks else 0.0
-    fit = hot["zipf"]
-    touched = f"{hot['unique_bytes']} bytes were touched"
+    fit = hot.zipf
+    touched = f"{hot.unique_bytes} bytes were touched"
 
     def file_of(wanted: float) -> int:
-        capped: float = min(wanted, max(span, hot["unique_bytes"]))
+        capped: float = min(wanted, max(span, hot.unique_bytes))
         return max(least, math.ceil(capped / (1 << 20)) * (1 << 20))
 
-    if fit["verdict"] == "zipf" and fit["exponent"] is not None:
-        theta = max(0.01, fit["exponent"])
+    if fit.verdict == "zipf" and fit.exponent is not None:
+        theta = max(0.01, fit.exponent)
         if abs(theta - 1) < 0.005:  # fio refuses exactly 1
             theta = 1.005
-        why = f"the popularity of blocks follows Zipf's law with exponent {fit['exponent']:.3f}"
-        return OffsetDistribution("zipf", file_of(hot["unique_bytes"]), why, touched, theta)
-    fifth = next((s["io_share"] for s in hot["hottest"] if s["fraction"] == 0.2), 0.0)
+        why = f"the popularity of blocks follows Zipf's law with exponent {fit.exponent:.3f}"
+        return OffsetDistribution("zipf", file_of(hot.unique_bytes), why, touched, theta)
+    fifth = next((s.io_share for s in hot.hottest if s.fraction == 0.2), 0.0)
     skewed = fifth > fifth_by_chance(per_block) + SKEW
-    if fit["verdict"] == "not zipf" and skewed and sequential < 0.9:
+    if fit.verdict == "not zipf" and skewed and sequential < 0.9:
         zones = _zones(hot, span)
         if len(zones) > 1:
             why = f"the hottest 20 % of blocks get {fifth:.0%} of the I/O, but not by Zipf's law"
@@ -194,7 +194,7 @@ def locality(device: DeviceProfile, sequential: float, largest: int) -> OffsetDi
             return OffsetDistribution("zoned", max(size, least), why, note, zones=tuple(zones))
     why = "blocks are accessed equally, as far as the sample shows"
     if sequential >= 0.5 or not accesses:
-        return OffsetDistribution("random", file_of(hot["unique_bytes"]), why, touched)
+        return OffsetDistribution("random", file_of(hot.unique_bytes), why, touched)
     note = f"{touched} in {accesses:.0f} accesses: expected for random accesses to a file of this size"
     return OffsetDistribution("random", file_of(accesses / poisson_rate(per_block) * BLOCK), why, note)
 
@@ -229,20 +229,20 @@ def fifth_by_chance(mean_touched: float) -> float:
 
 def _zones(hot: HotnessSummary, span: int) -> list[OffsetZone]:
     """Returns zones of whole percents of the I/O from the rank curve, hottest first."""
-    accesses, blocks = hot["accesses"], hot["unique_blocks"]
+    accesses, blocks = hot.accesses, hot.unique_blocks
     zones: list[OffsetZone] = []
     percent = fraction = share = 0.0
     step = 100 / MOST_ZONES
-    for point in hot["rank_curve"]:
-        width, gain = point["fraction"] - fraction, point["io_share"] - share
+    for point in hot.rank_curve:
+        width, gain = point.fraction - fraction, point.io_share - share
         if width <= 0 or gain * accesses / (width * blocks) < COLD:
             if zones:
                 break
             continue
-        whole = round(point["io_share"] * 100)
+        whole = round(point.io_share * 100)
         if whole - percent >= step and whole < 100:
             zones.append(OffsetZone(int(whole - percent), _blocks(width * blocks)))
-            percent, fraction, share = whole, point["fraction"], point["io_share"]
+            percent, fraction, share = whole, point.fraction, point.io_share
     if percent < 100:
         cold = (1 - fraction) * blocks
         rate = poisson_rate(max(1.0, (1 - share) * accesses / cold))
@@ -326,10 +326,10 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     instead of inferring it from the I/Os in flight. Raises BlklabError if the profile has no I/O.
     """
     device = focus_device(profile)
-    name = own_names(profile).get(device["device"], device["name"] or device["device"])
-    ops = device["load"]["ops"]
-    duration = max(1, device["last_ns"] - device["first_ns"])
-    directions = [_direction(device, op, duration) for op in WAYS if ops[op]["ios"]]
+    name = own_names(profile).get(device.device, device.name or device.device)
+    ops = device.load.ops
+    duration = max(1, device.last_ns - device.first_ns)
+    directions = [_direction(device, op, duration) for op in WAYS if ops[op].ios]
     if not any(direction.sizes for direction in directions):
         raise BlklabError(f"{name}: no read, write or discard in the trace as filtered")
     directions = [direction for direction in directions if direction.sizes]
@@ -338,11 +338,11 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     judged_loop, why = judge_loop(level, weight)
     if loop:
         judged_loop, why = loop, f"as requested; {why}"
-    arrivals = device["pattern"]["arrivals"]["pattern"] or "too few"
+    arrivals = device.pattern.arrivals.pattern or "too few"
     sequential = sum(direction.sequential * direction.ios for direction in directions) / weight
     largest = max(share.bytes for direction in directions for share in direction.sizes)
     return FioPlan(
-        source=", ".join(part["name"] or part["files"][0] for part in profile["trace"]["inputs"]),
+        source=", ".join(part.name or part.files[0] for part in profile.trace.inputs),
         device=name,
         ios=weight,
         duration_ns=duration,
@@ -360,23 +360,23 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
 
 def focus_device(profile: Profile) -> DeviceProfile:
     """Returns the profile of the main device. Raises BlklabError if there is none."""
-    for device in profile["devices"]:
-        if device["device"] == profile["focus"]:
+    for device in profile.devices:
+        if device.device == profile.focus:
             return device
     raise BlklabError("no I/O in the selection: nothing to reproduce")
 
 
 def _level(device: DeviceProfile, ios: int) -> LevelSummary | None:
     """Returns the I/Os in flight, or None if the trace has no completions."""
-    return device["in_flight"] if device["life"]["all"]["completed"] * 2 >= ios else None
+    return device.in_flight if device.life["all"].completed * 2 >= ios else None
 
 
 def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:
     """Infers from the I/Os in flight whether their number is limited (closed loop)."""
     if level is None:
         return "open", "the trace has no completions, so the job keeps the arrivals"
-    idle, most, p95 = level["idle_share"] or 0.0, level["max"], level["p95"] or 0
-    busy = level["mean_when_busy"] or 0.0
+    idle, most, p95 = level.idle_share or 0.0, level.max, level.p95 or 0
+    busy = level.mean_when_busy or 0.0
     figures = (
         f"in flight {busy:.1f} when busy, {p95} at the 95th percentile, at most {most}; idle {idle:.0%} of the time"
     )
@@ -390,21 +390,21 @@ def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:
 
 def streams_of(device: DeviceProfile, op: str) -> StreamsSummary | None:
     """Returns the sequential streams of reads or writes; other operations have none."""
-    pattern = device["pattern"]
-    return {"read": pattern["read_streams"], "write": pattern["write_streams"]}.get(op)
+    pattern = device.pattern
+    return {"read": pattern.read_streams, "write": pattern.write_streams}.get(op)
 
 
 def _direction(device: DeviceProfile, op: str, duration: int) -> DirectionPlan:
-    asked = device["load"]["ops"][op]
-    rate = asked["ios"] / duration * 1e9
-    streams, life = streams_of(device, op), device["life"].get(op)
-    took = life["latency_ns"]["q2c"]["mean"] if life else None
+    asked = device.load.ops[op]
+    rate = asked.ios / duration * 1e9
+    streams, life = streams_of(device, op), device.life.get(op)
+    took = life.latency_ns["q2c"].mean if life else None
     return DirectionPlan(
         direction=WAYS[op],
-        ios=asked["ios"],
+        ios=asked.ios,
         rate=rate,
-        sizes=split([(size["bytes"], size["count"]) for size in asked["sizes"]["exact"]]),
-        sequential=(streams["sequential_share"] if streams else None) or 0.0,
+        sizes=split([(size.bytes, size.count) for size in asked.sizes.exact]),
+        sequential=(streams.sequential_share if streams else None) or 0.0,
         in_flight=rate * (took or 0.0) / 1e9,
     )
 
@@ -418,8 +418,8 @@ def _jobs(
     `fdatasync` after reads that follow the write (measured with fio 3.33). Discards need their own
     section: fio mixes them only with the write that follows.
     """
-    ops = device["load"]["ops"]
-    flushes = ops["flush"]["ios"]
+    ops = device.load.ops
+    flushes = ops["flush"].ios
     by_way = {direction.direction: direction for direction in directions}
     flushed = None
     if flushes and loop == "open" and "write" in by_way:
@@ -433,7 +433,7 @@ def _jobs(
         groups.append([by_way["trim"]])
     depth = UNKNOWN_DEPTH
     if level is not None:
-        depth = level["max"] if loop == "open" else level["p95"] or 1
+        depth = level.max if loop == "open" else level.p95 or 1
     weight = sum(direction.in_flight for direction in directions) or 1.0
     jobs = []
     for group in groups:
@@ -446,12 +446,12 @@ def _jobs(
         )
         if group[-1].direction == "write":
             writes = ops["write"]
-            job = replace(job, dsync=writes["fua"] * 2 >= writes["ios"])
+            job = replace(job, dsync=writes.fua * 2 >= writes.ios)
             if flushes and flushed is None:
-                every = max(1, round(writes["ios"] / flushes))
+                every = max(1, round(writes.ios / flushes))
                 job = replace(job, flushes=flushes, flush_every=every)
         if loop == "closed" and depth == 1 and len(groups) == 1 and level is not None:
-            pause = (level["idle_share"] or 0.0) * level["time_ns"] / max(1, job.ios)
+            pause = (level.idle_share or 0.0) * level.time_ns / max(1, job.ios)
             job = replace(job, thinktime_us=round(pause / 1000))
         jobs.append(_by_stream(job, device, loop))
     if flushed is not None:
@@ -468,7 +468,7 @@ def _part_flushed(
     (see blklab.trace.fio.jobfile). Its steady pace counts bytes, so it needs equal sizes. None if
     there are not enough writes of that size.
     """
-    counts = {size["bytes"]: size["count"] for size in sizes}
+    counts = {size.bytes: size.count for size in sizes}
     mode = max(counts, key=lambda size: counts[size])
     left = direction.ios - flushes
     if counts[mode] < flushes or left <= 0:
@@ -485,7 +485,7 @@ def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
     if loop != "closed" or any(direction.sequential < SEQUENTIAL for direction in job.directions):
         return job
     summaries = [streams_of(device, direction.direction) for direction in job.directions]
-    streams = max((stream["peak_concurrent_streams"] for stream in summaries if stream), default=1)
+    streams = max((stream.peak_concurrent_streams for stream in summaries if stream), default=1)
     numjobs = max(1, min(streams, job.iodepth, 64))
     return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
 
@@ -494,13 +494,13 @@ def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, a
     notes = []
     if loop == "open" and arrivals == "bursty":
         notes.append("arrivals are bursty; fio's are at most Poisson (--iolog keeps the bursts)")
-    fua, writes = device["load"]["ops"]["write"]["fua"], device["load"]["ops"]["write"]["ios"]
+    fua, writes = device.load.ops["write"].fua, device.load.ops["write"].ios
     if writes and 0 < fua < writes / 2:
         notes.append(f"{fua} of {writes} writes were FUA: too few to set sync= for all")
-    if any(size["bytes"] % 512 for op in WAYS for size in _sizes(device, op)):
+    if any(size.bytes % 512 for op in WAYS for size in _sizes(device, op)):
         notes.append("sizes were rounded up to multiples of 512 bytes for direct I/O")
     for op, word in WAYS.items():
-        true = device["load"]["ops"][op]["sizes"]["mean_bytes"] or 0.0
+        true = device.load.ops[op].sizes.mean_bytes or 0.0
         for direction in directions:
             if direction.direction == word and abs(direction.mean_bytes - true) > 0.05 * true:
                 notes.append(
@@ -513,4 +513,4 @@ def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, a
 
 
 def _sizes(device: DeviceProfile, op: str) -> list[SizeCount]:
-    return device["load"]["ops"][op]["sizes"]["exact"]
+    return device.load.ops[op].sizes.exact

@@ -66,29 +66,29 @@ def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRo
     """Compares two devices' profiles: sizes, sequential shares, hot blocks, flushes."""
     rows: list[FioComparisonRow] = []
     for op in WAYS:
-        sizes, issued = (profile["load"]["ops"][op] for profile in (trace, fio))
-        if not sizes["ios"]:
+        sizes, issued = (profile.load.ops[op] for profile in (trace, fio))
+        if not sizes.ios:
             continue
         unit = "KiB"
-        means = [s["sizes"]["mean_bytes"] for s in (sizes, issued)]
+        means = [s.sizes.mean_bytes for s in (sizes, issued)]
         rows.append(FioComparisonRow(f"{op} size, mean", unit, *(m and m / 1024 for m in means)))
-        gap = largest_gap(sizes["sizes"]["exact"], issued["sizes"]["exact"])
-        judged = issued["ios"] >= FEWEST_JUDGED or not issued["ios"]
-        chance = 100 * CHANCE_CURVE / math.sqrt(max(1, issued["ios"]))
+        gap = largest_gap(sizes.sizes.exact, issued.sizes.exact)
+        judged = issued.ios >= FEWEST_JUDGED or not issued.ios
+        chance = 100 * CHANCE_CURVE / math.sqrt(max(1, issued.ios))
         allowed = TOLERANCE + chance if judged else None
         gap_percent = None if gap is None else 100 * gap
         rows.append(FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed))
         pair = [streams_of(profile, op) for profile in (trace, fio)]
-        if shares := [streams["sequential_share"] for streams in pair if streams]:
+        if shares := [streams.sequential_share for streams in pair if streams]:
             rows.append(FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares)))
-    hottest = {share["fraction"]: share["io_share"] for share in fio["hotness"]["hottest"]}
-    for share in trace["hotness"]["hottest"]:
-        other = hottest.get(share["fraction"])
-        name = f"I/O to the hottest {share['fraction']:.0%}"
-        rows.append(FioComparisonRow(name, "%", share["io_share"] * 100, other and other * 100))
-    touched = [profile["hotness"]["unique_bytes"] / (1 << 20) for profile in (trace, fio)]
+    hottest = {share.fraction: share.io_share for share in fio.hotness.hottest}
+    for share in trace.hotness.hottest:
+        other = hottest.get(share.fraction)
+        name = f"I/O to the hottest {share.fraction:.0%}"
+        rows.append(FioComparisonRow(name, "%", share.io_share * 100, other and other * 100))
+    touched = [profile.hotness.unique_bytes / (1 << 20) for profile in (trace, fio)]
     rows.append(FioComparisonRow("blocks touched", "MiB", *touched))
-    if trace["load"]["ops"]["flush"]["ios"]:
+    if trace.load.ops["flush"].ios:
         rows.append(FioComparisonRow("flushes per 100 writes", "", _flushes(trace), _flushes(fio)))
     return rows
 
@@ -96,7 +96,7 @@ def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRo
 def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
     """Compares the shares of reads, writes and discards."""
     rows = []
-    mine, theirs = ({op: p["load"]["ops"][op]["ios"] for op in WAYS} for p in (trace, fio))
+    mine, theirs = ({op: p.load.ops[op].ios for op in WAYS} for p in (trace, fio))
     total, issued = sum(mine.values()), sum(theirs.values())
     for op in WAYS:
         if not (mine[op] or theirs[op]):
@@ -124,8 +124,8 @@ def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> 
     rows = [FioComparisonRow("I/Os a second", "", plan.ios / plan.duration_ns * 1e9, rate)]
     if not plan.depth_known:
         return rows
-    rows += [FioComparisonRow("in flight, mean", "", trace["in_flight"]["mean"], flying)]
-    mine, theirs = depth_of_trace(trace["in_flight"]["histogram"]), depth_of_fio(jobs)
+    rows += [FioComparisonRow("in flight, mean", "", trace.in_flight.mean, flying)]
+    mine, theirs = depth_of_trace(trace.in_flight.histogram), depth_of_fio(jobs)
     for (low, high), share in mine.items():
         other = theirs[low, high]
         if share >= 0.5 or other >= 0.5:
@@ -140,11 +140,9 @@ BINS: Final = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, 0))
 
 def depth_of_trace(histogram: list[LevelTime]) -> dict[tuple[int, int], float]:
     """Returns percents of the busy time at each depth, in fio's bins."""
-    busy = sum(part["time_ns"] for part in histogram if part["low"]) or 1
+    busy = sum(part.time_ns for part in histogram if part.low) or 1
     return {
-        (low, high): 100
-        * sum(p["time_ns"] for p in histogram if p["low"] >= low and (not high or p["low"] <= high))
-        / busy
+        (low, high): 100 * sum(p.time_ns for p in histogram if p.low >= low and (not high or p.low <= high)) / busy
         for low, high in BINS
     }
 
@@ -165,14 +163,14 @@ def largest_gap(mine: list[SizeCount], theirs: list[SizeCount]) -> float | None:
 
     Sizes are rounded up to sectors on both sides, as in the job.
     """
-    totals = [sum(size["count"] for size in sizes) for sizes in (mine, theirs)]
+    totals = [sum(size.count for size in sizes) for sizes in (mine, theirs)]
     if not all(totals):
         return None
     steps: dict[int, float] = {}
     for sizes, total, sign in ((mine, totals[0], 1), (theirs, totals[1], -1)):
         for size in sizes:
-            at = -(-size["bytes"] // SECTOR)
-            steps[at] = steps.get(at, 0.0) + sign * size["count"] / total
+            at = -(-size.bytes // SECTOR)
+            steps[at] = steps.get(at, 0.0) + sign * size.count / total
     gap = most = 0.0
     for _, step in sorted(steps.items()):
         gap += step
@@ -181,8 +179,8 @@ def largest_gap(mine: list[SizeCount], theirs: list[SizeCount]) -> float | None:
 
 
 def _flushes(profile: DeviceProfile) -> float | None:
-    ops = profile["load"]["ops"]
-    return 100 * ops["flush"]["ios"] / ops["write"]["ios"] if ops["write"]["ios"] else None
+    ops = profile.load.ops
+    return 100 * ops["flush"].ios / ops["write"].ios if ops["write"].ios else None
 
 
 @dataclass(frozen=True)
@@ -258,7 +256,7 @@ def verify(
             mixed, document = _run(fio, plan, target, own, name="pace", seconds=seconds, number_ios=None)
             rows_of_pace = pace_rows(trace, plan, document)
     rows = [*mix_rows(trace, mixed), *shape_rows(trace, shape), *rows_of_pace]
-    issued = sum(op["ios"] for op in shape["load"]["ops"].values())
+    issued = sum(op.ios for op in shape.load.ops.values())
     return Verification(tuple(rows), version, plan.locality.size, issued, tuple(notes))
 
 
@@ -282,7 +280,7 @@ def _run(
     output.jobs(document)  # a failed job raises an error
     paths = [str(own / log) for log in logs]
     profile = characterise(paths, _core.Filter(), format_name="iolog")
-    if not any(op["ios"] for d in profile["devices"] for op in d["load"]["ops"].values()):
+    if not any(op.ios for d in profile.devices for op in d.load.ops.values()):
         raise BlklabError(f"fio issued no I/O within {seconds:g} s: use a longer --runtime")
     return focus_device(profile), document
 

@@ -1,6 +1,5 @@
 """Watch devices while they are recorded: blktrace writes to a pipe, and its last seconds are characterised."""
 
-import json
 import os
 import subprocess
 import tempfile
@@ -10,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+
+import msgspec
 
 from blklab import _core, child_process
 from blklab.documents.profile import Profile
@@ -126,7 +127,7 @@ def _looks(live: _core.LiveTrace, options: LiveOptions, counters: Sequence[Path]
         if window is None:
             yield LiveLook(now - began, round(options.window * 1e9), None, _dropped(counters))
         else:
-            profile: Profile = json.loads(window[1])
+            profile = msgspec.json.decode(window[1], type=Profile)
             yield LiveLook(now - began, window[0], profile, _dropped(counters))
 
 

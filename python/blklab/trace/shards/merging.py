@@ -1,11 +1,12 @@
 """Merges the partial profiles of shards as a tree: by host, by group, and in total."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Final, TypedDict
+
+import msgspec
 
 from blklab import _core
 from blklab.cluster import Parallel
@@ -98,7 +99,7 @@ class _Tree:
         total, *others = self._groups.values()
         for other in others:
             total.add(other)
-        profile: Profile = json.loads(total.partial.profile())
+        profile = msgspec.json.decode(total.partial.profile(), type=Profile)
         summary: ShardSummary = {
             "shards": total.shards,
             "hosts": sorted(self.figures, key=lambda figures: (figures["group"], figures["name"])),

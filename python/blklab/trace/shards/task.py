@@ -3,12 +3,13 @@
 A trace in one piece is read in parts: each task continues the state of the one before it, to the result of one pass.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypedDict
+
+import msgspec
 
 from blklab import _core
 from blklab.cluster import Parallel
@@ -35,10 +36,10 @@ class Figures(TypedDict):
 
 
 def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile) -> Figures:
-    profile: Profile = json.loads(total.profile())
-    ops = [op for device in profile["devices"] for op in device["load"]["ops"].values()]
-    ios, observed = sum(op["ios"] for op in ops), sum(device["observed_ns"] for device in profile["devices"])
-    lives = profile["devices"][0]["life"] if profile["devices"] else {}
+    profile = msgspec.json.decode(total.profile(), type=Profile)
+    ops = [op for device in profile.devices for op in device.load.ops.values()]
+    ios, observed = sum(op.ios for op in ops), sum(device.observed_ns for device in profile.devices)
+    lives = profile.devices[0].life if profile.devices else {}
     read_p50, read_p99 = _latency(lives.get("read"))
     write_p50, write_p99 = _latency(lives.get("write"))
     return {
@@ -46,7 +47,7 @@ def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile
         "group": group,
         "shards": shards,
         "ios": ios,
-        "bytes": sum(op["bytes"] for op in ops),
+        "bytes": sum(op.bytes for op in ops),
         "observed_ns": observed,
         "iops": ios / observed * 1e9 if observed else None,
         "read_p50_ns": read_p50,
@@ -57,9 +58,9 @@ def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile
 
 
 def _latency(life: LifeProfile | None) -> tuple[int | None, int | None]:
-    latencies = life["latency_ns"] if life else {}
-    shown = next((latencies[stage] for stage in ("q2c", "d2c") if latencies and latencies[stage]["count"]), None)
-    return (shown["p50"], shown["p99"]) if shown else (None, None)
+    latencies = life.latency_ns if life else {}
+    shown = next((latencies[stage] for stage in ("q2c", "d2c") if latencies and latencies[stage].count), None)
+    return (shown.p50, shown.p99) if shown else (None, None)
 
 
 INCOMPLETE: Final = ("cut off", "damaged", "compressed data is damaged")
@@ -184,5 +185,4 @@ def characterise_pieces(paths: tuple[str, ...], options: TraceOptions, most: int
     while not has_ended:
         [(state, has_ended)] = parallel.all(read_piece, [piece])
         piece = replace(piece, state=state)
-    profile: Profile = json.loads(state.profile())
-    return profile
+    return msgspec.json.decode(state.profile(), type=Profile)
