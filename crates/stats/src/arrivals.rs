@@ -5,8 +5,8 @@
 //! grows with the scale when bursts come in bursts. Windows start at the first arrival; the last, incomplete one is
 //! left out. Empty windows are added arithmetically, so a gap of years costs no more than one of a millisecond.
 
-use crate::{Merge, Quantiles, QuantilesSummary, stored};
-use serde::Serialize;
+use crate::{Merge, Quantiles, QuantilesSummary};
+use serde::{Deserialize, Serialize};
 
 /// Widths of the windows in ns: 1 ms to 10 s, each ten of the one before.
 pub const WINDOWS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
@@ -14,7 +14,7 @@ pub const FEWEST_WINDOWS: u64 = 10; // The smallest number of complete windows f
 pub const FEWEST_GAPS: u64 = 100; // The smallest number of gaps for a pattern
 const SECOND: usize = 3;
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct WindowScale {
     index: u64, // Number of the open window
     open: u64,  // Arrivals in the closed windows of the scale below that lie in the open window
@@ -25,7 +25,7 @@ struct WindowScale {
 }
 
 /// Arrival times; see the [module](self).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Arrivals {
     gaps: Quantiles,
     count: u64,
@@ -34,9 +34,6 @@ pub struct Arrivals {
     window_end: u64,          // When the open 1 ms window ends
     scales: [WindowScale; 5],
 }
-
-stored!(WindowScale { index, open, windows, sum, squares, max });
-stored!(Arrivals { gaps, count, backwards, span, window_end, scales });
 
 /// How arrivals are spread over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -10,7 +10,8 @@
 //! selects the register of each.
 
 use crate::ranges::{RANGE_SHIFT, blocks_of, ranges_of};
-use crate::{Merge, Stored, StoredBytes, hash64};
+use crate::{Merge, hash64};
+use serde::{Deserialize, Serialize, Serializer};
 
 const PRECISION: u32 = 10; // Registers: 2 to this power
 const LONGEST: u8 = 54; // Bits of a hash that are counted for its rank
@@ -25,7 +26,8 @@ enum DistinctStore {
 }
 
 /// Estimates the number of distinct blocks inserted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "(Vec<u64>, Vec<u8>)")]
 pub struct Distinct(DistinctStore);
 
 impl Default for Distinct {
@@ -140,28 +142,33 @@ impl Merge for Distinct {
     }
 }
 
-impl Stored for Distinct {
-    fn store(&self, out: &mut Vec<u8>) {
+impl Serialize for Distinct {
+    /// As blocks, or as registers.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             DistinctStore::Exact { slots, .. } => {
                 let blocks: Vec<u64> = slots.iter().filter(|&&key| key != 0).map(|key| key - 1).collect();
-                (false, blocks).store(out);
+                (blocks, [].as_slice() as &[u8]).serialize(to)
             }
-            DistinctStore::Registers { registers, .. } => (true, registers.clone()).store(out),
+            DistinctStore::Registers { registers, .. } => ([].as_slice() as &[u64], registers).serialize(to),
         }
     }
+}
 
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        if !bool::restore(input)? {
+impl TryFrom<(Vec<u64>, Vec<u8>)> for Distinct {
+    type Error = &'static str;
+
+    fn try_from((blocks, registers): (Vec<u64>, Vec<u8>)) -> Result<Self, Self::Error> {
+        if registers.is_empty() && blocks.len() <= FEW {
             let mut few = Distinct::default();
-            let blocks = Vec::restore(input).filter(|blocks: &Vec<u64>| blocks.len() <= FEW)?;
             blocks.into_iter().for_each(|block| few.insert_exact(block));
-            return Some(few);
+            return Ok(few);
         }
-        let registers: Vec<u8> = Vec::restore(input)?;
-        let is_valid = registers.len() == 1 << PRECISION && registers.iter().all(|&rank| rank <= LONGEST + 1);
+        if registers.len() != 1 << PRECISION || registers.iter().any(|&rank| rank > LONGEST + 1) {
+            return Err("not the registers of a count");
+        }
         let (lowest, at_lowest) = lowest_of(&registers);
-        is_valid.then_some(Distinct(DistinctStore::Registers { registers, lowest, at_lowest }))
+        Ok(Distinct(DistinctStore::Registers { registers, lowest, at_lowest }))
     }
 }
 

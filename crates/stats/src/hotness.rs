@@ -28,10 +28,11 @@
 mod summary;
 mod table;
 
+use serde::{Deserialize, Serialize};
 pub use summary::{HotBlock, HotnessSummary};
 
 use crate::ranges::{RANGE_SHIFT, WHOLE, blocks_of, ranges_of, sample};
-use crate::{Merge, hash64, stored};
+use crate::{Merge, checked, hash64};
 use table::{BlockCount, BlockTable};
 
 pub const DEFAULT_CAPACITY: usize = 1 << 17; // The default number of distinct blocks counted exactly; takes 4 MiB
@@ -40,7 +41,8 @@ pub const BLOCK_BYTES: u64 = 4096; // Bytes of a block
 const LEAST_FLOOR: u32 = 32;
 
 /// Accesses to blocks of 4 KiB; see the [module](self).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Hotness {
     capacity: usize,
     blocks: BlockTable, // Accesses to single blocks
@@ -59,9 +61,7 @@ pub struct Hotness {
     truncated: u64,
 }
 
-stored!(Hotness {
-    capacity, blocks, ranges, level, sampled, held, floor, held_blocks, filter, skip, draws, reads, writes, truncated,
-} if |hotness| hotness.level <= 64 && (1..=1 << 30).contains(&hotness.floor) && hotness.skip > 0);
+checked!(Hotness, |hotness| hotness.level <= 64 && (1..=1 << 30).contains(&hotness.floor) && hotness.skip > 0);
 
 impl Default for Hotness {
     fn default() -> Self {
@@ -300,10 +300,8 @@ impl Merge for Hotness {
 }
 
 /// Whether a hash is perhaps that of something held.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Filter(Vec<u64>);
-
-stored!(Filter { 0 });
 
 impl Filter {
     /// Eight bits for each entry.

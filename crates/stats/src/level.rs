@@ -1,14 +1,15 @@
 //! A level over time, such as queue depth, weighted by how long each value lasted.
 
-use crate::{Merge, stored};
-use serde::Serialize;
+use crate::{Merge, checked};
+use serde::{Deserialize, Serialize};
 
 /// Levels above this share one counter, and count as this level in means and percentiles.
 pub const HIGHEST_LEVEL: usize = 4096;
 const SINGLE_LEVELS: u64 = 64; // The histogram lists each level up to this separately; above, powers of two
 
 /// Time-weighted level: starts at 0 at the first change.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Level {
     spent: Vec<u64>, // ns spent at each level; grows to the highest level seen
     level: u64,
@@ -18,7 +19,7 @@ pub struct Level {
     below_zero: u64,
 }
 
-stored!(Level { spent, level, since, max, backwards, below_zero } if |level| level.spent.len() <= HIGHEST_LEVEL + 1);
+checked!(Level, |level| level.spent.len() <= HIGHEST_LEVEL + 1);
 
 /// Time spent at one level, or at a range of them.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

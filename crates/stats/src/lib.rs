@@ -9,6 +9,7 @@
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
 
 pub mod arrivals;
+pub mod checked;
 pub mod distinct;
 pub mod hash;
 pub mod hotness;
@@ -19,7 +20,6 @@ pub mod quantiles;
 pub mod ranges;
 pub mod seeks;
 pub mod sizes;
-pub mod stored;
 pub mod streams;
 pub mod timeline;
 pub mod zipf;
@@ -34,7 +34,6 @@ pub use popularity::{HotShare, Popularity};
 pub use quantiles::{Quantiles, QuantilesSummary};
 pub use seeks::{SeekRange, Seeks, SeeksSummary};
 pub use sizes::{SizeBin, SizeCount, SizeHistogram, SizeSummary};
-pub use stored::{Stored, StoredBytes};
 pub use streams::{RunLengths, Streams, StreamsSummary};
 pub use timeline::Timeline;
 pub use zipf::{ZipfFit, ZipfVerdict};

@@ -4,16 +4,27 @@
 //! that a bucket is at most 1/2^BITS of its values wide. It is written here because recording is the hottest
 //! thing blklab does: an index and an increment, a sixth of the library's instructions.
 
-use crate::{Merge, Stored, StoredBytes};
+use crate::Merge;
+use serde::{Deserialize, Serialize};
 
 /// Counts of `u64` values, 2^BITS buckets to a doubling.
 ///
 /// A value read back (a bucket's middle) is off by at most [`LogLinear::RELATIVE_ERROR`]. Memory is
 /// for the buckets from the smallest to the largest value, (65 - BITS) × 2^BITS at most; an empty one has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(Vec<u64>, usize)")]
 pub struct LogLinear<const BITS: u32> {
     counts: Vec<u64>,
     first: usize, // Bucket of the first count
+}
+
+impl<const BITS: u32> TryFrom<(Vec<u64>, usize)> for LogLinear<BITS> {
+    type Error = &'static str;
+
+    fn try_from((counts, first): (Vec<u64>, usize)) -> Result<Self, Self::Error> {
+        let end = first.checked_add(counts.len()).filter(|&end| end <= Self::bucket(u64::MAX) + 1);
+        end.map(|_| LogLinear { counts, first }).ok_or("buckets beyond the last one")
+    }
 }
 
 impl<const BITS: u32> LogLinear<BITS> {
@@ -106,19 +117,6 @@ impl<const BITS: u32> Merge for LogLinear<BITS> {
         for (mine, theirs) in self.counts[offset..].iter_mut().zip(&other.counts) {
             *mine = mine.saturating_add(*theirs);
         }
-    }
-}
-
-impl<const BITS: u32> Stored for LogLinear<BITS> {
-    fn store(&self, out: &mut Vec<u8>) {
-        self.first.store(out);
-        self.counts.store(out);
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let (first, counts): (usize, Vec<u64>) = Stored::restore(input)?;
-        let buckets = Self::bucket(u64::MAX) + 1;
-        first.checked_add(counts.len()).filter(|&end| end <= buckets).map(|_| LogLinear { counts, first })
     }
 }
 

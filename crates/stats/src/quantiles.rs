@@ -4,22 +4,29 @@
 //! doubling, reported by their middles: a quantile is off by at most 0.4 %. Count, sum, mean, standard
 //! deviation, minimum and maximum are always exact.
 
-use crate::{LogLinear, Merge, Stored, StoredBytes, stored};
-use serde::Serialize;
+use crate::{LogLinear, Merge, checked};
+use serde::{Deserialize, Serialize};
 
 pub const EXACT_VALUES: usize = 4096; // Values kept one by one before the histogram takes over
 const LONGEST: u64 = 1 << 53; // Largest value whose square is kept exactly: 104 days in ns
 pub const RELATIVE_ERROR: f64 = 0.004; // Largest relative error of a quantile once the histogram has taken over
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 enum QuantilesStore {
     Small(Vec<u32>), // Values that all fit 32 bits, such as times below 4 s: half the memory
     Exact(Vec<u64>),
     Binned(LogLinear<7>),
 }
 
+checked!(QuantilesStore, |store| match store {
+    QuantilesStore::Small(values) => values.len() <= EXACT_VALUES,
+    QuantilesStore::Exact(values) => values.len() <= EXACT_VALUES,
+    QuantilesStore::Binned(_) => true,
+});
+
 /// Quantiles and moments of a stream of `u64`; see the [module](self) for the error.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Quantiles {
     store: QuantilesStore,
     count: u64,
@@ -27,30 +34,6 @@ pub struct Quantiles {
     squares: u128, // Sum of squares modulo 2^128, values above [`LONGEST`] cut to it
     min: u64,
     max: u64,
-}
-
-stored!(Quantiles { store, count, sum, squares, min, max });
-
-impl Stored for QuantilesStore {
-    fn store(&self, out: &mut Vec<u8>) {
-        match self {
-            QuantilesStore::Small(values) => (0u8, values.clone()).store(out),
-            QuantilesStore::Exact(values) => (1u8, values.clone()).store(out),
-            QuantilesStore::Binned(bins) => {
-                2u8.store(out);
-                bins.store(out);
-            }
-        }
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        Some(match u8::restore(input)? {
-            0 => QuantilesStore::Small(Vec::restore(input).filter(|values: &Vec<u32>| values.len() <= EXACT_VALUES)?),
-            1 => QuantilesStore::Exact(Vec::restore(input).filter(|values: &Vec<u64>| values.len() <= EXACT_VALUES)?),
-            2 => QuantilesStore::Binned(LogLinear::restore(input)?),
-            _ => return None,
-        })
-    }
 }
 
 /// Quantiles of values, in the unit of the key that has them. Percentiles are of nearest rank.

@@ -1,19 +1,19 @@
 //! Seek distances: from the end of one I/O to the start of the next, in sectors, signed.
 
-use crate::{Merge, Quantiles, stored};
-use serde::Serialize;
+use crate::{Merge, Quantiles};
+use serde::{Deserialize, Serialize};
 
 /// Distances between I/Os in order of arrival.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seeks {
     end: Option<u64>,
     zero: u64,
+    #[serde(with = "crate::checked::array")]
     forward: [u64; 64], // Distances of 2^i ..= 2^(i+1) - 1 at index i
+    #[serde(with = "crate::checked::array")]
     backward: [u64; 64],
     distance: Quantiles,
 }
-
-stored!(Seeks { end, zero, forward, backward, distance });
 
 /// Seeks with a distance in a range.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

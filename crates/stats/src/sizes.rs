@@ -5,8 +5,8 @@
 //! the nearest MiB (above), and the summary has the number of those I/Os. Count, total, mean, minimum and maximum
 //! stay exact.
 
-use crate::{Merge, quantiles::nearest_rank, stored};
-use serde::Serialize;
+use crate::{Merge, checked, quantiles::nearest_rank};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The largest number of distinct sizes that are not multiples of 512 bytes up to 1 MiB.
@@ -14,7 +14,8 @@ pub const MOST_OTHER_SIZES: usize = 4096;
 const DENSE_LIMIT: u32 = 1 << 20;
 
 /// Histogram of I/O sizes in bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct SizeHistogram {
     dense: Vec<u64>, // Count of size `512 * index`
     other: BTreeMap<u32, u64>,
@@ -25,7 +26,7 @@ pub struct SizeHistogram {
     folded: u64,
 }
 
-stored!(SizeHistogram { dense, other, count, total, min, max, folded } if SizeHistogram::is_bounded);
+checked!(SizeHistogram, SizeHistogram::is_bounded);
 
 /// How many I/Os had one exact size.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -6,8 +6,8 @@
 //! idle first; streams of 4 I/Os and more stay eight times as long) or after [`IDLE_LIMIT`] I/Os without it. Use
 //! separate instances for reads and writes.
 
-use crate::{Merge, Quantiles, stored};
-use serde::Serialize;
+use crate::{Merge, Quantiles, checked};
+use serde::{Deserialize, Serialize};
 
 pub const IDLE_LIMIT: u32 = 8192; // A stream not continued for this many I/Os has ended
 pub const LIVE_IOS: u32 = 4; // From this many I/Os on, a run counts as a live stream for `peak_concurrent`
@@ -16,7 +16,7 @@ const SETS: usize = 256;
 const LOOK_EVERY: u32 = 128; // I/Os between two counts of live streams
 const LOOKS: usize = 2 * (IDLE_LIMIT / LOOK_EVERY) as usize; // Counts that are kept: they must cover `IDLE_LIMIT`
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct StreamSet {
     next: [u64; WAYS],
     bytes: [u64; WAYS],
@@ -25,7 +25,8 @@ struct StreamSet {
 }
 
 /// Recognises sequential streams; see the [module](self).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Streams {
     sets: Vec<StreamSet>, // Empty until the first I/O
     tick: u32,            // Number of this I/O; wraps, and only differences are used
@@ -41,10 +42,7 @@ pub struct Streams {
     peak: u32,
 }
 
-stored!(StreamSet { next, bytes, ios, last });
-stored!(Streams {
-    sets, tick, previous, ios, sequential, strict, backward, singles, run_ios, run_bytes, looks, peak,
-} if |streams| matches!(streams.sets.len(), 0 | SETS) && streams.looks.len() == LOOKS);
+checked!(Streams, |streams| matches!(streams.sets.len(), 0 | SETS) && streams.looks.len() == LOOKS);
 
 /// Lengths of runs, in I/Os or bytes.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -4,18 +4,25 @@
 //! (1.05 ms) at first and doubles, neighbours being merged in pairs, when a time lies beyond the
 //! last bucket, so any length of trace fits and two timelines can always be aligned.
 
-use crate::{Merge, Stored, StoredBytes};
+use crate::{Merge, checked};
+use serde::{Deserialize, Serialize};
 
 pub const DEFAULT_BUCKETS: usize = 512; // The default number of buckets
 const FIRST_SHIFT: u32 = 20; // The first width of a bucket is 2 to this power, in ns
 
 /// A time series of `T` in at most a fixed number of buckets.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Timeline<T> {
     buckets: Vec<T>,
     most: usize,
     shift: u32,
 }
+
+checked!(Timeline<T>, |timeline| {
+    let Timeline { buckets, most, shift } = timeline;
+    *most >= 2 && buckets.len() <= *most && (FIRST_SHIFT..u64::BITS).contains(shift)
+});
 
 impl<T: Merge + Default + Clone> Default for Timeline<T> {
     fn default() -> Self {
@@ -115,20 +122,6 @@ impl<T: Merge + Default + Clone> Merge for Timeline<T> {
         for (start, bucket) in other.iter() {
             self.at(start).merge(bucket);
         }
-    }
-}
-
-impl<T: Stored> Stored for Timeline<T> {
-    fn store(&self, out: &mut Vec<u8>) {
-        (self.most, self.shift).store(out);
-        self.buckets.store(out);
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let (most, shift): (usize, u32) = Stored::restore(input)?;
-        let buckets = Vec::restore(input)?;
-        let is_valid = most >= 2 && buckets.len() <= most && (FIRST_SHIFT..u64::BITS).contains(&shift);
-        is_valid.then_some(Timeline { buckets, most, shift })
     }
 }
 

@@ -1,8 +1,10 @@
 //! The kernel's codes: what happened to an I/O, and what kind of I/O it is.
 
+use serde::{Deserialize, Serialize};
+
 /// What happened (the low byte of `blk_io_trace.action`). A newtype and not an enum, so that codes of later kernels
 /// can be read.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Action(pub u8);
 
 impl Action {
@@ -54,7 +56,7 @@ impl Action {
 }
 
 /// The category bits of an event: the high half of `blk_io_trace.action`, verbatim (`BLK_TC_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Rwbs(pub u16);
 
 impl Rwbs {

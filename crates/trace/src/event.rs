@@ -4,7 +4,7 @@
 //! passes through without loss; readers of other formats fill in what those contain.
 
 pub use crate::codes::{Action, Rwbs};
-use blklab_stats::stored;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 pub const SECTOR: u64 = 512; // Bytes in a sector: always 512, independent of the device's block size
@@ -39,12 +39,8 @@ impl Op {
 }
 
 /// A device number in Linux's form: `major << 20 | minor`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceId(pub u32);
-
-stored!(DeviceId { 0 });
-stored!(Rwbs { 0 });
-stored!(Action { 0 });
 
 impl DeviceId {
     /// From major and minor numbers.
@@ -85,7 +81,7 @@ impl fmt::Display for DeviceId {
 }
 
 /// One event. 64 bytes: a cache line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Event {
     pub time: u64,            // Nanoseconds since the trace began
     pub sector: u64,          // First sector
@@ -104,13 +100,6 @@ pub struct Event {
     pub error: u16,     // Kernel's error as recorded: an errno, negated, cut to 16 bits (-5 is 65531)
     pub input: u16,     // Which input of the set it came from: index into [`crate::source::TraceInfo::inputs`]
     pub action: Action, // What happened
-}
-
-stored! {
-    Event {
-        time, sector, arg_sector, bytes, device, sequence, pid, arg_device, target_device, pdu_start, pdu_len,
-        cpu, rwbs, error, input, action,
-    }
 }
 
 impl Event {

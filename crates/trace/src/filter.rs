@@ -4,12 +4,11 @@ use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, Event, EventBatch, Op, Rwbs};
 use crate::io::{Io, NEVER};
 use crate::source::{Source, TraceInfo};
-use blklab_stats::stored;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// Devices by number (`major,minor`) or name. Empty: all.
     pub devices: Vec<String>,
@@ -38,13 +37,6 @@ pub struct Filter {
     /// Instead of `until_ns`, likewise.
     #[serde(skip)]
     pub until_clock_ns: Option<u64>,
-}
-
-stored! {
-    Filter {
-        devices, processes, ops, since_ns, until_ns, first_sector, last_sector, min_bytes, max_bytes,
-        min_latency_ns, since_clock_ns, until_clock_ns,
-    }
 }
 
 const DAY: u64 = 86_400_000_000_000;

@@ -1,12 +1,12 @@
 //! One I/O: the life of a bio from its queueing to its completion.
 
 use crate::event::{DeviceId, Op, Rwbs, op_of};
-use blklab_stats::stored;
+use serde::{Deserialize, Serialize};
 
 pub const NEVER: u64 = u64::MAX; // A time that the trace does not show
 
 /// One bio. Times are ns since the trace began, or [`NEVER`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Io {
     pub device: DeviceId, // The device that it was queued on
     /// The source of its remap (a logical volume, a partition, the array above a member); the null device if it was
@@ -27,13 +27,6 @@ pub struct Io {
     pub t_insert: u64,   // Its request entered the scheduler (I)
     pub t_dispatch: u64, // Its request was last dispatched to the driver (D)
     pub t_complete: u64, // All of it was complete (C)
-}
-
-stored! {
-    Io {
-        device, source, sector, bytes, rwbs, pid, process, cpu, error, requeues, depth, t_queue, t_get, t_merge,
-        t_insert, t_dispatch, t_complete,
-    }
 }
 
 impl Io {

@@ -1,13 +1,13 @@
 //! Names of processes from a trace's notes.
 
 use crate::event::{Event, EventBatch};
-use blklab_stats::stored;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 pub const UNNAMED: &str = "(null)"; // What blkparse prints for unnamed processes (glibc's `printf` of a null pointer)
 
 /// A name as text, and as recorded if it is not UTF-8.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct KnownName {
     text: String,
     bytes: Option<Box<[u8]>>,
@@ -15,13 +15,11 @@ struct KnownName {
 
 /// Names by process id. The first name of an id stays, as in blkparse: a later note repeats the name
 /// for another device or CPU.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessTable {
+    #[serde(serialize_with = "blklab_stats::checked::sorted")]
     names: HashMap<u32, KnownName>,
 }
-
-stored!(KnownName { text, bytes });
-stored!(ProcessTable { names });
 
 impl ProcessTable {
     const MAX: usize = 1 << 20; // The largest number of ids: Linux has at most 4,194,304 at a time

@@ -3,7 +3,6 @@
 
 use crate::error::{Result, TraceError};
 use crate::event::{DeviceId, EventBatch};
-use blklab_stats::stored;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
@@ -54,16 +53,6 @@ pub struct Capabilities {
     pub clock_ns: Option<u64>,
 }
 
-stored!(Capabilities { layers, processes, directions, completions, clock_ns });
-stored!(Warning { path, message });
-stored!(Input { name, files });
-stored! {
-    TraceInfo {
-        format, capabilities, inputs, start_unix_ns, bytes_read, messages, out_of_order, sequence_gaps,
-        device_names, dropped, warnings,
-    }
-}
-
 impl Capabilities {
     /// The capabilities of blktrace.
     pub const BLKTRACE: Capabilities =
@@ -87,7 +76,7 @@ pub struct Warning {
 
 /// One input of a set: a blktrace name with its per-CPU files, or a single file.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// blkparse's name of the input, usually a device such as `md127`; empty if events name their devices themselves.
     pub name: String,
@@ -97,7 +86,7 @@ pub struct Input {
 
 /// Information about a trace. It changes while reading, and is final at the end of the source.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
     /// Name of the trace's format, which `--format` accepts.
     pub format: String,

@@ -4,14 +4,13 @@
 //! no D either.
 
 use crate::event::{Action, Event};
-use blklab_stats::{Stored, StoredBytes};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 const ENOUGH: usize = 1024; // Events of a device after which a trace without Q is taken as recorded without Q
 
 /// The action with which I/Os begin, named after blkparse's letters.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StartAction {
     /// The I/Os are bios, from their queueing (Q).
     #[default]
@@ -20,17 +19,6 @@ pub enum StartAction {
     D,
     /// Only completions (C) were recorded: no latency, no queue depth, no process.
     C,
-}
-
-impl Stored for StartAction {
-    fn store(&self, out: &mut Vec<u8>) {
-        out.push(*self as u8);
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let number = u8::restore(input)?;
-        [StartAction::Q, StartAction::D, StartAction::C].into_iter().find(|&start| start as u8 == number)
-    }
 }
 
 impl StartAction {

@@ -73,6 +73,9 @@ def read_mounted_files(
     return MountedFiles(printable(mount.point), devices, list(owners), extents), warnings
 
 
+PROFILES: Final = msgspec.json.Decoder(Profile)
+"""Made once, with the module: msgspec 0.22 crashes if two threads look at the same class for the first time."""
+
 BYTES_OF_BLOCK: Final = 80
 """Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""
 
@@ -104,4 +107,4 @@ def characterise(
     # Traces of many devices leave hundreds of MiB free in the C heap, which Python does not use.
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
-    return msgspec.json.decode(text, type=Profile)
+    return PROFILES.decode(text)

@@ -1,6 +1,6 @@
 //! Flat open-addressed table from block to its reads and writes.
 
-use crate::{Stored, StoredBytes};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// One block; 16 bytes, four to a cache line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +36,8 @@ impl BlockCount {
 }
 
 /// Linear probing; grows by doubling when five eighths full.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Vec<(u64, u32, u32)>")]
 pub(crate) struct BlockTable {
     slots: Vec<BlockCount>,
     used: usize,
@@ -151,22 +152,21 @@ impl BlockTable {
     }
 }
 
-impl Stored for BlockTable {
-    fn store(&self, out: &mut Vec<u8>) {
+impl Serialize for BlockTable {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut slots: Vec<_> = self.iter().map(|slot| (slot.key, slot.reads, slot.writes)).collect();
         slots.sort_unstable();
-        slots.store(out);
+        slots.serialize(to)
     }
+}
 
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let slots: Vec<(u64, u32, u32)> = Vec::restore(input)?;
+impl TryFrom<Vec<(u64, u32, u32)>> for BlockTable {
+    type Error = &'static str;
+
+    fn try_from(slots: Vec<(u64, u32, u32)>) -> Result<Self, Self::Error> {
         let mut table = BlockTable::with_room(slots.len());
-        for (key, reads, writes) in slots {
-            if !table.add(key.checked_sub(1)?, reads, writes) {
-                return None;
-            }
-        }
-        Some(table)
+        let is_new = |(key, reads, writes): (u64, u32, u32)| key > 0 && table.add(key - 1, reads, writes);
+        if slots.into_iter().all(is_new) { Ok(table) } else { Err("a block is there twice") }
     }
 }
 

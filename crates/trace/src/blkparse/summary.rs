@@ -2,43 +2,28 @@
 
 use super::tally::{ActionCounts, Amount, AmountPair, Tally};
 use crate::event::{Action, DeviceId, Event, Rwbs};
-use blklab_stats::stored;
-use serde::Serialize;
+use blklab_stats::checked;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// The summary of one input (a blktrace name) or of one device of a merged stream.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct DeviceSummary {
-    /// blkparse's name: that of the input, or `major,minor` of a device in a merged stream.
-    pub name: String,
-    /// Counts by CPU.
-    #[serde(skip)]
+    pub name: String, // blkparse's name: that of the input, or `major,minor` of a device in a merged stream
     cpus: Vec<(u16, ActionCounts)>,
-    /// By CPU: its index in `cpus` plus one, or 0 if it has none.
-    #[serde(skip)]
-    place: Vec<u16>,
-    /// Events counted.
+    place: Vec<u16>, // By CPU: its index in `cpus` plus one, or 0 if it has none
     pub events: u64,
-    /// Time of the first event, in ns since the trace began.
     pub first_ns: u64,
-    /// Time of the last event, in ns since the trace began.
     pub last_ns: u64,
-    /// The most requests between dispatch and completion: reads, writes.
     pub max_depth: [u64; 2],
-    #[serde(skip)]
     depth: [u64; 2],
-    /// Gaps in the sequence numbers of each CPU: their number, and the number of missing events. Counted only in a
-    /// merged stream, otherwise 0.
     pub skips: [u64; 2],
-    #[serde(skip)]
     last_sequence: BTreeMap<u16, u32>,
 }
 
-stored!(DeviceSummary {
-    name, cpus, place, events, first_ns, last_ns, max_depth, depth, skips, last_sequence,
-} if |summary| summary.place.iter().all(|&at| usize::from(at) <= summary.cpus.len()));
+checked!(DeviceSummary, |summary| summary.place.iter().all(|&at| usize::from(at) <= summary.cpus.len()));
 
 impl DeviceSummary {
     /// Counts an event; with `count_skips` also gaps in the sequence numbers of a CPU.

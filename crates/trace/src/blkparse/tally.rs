@@ -1,21 +1,17 @@
 //! Counts of requests by what happened to them, as blkparse's summary groups them.
 
 use crate::event::{Action, Event, Rwbs};
-use blklab_stats::stored;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A number of bios or requests, and their bytes.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Number of bios or requests.
     pub count: u64,
     /// Bytes of these bios or requests. Negative if a filter left out dispatches whose requeues are subtracted.
     pub bytes: i64,
 }
-
-stored!(Amount { count, bytes });
-stored!(ActionCounts { 0 });
 
 impl Amount {
     #[inline]
@@ -136,8 +132,8 @@ impl Tally {
 }
 
 /// Counts of one CPU by action, direction and kind of request: one increment for each event.
-#[derive(Clone, Debug)]
-pub(super) struct ActionCounts(pub(super) [Amount; 32 * 4]);
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ActionCounts(#[serde(with = "blklab_stats::checked::array")] pub(super) [Amount; 32 * 4]);
 
 impl Default for ActionCounts {
     fn default() -> Self {

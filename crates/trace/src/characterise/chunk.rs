@@ -3,12 +3,13 @@
 use crate::event::{DeviceId, Op, Rwbs, op_of};
 use crate::io::Io;
 use crate::start::StartAction;
-use blklab_stats::{Merge, Stored, StoredBytes, stored};
+use blklab_stats::{Merge, checked};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One arrival: a Q event with its process and source resolved.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct QueuedIo {
     pub time: u64,        // Nanoseconds since the trace began
     pub sector: u64,      // First sector
@@ -39,17 +40,20 @@ impl QueuedIo {
     }
 }
 
-stored!(QueuedIo { time, sector, bytes, process, source, rwbs, cpu });
-
 /// Rows of one device: arrivals in order of time, ended I/Os in order of their end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Chunk {
-    pub device: usize,         // Index of the device
-    pub start: StartAction,    // The events with which its I/Os begin
-    pub first_block: u64,      // Number of the device's first block among those of all devices
+    pub device: usize,      // Index of the device
+    pub start: StartAction, // The events with which its I/Os begin
+    pub first_block: u64,   // Number of the device's first block among those of all devices
+    #[serde(skip)]
     pub queued: Vec<QueuedIo>, // Arrivals
-    pub ended: Vec<Io>,        // Ended I/Os
+    #[serde(skip)]
+    pub ended: Vec<Io>, // Ended I/Os
 }
+
+checked!(Chunk, |chunk| chunk.first_block <= u64::MAX >> 2);
 
 impl Chunk {
     pub const ROWS: usize = 1024; // Rows after which a chunk is sent on: its two lists fit into the L2 cache
@@ -120,7 +124,7 @@ impl Renumbering {
 /// It gets every chunk in order. Panels do not depend on each other, so each can run on its own thread.
 #[derive(Clone)]
 pub struct PerDevice<P> {
-    panels: Vec<P>,
+    pub panels: Vec<P>,
     make: Arc<dyn Fn(usize) -> P + Send + Sync>,
 }
 
@@ -169,32 +173,5 @@ impl<P: Panel> PerDevice<P> {
     /// Takes the panel of a device; an empty one if it had no rows.
     pub fn take(&mut self, device: usize) -> P {
         self.panels.get_mut(device).map(std::mem::take).unwrap_or_default()
-    }
-}
-
-impl<P: Panel + Stored> PerDevice<P> {
-    /// Appends the panels to `out`.
-    pub fn store(&self, out: &mut Vec<u8>) {
-        self.panels.store(out);
-    }
-
-    /// Replaces the panels by stored ones.
-    pub fn restore(&mut self, input: &mut StoredBytes<'_>) -> Option<()> {
-        self.panels = Vec::restore(input)?;
-        Some(())
-    }
-}
-
-impl Stored for Chunk {
-    /// Without its rows, which the panels have.
-    fn store(&self, out: &mut Vec<u8>) {
-        (self.device, self.first_block).store(out);
-        self.start.store(out);
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let (device, first_block): (usize, u64) = Stored::restore(input)?;
-        let start = StartAction::restore(input)?;
-        (first_block <= u64::MAX >> 2).then(|| Chunk { start, ..Chunk::new(device, first_block) })
     }
 }

@@ -1,12 +1,12 @@
 //! Queue depth within the filter's window of time.
 
 use crate::filter::Filter;
-use blklab_stats::{Level, LevelSummary, Merge, Timeline, stored};
-use serde::Serialize;
+use blklab_stats::{Level, LevelSummary, Merge, Timeline};
+use serde::{Deserialize, Serialize};
 
 /// Queue depth in one slice of time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DepthSlice {
     /// The times of all I/Os in flight, added up, in ns: divided by the width, it is the mean depth.
     pub area_ns: u64,
@@ -25,7 +25,7 @@ impl Merge for DepthSlice {
 }
 
 /// The number of I/Os in flight, followed from the start of the trace but counted only in the window.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct QueueDepth {
     level: Level,
     over_time: Timeline<DepthSlice>,
@@ -35,9 +35,6 @@ pub struct QueueDepth {
     until: u64,
     begun: bool,
 }
-
-stored!(DepthSlice { area_ns, busy_ns, max });
-stored!(QueueDepth { level, over_time, now, changed, since, until, begun });
 
 /// Queue depth over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -3,8 +3,8 @@
 use super::chunk::{Chunk, Panel};
 use super::profile::DeviceFlow;
 use crate::event::Op;
-use blklab_stats::{Merge, Stored, StoredBytes};
-use serde::Serialize;
+use blklab_stats::Merge;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -82,9 +82,12 @@ pub struct FilesProfile {
 }
 
 /// Accesses by file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FileAccesses {
+    // Not stored: only the machine that has the filesystem counts its files.
+    #[serde(skip)]
     filesystem: Option<Arc<Filesystem>>,
+    #[serde(skip)]
     by_owner: HashMap<u32, FileProfile>,
 }
 
@@ -145,17 +148,6 @@ impl Panel for FileAccesses {
                 self.add(&mut touched, OUTSIDE, write, end - at);
             }
         }
-    }
-}
-
-impl Stored for FileAccesses {
-    /// Empty: only the machine that has the filesystem counts its files.
-    fn store(&self, out: &mut Vec<u8>) {
-        false.store(out);
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        bool::restore(input).map(|_| FileAccesses::default())
     }
 }
 

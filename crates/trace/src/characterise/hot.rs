@@ -2,18 +2,17 @@
 
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
-use blklab_stats::{Hotness, HotnessSummary, Merge, stored};
+use blklab_stats::{Hotness, HotnessSummary, Merge};
+use serde::{Deserialize, Serialize};
 
 const BLOCK_SHIFT: u32 = 3; // Sectors of a block: 4 KiB, the page size
 
 /// Accesses by block on a device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HotBlocks {
     hotness: Hotness,
     first_block: Option<u64>, // See [`Chunk::first_block`]; none if several devices were merged
 }
-
-stored!(HotBlocks { hotness, first_block });
 
 impl HotBlocks {
     /// Counts up to `blocks` distinct blocks exactly.

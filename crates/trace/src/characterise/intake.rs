@@ -13,7 +13,8 @@ use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use crate::start::StartAction;
-use blklab_stats::{hash64, stored};
+use blklab_stats::hash64;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 pub mod merging;
@@ -34,6 +35,7 @@ struct KnownProcess {
 }
 
 /// The state of a device while events are read.
+#[derive(Serialize, Deserialize)]
 struct DeviceState {
     device: DeviceId,
     input: u16,
@@ -49,38 +51,32 @@ struct DeviceState {
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
 }
 
-stored!(DeviceState {
-    device,
-    input,
-    wanted,
-    start,
-    held,
-    pairer,
-    summary,
-    in_flight,
-    dispatched,
-    observed,
-    chunk,
-    late
-});
-
 /// The first stage of characterisation.
+#[derive(Serialize, Deserialize)]
+#[serde(try_from = "merging::StoredIntake")]
 pub struct Intake {
     filter: Filter,
+    #[serde(skip)]
     unfiltered: bool, // Whether the filter lets everything pass
-    deferred: bool,   // Whether only completed I/Os show if the filter wants them
-    info: TraceInfo,  // The trace's inputs and the devices named so far; when a trace ends, all of it
-    host: String,     // Where the devices are; empty if there is only one host
+    #[serde(skip)]
+    deferred: bool, // Whether only completed I/Os show if the filter wants them
+    info: TraceInfo, // The trace's inputs and the devices named so far; when a trace ends, all of it
+    host: String,    // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
+    #[serde(skip)]
     index_by_device: HashMap<DeviceId, usize>,
+    #[serde(skip)]
     last_index: usize,
     remaps: Remaps,
     processes: ProcessTable,
     names: Vec<String>,
+    #[serde(skip)]
     name_index: HashMap<String, u32>,
+    #[serde(skip)]
     recent: Vec<KnownProcess>, // Recent processes, by the low bits of their pid
     /// Whether the input is one merged stream: then each device has its own summary, and sequence numbers can have
     /// gaps.
+    #[serde(skip)]
     merged: bool,
     total: u64,
     beyond_devices: u64,

@@ -4,8 +4,8 @@ use super::chunk::{Chunk, Panel};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use crate::start::StartAction;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, stored};
-use serde::Serialize;
+use blklab_stats::{Merge, Quantiles, QuantilesSummary};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The stages of an I/O's life that are measured, named after blkparse's and btt's letters.
@@ -29,7 +29,7 @@ fn stage_times(io: &Io, t_queue: u64) -> [u64; STAGES.len()] {
     ]
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct OpLife {
     stages: [Quantiles; STAGES.len()],
     completed: u64,
@@ -59,11 +59,8 @@ impl Merge for OpLife {
 }
 
 /// The life of I/Os on a device, by operation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Life([OpLife; 4]);
-
-stored!(OpLife { stages, completed, completed_bytes, merged, requeued, errors, never_completed, without_queue });
-stored!(Life { 0 });
 
 /// What became of the I/Os of one operation, and when.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

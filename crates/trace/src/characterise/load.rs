@@ -3,15 +3,15 @@
 use super::chunk::{Chunk, Panel, QueuedIo, Renumbering};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, Stored, StoredBytes, stored};
-use serde::Serialize;
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 const MAX_GROUPS: usize = 512; // The largest number of groups on one device; further ones are counted together
 
 /// Counts of one operation's arrivals.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpCounts {
     /// I/Os queued.
     pub ios: u64,
@@ -53,7 +53,7 @@ impl OpCounts {
 }
 
 /// Arrivals and response times of one group (a CPU, a process, a source).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GroupLoad {
     ops: [(u64, u64); 4],
     q2c: [Quantiles; 2],
@@ -69,22 +69,6 @@ impl Merge for GroupLoad {
         self.q2c[0].merge(&other.q2c[0]);
         self.q2c[1].merge(&other.q2c[1]);
         self.errors += other.errors;
-    }
-}
-
-stored!(OpCounts { ios, bytes, sync, meta, ahead, fua, preflush });
-stored!(GroupLoad { ops, q2c, errors });
-stored!(Load { counts, span, sizes, cpus, processes, sources });
-
-impl Stored for GroupTable {
-    fn store(&self, out: &mut Vec<u8>) {
-        self.groups.store(out);
-    }
-
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let groups: Vec<(u32, GroupLoad)> = Vec::restore(input).filter(|all: &Vec<_>| all.len() <= MAX_GROUPS + 1)?;
-        let index: HashMap<u32, u32> = (0..).zip(&groups).map(|(at, (key, _))| (*key, at)).collect();
-        (index.len() == groups.len()).then_some(GroupTable { recent: Vec::new(), index, groups })
     }
 }
 
@@ -131,11 +115,24 @@ impl GroupLoad {
 }
 
 /// Groups by number; look-ups are fast for small or repeated numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(u32, GroupLoad)>")]
 struct GroupTable {
+    #[serde(skip)]
     recent: Vec<(u32, u32)>, // By the low bits of a number: the number that was looked up last, and its group
+    #[serde(skip)]
     index: HashMap<u32, u32>,
     groups: Vec<(u32, GroupLoad)>,
+}
+
+impl TryFrom<Vec<(u32, GroupLoad)>> for GroupTable {
+    type Error = &'static str;
+
+    fn try_from(groups: Vec<(u32, GroupLoad)>) -> Result<Self, Self::Error> {
+        let index: HashMap<u32, u32> = (0..).zip(&groups).map(|(at, (key, _))| (*key, at)).collect();
+        let is_valid = groups.len() <= MAX_GROUPS + 1 && index.len() == groups.len();
+        is_valid.then_some(GroupTable { recent: Vec::new(), index, groups }).ok_or("not the groups of a load")
+    }
 }
 
 impl GroupTable {
@@ -189,7 +186,7 @@ impl GroupTable {
 }
 
 /// The load on a device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
     counts: [OpCounts; 4],
     span: Option<(u64, u64)>, // First sector read or written, and one past the last

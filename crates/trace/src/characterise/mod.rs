@@ -27,7 +27,6 @@ use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::filter::Filter;
 use crate::source::{Source, TraceInfo};
-use blklab_stats::StoredBytes;
 use chunk::{Chunk, PerDevice, Renumbering};
 use files::{FileAccesses, Filesystem};
 use hot::HotBlocks;
@@ -39,6 +38,7 @@ use over_time::OverTime;
 use pattern::AccessPattern;
 use process_series::ProcessSeries;
 use profile::{DeviceFlow, DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
+use serde::Serialize;
 use slow::SlowIos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ macro_rules! panels {
             $($name: PerDevice<$panel>),*
         }
 
+        type StoredPanels = ($(Vec<$panel>,)*);
+
         impl Panels {
             fn observe(&mut self, chunk: &Chunk) {
                 $(self.$name.observe(chunk);)*
@@ -69,13 +71,12 @@ macro_rules! panels {
                 $(self.$name.end();)*
             }
 
-            fn store(&self, out: &mut Vec<u8>) {
-                $(self.$name.store(out);)*
+            fn stored(&self) -> impl Serialize {
+                ($(&self.$name.panels,)*)
             }
 
-            fn restore(&mut self, input: &mut StoredBytes<'_>) -> Option<()> {
-                $(self.$name.restore(input)?;)*
-                Some(())
+            fn restore(&mut self, stored: StoredPanels) {
+                ($(self.$name.panels,)*) = stored;
             }
 
             /// Adds one device's panels to those of the device `to`.

@@ -1,17 +1,19 @@
 //! When traces were recorded: the time that they cover together.
 
-use blklab_stats::{Merge, stored};
+use blklab_stats::{Merge, checked};
+use serde::{Deserialize, Serialize};
 
 const MOST: usize = 1 << 12; // Intervals that are kept; the lengths of further ones are added up
 
 /// The intervals that traces cover, by the wall clock; those of traces without one follow each other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ObservedTime {
     intervals: Vec<(u64, u64)>, // Begin and end, ns since 1970; ascending, without overlaps
     further_ns: u64,
 }
 
-stored!(ObservedTime { intervals, further_ns } if |observed| observed.intervals.iter().all(|(begin, end)| begin <= end));
+checked!(ObservedTime, |observed| observed.intervals.iter().all(|(begin, end)| begin <= end));
 
 impl ObservedTime {
     /// The time of one trace that began at `start_unix_ns`.

@@ -3,14 +3,14 @@
 use super::chunk::{Chunk, Panel};
 use super::density::DensityRow;
 use crate::event::Op;
-use blklab_stats::{Merge, Timeline, stored};
-use serde::Serialize;
+use blklab_stats::{Merge, Timeline, checked};
+use serde::{Deserialize, Serialize};
 
 const SIDE: usize = 256; // Rows and columns of the grid; powers of two
 const FIRST_SHIFT: u32 = 7; // A row has 2 to this power sectors at first: 64 KiB
 
 /// Reads and writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Cell([u32; 2]);
 
 impl Merge for Cell {
@@ -20,7 +20,7 @@ impl Merge for Cell {
 }
 
 /// The cells of a slice of time; none until it has an I/O. Row `n` of the device is cell `n` modulo their number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Column(Vec<Cell>);
 
 impl Merge for Column {
@@ -34,7 +34,8 @@ impl Merge for Column {
 }
 
 /// The density of I/Os on a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Offsets {
     columns: Timeline<Column>,
     rows: u64,
@@ -42,9 +43,7 @@ pub struct Offsets {
     used: Option<(u64, u64)>, // The lowest and the highest row with an I/O; fewer than `rows` apart
 }
 
-stored!(Cell { 0 });
-stored!(Column { 0 });
-stored!(Offsets { columns, rows, shift, used } if Offsets::is_valid);
+checked!(Offsets, Offsets::is_valid);
 
 /// Where on a device reads and writes begin, over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -4,15 +4,15 @@ use super::chunk::{Chunk, Panel};
 use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
-use blklab_stats::{Distinct, LogLinear, Merge, Timeline, stored};
-use serde::Serialize;
+use blklab_stats::{Distinct, LogLinear, Merge, Timeline};
+use serde::{Deserialize, Serialize};
 
 /// The largest number of slices for a trace of any length; fewer for the many devices of a large one.
 const SLICES: usize = 512;
 /// Blocks of one I/O that count for the working set: 64 MiB, as for hotness.
 const MAX_BLOCKS: u64 = blklab_stats::MOST_BLOCKS as u64;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct TimeSlice {
     asked: [(u64, u64); 4],
     q2c: [LogLinear<3>; 2],
@@ -37,11 +37,8 @@ impl Merge for TimeSlice {
 }
 
 /// A device over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OverTime(Timeline<TimeSlice>);
-
-stored!(TimeSlice { asked, q2c, unique });
-stored!(OverTime { 0 });
 
 impl Default for OverTime {
     fn default() -> Self {

@@ -14,13 +14,12 @@
 
 use super::chunk::Renumbering;
 use super::intake::Intake;
-use super::{Characterisation, Panels};
+use super::{Characterisation, Panels, StoredPanels};
 use crate::error::{Result, TraceError};
 use crate::source::Warning;
-use blklab_stats::{Stored, StoredBytes};
 use std::io::{self, Read, Write};
 
-const VERSION: u32 = 1; // Version of the content
+const VERSION: u32 = 2; // Version of the content
 const TITLE: &str = "blklab partial profile"; // Begins the first line, which ends with the two versions
 const LONGEST_TITLE: usize = 100; // Bytes of the first line
 const LEVEL: i32 = 1; // Compression of zstd: hashes of blocks do not compress, and the rest does at any level
@@ -38,11 +37,8 @@ impl Characterisation {
 
     /// The content of the partial profile.
     pub fn to_content(&self) -> Vec<u8> {
-        let mut content = Vec::new();
-        self.exact_blocks.store(&mut content);
-        self.intake.store(&mut content);
-        self.panels.store(&mut content);
-        content
+        let content = (self.exact_blocks, &self.intake, self.panels.stored());
+        postcard::to_allocvec(&content).expect("lists whose length is known, and memory that grows")
     }
 
     /// The characterisation of a partial profile.
@@ -68,13 +64,12 @@ impl Characterisation {
 
     /// The characterisation of a partial profile's content; `None` if it is damaged.
     pub fn from_content(content: &[u8]) -> Option<Characterisation> {
-        let mut input = StoredBytes(content);
-        let exact_blocks = Option::restore(&mut input)?;
-        let intake = Intake::restore(&mut input)?;
+        let (stored, rest) = postcard::take_from_bytes::<(Option<usize>, Intake, StoredPanels)>(content).ok()?;
+        let (exact_blocks, intake, all) = stored;
         let mut panels = Panels::new(exact_blocks);
-        panels.restore(&mut input)?;
+        panels.restore(all);
         let whole = Characterisation { intake, panels, exact_blocks, filesystem: None, shown_as: None };
-        input.0.is_empty().then_some(whole)
+        rest.is_empty().then_some(whole)
     }
 
     /// Whether the trace was read to its end.

@@ -2,19 +2,17 @@
 
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
-use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary, stored};
-use serde::Serialize;
+use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary};
+use serde::{Deserialize, Serialize};
 
 /// The access pattern on a device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AccessPattern {
     reads: Streams,
     writes: Streams,
     seeks: Seeks,
     arrivals: Arrivals,
 }
-
-stored!(AccessPattern { reads, writes, seeks, arrivals });
 
 /// The access pattern.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

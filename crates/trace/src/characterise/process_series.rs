@@ -1,15 +1,16 @@
 //! The I/Os of the largest processes over time.
 
 use super::chunk::{Chunk, Panel, Renumbering};
-use blklab_stats::{Merge, Timeline, stored};
-use serde::Serialize;
+use blklab_stats::{Merge, Timeline, checked};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const DISTINCT: usize = 12; // Processes that are distinguished in a slice, and in the profile
 const OTHERS: u32 = u32::MAX; // Index of all others, which is not that of a process
 
 /// I/Os of a slice by process: those of the largest, and of all others.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 struct Slice(Vec<(u32, u64)>);
 
 impl Slice {
@@ -42,11 +43,10 @@ impl Merge for Slice {
 }
 
 /// I/Os by process and time on a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessSeries(Timeline<Slice>);
 
-stored!(Slice { 0 } if |slice| slice.0.len() <= DISTINCT + 1);
-stored!(ProcessSeries { 0 });
+checked!(Slice, |slice| slice.0.len() <= DISTINCT + 1);
 
 /// The I/Os of processes over time.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -103,9 +103,19 @@ pub struct DeviceProfile {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct SummaryProfile {
-    /// Name, events, times, depth and skips.
-    #[serde(flatten)]
-    pub device: DeviceSummary,
+    /// blkparse's name: that of the input, or `major,minor` of a device in a merged stream.
+    pub name: String,
+    /// Events counted.
+    pub events: u64,
+    /// Time of the first event, in ns since the trace began.
+    pub first_ns: u64,
+    /// Time of the last event, in ns since the trace began.
+    pub last_ns: u64,
+    /// The most requests between dispatch and completion: reads, writes.
+    pub max_depth: [u64; 2],
+    /// Gaps in the sequence numbers of each CPU: their number, and the number of missing events. Counted only in a
+    /// merged stream, otherwise 0.
+    pub skips: [u64; 2],
     /// Counts by the number of the CPU.
     pub cpus: BTreeMap<u16, Tally>,
     /// Counts of all CPUs together.
@@ -114,7 +124,9 @@ pub struct SummaryProfile {
 
 impl From<DeviceSummary> for SummaryProfile {
     fn from(device: DeviceSummary) -> SummaryProfile {
-        SummaryProfile { cpus: device.tallies().into_iter().collect(), total: device.total(), device }
+        let (cpus, total) = (device.tallies().into_iter().collect(), device.total());
+        let DeviceSummary { name, events, first_ns, last_ns, max_depth, skips, .. } = device;
+        SummaryProfile { name, events, first_ns, last_ns, max_depth, skips, cpus, total }
     }
 }
 

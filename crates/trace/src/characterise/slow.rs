@@ -3,15 +3,15 @@
 use super::chunk::{Chunk, Panel, Renumbering};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
-use blklab_stats::{Merge, stored};
-use serde::Serialize;
+use blklab_stats::{Merge, checked};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const STALL_FACTOR: u64 = 10; // A stall lasts at least this many times the 99th percentile of the latency
 const FEWEST: u64 = 100; // I/Os from which on the 99th percentile says what is usual
 
 /// The life of a slow I/O, or a time without completions; `io` ended it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct LongTime {
     start: u64,
     end: u64,
@@ -20,9 +20,7 @@ struct LongTime {
     in_flight: [u64; 4], // Further I/Os in flight at `end`, by operation
 }
 
-stored!(LongTime { start, end, earliest, io, in_flight });
-stored!(Longest { kept, most, bar } if |longest| longest.kept.len() <= longest.most);
-stored!(SlowIos { slowest, silences, completed, first, last_complete, watched_until });
+checked!(Longest, |longest| longest.kept.len() <= longest.most);
 
 impl LongTime {
     /// From `start` until `io` completed; a stall can begin as early as `earliest`.
@@ -36,7 +34,8 @@ impl LongTime {
 }
 
 /// The longest times, in order of their end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 struct Longest {
     kept: Vec<LongTime>,
     most: usize,
@@ -75,7 +74,7 @@ impl Longest {
 }
 
 /// The slowest I/Os and the stalls of a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlowIos {
     slowest: Longest,
     silences: Longest,

@@ -4,7 +4,7 @@ use super::new_io;
 use super::starts::{NONE, StartTable};
 use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
-use blklab_stats::{Stored, StoredBytes};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeSet;
 
 const MAX_STEPS: usize = 64; // Twins or neighbours that are checked before a search ends
@@ -44,7 +44,8 @@ impl BioState {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(try_from = "StoredBios")]
 pub struct BiosInFlight {
     slots: Vec<InFlightBio>,
     free: Vec<u32>,
@@ -251,9 +252,11 @@ impl BiosInFlight {
     }
 }
 
-impl Stored for BiosInFlight {
-    /// Slots keep their numbers, which decide between bios on one sector.
-    fn store(&self, out: &mut Vec<u8>) {
+/// The bios with their slots, which decide between bios on one sector; the longest bio, and the free slots.
+type StoredBios = (Vec<(u32, Io, u64)>, u64, Vec<u32>);
+
+impl Serialize for BiosInFlight {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut heads: Vec<_> = self.starts.iter().collect();
         heads.sort_unstable();
         let mut bios = Vec::new();
@@ -264,17 +267,18 @@ impl Stored for BiosInFlight {
                 at = slot.next;
             }
         }
-        bios.store(out);
-        (self.longest, self.free.clone()).store(out);
+        (bios, self.longest, &self.free).serialize(to)
     }
+}
 
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let bios: Vec<(u32, Io, u64)> = Vec::restore(input)?;
-        let (longest, free): (u64, Vec<u32>) = Stored::restore(input)?;
+impl TryFrom<StoredBios> for BiosInFlight {
+    type Error = &'static str;
+
+    fn try_from((bios, longest, free): StoredBios) -> Result<Self, Self::Error> {
         let mut numbers: Vec<u32> = bios.iter().map(|bio| bio.0).chain(free.iter().copied()).collect();
         numbers.sort_unstable();
         if !numbers.iter().copied().eq(0..numbers.len() as u32) {
-            return None;
+            return Err("not all slots are there once");
         }
         let unused = InFlightBio { io: new_io(&Event::default()), left: 0, next: NONE, prev: NONE, tail: NONE };
         let slots = vec![unused; numbers.len()];
@@ -283,7 +287,7 @@ impl Stored for BiosInFlight {
             restored.slots[index as usize] = InFlightBio { io, left, ..unused };
             restored.link(index);
         }
-        Some(restored)
+        Ok(restored)
     }
 }
 

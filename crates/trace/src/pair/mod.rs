@@ -15,8 +15,8 @@ mod starts;
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::io::{Io, NEVER};
-use blklab_stats::stored;
 use flight::{BioState, BiosInFlight, is_write};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// The largest number of bios in flight for each device; beyond it the older half is given up as never completed.
@@ -31,7 +31,7 @@ pub struct BioOrigin {
 }
 
 /// Follows the I/Os of one device.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Pairer {
     bios: BiosInFlight,
     empty: VecDeque<Io>,    // Queued bios without data (flushes), oldest first
@@ -40,8 +40,6 @@ pub struct Pairer {
     pub unmatched_completions: u64, // Completions without a Q or D in the trace
     pub given_up: u64,              // Bios given up because too many were in flight
 }
-
-stored!(Pairer { bios, empty, commands, saw_dispatch, unmatched_completions, given_up });
 
 impl Pairer {
     /// Adds an event of the device; appends the I/Os that it ends to `done`. `origin` matters only for Q. Returns

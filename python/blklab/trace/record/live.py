@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
-
 from blklab import _core, child_process
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
 from blklab.system.layers import beneath
 from blklab.system.roots import Roots
+from blklab.trace.profile import PROFILES
 from blklab.trace.record.blktrace import failure, stop, tear_down
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
 from blklab.trace.record.recording import interrupted_by_signals
@@ -127,7 +126,7 @@ def _looks(live: _core.LiveTrace, options: LiveOptions, counters: Sequence[Path]
         if window is None:
             yield LiveLook(now - began, round(options.window * 1e9), None, _dropped(counters))
         else:
-            profile = msgspec.json.decode(window[1], type=Profile)
+            profile = PROFILES.decode(window[1])
             yield LiveLook(now - began, window[0], profile, _dropped(counters))
 
 

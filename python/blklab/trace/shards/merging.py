@@ -6,12 +6,11 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-import msgspec
-
 from blklab import _core
 from blklab.cluster import Parallel
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
+from blklab.trace.profile import PROFILES
 from blklab.trace.shards.listing import Shard
 from blklab.trace.shards.task import Figures, ShardResult, ShardTask, TraceOptions, read_figures, read_shards
 
@@ -99,7 +98,7 @@ class _Tree:
         total, *others = self._groups.values()
         for other in others:
             total.add(other)
-        profile = msgspec.json.decode(total.partial.profile(), type=Profile)
+        profile = PROFILES.decode(total.partial.profile())
         summary: ShardSummary = {
             "shards": total.shards,
             "hosts": sorted(self.figures, key=lambda figures: (figures["group"], figures["name"])),

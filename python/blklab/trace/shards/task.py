@@ -9,12 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypedDict
 
-import msgspec
-
 from blklab import _core
 from blklab.cluster import Parallel
 from blklab.documents.profile import LifeProfile, Profile
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.trace.profile import PROFILES
 from blklab.trace.shards import remote
 from blklab.trace.shards.listing import Shard
 
@@ -36,7 +35,7 @@ class Figures(TypedDict):
 
 
 def read_figures(name: str, group: str, shards: int, total: _core.PartialProfile) -> Figures:
-    profile = msgspec.json.decode(total.profile(), type=Profile)
+    profile = PROFILES.decode(total.profile())
     ops = [op for device in profile.devices for op in device.load.ops.values()]
     ios, observed = sum(op.ios for op in ops), sum(device.observed_ns for device in profile.devices)
     lives = profile.devices[0].life if profile.devices else {}
@@ -185,4 +184,4 @@ def characterise_pieces(paths: tuple[str, ...], options: TraceOptions, most: int
     while not has_ended:
         [(state, has_ended)] = parallel.all(read_piece, [piece])
         piece = replace(piece, state=state)
-    return msgspec.json.decode(state.profile(), type=Profile)
+    return PROFILES.decode(state.profile())

@@ -2,9 +2,13 @@
 
 use super::{DeviceState, Intake, MAX_DEVICES, MAX_NAMES, UNKNOWN};
 use crate::characterise::chunk::{Chunk, Renumbering};
+use crate::characterise::remaps::Remaps;
 use crate::event::{DeviceId, Event};
+use crate::filter::Filter;
+use crate::process::ProcessTable;
 use crate::source::TraceInfo;
-use blklab_stats::{Merge, Stored, StoredBytes};
+use blklab_stats::Merge;
+use std::collections::HashMap;
 
 const MOST_FILES: usize = 100; // Names of files that are kept for each input
 const ALL: &str = "all devices"; // The name of the sum of all devices
@@ -159,38 +163,40 @@ impl DeviceState {
     }
 }
 
-impl Stored for Intake {
-    fn store(&self, out: &mut Vec<u8>) {
-        self.filter.store(out);
-        self.info.store(out);
-        self.host.store(out);
-        self.states.store(out);
-        self.remaps.store(out);
-        self.processes.store(out);
-        self.names.store(out);
-        (self.total, self.beyond_devices).store(out);
-        (self.first_time, self.last_time, self.ended).store(out);
-    }
+/// The fields of an intake that are stored, in their order.
+pub(super) type StoredIntake =
+    (Filter, TraceInfo, String, Vec<DeviceState>, Remaps, ProcessTable, Vec<String>, u64, u64, Option<u64>, u64, bool);
 
-    fn restore(input: &mut StoredBytes<'_>) -> Option<Self> {
-        let mut intake = Intake::new(Stored::restore(input)?, "");
-        intake.info = Stored::restore(input)?;
-        intake.host = Stored::restore(input)?;
-        intake.states = Stored::restore(input)?;
-        intake.remaps = Stored::restore(input)?;
-        intake.processes = Stored::restore(input)?;
-        intake.names = Stored::restore(input)?;
-        (intake.total, intake.beyond_devices) = Stored::restore(input)?;
-        (intake.first_time, intake.last_time, intake.ended) = Stored::restore(input)?;
-        intake.merged = intake.info.inputs.iter().all(|input| input.name.is_empty());
-        intake.name_index = intake.names.iter().cloned().zip(0..).collect();
-        intake.index_by_device = intake.states.iter().map(|state| state.device).zip(0..).collect();
-        let is_valid = intake.names.first().is_some_and(|name| name == UNKNOWN)
-            && intake.names.len() <= MAX_NAMES
-            && intake.name_index.len() == intake.names.len()
-            && intake.states.len() <= 2 * MAX_DEVICES
-            && intake.index_by_device.len() == intake.states.len()
-            && intake.states.iter().zip(0..).all(|(state, at)| state.chunk.device == at);
-        is_valid.then_some(intake)
+impl TryFrom<StoredIntake> for Intake {
+    type Error = &'static str;
+
+    fn try_from(stored: StoredIntake) -> Result<Self, Self::Error> {
+        let (filter, info, host, states, remaps, processes, names, total, beyond_devices, first, last, ended) = stored;
+        let name_index: HashMap<String, u32> = names.iter().cloned().zip(0..).collect();
+        let index_by_device: HashMap<DeviceId, usize> = states.iter().map(|state| state.device).zip(0..).collect();
+        let is_valid = names.first().is_some_and(|name| name == UNKNOWN)
+            && names.len() <= MAX_NAMES
+            && name_index.len() == names.len()
+            && states.len() <= 2 * MAX_DEVICES
+            && index_by_device.len() == states.len()
+            && states.iter().zip(0..).all(|(state, at)| state.chunk.device == at);
+        let merged = info.inputs.iter().all(|input| input.name.is_empty());
+        let intake = Intake {
+            info,
+            states,
+            remaps,
+            processes,
+            names,
+            name_index,
+            index_by_device,
+            merged,
+            total,
+            beyond_devices,
+            ended,
+            first_time: first,
+            last_time: last,
+            ..Intake::new(filter, &host)
+        };
+        is_valid.then_some(intake).ok_or("not the devices and names of a trace")
     }
 }

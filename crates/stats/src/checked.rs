@@ -1,0 +1,45 @@
+//! Statistics that travel between processes, by serde. Restored values keep every invariant that their code relies on,
+//! or are refused.
+
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, HashMap};
+
+/// Refuses a restored struct that a function says is not valid. The struct has `#[serde(remote = "Self")]`.
+#[macro_export]
+macro_rules! checked {
+    ($type:ident $(<$parameter:ident>)?, $is_valid:expr) => {
+        impl $(<$parameter: serde::Serialize>)? serde::Serialize for $type $(<$parameter>)? {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                Self::serialize(self, to)
+            }
+        }
+
+        impl<'de $(, $parameter: serde::Deserialize<'de>)?> serde::Deserialize<'de> for $type $(<$parameter>)? {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let is_valid: fn(&Self) -> bool = $is_valid;
+                let found = Self::deserialize(from)?;
+                is_valid(&found).then_some(found).ok_or_else(|| serde::de::Error::custom(stringify!($type)))
+            }
+        }
+    };
+}
+
+/// Stores a map in the order of its keys, so that equal maps have equal bytes.
+pub fn sorted<K: Serialize + Ord, V: Serialize, S: Serializer>(map: &HashMap<K, V>, to: S) -> Result<S::Ok, S::Error> {
+    map.iter().collect::<BTreeMap<_, _>>().serialize(to)
+}
+
+/// Stores arrays of any length; serde has only those of up to 32 elements.
+pub mod array {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<T: Serialize, S: Serializer, const N: usize>(array: &[T; N], to: S) -> Result<S::Ok, S::Error> {
+        array.as_slice().serialize(to)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>, const N: usize>(
+        from: D,
+    ) -> Result<[T; N], D::Error> {
+        Vec::deserialize(from)?.try_into().map_err(|_| D::Error::custom("not as long as the array"))
+    }
+}
