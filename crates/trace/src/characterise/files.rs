@@ -84,6 +84,7 @@ pub struct FilesProfile {
 /// Accesses by file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FileAccesses {
+    stored: bool, // One byte for each device: damaged bytes cannot ask for more devices than they have bytes
     // Not stored: only the machine that has the filesystem counts its files.
     #[serde(skip)]
     filesystem: Option<Arc<Filesystem>>,
@@ -94,7 +95,7 @@ pub struct FileAccesses {
 impl FileAccesses {
     /// Counts the accesses to the files of a filesystem.
     pub fn new(filesystem: Arc<Filesystem>) -> FileAccesses {
-        FileAccesses { filesystem: Some(filesystem), by_owner: HashMap::new() }
+        FileAccesses { filesystem: Some(filesystem), ..FileAccesses::default() }
     }
 
     /// Counts sectors of an I/O that `touched` these owners before.
