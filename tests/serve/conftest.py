@@ -81,6 +81,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     documents.keep(store, "audit", HOSTILE, AUDIT)
     documents.keep(store, "audit", "web1", {**AUDIT, "findings": [], "unseen": []})
     documents.keep(store, "audit", "web2", {"failure": "no route to host", "arrays": [], "findings": [], "unseen": []})
+    documents.keep(store, "profile", "of another version", {"trace": {}})
     return path
 
 

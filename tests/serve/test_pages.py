@@ -88,6 +88,14 @@ def test_unknown_address_is_a_page_with_one_reason(site: Client, path: str) -> N
     assert "There is no such page." in response.text
 
 
+def test_a_profile_of_another_version_is_listed_and_not_shown(site: Client) -> None:
+    assert "kept by another version of blklab" in site.get("/traces").text
+    response = site.get("/traces/5")
+    assert response.status_code == 404
+    assert "kept by another version of blklab" in response.text
+    assert "characterise the trace again" in response.text
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

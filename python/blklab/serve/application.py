@@ -12,7 +12,7 @@ from werkzeug.wrappers import Request, Response
 from blklab.analysis.metrics import metric_name
 from blklab.bisection import findings
 from blklab.diagnostic import SEVERITIES
-from blklab.errors import StoreError, UsageError
+from blklab.errors import BlklabError, StoreError, UsageError
 from blklab.report import page, runs
 from blklab.report.formatting import Sentence, plural
 from blklab.report.shell import PageSection, PlainText
@@ -25,6 +25,7 @@ from blklab.store.campaigns import Store
 from blklab.store.documents import KeptDocument
 from blklab.store.query import CampaignRow
 from blklab.text import printable
+from blklab.trace.profile import kept_profile
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -93,13 +94,16 @@ def traces(store: Store) -> SitePage:
 
 
 def _devices(kept: KeptDocument) -> str:
-    return printable(ProfileView(kept.document).focus.label)
+    try:
+        return printable(ProfileView(kept_profile(kept.document)).focus.label)
+    except BlklabError as error:
+        return str(error)
 
 
 def trace(store: Store, number: int) -> str:
     """Returns the report of a profile, as HTML. Raises UsageError."""
     kept = documents.document(store, "profile", number)
-    return page.render(ProfileView(kept.document), title=f"The workload of {printable(kept.name)}")
+    return page.render(ProfileView(kept_profile(kept.document)), title=f"The workload of {printable(kept.name)}")
 
 
 def hosts(store: Store) -> SitePage:

@@ -80,6 +80,14 @@ BYTES_OF_BLOCK: Final = 80
 """Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""
 
 
+def kept_profile(document: object) -> Profile:
+    """Returns a profile of the store. Raises UsageError if another version of blklab wrote it, with other keys."""
+    try:
+        return msgspec.convert(document, Profile)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"kept by another version of blklab ({error}); characterise the trace again") from error
+
+
 def own_names(profile: Profile) -> dict[str, str]:
     """Returns the names of devices that the format names instead of numbering, by `major,minor`."""
     return {f"{number >> 20},{number & 0xFFFFF}": name for number, name in profile.trace.device_names}

@@ -54,8 +54,8 @@ impl ArrayMap {
             Self::Linear(map) => map.capacity(),
             Self::Raid0(map) => map.capacity(),
             Self::Raid1 { sectors, .. } => *sectors,
-            Self::Raid10(map) => map.capacity(),
-            Self::Raid456(map) => map.capacity(),
+            Self::Raid10(map) => map.capacity,
+            Self::Raid456(map) => map.capacity,
         }
     }
 
@@ -98,7 +98,7 @@ impl ArrayMap {
     pub fn first_of_stripe(&self, place: MemberSector) -> Option<u64> {
         let Self::Raid456(map) = self else { return None };
         let (stripe, within_chunk) = (place.sector / map.chunk(), place.sector % map.chunk());
-        (place.sector < map.used()).then(|| stripe * u64::from(map.data()) * map.chunk() + within_chunk)
+        (place.sector < map.used).then(|| stripe * u64::from(map.data()) * map.chunk() + within_chunk)
     }
 
     /// Sectors from this member sector on that lie together in the array, or hold no data of it together.
@@ -131,16 +131,14 @@ impl ArrayMap {
             },
             Self::Raid1 { disks, .. } if lost.len() as u32 >= *disks => Err("no member has valid data".into()),
             // The pattern of slots repeats after as many chunks as there are members.
-            Self::Raid10(map) => {
-                (0..(map.capacity() / map.chunk()).min(u64::from(map.disks()))).try_for_each(|chunk| {
-                    let slots = self.slots(chunk * map.chunk());
-                    if slots.iter().any(|slot| !lost.contains(slot)) {
-                        return Ok(());
-                    }
-                    let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
-                    Err(format!("slots {} are lost, and they hold all copies of some chunks", slots.join(", ")))
-                })
-            }
+            Self::Raid10(map) => (0..(map.capacity / map.chunk()).min(u64::from(map.disks()))).try_for_each(|chunk| {
+                let slots = self.slots(chunk * map.chunk());
+                if slots.iter().any(|slot| !lost.contains(slot)) {
+                    return Ok(());
+                }
+                let slots: Vec<String> = slots.iter().map(u32::to_string).collect();
+                Err(format!("slots {} are lost, and they hold all copies of some chunks", slots.join(", ")))
+            }),
             Self::Raid456(map) if lost.len() as u32 > map.disks() - map.data() => {
                 let (lost, parities) = (lost.len(), map.disks() - map.data());
                 Err(format!("{lost} members are lost, but the level tolerates only {parities}"))

@@ -31,8 +31,8 @@ pub struct Raid10Map {
     rows: u64,   // Rows from one row of data to the next: the far copies between them, with `offset`
     stride: u64, // From a copy to its next far copy, in sectors
     shift: u32,
-    capacity: u64,
-    used: u64, // Sectors used of each member
+    pub capacity: u64, // Sectors of the array
+    pub used: u64,     // Sectors that the array uses of each member
     offset: bool,
     shifted: SlotTable, // The slots of the other far copies, by the slot of the first far copy: `far` × `disks`
     unshifted: SlotTable, // The inverse of `shifted`
@@ -85,16 +85,6 @@ impl Raid10Map {
             shifted,
             unshifted,
         })
-    }
-
-    /// Sectors of the array.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    /// Sectors that the array uses of each member.
-    pub fn used(&self) -> u64 {
-        self.used
     }
 
     /// How many members there are.

@@ -49,8 +49,8 @@ pub struct Raid456Map {
     data: u64,
     shift: u32,
     algorithm: ParityAlgorithm,
-    used: u64, // Sectors used of each member
-    capacity: u64,
+    pub used: u64,     // Sectors that the array uses of each member
+    pub capacity: u64, // Sectors of the array
 }
 
 impl Raid456Map {
@@ -71,16 +71,6 @@ impl Raid456Map {
         let algorithm = if level == Level::Raid4 { ParityAlgorithm::ParityLast } else { algorithm };
         let capacity = used.checked_mul(data).ok_or(MapError::TooLarge)?;
         Ok(Self { disks, data, shift, algorithm, used, capacity })
-    }
-
-    /// Sectors of the array.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    /// Sectors that the array uses of each member.
-    pub fn used(&self) -> u64 {
-        self.used
     }
 
     /// How many members there are.

@@ -331,7 +331,7 @@ proptest! {
         member in 300u64..900,
     ) {
         match Raid10Map::new(disks, near, far, offset, sets, chunk, member) {
-            Ok(map) => check(&map, &vec![map.used(); disks as usize])?,
+            Ok(map) => check(&map, &vec![map.used; disks as usize])?,
             Err(MapError::Overlap { .. }) => {
                 prop_assert!(sets != FarSets::Whole || offset && disks % near > 0);
             }
@@ -349,7 +349,7 @@ proptest! {
         member in 300u64..900,
     ) {
         let map = Raid456Map::new(level, disks, algorithm, chunk, member).unwrap();
-        check(&map, &vec![map.used(); disks as usize])?;
+        check(&map, &vec![map.used; disks as usize])?;
         for stripe in 0..map.used() / chunk {
             let ParitySlots { p, q } = map.parity_slots(stripe);
             let mut slots: Vec<u32> = (0..map.data()).map(|index| map.data_slot(stripe, index)).collect();

@@ -76,10 +76,7 @@ def _stages(device: DeviceView) -> Chart | None:
             "meaning": meaning,
             "op": op,
             "n": latency.count,
-            "p5": latency.p5,
-            "p50": latency.p50,
-            "p95": latency.p95,
-            "p99": latency.p99,
+            **{key: getattr(latency, key) for key in keys},
         }
         for op in device.ops
         for stage, meaning in STAGES.items()

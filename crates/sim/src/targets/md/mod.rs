@@ -324,7 +324,7 @@ impl Array {
         let (end, barrier) = match level.redundancy() {
             Redundancy::None => return (None, None),
             Redundancy::Copies(mirror) => (mirror.sync_end(md.sync), Some(mirror.new_barrier())),
-            Redundancy::Parity(stripes) => (stripes.map.used(), None),
+            Redundancy::Parity(stripes) => (stripes.map.used, None),
         };
         (Some(Box::new(RunningSync::new(md, end))), barrier)
     }

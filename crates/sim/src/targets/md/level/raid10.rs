@@ -68,7 +68,7 @@ impl Raid10 {
 
 impl Personality for Raid10 {
     fn sectors(&self) -> u64 {
-        self.map.capacity()
+        self.map.capacity
     }
 
     /// A whole stripe of data (raid10.c, `raid10_set_io_opt`).
@@ -99,7 +99,7 @@ impl Mirror for Raid10 {
 
     /// A resync goes through the array, a recovery through each member.
     fn sync_end(&self, action: SyncAction) -> u64 {
-        if action == SyncAction::Recover { self.map.used() } else { self.map.capacity() }
+        if action == SyncAction::Recover { self.map.used } else { self.map.capacity }
     }
 
     /// raid10.c, `raid10_sync_request`.

@@ -42,7 +42,7 @@ pub fn build(config: &LevelConfig) -> Result<Raid456, String> {
 
 impl Personality for Raid456 {
     fn sectors(&self) -> u64 {
-        self.stripes.map.capacity()
+        self.stripes.map.capacity
     }
 
     /// A whole stripe of data (raid5.c, `raid5_set_io_opt`).
