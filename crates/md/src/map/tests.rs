@@ -20,7 +20,7 @@ macro_rules! single {
     ($type:ty) => {
         impl Map for $type {
             fn capacity(&self) -> u64 {
-                self.capacity()
+                self.capacity
             }
             fn locate_copies(&self, sector: u64) -> Vec<MemberSector> {
                 vec![self.locate(sector)]
@@ -350,7 +350,7 @@ proptest! {
     ) {
         let map = Raid456Map::new(level, disks, algorithm, chunk, member).unwrap();
         check(&map, &vec![map.used; disks as usize])?;
-        for stripe in 0..map.used() / chunk {
+        for stripe in 0..map.used / chunk {
             let ParitySlots { p, q } = map.parity_slots(stripe);
             let mut slots: Vec<u32> = (0..map.data()).map(|index| map.data_slot(stripe, index)).collect();
             for (index, &slot) in (0..).zip(&slots) {
