@@ -17,10 +17,10 @@ trait Map {
 }
 
 macro_rules! single {
-    ($type:ty) => {
+    ($type:ty, $($call:tt)?) => {
         impl Map for $type {
             fn capacity(&self) -> u64 {
-                self.capacity
+                self.capacity$($call)?
             }
             fn locate_copies(&self, sector: u64) -> Vec<MemberSector> {
                 vec![self.locate(sector)]
@@ -34,13 +34,13 @@ macro_rules! single {
         }
     };
 }
-single!(LinearMap);
-single!(Raid0Map);
-single!(Raid456Map);
+single!(LinearMap, ());
+single!(Raid0Map, ());
+single!(Raid456Map,);
 
 impl Map for Raid10Map {
     fn capacity(&self) -> u64 {
-        self.capacity()
+        self.capacity
     }
     fn locate_copies(&self, sector: u64) -> Vec<MemberSector> {
         let mut places = vec![MemberSector { slot: 0, sector: 0 }; self.copies() as usize];
