@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -431,6 +431,7 @@ ATTRIBUTES = (
         max_size=8,
     )
 )  # fmt: skip
+@example(output={"dev-sda__slot": "-1"})
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_any_content_of_sysfs(tmp_path_factory: pytest.TempPathFactory, output: dict[str, str]) -> None:
     machine = Arrays(tmp_path_factory.mktemp("machine"))

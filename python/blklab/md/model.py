@@ -345,7 +345,7 @@ class Array:
         """
         if not sectors.sectors:
             return []
-        if not (mapped := self.sector_map) or not slot < self.raid_disks:
+        if not (mapped := self.sector_map) or not 0 <= slot < self.raid_disks:
             return None
         ranges = mapped.array_ranges(slot, sectors.sector, sectors.sectors, parity_as_data)
         return None if ranges is None else [SectorRange(*piece) for piece in ranges]
