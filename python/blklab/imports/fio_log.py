@@ -152,11 +152,10 @@ def _histograms(members: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counte
     sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     whole: list[Counter[int]] = [Counter(), Counter()]
     for log in members:
-        for at, line in enumerate(log.file.text.splitlines(), 1):
-            if line.strip() and not _HISTOGRAM.fullmatch(line.strip()):
-                where = f"{log.file.where}:{at}"
-                raise BlklabError(f"{where}: found {line[:60]!r}, expected bins of a histogram")
-            time, direction, size, *bins = map(int, line.split(",")) if line.strip() else (0, 2, 0)
+        for at, line in enumerate(map(str.strip, log.file.text.splitlines()), 1):
+            if line and not _HISTOGRAM.fullmatch(line):
+                raise BlklabError(f"{log.file.where}:{at}: found {line[:60]!r}, expected bins of a histogram")
+            time, direction, size, *bins = map(int, line.split(",")) if line else (0, 2, 0)
             if direction > 1:
                 continue
             values = zip(_middles(len(bins), log.file.where), bins, strict=True)

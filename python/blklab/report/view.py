@@ -186,7 +186,6 @@ class DeviceView:
         """Returns its I/Os by `processes`, `cpus` or `sources`, largest first; none that the trace does not record."""
         if not (self.capabilities.processes if kind == "processes" else self.capabilities.layers):
             return []
-        load = self.data.load
         return [
             OriginGroup(
                 label=self._group_label(kind, entry.name),
@@ -197,7 +196,7 @@ class DeviceView:
                 errors=entry.errors,
                 direct=kind == "sources" and entry.name == DIRECT,
             )
-            for entry in {"processes": load.processes, "cpus": load.cpus, "sources": load.sources}[kind]
+            for entry in getattr(self.data.load, kind)
         ]
 
     def _group_label(self, kind: str, name: str) -> str:

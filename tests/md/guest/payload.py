@@ -15,6 +15,7 @@ PACKAGES: Final = (
     "blklab", "click", "rich", "pygments", "platformdirs", "typing_extensions",
     # of `md watch`
     "annotated_types", "bcrypt", "prometheus_client", "pydantic", "pydantic_core", "typing_inspection", "yaml",
+    "msgspec",  # of `trace live`
 )  # fmt: skip
 """What `blklab md` imports outside of the standard library."""
 
