@@ -52,24 +52,19 @@ class Module:
             (tag,) = (str(of["const"]) for of in item["properties"].values() if "const" in of)
             version = tag.replace(".", "")
             variant = f"{name}V{version}" if version.isdigit() else tag.capitalize() + name
-            self.classes[variant] = self.object(variant, item)
+            self.classes[variant] = self.typed_dict(variant, item)
             names.append(variant)
         self.aliases[name] = " | ".join(names)
 
     def struct(self, name: str, schema: Schema) -> str:
-        """Returns the class of an object, with its fields in the order of Rust."""
-        fields = dict(schema["properties"])
-        tags = {key: of["const"] for key, of in fields.items() if "const" in of}
-        base = schema["$ref"].rpartition("/")[2] if "$ref" in schema else "Struct"
-        options = "".join(f', tag_field="{key}", tag="{value}"' for key, value in tags.items())
-        options += ", kw_only=True, omit_defaults=True" if base == "Struct" or fields.keys() - tags else ""
-        lines = [f"class {name}({base}{options}):", *docstring(schema.get("description"))]
-        required = [key for key in schema.get("required", []) if key not in tags]
-        for key in [*required, *(key for key in fields if key not in {*required, *tags})]:
-            kind = self.of(fields[key])
-            lines.append(f"    {key}: {kind if key in required else either([kind, 'None']) + ' = None'}")
-            lines += docstring(fields[key].get("description"))
-        return "\n".join(lines if len(lines) > 1 else [*lines, "    pass"]) + "\n\n"
+        """Returns the class of an object whose keys are all there, with its fields in the order of Rust."""
+        lines = [f"class {name}(Struct, kw_only=True):", *docstring(schema.get("description"))]
+        if optional := schema["properties"].keys() - set(schema["required"]):
+            raise ValueError(f"{name}: {sorted(optional)} can be missing, which no class here has yet")
+        for key in schema["required"]:
+            field = schema["properties"][key]
+            lines += [f"    {key}: {self.of(field)}", *docstring(field.get("description"))]
+        return "\n".join(lines) + "\n\n"
 
     def typed_dict(self, name: str, schema: Schema, *, total: bool = True) -> str:
         """Returns the class of an object."""

@@ -7,21 +7,21 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Warning(Struct, kw_only=True, omit_defaults=True):
+class Warning(Struct, kw_only=True):
     """A problem that does not stop reading."""
     path: str
     """The file that the warning is about, or the name of the input."""
     message: str
     """What happened, where, and what blklab did about it."""
 
-class Amount(Struct, kw_only=True, omit_defaults=True):
+class Amount(Struct, kw_only=True):
     """A number of bios or requests, and their bytes."""
     count: int
     """Number of bios or requests."""
     bytes: int
     """Bytes of these bios or requests. Negative if a filter left out dispatches whose requeues are subtracted."""
 
-class ArrivalsSummary(Struct, kw_only=True, omit_defaults=True):
+class ArrivalsSummary(Struct, kw_only=True):
     """When I/Os arrive."""
     count: int
     """Number of arrivals."""
@@ -44,7 +44,7 @@ class ArrivalsSummary(Struct, kw_only=True, omit_defaults=True):
     pattern: ArrivalPattern | None
     """The pattern; `null` below a hundred gaps."""
 
-class Capabilities(Struct, kw_only=True, omit_defaults=True):
+class Capabilities(Struct, kw_only=True):
     """What the records of a format contain. Other properties are unknown, which is not the same as absent."""
     layers: bool
     """Whether it has the path through the block layer: remaps, merges and dispatches."""
@@ -57,7 +57,7 @@ class Capabilities(Struct, kw_only=True, omit_defaults=True):
     clock_ns: int | None
     """Resolution of the times, in ns; `null` if the trace has no times."""
 
-class DensityRow(Struct, kw_only=True, omit_defaults=True):
+class DensityRow(Struct, kw_only=True):
     """A row of density: the I/Os with a value from `low` to below `end`. Its strings have one character for each
     slice of time: `.` for no I/O, otherwise the number of binary digits of the count, in base 36 (`1` is one I/O,
     `2` is 2 or 3, `a` is 512 to 1,023).
@@ -75,14 +75,14 @@ class DensityRow(Struct, kw_only=True, omit_defaults=True):
     write_levels: str
     """Writes over time, a character for each slice up to the last one with a write."""
 
-class DepthOverTime(Struct, kw_only=True, omit_defaults=True):
+class DepthOverTime(Struct, kw_only=True):
     """Queue depth over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
     slices: list[DepthSlice]
     """The slices from time 0, at most 512; idle ones at the end are left out."""
 
-class DepthSlice(Struct, kw_only=True, omit_defaults=True):
+class DepthSlice(Struct, kw_only=True):
     """Queue depth in one slice of time."""
     area_ns: int
     """The times of all I/Os in flight, added up, in ns: divided by the width, it is the mean depth."""
@@ -91,7 +91,7 @@ class DepthSlice(Struct, kw_only=True, omit_defaults=True):
     max: int
     """The most I/Os in flight."""
 
-class DeviceProfile(Struct, kw_only=True, omit_defaults=True):
+class DeviceProfile(Struct, kw_only=True):
     """The workload of one device."""
     device: str
     """Number of the device, `major,minor`."""
@@ -138,7 +138,7 @@ class DeviceProfile(Struct, kw_only=True, omit_defaults=True):
     files: FilesProfile | None
     """I/Os by file of the device's filesystem; `null` without `--files`, and for other devices."""
 
-class Dispersion(Struct, kw_only=True, omit_defaults=True):
+class Dispersion(Struct, kw_only=True):
     """Index of dispersion at one width of windows: 0 is regular, 1 is chance, more is bursty. Windows begin at the
     first arrival.
     """
@@ -153,7 +153,7 @@ class Dispersion(Struct, kw_only=True, omit_defaults=True):
     index: float | None
     """Variance of the arrivals in a window, divided by their mean; `null` below ten windows."""
 
-class FileProfile(Struct, kw_only=True, omit_defaults=True):
+class FileProfile(Struct, kw_only=True):
     """The I/Os of one file."""
     name: str
     """Path of the file; or what else the sectors hold, such as `journal`."""
@@ -170,7 +170,7 @@ class FileProfile(Struct, kw_only=True, omit_defaults=True):
     write_bytes: int
     """Bytes written to it."""
 
-class FilesProfile(Struct, kw_only=True, omit_defaults=True):
+class FilesProfile(Struct, kw_only=True):
     """The files of the filesystem on a device, by I/O."""
     mount: str
     """Where the filesystem is mounted."""
@@ -179,7 +179,7 @@ class FilesProfile(Struct, kw_only=True, omit_defaults=True):
     further: int
     """Number of other files that had I/Os."""
 
-class Filter(Struct, kw_only=True, omit_defaults=True):
+class Filter(Struct, kw_only=True):
     """Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing."""
     devices: list[str]
     """Devices by number (`major,minor`) or name. Empty: all."""
@@ -204,7 +204,7 @@ class Filter(Struct, kw_only=True, omit_defaults=True):
     `null`: no limit.
     """
 
-class GroupProfile(Struct, kw_only=True, omit_defaults=True):
+class GroupProfile(Struct, kw_only=True):
     """The I/Os of a CPU, of a process, or from a device."""
     name: str
     """Number of the CPU, name of the process, or `major,minor` of the device; `direct`: not remapped; `(others)`:
@@ -221,7 +221,7 @@ class GroupProfile(Struct, kw_only=True, omit_defaults=True):
     errors: int
     """I/Os that ended with an error."""
 
-class HotBlock(Struct, kw_only=True, omit_defaults=True):
+class HotBlock(Struct, kw_only=True):
     """One of the hottest blocks."""
     block: int
     """Number of the block: byte offset / 4096."""
@@ -230,14 +230,14 @@ class HotBlock(Struct, kw_only=True, omit_defaults=True):
     writes: int
     """Writes that touched it."""
 
-class HotShare(Struct, kw_only=True, omit_defaults=True):
+class HotShare(Struct, kw_only=True):
     """Share of I/O that the hottest part of the blocks receives."""
     fraction: float
     """Hottest fraction of the blocks, 0 to 1."""
     io_share: float
     """Share of the accesses that goes to it, 0 to 1."""
 
-class HotnessSummary(Struct, kw_only=True, omit_defaults=True):
+class HotnessSummary(Struct, kw_only=True):
     """Hot and cold blocks of 4 KiB. An access is one block of one read or write."""
     accesses: int
     """Number of accesses; exact also with a sample."""
@@ -272,14 +272,14 @@ class HotnessSummary(Struct, kw_only=True, omit_defaults=True):
     truncated_ios: int
     """I/Os above 64 MiB; only their first 64 MiB count."""
 
-class Input(Struct, kw_only=True, omit_defaults=True):
+class Input(Struct, kw_only=True):
     """One input of a set: a blktrace name with its per-CPU files, or a single file."""
     name: str
     """blkparse's name of the input, usually a device such as `md127`; empty if events name their devices themselves."""
     files: list[str]
     """The files that were read."""
 
-class LevelSummary(Struct, kw_only=True, omit_defaults=True):
+class LevelSummary(Struct, kw_only=True):
     """A level over time, such as queue depth, weighted by how long each value lasted. Levels above 4,096 count as
     4,096 in means and percentiles.
     """
@@ -306,7 +306,7 @@ class LevelSummary(Struct, kw_only=True, omit_defaults=True):
     below_zero: int
     """Changes that would have made the level negative (an end without a beginning); it stayed at 0."""
 
-class LevelTime(Struct, kw_only=True, omit_defaults=True):
+class LevelTime(Struct, kw_only=True):
     """Time spent at one level, or at a range of them."""
     low: int
     """Lowest level of the range."""
@@ -315,7 +315,7 @@ class LevelTime(Struct, kw_only=True, omit_defaults=True):
     time_ns: int
     """Time at these levels, in ns."""
 
-class LifeProfile(Struct, kw_only=True, omit_defaults=True):
+class LifeProfile(Struct, kw_only=True):
     """What became of the I/Os of one operation, and when."""
     completed: int
     """I/Os with a queue and a completion event."""
@@ -342,7 +342,7 @@ class LifeProfile(Struct, kw_only=True, omit_defaults=True):
     ten bins.
     """
 
-class LoadProfile(Struct, kw_only=True, omit_defaults=True):
+class LoadProfile(Struct, kw_only=True):
     """The load of one device."""
     ops: dict[str, OpLoadProfile]
     """The load by operation: `read`, `write`, `discard`, `flush`."""
@@ -361,7 +361,7 @@ class LoadProfile(Struct, kw_only=True, omit_defaults=True):
     `(others)`.
     """
 
-class LongTimeProfile(Struct, kw_only=True, omit_defaults=True):
+class LongTimeProfile(Struct, kw_only=True):
     """One of the slowest I/Os; or a stall, and the I/O whose completion ended it."""
     start_ns: int
     """When the I/O was queued, in ns since the trace began. A stall begins with the completion before it, or when
@@ -386,14 +386,14 @@ class LongTimeProfile(Struct, kw_only=True, omit_defaults=True):
     in_flight: dict[str, int]
     """Other I/Os in flight when the I/O completed, by operation."""
 
-class OffsetsProfile(Struct, kw_only=True, omit_defaults=True):
+class OffsetsProfile(Struct, kw_only=True):
     """Where on a device reads and writes begin, over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
     rows: list[DensityRow]
     """Ranges of sectors in ascending order, without gaps, at most 256. An I/O counts where it begins."""
 
-class OpLoadProfile(Struct, kw_only=True, omit_defaults=True):
+class OpLoadProfile(Struct, kw_only=True):
     """The load of one operation."""
     ios: int
     """I/Os queued."""
@@ -416,7 +416,7 @@ class OpLoadProfile(Struct, kw_only=True, omit_defaults=True):
     sizes: SizeSummary
     """Sizes of the I/Os; flushes have none."""
 
-class OverTimeProfile(Struct, kw_only=True, omit_defaults=True):
+class OverTimeProfile(Struct, kw_only=True):
     """Load and latencies of a device over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
@@ -427,7 +427,7 @@ class OverTimeProfile(Struct, kw_only=True, omit_defaults=True):
     Everything except reads counts as a write.
     """
 
-class PatternProfile(Struct, kw_only=True, omit_defaults=True):
+class PatternProfile(Struct, kw_only=True):
     """The access pattern."""
     read_streams: StreamsSummary
     """Sequential streams of the reads."""
@@ -438,7 +438,7 @@ class PatternProfile(Struct, kw_only=True, omit_defaults=True):
     arrivals: ArrivalsSummary
     """Times between the arrivals of I/Os of any operation."""
 
-class ProcessesOverTime(Struct, kw_only=True, omit_defaults=True):
+class ProcessesOverTime(Struct, kw_only=True):
     """The I/Os of processes over time."""
     width_ns: int
     """Width of a slice of time, in ns."""
@@ -447,7 +447,7 @@ class ProcessesOverTime(Struct, kw_only=True, omit_defaults=True):
     each slice, processes beyond its twelve largest are among the others.
     """
 
-class QuantilesSummary(Struct, kw_only=True, omit_defaults=True):
+class QuantilesSummary(Struct, kw_only=True):
     """Quantiles of values, in the unit of the key that has them. Percentiles are of nearest rank."""
     count: int
     """Number of values."""
@@ -484,7 +484,7 @@ class QuantilesSummary(Struct, kw_only=True, omit_defaults=True):
     relative_error: float
     """Largest relative error of a percentile: 0 up to 4,096 values, otherwise 0.004."""
 
-class RunLengths(Struct, kw_only=True, omit_defaults=True):
+class RunLengths(Struct, kw_only=True):
     """Lengths of runs, in I/Os or bytes."""
     mean: float | None
     """Mean length; `null` without runs."""
@@ -495,7 +495,7 @@ class RunLengths(Struct, kw_only=True, omit_defaults=True):
     max: int | None
     """Length of the longest run; `null` without runs."""
 
-class SeekRange(Struct, kw_only=True, omit_defaults=True):
+class SeekRange(Struct, kw_only=True):
     """Seeks with a distance in a range."""
     low_sectors: int
     """Lowest distance in sectors, inclusive; negative means towards sector 0."""
@@ -504,7 +504,7 @@ class SeekRange(Struct, kw_only=True, omit_defaults=True):
     count: int
     """Seeks in this range."""
 
-class SeeksSummary(Struct, kw_only=True, omit_defaults=True):
+class SeeksSummary(Struct, kw_only=True):
     """Distances from the end of one read or write to the start of the next."""
     count: int
     """Number of distances: one fewer than reads and writes."""
@@ -525,21 +525,21 @@ class SeeksSummary(Struct, kw_only=True, omit_defaults=True):
     histogram: list[SeekRange]
     """Distances with sign, by powers of two, ascending; empty ranges are left out."""
 
-class SizeBin(Struct, kw_only=True, omit_defaults=True):
+class SizeBin(Struct, kw_only=True):
     """How many I/Os fell in one bin of 4 KiB."""
     center_kib: int
     """Centre of the bin in KiB. The bin extends from 2 KiB below it to just under 2 KiB above."""
     count: int
     """I/Os in the bin."""
 
-class SizeCount(Struct, kw_only=True, omit_defaults=True):
+class SizeCount(Struct, kw_only=True):
     """How many I/Os had one exact size."""
     bytes: int
     """Size in bytes."""
     count: int
     """I/Os of this size."""
 
-class SizeSummary(Struct, kw_only=True, omit_defaults=True):
+class SizeSummary(Struct, kw_only=True):
     """Sizes of I/Os. Percentiles are of nearest rank."""
     count: int
     """Number of I/Os."""
@@ -574,7 +574,7 @@ class SizeSummary(Struct, kw_only=True, omit_defaults=True):
     folded_ios: int
     """I/Os that count at the middle of their bin, because there are very many sizes."""
 
-class SliceProfile(Struct, kw_only=True, omit_defaults=True):
+class SliceProfile(Struct, kw_only=True):
     """One slice of time: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`."""
     start_ns: int
     """Start of the slice, in ns since the trace began."""
@@ -609,7 +609,7 @@ class SliceProfile(Struct, kw_only=True, omit_defaults=True):
     grows.
     """
 
-class SlowProfile(Struct, kw_only=True, omit_defaults=True):
+class SlowProfile(Struct, kw_only=True):
     """The slowest I/Os and the stalls of a device."""
     slowest: list[LongTimeProfile]
     """The slowest I/Os, the slowest first; at most 20."""
@@ -618,7 +618,7 @@ class SlowProfile(Struct, kw_only=True, omit_defaults=True):
     stalls: list[LongTimeProfile]
     """The longest times in which nothing completed although I/Os were in flight, in order; at most 64."""
 
-class StreamsSummary(Struct, kw_only=True, omit_defaults=True):
+class StreamsSummary(Struct, kw_only=True):
     """Sequential streams. A run is a chain of I/Os that each continue the one before; a single I/O is a run too."""
     ios: int
     """Number of I/Os; those without sectors, such as flushes, do not count."""
@@ -641,7 +641,7 @@ class StreamsSummary(Struct, kw_only=True, omit_defaults=True):
     I/Os; at most 1,024.
     """
 
-class SummaryProfile(Struct, kw_only=True, omit_defaults=True):
+class SummaryProfile(Struct, kw_only=True):
     """blkparse's summary, as numbers."""
     name: str
     """blkparse's name: that of the input, or `major,minor` of a device in a merged stream."""
@@ -662,7 +662,7 @@ class SummaryProfile(Struct, kw_only=True, omit_defaults=True):
     total: Tally
     """Counts of all CPUs together."""
 
-class Tally(Struct, kw_only=True, omit_defaults=True):
+class Tally(Struct, kw_only=True):
     """Counts of a CPU, or of all CPUs together."""
     queued: list[Amount]
     """Bios queued: reads, writes."""
@@ -689,7 +689,7 @@ class Tally(Struct, kw_only=True, omit_defaults=True):
     events: int
     """Events of all kinds."""
 
-class TraceInfo(Struct, kw_only=True, omit_defaults=True):
+class TraceInfo(Struct, kw_only=True):
     """Information about a trace. It changes while reading, and is final at the end of the source."""
     format: str
     """Name of the trace's format, which `--format` accepts."""
@@ -716,7 +716,7 @@ class TraceInfo(Struct, kw_only=True, omit_defaults=True):
     warnings: list[Warning]
     """Problems that did not stop the analysis, at most 50."""
 
-class ZipfFit(Struct, kw_only=True, omit_defaults=True):
+class ZipfFit(Struct, kw_only=True):
     """Zipf's law, fitted to the popularity of blocks."""
     verdict: ZipfVerdict
     """The verdict."""
@@ -739,7 +739,7 @@ class ZipfFit(Struct, kw_only=True, omit_defaults=True):
     fitted_from_accesses: int
     """Fewest accesses to a block that was fitted."""
 
-class Profile(Struct, kw_only=True, omit_defaults=True):
+class Profile(Struct, kw_only=True):
     """A characterised trace."""
     format_version: int
     """Version of this document: 1. A change of meaning increases it, a new key does not."""
