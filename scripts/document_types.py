@@ -13,9 +13,15 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "python/blklab/documents"
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
+PLAIN["object"] = "dict[str, object]"
 WIDTH = 120
 STRUCTS = {"profile"}
 """The documents that are msgspec's classes."""
+
+DEVICES = "device_parameters"
+"""The schema that is no document: it becomes tables of experiment files."""
+
+BOUNDS = {2**53: "fields.EXACT", 2**63 - 1: "fields.LARGEST"}
 
 Schema = dict[str, Any]
 
@@ -155,9 +161,76 @@ def quoted(kind: str) -> str:
     return json.dumps(kind) if re.search(r"\b[A-Z]", re.sub(r"Literal|NotRequired|None|\".*?\"", "", kind)) else kind
 
 
+class TomlTables:
+    """The tables of experiment files that Rust describes: pydantic's classes, whose keys are parameters of devices.
+
+    A parameter's `toml` in Rust has what its key in a file has besides: `false`, none, because it is a key of every
+    disk; its name there (`key`), its type in blklab.spec.fields (`type`), its `range` and its `default`. A cell lacks
+    a parameter that has its default, so that a new parameter changes no cell; except with `always`.
+    """
+
+    def __init__(self, root: Schema) -> None:
+        self.definitions: dict[str, Schema] = root["$defs"]
+
+    def text(self) -> str:
+        """Returns the text of the module."""
+        tables = {name: of for name, of in self.definitions.items() if "properties" in of}
+        body = "\n\n".join(self.table(name, schema) for name, schema in tables.items())
+        head = '"""The parameters of devices as keys of an experiment file. `make types` writes this file from Rust."""'
+        imports = (
+            "from operator import not_\nfrom typing import Annotated, Literal\n\nfrom pydantic import Field\n\n"
+            "from blklab.spec import fields"
+        )
+        return f"{head}\n\n{imports}\n\n\n{body}"
+
+    def table(self, name: str, schema: Schema) -> str:
+        """Returns the class of a table, required keys first."""
+        required = schema.get("required", [])
+        keys = [*required, *(key for key in schema["properties"] if key not in required)]
+        lines = [f"class {name}(fields.ExperimentTable):", *docstring(schema["description"]), ""]
+        for key in keys:
+            parameter = schema["properties"][key]
+            toml = parameter.get("toml", {})
+            if toml is False or "anyOf" in parameter:  # not a key of this table, or a table itself
+                continue
+            always = toml.get("always", schema.get("toml", {}).get("always", key in required))
+            lines += [f"    {self.key(key, parameter, toml, always=always)}", *docstring(parameter["description"])]
+        return "\n".join(lines) + "\n"
+
+    def key(self, name: str, parameter: Schema, toml: Schema, *, always: bool) -> str:
+        """Returns the declaration of a key."""
+        default, options = toml.get("default", parameter.get("default")), []
+        if "key" in toml:
+            options.append(f'serialization_alias="{name}"')
+        if not always:
+            if default:
+                raise ValueError(f"{name}: a cell lacks it if it has its default, which must be 0 then")
+            options.append("exclude_if=not_")
+        kind = f"{toml.get('key', name)}: {self.of(name, parameter, toml)}"
+        if default is None and not options:
+            return kind
+        value = repr(int(default) if isinstance(default, float) and default.is_integer() else default)
+        value = value.replace("'", '"')
+        return f"{kind} = Field({', '.join([value, *options])})" if options else f"{kind} = {value}"
+
+    def of(self, name: str, parameter: Schema, toml: Schema) -> str:
+        """Returns the type of a key: the end of its name says the unit."""
+        if "$ref" in parameter:
+            values = self.definitions[parameter["$ref"].rpartition("/")[2]]["oneOf"]
+            return f"Literal[{', '.join(json.dumps(value['const']) for value in values)}]"
+        units = {"_ns": "Nanoseconds", "bandwidth": "PerSecond", "_bytes": "Size"}
+        kind = next((f"fields.{unit}" for end, unit in units.items() if name.endswith(end)), PLAIN[parameter["type"]])
+        kind = "fields.Rate" if re.match("iops_|bps_", name) else toml.get("type", kind)
+        if "range" not in toml:
+            return "fields.Count" if kind == "int" else kind
+        least, most = toml["range"]
+        number = ", fields.NUMBER" if kind in {"int", "float"} else ""
+        return f"Annotated[{kind}, Field(ge={least}, le={BOUNDS.get(most, most)}){number}]"
+
+
 @cache
-def schemas() -> dict[str, Schema]:
-    """Returns the schema of every document by its name, as the Rust types have them now."""
+def printed() -> dict[str, Schema]:
+    """Returns all schemas by name, as the Rust types have them now."""
     # With the options of `make test`, and one of its tests: so cargo chooses the same features of the libraries, and
     # neither compiles the crates again.
     options = "--config crates/tests.toml --release --locked --quiet --workspace --bin blklab-documents --test meanings"
@@ -166,11 +239,26 @@ def schemas() -> dict[str, Schema]:
     return dict(json.loads(subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout))
 
 
-def modules() -> dict[str, str]:
-    """Returns the text of every module by its name."""
-    return {name: Module(schema, structs=name in STRUCTS).text(name) for name, schema in schemas().items()}
+def schemas() -> dict[str, Schema]:
+    """Returns the schema of every document by its name."""
+    return {name: schema for name, schema in printed().items() if name != DEVICES}
+
+
+def without_models(schema: Schema) -> Schema:
+    """Returns the schema of a document in which models of devices are just tables: the other module has their keys."""
+    types = {name: of for name, of in schema.get("$defs", {}).items() if name not in printed()[DEVICES]["$defs"]}
+    return {**schema, "$defs": {**types, **({"Model": {"type": "object"}} if "Model" in types else {})}}
+
+
+def modules() -> dict[Path, str]:
+    """Returns the text of every module by its path."""
+    documents = {
+        TARGET / f"{name}.py": Module(without_models(schema), structs=name in STRUCTS).text(name)
+        for name, schema in schemas().items()
+    }
+    return {**documents, ROOT / f"python/blklab/spec/{DEVICES}.py": TomlTables(printed()[DEVICES]).text()}
 
 
 if __name__ == "__main__":
-    for name, text in modules().items():
-        (TARGET / f"{name}.py").write_text(text)
+    for path, text in modules().items():
+        path.write_text(text)

@@ -132,8 +132,8 @@ class Schemas:
             for key, value in variant.get("properties", {}).items():
                 default = value.get("default", {})
                 given = "–" if isinstance(default, dict) else f"`{json.dumps(default)}`"
-                rows.append((f"`{key}`", self.type_of(value), "required" if key in required else given))
-            parts.append(table(("key", "type", "default"), rows))
+                rows.append((f"`{key}`", self.type_of(value), "required" if key in required else given, meaning(value)))
+            parts.append(table(("key", "type", "default", "meaning"), rows))
         return "\n\n".join(part for part in parts if part)
 
     def sections(self) -> Iterator[str]:
@@ -206,7 +206,7 @@ def experiment() -> str:
     intro = (
         "Type, default and limits of every key, from "
         "[experiment.schema.json](experiment.schema.json).\n"
-        "[Experiment files](experiments.md) says what the keys mean."
+        "[Experiment files](experiments.md) says what the keys of other tables than devices mean."
     )
     sections = Schemas(schema.document()).sections()
     return page("Keys of an experiment file", intro, "## Tables", *sections)

@@ -12,7 +12,6 @@ from blklab.spec.overrides import parse_set
 ROOT = Path(__file__).parents[2]
 
 CELL = plan(ROOT / "examples" / "unbalanced.toml", changes=[parse_set("settings.host.md_ns=1")]).cells[12]
-SPINDLES = plan(ROOT / "examples" / "spindles.toml").cells[0]
 REPLAY = plan(ROOT / "examples" / "replay.toml").cells[0]
 MD = CELL.document["stack"]["md"]
 
@@ -30,9 +29,6 @@ def fields(type_: str) -> dict[str, bool]:
         ("Host", CELL.document["host"]),
         ("Device", CELL.document["devices"][0]),
         ("QueueSettings", CELL.document["devices"][0]["queue"]),
-        ("NvmeModel", CELL.document["devices"][0]["model"]),
-        ("HddModel", SPINDLES.document["devices"][0]["model"]),
-        ("ThrottledModel", REPLAY.document["devices"][0]["model"]),
         ("Md", MD),
         ("Member", MD["members"][0]),
         ("Filesystem", CELL.document["filesystem"]),

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from blklab.spec import schema, table_keys
+from blklab.spec import device, schema
 from blklab.spec.cells import plan
 
 ROOT = Path(__file__).parents[2]
@@ -17,8 +17,14 @@ DOCUMENT = ROOT / "docs" / "reference" / "experiments.md"
 def test_every_key_is_documented() -> None:
     text = re.sub(r"```.*?```", "", DOCUMENT.read_text(), flags=re.S)
     output = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text))))
-    known = {key for table in table_keys.KNOWN.values() for key in table}
-    assert (known | {*table_keys.ROOT, *table_keys.SOURCES}) - output == set()
+    known = {key for table in schema.KNOWN.values() for key in table}
+    output |= {
+        key
+        for kind in device.KINDS.values()
+        for key, value in schema.document()["$defs"][kind.__name__]["properties"].items()
+        if "description" in value
+    }
+    assert (known | {*schema.ROOT, *schema.SOURCES}) - output == set()
 
 
 def test_the_documents_example_is_one(tmp_path: Path) -> None:

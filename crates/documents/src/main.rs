@@ -4,10 +4,23 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use blklab_sim::cell::{FlashSpec, HddSpec, ThrottledSpec};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
 
 const LEFT_OUT: [&str; 4] = ["$schema", "format", "minimum", "maximum"];
+
+/// The parameters of simulated devices, as a cell and (with other names and units) an experiment file have them.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+struct DeviceParameters {
+    /// Of `ssd` and `nvme`.
+    flash: FlashSpec,
+    /// Of `hdd`.
+    hdd: HddSpec,
+    /// Of `throttled`.
+    throttled: ThrottledSpec,
+}
 
 /// The schema of a document that Python writes and Rust reads.
 fn read_schema<T: JsonSchema>() -> Schema {
@@ -24,6 +37,7 @@ fn schemas() -> BTreeMap<&'static str, Value> {
     let documents = [
         ("cache_curves", written_schema::<blklab_cache::curve::CacheCurves>()),
         ("cell", read_schema::<blklab_sim::cell::Cell>()),
+        ("device_parameters", read_schema::<DeviceParameters>()),
         ("outcome", written_schema::<blklab_sim::outcome::Outcome>()),
         ("profile", written_schema::<blklab_trace::characterise::profile::Profile>()),
         ("superblock", written_schema::<blklab_md::Examined>()),

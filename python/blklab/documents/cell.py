@@ -19,7 +19,6 @@ ParetoDistribution = TypedDict("ParetoDistribution", {"h": float, "kind": Litera
 NormalDistribution = TypedDict("NormalDistribution", {"deviation": float, "kind": Literal["normal"]})
 ZonedDistribution = TypedDict("ZonedDistribution", {"kind": Literal["zoned"], "zones": list[tuple[float, float]]})
 Filesystem = TypedDict("Filesystem", {"commit_ns": int})
-FlashUse = TypedDict("FlashUse", {"capacity": int, "fill": float, "over_provisioning": float})
 Host = TypedDict("Host", {
     "md_ns": NotRequired[int], "reap_ns": NotRequired[int], "submit_ns": NotRequired[int], "wake_ns": NotRequired[int],
 })
@@ -44,31 +43,6 @@ Md = TypedDict("Md", {
 Member = TypedDict("Member", {
     "node": "NotRequired[Node | None]", "rebuilding": NotRequired[bool], "write_mostly": NotRequired[bool],
 })
-SsdModel = TypedDict("SsdModel", {
-    "buffer_bytes": int, "fold_ns": NotRequired[int], "kind": Literal["ssd"], "page_bytes": int, "page_read_ns": int,
-    "program_bytes": int, "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int,
-    "slc_bytes": NotRequired[int], "suspend_ns": int, "units": int, "used": "NotRequired[FlashUse | None]",
-    "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
-})
-NvmeModel = TypedDict("NvmeModel", {
-    "buffer_bytes": int, "fold_ns": NotRequired[int], "kind": Literal["nvme"], "page_bytes": int, "page_read_ns": int,
-    "program_bytes": int, "program_ns": int, "read_bandwidth": int, "read_command_ns": int, "read_latency_ns": int,
-    "slc_bytes": NotRequired[int], "suspend_ns": int, "units": int, "used": "NotRequired[FlashUse | None]",
-    "write_bandwidth": int, "write_command_ns": int, "write_latency_ns": int,
-})
-HddModel = TypedDict("HddModel", {
-    "bandwidth": int, "cache_bytes": int, "capacity": int, "command_ns": int, "controller_ns": NotRequired[int],
-    "destage_ns": int, "flush_ns": int, "heads": int, "inner_track_bytes": int, "kind": Literal["hdd"],
-    "order": "NotRequired[CommandOrder]", "outer_track_bytes": int, "read_ahead_bytes": int, "read_streams": int,
-    "rpm": int, "seek_average_ns": int, "seek_full_ns": int, "seek_track_ns": int,
-    "shingled": "NotRequired[ShingledSpec | None]", "write_cache": bool, "write_cache_requests": int,
-})
-ThrottledModel = TypedDict("ThrottledModel", {
-    "bps_burst": NotRequired[float], "bps_read": NotRequired[float], "bps_total": NotRequired[float],
-    "bps_write": NotRequired[float], "burst_seconds": NotRequired[float], "iops_burst": NotRequired[float],
-    "iops_read": NotRequired[float], "iops_total": NotRequired[float], "iops_write": NotRequired[float],
-    "kind": Literal["throttled"], "latency_ns": NotRequired[int],
-})
 Node = TypedDict("Node", {
     "device": int, "md": "Md", "delay": "Delay", "lvmcache": "LvmCache", "bcache": "Bcache",
     "writecache": "Writecache",
@@ -78,10 +52,6 @@ QueueSettings = TypedDict("QueueSettings", {
     "wbt_lat_ns": int, "write_back": bool,
 })
 Replay = TypedDict("Replay", {"iodepth": int, "speed": NotRequired[float], "timed": bool})
-ShingledSpec = TypedDict("ShingledSpec", {
-    "band_bytes": int, "band_clean_ns": int, "media_cache_bytes": int, "media_cache_extents": int,
-    "media_cache_fill": float,
-})
 Writecache = TypedDict("Writecache", {
     "block": int, "cache": "Node", "high_watermark": int, "low_watermark": int, "max_age_ns": NotRequired[int | None],
     "name": str, "origin": "Node",
@@ -92,12 +62,11 @@ Cell = TypedDict("Cell", {
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
     "series_ns": NotRequired[int], "stack": "Node",
 })
-CommandOrder = Literal["rotation", "seek", "arrival"]
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
 InitialState = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
 Mode = Literal["writethrough", "writeback", "passthrough"]
-Model = SsdModel | NvmeModel | HddModel | ThrottledModel
+Model = dict[str, object]
 RandomMap = Literal["off", "repeated", "reshuffled"]
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 SyncAction = Literal["idle", "resync", "recover", "check"]

@@ -108,7 +108,7 @@ class VirtualDiskDocument(TypedDict):
 
 def latency_ns(model: simulated.Model) -> int:
     """Returns the latency that a throttled device adds; 0 for a modelled device."""
-    return model.get("latency_ns", 0) if model["kind"] == "throttled" else 0
+    return cast(int, model.get("latency_ns", 0)) if model["kind"] == "throttled" else 0
 
 
 class LabDeviceDocument(simulated.Device):

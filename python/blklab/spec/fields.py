@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from blklab import units
 from blklab.units import SECTOR
@@ -161,3 +161,12 @@ def _throttle(value: float) -> float:
 
 Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]  # Per second; 0 is unlimited
 Share = Annotated[float, Field(ge=0, le=1), NUMBER]  # 0 to 1
+
+
+def _share(state: str) -> float:
+    """Returns the share in `full:80%` or `80%`; `steady` is all."""
+    return 1.0 if state == "steady" else int(state.removeprefix("full:")[:-1]) / 100
+
+
+Percent = Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$"), PlainSerializer(_share)]
+FlashState = Annotated[str, Field(pattern=r"^(fresh|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(_share)]

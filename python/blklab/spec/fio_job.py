@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from blklab.errors import UsageError
-from blklab.spec import fio_options, problems, table_keys
+from blklab.spec import fio_options, problems, schema
 from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
@@ -135,5 +135,5 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
     try:
         Job.model_validate(table)
     except ValidationError as error:
-        raise problems.usage_error(where, problems.translated(error, table_keys.KNOWN)) from error
+        raise problems.usage_error(where, problems.translated(error, schema.KNOWN)) from error
     return table

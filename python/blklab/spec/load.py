@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from blklab.errors import UsageError
-from blklab.spec import fio_job, problems, stock_models, table_keys
+from blklab.spec import fio_job, problems, schema, stock_models
 from blklab.spec.device import KINDS, Device
 from blklab.spec.experiment import Experiment
 from blklab.spec.fields import NAME, shown
@@ -71,7 +71,7 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
     try:
         experiment = Experiment.model_validate(tables)
     except ValidationError as error:
-        known = {**table_keys.KNOWN, (): table_keys.ROOT}
+        known = {**schema.KNOWN, (): schema.ROOT}
         problems_found += [_without_kind(problem, tables) for problem in problems.translated(error, known)]
         raise SpecProblems(problems_found) from error
     if problems_found:
@@ -91,7 +91,7 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
     """Returns a device's table merged with the parameters of its stock model or calibrated file."""
     if not isinstance(table, dict):
         return table
-    given = [key for key in table_keys.SOURCES if key in table]
+    given = [key for key in schema.SOURCES if key in table]
     path = f"devices.{name}"
     if not given:
         raise problems.fail(path, "found neither model, calibrated nor kind: set one of them")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from blklab.spec import problems, table_keys
+from blklab.spec import problems, schema
 from blklab.spec.experiment import Lab, Settings
 from blklab.spec.fields import ExperimentTable
 from blklab.spec.target import Fleet, HostRun
@@ -16,7 +16,7 @@ Path = tuple[str, ...]
 
 SECTIONS: Final = ("devices", "stacks", "workloads")
 
-KEYS: Final = {"devices": table_keys.DEVICE, "stacks": table_keys.STACK, "workloads": table_keys.WORKLOAD}
+KEYS: Final = {"devices": schema.DEVICE, "stacks": schema.STACK, "workloads": schema.WORKLOAD}
 """Keys of the tables in each section."""
 
 TABLES: Final = {"host": HostRun.model_fields, "fleet": Fleet.model_fields, "lab": Lab.model_fields}
@@ -139,7 +139,7 @@ def _checked(raw: Mapping[str, Any], change: Override, path: Path) -> Iterator[P
 
 def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
     key = change.key
-    if key in table_keys.WORKLOAD:
+    if key in schema.WORKLOAD:
         places = [place for name in _tables(raw, "workloads") for place in _in_workload(raw, name, key)]
         places = [place for place in places if _knows(raw, place)]
         if not places:
@@ -149,12 +149,12 @@ def _plain(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
         yield ("settings", key)
     elif key in SCALARS and change.where.startswith("--"):
         yield (key,)
-    elif key in table_keys.DEVICE or key in table_keys.STACK:
-        what = "device" if key in table_keys.DEVICE else "stack"
+    elif key in schema.DEVICE or key in schema.STACK:
+        what = "device" if key in schema.DEVICE else "stack"
         names = problems.listing([f"{name}.{key}" for name in _tables(raw, f"{what}s")])
         raise problems.fail(change.where, f"is a key of one {what}, expected one of {names or 'none'}")
     else:
-        known = [*Settings.model_fields, *table_keys.WORKLOAD, "stack", "workload"]
+        known = [*Settings.model_fields, *schema.WORKLOAD, "stack", "workload"]
         raise problems.fail(change.where, f"no such key; {problems.near(key, known)}")
 
 

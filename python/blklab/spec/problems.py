@@ -19,7 +19,7 @@ MOST_NAMES: Final = 60  # Most names that a message lists: more than any table h
 
 
 Known = Mapping[tuple[str, ...], Sequence[str]]
-"""Keys of each kind of table, by the end of its path (`blklab.spec.table_keys`)."""
+"""Keys of each kind of table, by the end of its path (`blklab.spec.schema`)."""
 
 
 WANTED: Final = {  # Our words for pydantic's longer ones

@@ -1,12 +1,55 @@
-"""The JSON Schema of experiment files, for completion and checks in editors."""
+"""The keys of each table of an experiment file: for messages, and as a JSON Schema for editors."""
 
+import ast
+import inspect
 import json
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, cast
 
-from blklab.spec.device import KINDS
-from blklab.spec.experiment import Experiment
+from blklab.spec import device, experiment, stack, sweep, target, workload
+from blklab.spec.fields import ExperimentTable
 
 ADDRESS: Final = "https://json-schema.org/draft/2020-12/schema"
+SOURCES: Final = ("model", "calibrated", "kind")  # Keys that select a device's model; exactly one must be given
+
+
+def _of(*tables: type[ExperimentTable]) -> list[str]:
+    return list(dict.fromkeys(key for table in tables for key in table.model_fields))
+
+
+DEVICE: Final = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))  # Keys of a device of any kind
+
+KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
+    ("settings", "host"): _of(experiment.Host),
+    ("settings", "filesystem", "<table>"): _of(experiment.Filesystem),
+    ("settings",): _of(experiment.Settings),
+    ("devices", "*", "ssd"): _of(device.Ssd),
+    ("devices", "*", "nvme"): _of(device.Nvme),
+    ("devices", "*", "hdd"): _of(device.Hdd),
+    ("devices", "*", "throttled"): _of(device.Throttled),
+    ("stacks", "*", "<bare>"): _of(stack.Bare),
+    ("stacks", "*", "<md>", "fail", "*"): _of(stack.Failure),
+    ("stacks", "*", "<md>"): ["device", "kind", *_of(stack.Md)],
+    **{("stacks", "*", f"<{kind}>"): _of(table) for kind, table in stack.VOLUMES.items()},
+    ("workloads", "*", "<jobs>", "jobs", "*"): _of(workload.Job),
+    ("workloads", "*", "<jobs>"): _of(workload.Jobs),
+    ("workloads", "*", "<job file>"): _of(workload.JobFile),
+    ("workloads", "*", "<replay>"): _of(workload.Replay),
+    ("workloads", "*", "<command>"): _of(workload.Command),
+    ("workloads", "*", "<job>"): [*_of(workload.Job), *workload.TAGS],
+    ("targets", "*"): _of(target.Target),
+    ("host", "steady", "<table>"): _of(target.Steady),
+    ("host",): _of(target.HostRun),
+    ("fleet",): _of(target.Fleet),
+    ("cells", "*"): _of(experiment.CellPairs),
+    ("lab",): _of(experiment.Lab),
+    ("sweep",): [sweep.MODE, *sweep.QUEUE, *sweep.MD],
+}
+"""The keys of a table, by its path as pydantic gives it; `*` is any name."""
+
+ROOT: Final = _of(experiment.Experiment)  # Keys of the file itself
+STACK: Final = _of(stack.Bare, stack.Md, *stack.VOLUMES.values())  # Keys of a stack of any kind
+WORKLOAD: Final = _of(workload.Job, workload.Replay)  # Keys of a workload that a matrix may vary in all workloads
 
 
 def document() -> dict[str, Any]:
@@ -15,10 +58,11 @@ def document() -> dict[str, Any]:
     It describes keys and types of values. Errors between keys, such as a member used twice, are
     found by `blklab run --dry-run`.
     """
-    schema = Experiment.model_json_schema(by_alias=False)
+    schema = experiment.Experiment.model_json_schema(by_alias=False)
     definitions = schema["$defs"]
     known: dict[str, Any] = {}
-    for model in KINDS.values():
+    for model in device.KINDS.values():
+        _add_meanings(definitions[model.__name__]["properties"], model)
         known |= definitions[model.__name__]["properties"]
     del known["kind"]
     for name, key, value in (
@@ -32,10 +76,20 @@ def document() -> dict[str, Any]:
             "required": [key],
             "additionalProperties": False,
         }
-    names = ["StockDevice", "CalibratedDevice", *(model.__name__ for model in KINDS.values())]
+    names = ["StockDevice", "CalibratedDevice", *(model.__name__ for model in device.KINDS.values())]
     devices = schema["properties"]["devices"]
     devices["additionalProperties"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
     return {"$schema": ADDRESS, "title": "blklab experiment", **_cleaned(schema)}
+
+
+def _add_meanings(properties: dict[str, Any], table: type[ExperimentTable]) -> None:
+    """Makes the docstrings of a table's fields their descriptions."""
+    for base in table.__mro__[: table.__mro__.index(ExperimentTable)]:
+        (class_,) = ast.parse(inspect.getsource(base)).body
+        for pair in pairwise(cast(ast.ClassDef, class_).body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                    properties[key]["description"] = " ".join(meaning.split())
 
 
 def text() -> str:

@@ -9,7 +9,7 @@ from blklab.documents import cell
 from blklab.md_levels import STRIPED
 from blklab.spec import capacity, documents, kernels, problems
 from blklab.spec.capacity import short
-from blklab.spec.device import DiskTable, kind_of, model_document
+from blklab.spec.device import DiskTable, model_document
 from blklab.spec.documents import FailureDocument
 from blklab.spec.experiment import Experiment, Settings
 from blklab.spec.stack import MISSING, Bare, KeyedError, Md, Volume, parts
@@ -208,7 +208,7 @@ def check_names(experiment: Experiment) -> None:
     for name in experiment.stacks:
         if name in seen or name in experiment.devices:
             raise problems.fail(f"stacks.{name}", "is also the name of a device")
-    throttled = any(kind_of(disk) == "throttled" for disk in experiment.devices.values())
+    throttled = any(disk.kind == "throttled" for disk in experiment.devices.values())
     if experiment.settings.latency_ns is not None and experiment.devices and not throttled:
         raise problems.fail("settings.latency_ns", "has an effect only on throttled devices, and there is none")
 
@@ -253,7 +253,7 @@ def device_document(name: str, table: str, disk: DiskTable, settings: Settings) 
 
 def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.QueueSettings:
     """Returns a device's queue: its own keys, then the settings', then the kernel's defaults."""
-    kind, version = kind_of(disk), kernels.parse(settings.kernel)
+    kind, version = disk.kind, kernels.parse(settings.kernel)
     scheduler = disk.scheduler or settings.scheduler or kernels.scheduler(kind, version)
     allowed = kernels.schedulers(kind, version)
     if scheduler not in allowed:

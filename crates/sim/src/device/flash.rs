@@ -48,17 +48,21 @@ pub struct FlashSpec {
     /// The part of a write's latency, into the disk's memory, that occupies no component, in ns.
     pub write_latency_ns: u64,
     /// Flash dies that work in parallel.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [1, 65_536]})))]
     pub units: u32,
     /// Bytes that a die reads at once: requests within a page are served together.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [512, 1 << 30]})))]
     pub page_bytes: u32,
     /// Time to read a page from flash, in ns.
     pub page_read_ns: u64,
     /// Bytes that a die programs at once, so also how many bytes written in sequence lie on one die: three pages on
     /// each plane, for three bits in each cell.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [512, 1 << 30]})))]
     pub program_bytes: u32,
     /// Time to program `program_bytes`, in ns; with `slc_bytes`, into the cache of single-bit cells.
     pub program_ns: u64,
     /// Bytes that can be acknowledged before they are programmed.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [1, i64::MAX]})))]
     pub buffer_bytes: u64,
     /// Time that a read waits when it suspends a program, in ns.
     pub suspend_ns: u64,

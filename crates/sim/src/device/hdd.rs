@@ -27,12 +27,15 @@ use std::ops::Range;
 #[serde(deny_unknown_fields)]
 pub struct HddSpec {
     /// Bytes of the whole disk.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
     pub capacity: u64,
     /// Revolutions per minute.
     pub rpm: u32,
     /// Bytes of a track at the rim, where sector 0 is.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [512, 1_u64 << 53]})))]
     pub outer_track_bytes: u64,
     /// Bytes of a track at the hub.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [512, 1_u64 << 53]})))]
     pub inner_track_bytes: u64,
     /// Recording surfaces.
     pub heads: u32,
@@ -46,9 +49,11 @@ pub struct HddSpec {
     pub command_ns: u64,
     /// Time that a controller adds to a command before the disk has it, in ns; other commands are served meanwhile.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"always": true})))]
     pub controller_ns: u64,
     /// How the disk orders the commands in its queue.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"always": true})))]
     pub order: CommandOrder,
     /// Bytes per second between host and disk.
     pub bandwidth: u64,
@@ -59,6 +64,7 @@ pub struct HddSpec {
     /// Bytes that the disk reads ahead of a stream at most.
     pub read_ahead_bytes: u64,
     /// Whether writes are acknowledged from the volatile cache.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"key": "volatile_cache", "default": true})))]
     pub write_cache: bool,
     /// Writes in the cache at most that are not yet on the disk.
     pub write_cache_requests: u32,

@@ -18,16 +18,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShingledSpec {
-    /// Bytes of the media cache, a log.
+    /// Bytes of the media cache of a shingled disk, a log to which it appends writes; 0: none, tracks do not overlap.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"default": 0})))]
     pub media_cache_bytes: u64,
     /// Extents that the map of the media cache can hold.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [0, 10_000_000], "default": 0})))]
     pub media_cache_extents: u64,
     /// Share of this map that is in use at first, 0 to 1, by pages that were written at random places of the whole
     /// disk.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"type": "fields.Percent", "default": "0%"})))]
     pub media_cache_fill: f64,
     /// Bytes of a band, which the disk can only rewrite as a whole.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"default": 0})))]
     pub band_bytes: u64,
     /// Time to clean a band, in ns: to read it and the newer data, and to write both.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"default": 0})))]
     pub band_clean_ns: u64,
 }
 

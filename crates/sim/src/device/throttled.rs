@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", schemars(extend("toml" = {"always": true})))]
 pub struct ThrottledSpec {
     /// I/Os per second, reads and writes together; 0: no limit.
     pub iops_total: f64,
@@ -37,6 +38,7 @@ pub struct ThrottledSpec {
     /// Bytes per second during a burst, reads and writes together; 0: no burst.
     pub bps_burst: f64,
     /// How long a burst lasts that begins after a long idle time, in seconds; less than 1 counts as 1.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"type": "int", "range": [0, 86_400]})))]
     pub burst_seconds: f64,
     /// Latency of every I/O in addition to the throttling, in ns.
     pub latency_ns: u64,

@@ -17,10 +17,16 @@ use std::sync::Mutex;
 #[serde(deny_unknown_fields)]
 pub struct FlashUse {
     /// Bytes that the disk offers.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
     pub capacity: u64,
     /// Flash that it does not offer, as a share of what it offers.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [0.001, 10], "default": 0.07})))]
     pub over_provisioning: f64,
-    /// Share of its pages that hold data, 0 to 1, written at random places. 1: the steady state under random writes.
+    /// Share of its pages that hold data, 0 to 1; the rest was discarded. All of it was written once, and twice at
+    /// random places. In an experiment file `"fresh"` (a new disk), `"steady"` (1, the steady state under random writes)
+    /// or `"full:80%"`. A used disk copies valid pages before it erases blocks, and its cache of single-bit cells begins
+    /// full.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"key": "state", "type": "fields.FlashState", "default": "fresh"})))]
     pub fill: f64,
 }
 
