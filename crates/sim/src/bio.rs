@@ -29,6 +29,8 @@ impl Flags {
     pub const READ_AHEAD: Self = Self(8);
     /// It is done, with an error (`bi_status`).
     pub const FAILED: Self = Self(16);
+    /// A write that must be durable when it is done (`REQ_FUA`).
+    pub const FUA: Self = Self(32);
     /// The flags of direct I/O.
     pub const DIRECT: Self = Self(3);
 

@@ -59,6 +59,9 @@ pub struct Job {
     /// A flush follows every so many writes (`fsync`); 0: never.
     #[serde(default)]
     pub fsync: u32,
+    /// Whether writes have forced unit access (`sync=1` on a raw device, or over existing blocks of a file).
+    #[serde(default)]
+    pub fua: bool,
     /// Share of writes that a flush follows, 0 to 1, at random.
     #[serde(default)]
     pub fsync_share: f64,

@@ -43,12 +43,16 @@ class Stage:
 
 
 def _mixed(run: Observation) -> bool:
-    return not run.reads and not run.writes
+    return not run.reads and not run.writes and not run.synced
+
+
+def _busy_writes(run: Observation) -> bool:
+    return run.writes and not run.alone and not run.synced
 
 
 LATENCIES: Final = (
     Stage(("read_latency_ns",), lambda run: run.reads and run.alone),
-    Stage(("write_latency_ns",), lambda run: run.writes and run.alone),
+    Stage(("write_latency_ns",), lambda run: run.writes and run.alone and not run.synced),
 )
 """One I/O at a time shows the latency of flash."""
 
@@ -56,15 +60,19 @@ STAGES: Final[dict[str, tuple[Stage, ...]]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
         Stage(("read_command_ns", "read_bandwidth"), lambda run: run.reads and not run.alone),
-        Stage(("write_command_ns", "write_bandwidth"), lambda run: run.writes and not run.alone),
+        Stage(("write_command_ns", "write_bandwidth"), _busy_writes),
         *LATENCIES,
+        # Linux sends no forced unit access to SATA disks: a flush follows the write.
+        Stage(("flush_ns",), lambda run: run.writes and run.synced),
     ),
     # The flash of an NVMe disk is the limit, except for sequential reads.
     "nvme": (
         Stage(("read_command_ns", "page_read_ns"), lambda run: run.reads and not run.alone),
-        Stage(("program_ns",), lambda run: run.writes and not run.alone),
+        Stage(("program_ns",), _busy_writes),
         Stage(("suspend_ns",), _mixed),
         *LATENCIES,
+        Stage(("flush_ns",), lambda run: run.writes and run.flushes),
+        Stage(("fua_ns",), lambda run: run.writes and run.synced and not run.flushes),
     ),
     "hdd": (
         Stage(("seek_track_ns",), lambda run: run.reads and run.random),
@@ -128,16 +136,21 @@ def calibrate(
     if device["kind"] == "throttled":
         device = {**device, **as_limits(runs)}
     settings = {"kernel": kernel, "filesystem": filesystem}
+    write_back = device.get("write_back", device["kind"] != "nvme")
     bench = _Bench(settings, size, where)
     fitted = dict(device)
     changed: dict[str, tuple[float, float]] = {}
     stages: list[FittedStage] = []
     for stage in STAGES[device["kind"]]:
         chosen = [run for run in runs if stage.runs(run)]
+        if not write_back and chosen and all(run.synced for run in chosen):
+            continue  # The kernel sends it no flush.
         # A stage must not have more parameters than runs.
         parameters = stage.parameters[: len(chosen)]
         if parameters:
             tell(f"fitting {', '.join(parameters)} to {', '.join(run.name for run in chosen)}")
+            # A model without this parameter begins with all the time of an I/O.
+            fitted |= {name: round(1e9 / chosen[0].write_iops) for name in parameters if name not in fitted}
             values = _fit(bench, fitted, parameters, chosen)
             changed |= {name: (fitted[name], values[name]) for name in parameters}
             fitted |= values
@@ -153,8 +166,9 @@ def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> 
     """
     kinds: dict[str, Callable[[Observation], bool]] = {
         "read": lambda run: run.reads,
-        "write": lambda run: run.writes,
+        "write": lambda run: run.writes and not run.synced,
         "mixed": _mixed,
+        "sync": lambda run: run.synced,
     }
     deviations = {}
     for kind, chosen in kinds.items():

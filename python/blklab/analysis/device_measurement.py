@@ -25,9 +25,13 @@ WRITES: Final[dict[str, dict[str, Any]]] = {
     "seqwrite": {"rw": "write", "bs": "4k", "iodepth": 32},
     "randwrite-1": {"rw": "randwrite", "bs": "4k", "iodepth": 1},
     "randwrite-128": {"rw": "randwrite", "bs": "4k", "iodepth": 32, "numjobs": 4},
+    "randwrite-fdatasync": {"rw": "randwrite", "bs": "4k", "options": {"fdatasync": 1}},
     "mixed-75": {"rw": "randrw", "rwmixread": 75, "bs": "4k", "iodepth": 32, "numjobs": 4},
     "mixed-40": {"rw": "randrw", "rwmixread": 40, "bs": "4k", "iodepth": 32, "numjobs": 4},
 }
+
+FORCED: Final[dict[str, dict[str, Any]]] = {"randwrite-sync": {"rw": "randwrite", "bs": "4k", "options": {"sync": 1}}}
+"""Only for devices: in a file, `sync=1` also writes the filesystem's journal."""
 
 FILE_SIZE: Final = "8GiB"  # Size of the file below a directory
 RAMP: Final = 0.1  # Share of a test's time that is not counted
@@ -36,7 +40,7 @@ RAMP: Final = 0.1  # Share of a test's time that is not counted
 def device_experiment(device: str, *, destroy: Sequence[str], seconds: float) -> ExperimentSource:
     """Returns the tests of a device; without `destroy` only those that read. Raises UsageError."""
     resolve(device, Roots())
-    tests = READS if not destroy else READS | WRITES
+    tests = READS if not destroy else READS | WRITES | FORCED
     return _experiment({"device": device}, tests, {}, seconds, {"destroy": list(destroy)})
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output, text
 from blklab.fio.output import FioJobResult
+from blklab.spec.jobs import UNSYNCED
 from blklab.units import parse_size
 
 
@@ -36,20 +37,27 @@ class Observation:
         return int(self.workload.get("iodepth", 1)) * int(self.workload.get("numjobs", 1)) == 1
 
     @property
+    def flushes(self) -> bool:
+        """Whether a flush follows each write, or every few."""
+        return int(self.workload.get("fsync", 0)) > 0 or "fdatasync" in self.workload.get("options", {})
+
+    @property
+    def synced(self) -> bool:
+        """Whether writes must be durable: with flushes, or with forced unit access."""
+        return self.flushes or "sync" in self.workload.get("options", {})
+
+    @property
     def random(self) -> bool:
         return str(self.workload["rw"]).startswith("rand")
 
 
-WORDS: Final = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync"))
+WORDS: Final = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync", "options"))
 """fio's options that describe the load of a device."""
 
 
 DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(
-        (
-            *("rate", "rate_iops", "rate_min", "rate_iops_min", "thinktime", "fdatasync"),
-            *("bssplit", "bsrange", "blockalign", "ba"),
-        ),
+        (*("rate", "rate_iops", "rate_min", "rate_iops_min", "thinktime"), *("bssplit", "bsrange", "blockalign", "ba")),
         frozenset({"", "0"}),
     ),
     "random_distribution": frozenset({"random"}),
@@ -146,6 +154,8 @@ def _words(path: Path, job: FioJobResult) -> dict[str, Any]:
     for key in ("iodepth", "numjobs", "rwmixread", "rwmixwrite", "fsync"):
         if key in words:
             words[key] = _whole(path, job.name, key, job.options)
+    if durable := {key: job.options[key] for key in ("fdatasync", "sync") if job.options.get(key, "0") not in UNSYNCED}:
+        words["options"] = durable
     if "size" in words:
         try:
             parse_size(words["size"])

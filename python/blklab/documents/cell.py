@@ -24,11 +24,11 @@ Host = TypedDict("Host", {
 })
 Job = TypedDict("Job", {
     "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",
-    "fsync": NotRequired[int], "fsync_share": NotRequired[float], "io_bytes": int, "iodepth": int,
-    "iodepth_low": NotRequired[int], "name": str, "numjobs": int, "offset": int, "offset_increment": NotRequired[int],
-    "random": bool, "random_map": "NotRequired[RandomMap]", "rate_iops": NotRequired[float], "read_share": float,
-    "read_sizes": list[tuple[int, float]], "size": int, "thinktime_blocks": NotRequired[int],
-    "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
+    "fsync": NotRequired[int], "fsync_share": NotRequired[float], "fua": NotRequired[bool], "io_bytes": int,
+    "iodepth": int, "iodepth_low": NotRequired[int], "name": str, "numjobs": int, "offset": int,
+    "offset_increment": NotRequired[int], "random": bool, "random_map": "NotRequired[RandomMap]",
+    "rate_iops": NotRequired[float], "read_share": float, "read_sizes": list[tuple[int, float]], "size": int,
+    "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
 })
 LvmCache = TypedDict("LvmCache", {
     "cache": "Node", "chunk": int, "metadata": NotRequired[int | None], "migration_threshold": NotRequired[int | None],

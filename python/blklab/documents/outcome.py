@@ -17,7 +17,7 @@ DiskStats = TypedDict("DiskStats", {
     "sectors": list[int], "tag_waits": int, "throttle_waits": int, "ticks_ns": list[int], "work": "DiskWork",
 })
 DiskWork = TypedDict("DiskWork", {
-    "bands_cleaned": int, "cache_hits": int, "flash_bytes": int, "interface_ns": int,
+    "bands_cleaned": int, "cache_hits": int, "durable_ns": int, "flash_bytes": int, "interface_ns": int,
     "media_cache_full_ns": int | None, "media_ns": int,
 })
 Group = TypedDict("Group", {"name": str, "read": "Direction", "write": "Direction"})

@@ -32,6 +32,8 @@ class Uncertainty(ExperimentTable):
     read: Deviation = 0.0
     write: Deviation = 0.0
     mixed: Deviation = 0.0
+    sync: Deviation = 0.0
+    """Of flushes, and of writes with forced unit access; it counts as far as a run's time consists of them."""
 
 
 class DiskTable(DeviceQueue):

@@ -41,8 +41,14 @@ class FlashSpec(fields.ExperimentTable):
     """Bytes that can be acknowledged before they are programmed."""
     suspend_ns: fields.Nanoseconds
     """Time that a read waits when it suspends a program, in ns."""
+    flush_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time of a flush after writes, in ns; 0: it waits for nothing, because a power cut loses no acknowledged data."""
     fold_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
     """Time to program `program_bytes` into cells with all bits, in ns, when the cache of single-bit cells is full."""
+    fua_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time that a write with forced unit access (FUA) takes in addition, in ns. Those that come meanwhile wait, and
+    share the next such time: an assumption, no measurement shows it.
+    """
     slc_bytes: fields.Size = Field(0, exclude_if=not_)
     """Bytes of the cache of single-bit cells; 0: none."""
 

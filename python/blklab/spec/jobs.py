@@ -8,6 +8,7 @@ from blklab.spec import fio_options, problems, sweep
 from blklab.spec.fio_options import HARMLESS
 from blklab.spec.workload import RAMP, SYNCHRONOUS, Job
 
+UNSYNCED: Final = {"0", 0, "none"}  # Values that switch an option off
 ENDLESS: Final = 1 << 62  # Bytes of a `time_based` job: more than any runtime allows
 
 
@@ -38,7 +39,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         message = f"{units.format_size(size)} is less than a block of {units.format_size(max(used))}"
         raise problems.fail(f"{path}.size", message)
     share = _read_share(job, reads=reads, writes=writes)
-    return {
+    document: cell.Job = {
         "name": name,
         "numjobs": job.numjobs,
         "read_share": share,
@@ -64,6 +65,9 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         "thinktime_blocks": job.thinktime_blocks,
         "rate_iops": _rate_iops(job, share, read_sizes, write_sizes),
     }
+    if job.options.get("sync", 0) not in UNSYNCED:
+        document["fua"] = True
+    return document
 
 
 def _check(job: Job, path: str) -> None:
@@ -73,7 +77,7 @@ def _check(job: Job, path: str) -> None:
         message = f"found false, which is fio's default: the page cache is not simulated: {how}"
         raise problems.fail(f"{path}.direct", message)
     for option, value in job.options.items():
-        if option not in HARMLESS and value not in {"0", 0, "none"}:
+        if option not in HARMLESS and option != "sync" and value not in UNSYNCED:
             raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")
 
 

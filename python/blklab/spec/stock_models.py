@@ -28,6 +28,10 @@ DATA_SHEET: Final = 0.15
 disks in reference/ differ from their data sheets by 8 % (root mean square), and models may differ from theirs by 10 %
 (tests/runners/test_rated.py)."""
 
+FLUSH: Final = 0.5
+"""The standard deviation of a flush's time, as a natural logarithm: the same disk differs by a factor of four between
+days (docs/explanation/simulator.md, "Flushes")."""
+
 UNCERTAIN: Final = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
 
 
@@ -160,7 +164,8 @@ def stock(name: str) -> DeviceTable:
     """Returns a stock model's table. Raises ValueError if there is none of this name."""
     table, about = _tables(_path(name))
     deviation = about.get("spread") or UNCERTAIN.get(str(about.get("certainty")), DATA_SHEET)
-    return {"uncertainty": dict.fromkeys(("read", "write", "mixed"), deviation), **table}
+    deviations = {**dict.fromkeys(("read", "write", "mixed"), deviation), "sync": FLUSH}
+    return {**table, "uncertainty": {**deviations, **table.get("uncertainty", {})}}
 
 
 def calibrated(path: Path) -> DeviceTable:

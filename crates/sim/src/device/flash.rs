@@ -72,6 +72,13 @@ pub struct FlashSpec {
     /// Time to program `program_bytes` into cells with all bits, in ns, when the cache of single-bit cells is full.
     #[serde(default)]
     pub fold_ns: u64,
+    /// Time of a flush after writes, in ns; 0: it waits for nothing, because a power cut loses no acknowledged data.
+    #[serde(default)]
+    pub flush_ns: u64,
+    /// Time that a write with forced unit access (FUA) takes in addition, in ns. Those that come meanwhile wait, and
+    /// share the next such time: an assumption, no measurement shows it.
+    #[serde(default)]
+    pub fua_ns: u64,
     /// What a used disk went through; `null`: a new disk, which copies nothing.
     #[serde(default)]
     pub used: Option<FlashUse>,
@@ -111,8 +118,12 @@ pub struct Flash {
     to_copy: f64,                       // Bytes to copy, less than what is programmed at once
     copied: u64,
     written: u64,
-    slc_used: f64,  // Bytes in the cache of single-bit cells
-    slc_time: Time, // Up to when they are counted
+    flushed: u64, // Bytes written before the last flush, and when it ends
+    flush_until: Time,
+    durable: (Time, Time), // Begin and end of the last time in which writes with forced unit access become durable
+    durable_ns: u64,       // All such times
+    slc_used: f64,         // Bytes in the cache of single-bit cells
+    slc_time: Time,        // Up to when they are counted
 }
 
 impl DiskModel for Flash {
@@ -143,6 +154,10 @@ impl DiskModel for Flash {
             to_copy: 0.0,
             copied: 0,
             written: 0,
+            flushed: 0,
+            flush_until: 0,
+            durable: (0, 0),
+            durable_ns: 0,
             // A used disk begins with a full cache.
             slc_used: if model.used.is_some() { model.slc_bytes as f64 } else { 0.0 },
             slc_time: 0,
@@ -154,7 +169,8 @@ impl DiskModel for Flash {
         let media_ns = self.die_ns / self.dies.len() as u64;
         let interface_ns = self.interface_ns as u64;
         let flash_bytes = self.written + self.copied;
-        DiskWork { interface_ns, media_ns, cache_hits: self.page_hits, flash_bytes, ..DiskWork::default() }
+        let durable_ns = self.durable_ns;
+        DiskWork { interface_ns, media_ns, durable_ns, cache_hits: self.page_hits, flash_bytes, ..DiskWork::default() }
     }
 
     fn busy_ns(&self) -> u64 {
@@ -180,9 +196,7 @@ impl Flash {
         let done = match command.op {
             Op::Read => self.read(now, command),
             Op::Write => self.write(now, command),
-            // Acknowledged data survive a power cut, or are written to spare single-bit cells: a flush waits for
-            // nothing.
-            Op::Flush => now + self.model.write_latency_ns,
+            Op::Flush => self.flush(now),
             Op::Discard => unreachable!("queues answer discards"),
         };
         self.busy += done.saturating_sub(self.busy_until.max(now));
@@ -269,7 +283,26 @@ impl Flash {
             self.gathered -= unit;
             self.program(arrived);
         }
-        arrived + self.model.write_latency_ns
+        arrived + self.model.write_latency_ns + if command.fua { self.time_to_be_durable(arrived) } else { 0 }
+    }
+
+    /// When a flush that comes now is done. The first one after a write takes its time, one after the other.
+    fn flush(&mut self, now: Time) -> Time {
+        if self.flushed < self.written {
+            self.flushed = self.written;
+            self.flush_until = self.flush_until.max(now) + self.model.flush_ns;
+        }
+        self.flush_until.max(now) + self.model.write_latency_ns
+    }
+
+    /// How long a write with forced unit access takes in addition.
+    fn time_to_be_durable(&mut self, arrived: Time) -> Time {
+        let (begin, end) = self.durable;
+        if arrived >= begin {
+            self.durable = (end.max(arrived), end.max(arrived) + self.model.fua_ns);
+            self.durable_ns += self.model.fua_ns;
+        }
+        self.durable.1 - arrived
     }
 
     fn translation(&mut self) -> Option<&mut Translation> {

@@ -29,6 +29,7 @@ pub struct DiskCommand {
     pub op: Op,       // A read, a write or a flush
     pub byte: u64,    // In bytes from the beginning of the disk
     pub bytes: u32,
+    pub fua: bool, // Whether a write must be durable when it is done
 }
 
 /// A disk's access to the event queue.
@@ -92,6 +93,8 @@ pub struct DiskWork {
     /// Time in which the flash dies (their mean) or a rotating disk's mechanism worked, in ns; of a throttled disk, its
     /// busy time.
     pub media_ns: u64,
+    /// Time in which writes with forced unit access became durable, in ns; 0 of disks that have none.
+    pub durable_ns: u64,
     /// Reads answered from the disk's memory; of flash, pages of sequential reads.
     pub cache_hits: u64,
     /// Bytes that flash programmed, the copies of a used disk included; 0 of other disks.

@@ -197,7 +197,8 @@ impl Simulation {
         match action {
             NextAction::Submit(op, byte, bytes) => {
                 task.batched += 1;
-                self.make_io(number, op, byte / 512, bytes, Flags::DIRECT);
+                let flags = job.flags();
+                self.make_io(number, op, byte / 512, bytes, flags);
                 if op == Op::Write {
                     self.mark_file_changed();
                 }

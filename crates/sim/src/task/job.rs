@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bio::Op;
+use crate::bio::{Flags, Op};
 use crate::events::Time;
 use crate::load;
 use crate::rng::{Rng, mix};
@@ -60,6 +60,12 @@ impl JobState {
             spec: spec.clone(),
             ..Self::default()
         }
+    }
+
+    /// The flags of its I/Os.
+    #[inline]
+    pub fn flags(&self) -> Flags {
+        if self.spec.fua { Flags::DIRECT.with(Flags::FUA) } else { Flags::DIRECT }
     }
 
     /// How many I/Os can be submitted in one system call.

@@ -8,7 +8,7 @@ fn queued(geometry: &Geometry, random: &mut Rng, span: u64) -> QueuedCommand {
     // Few places, so that commands often begin at the same one, or where the head is.
     let byte = random.below(span / 4096) * 4096 / (1 + random.below(3)) / 512 * 512;
     QueuedCommand {
-        command: DiskCommand { request: 0, op: Op::Read, byte, bytes: 4096 },
+        command: DiskCommand { request: 0, op: Op::Read, byte, bytes: 4096, fua: false },
         position: geometry.locate(byte),
         batch: random.below(3) as u32,
         arrival: 0,

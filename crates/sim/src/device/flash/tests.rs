@@ -18,12 +18,14 @@ fn disk() -> Flash {
         suspend_ns: 2000,
         slc_bytes: 0,
         fold_ns: 0,
+        flush_ns: 50_000,
+        fua_ns: 20_000,
         used: None,
     })
 }
 
 fn done(disk: &mut Flash, now: Time, op: Op, page: u64) -> Time {
-    disk.completion_time(now, &DiskCommand { request: 0, op, byte: page * 4096, bytes: 4096 })
+    disk.completion_time(now, &DiskCommand { request: 0, op, byte: page * 4096, bytes: 4096, fua: false })
 }
 
 #[test]
@@ -44,4 +46,26 @@ fn a_read_waits_for_a_program_that_ends_soon() {
     done(&mut disk, 0, Op::Write, 0);
     assert_eq!(done(&mut disk, 8500, Op::Read, 10), 11_000);
     assert_eq!(done(&mut disk, 11_000, Op::Read, 1), 12_000);
+}
+
+#[test]
+fn a_flush_takes_its_time_only_after_a_write() {
+    let mut disk = disk();
+    assert_eq!(done(&mut disk, 1000, Op::Flush, 0), 1000);
+    done(&mut disk, 2000, Op::Write, 0);
+    assert_eq!(done(&mut disk, 2000, Op::Flush, 0), 52_000);
+    assert_eq!(done(&mut disk, 3000, Op::Flush, 0), 52_000, "it waits for the one that runs");
+    done(&mut disk, 4000, Op::Write, 1);
+    assert_eq!(done(&mut disk, 4000, Op::Flush, 0), 102_000);
+}
+
+#[test]
+fn writes_that_must_be_durable_share_the_time_for_it() {
+    let mut disk = disk();
+    let mut durable =
+        |now| disk.completion_time(now, &DiskCommand { request: 0, op: Op::Write, byte: 0, bytes: 512, fua: true });
+    assert_eq!(durable(1000), 21_000);
+    assert_eq!(durable(2000), 41_000, "it came too late for the first");
+    assert_eq!(durable(15_000), 41_000, "and this one shares the second");
+    assert_eq!(durable(90_000), 110_000);
 }

@@ -5,7 +5,11 @@ use crate::events::{EventKind, EventQueue};
 fn played(limits: &ThrottledSpec, ops: &[Op]) -> (Vec<(u32, Time)>, Throttled) {
     let (mut disk, mut events) = (Throttled::new(limits), EventQueue::default());
     for (request, &op) in (0..).zip(ops) {
-        disk.start(0, DiskCommand { request, op, byte: 0, bytes: 4096 }, &mut DiskEvents::new(&mut events, 0));
+        disk.start(
+            0,
+            DiskCommand { request, op, byte: 0, bytes: 4096, fua: false },
+            &mut DiskEvents::new(&mut events, 0),
+        );
     }
     let mut done = Vec::new();
     while let Some((now, event)) = events.next() {

@@ -7,8 +7,6 @@ mod spec;
 mod stats;
 mod wbt;
 
-use std::collections::VecDeque;
-
 use crate::bio::{Bio, Flags, NONE, Op};
 use crate::device::{Disk, DiskCommand, DiskEvents, Model};
 use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
@@ -52,8 +50,14 @@ pub struct DiskQueue {
     /// waits in `hctx->dispatch`, where nothing is merged into it. SCSI disks are asked first (`scsi_mq_get_budget`).
     holds_one: bool,
     held: Option<u32>,
-    flushes: VecDeque<u32>, // Flushes that wait for the disk to be empty, and whether one is running
-    flushing: bool,
+    /// A queue has one flush in flight. Those that come meanwhile share the next one (`blk_kick_flush`).
+    flushes: Vec<u32>,
+    flushing: Vec<u32>, // Those that the running flush serves
+    /// SATA's FLUSH CACHE is not a queued command: the disk must be empty, and runs nothing else with it.
+    flushes_alone: bool,
+    /// Whether the disk has writes with forced unit access; otherwise a flush follows them (`blk_flush_policy`). libata
+    /// does not use those of SATA disks (`libata.fua=0`), and virtio has none.
+    has_fua: bool,
     freed: u32, // Tags that became free since tasks were last woken
     tag_waiters: WaitList,
     throttle_waiters: WaitList,
@@ -93,7 +97,7 @@ impl Target for DiskQueue {
     fn unplug(&mut self, sim: &mut Simulation, number: u32) {
         let request = &self.requests[number];
         if request.op == Op::Flush {
-            self.flushes.push_back(number);
+            self.flushes.push(number);
             self.dispatch(sim);
         } else if self.elevator.len() == 0 && self.can_dispatch() {
             self.send_to_disk(sim, number);
@@ -139,8 +143,10 @@ impl DiskQueue {
             holds_one: queue.scheduler == Scheduler::MqDeadline
                 && matches!(device.model, Model::Nvme(_) | Model::Throttled(_)),
             held: None,
-            flushes: VecDeque::new(),
-            flushing: false,
+            flushes: Vec::new(),
+            flushing: Vec::new(),
+            flushes_alone: !matches!(device.model, Model::Nvme(_)),
+            has_fua: matches!(device.model, Model::Nvme(_)),
             freed: 0,
             tag_waiters: WaitList::default(),
             throttle_waiters: WaitList::default(),
@@ -196,6 +202,7 @@ impl DiskQueue {
     fn new_request(&mut self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> u32 {
         self.requests.add(Request {
             op: bio.op,
+            fua: bio.op == Op::Write && bio.flags.has(Flags::FUA) && self.write_back,
             throttled,
             sector: bio.sector,
             sectors: bio.sectors,
@@ -218,11 +225,12 @@ impl DiskQueue {
             let back = r.end() == sector;
             (r.op == bio.op && (back || r.sector == end)).then_some((plugged.token, back, false))
         });
+        // Neither a bio nor a request that must be durable is merged (`REQ_NOMERGE_FLAGS`).
         let candidate = plugged
             .or_else(|| self.elevator.find_merge(bio.op, sector, end, &self.requests).map(|(n, back)| (n, back, true)));
         let Some((request_number, back, waiting)) = candidate else { return false };
         let request = &mut self.requests[request_number];
-        if request.sectors + bio.sectors > self.max_sectors {
+        if request.fua || bio.flags.has(Flags::FUA) || request.sectors + bio.sectors > self.max_sectors {
             return false;
         }
         request.sectors += bio.sectors;
@@ -244,7 +252,11 @@ impl DiskQueue {
 
     #[inline]
     fn can_dispatch(&self) -> bool {
-        self.in_disk < self.depth && self.flushes.is_empty() && !self.flushing
+        self.in_disk < self.depth && !(self.flushes_alone && self.has_flush())
+    }
+
+    fn has_flush(&self) -> bool {
+        !(self.flushes.is_empty() && self.flushing.is_empty())
     }
 
     /// Sends waiting requests to the disk while it has free slots.
@@ -271,19 +283,19 @@ impl DiskQueue {
         }
     }
 
-    /// SATA's FLUSH CACHE is not a queued command: the disk must be empty, and runs nothing else with it. Without a
-    /// volatile cache the block layer completes flushes itself (`blk_insert_flush`).
+    /// Sends a flush for all that wait. Without a volatile cache the block layer completes them itself
+    /// (`blk_insert_flush`).
     fn dispatch_flush(&mut self, sim: &mut Simulation) {
         let mut events = DiskEvents::new(&mut sim.events, self.id);
         if !self.write_back {
-            while let Some(number) = self.flushes.pop_front() {
+            for number in self.flushes.drain(..) {
                 events.plan_completion(sim.now, number);
             }
-        } else if self.in_disk == 0 && !self.flushing {
-            self.flushing = true;
-            let number = self.flushes[0];
+        } else if self.flushing.is_empty() && (self.in_disk == 0 || !self.flushes_alone) {
+            std::mem::swap(&mut self.flushing, &mut self.flushes);
+            let number = self.flushing[0];
             self.requests[number].dispatched = sim.now;
-            let command = DiskCommand { request: number, op: Op::Flush, byte: 0, bytes: 0 };
+            let command = DiskCommand { request: number, op: Op::Flush, byte: 0, bytes: 0, fua: false };
             self.disk.start(sim.now, command, &mut events);
         }
     }
@@ -294,7 +306,8 @@ impl DiskQueue {
         request.dispatched = sim.now;
         self.in_disk += 1;
         let byte = self.start + request.sector * 512;
-        let command = DiskCommand { request: number, op: request.op, byte, bytes: request.sectors * 512 };
+        let (op, fua) = (request.op, request.fua && self.has_fua);
+        let command = DiskCommand { request: number, op, byte, bytes: request.sectors * 512, fua };
         self.disk.start(sim.now, command, &mut DiskEvents::new(&mut sim.events, self.id));
     }
 
@@ -302,12 +315,14 @@ impl DiskQueue {
     #[inline]
     fn end_request(&mut self, sim: &mut Simulation, number: u32) {
         let (throttle, tags) = self.count_ended_request(sim.now, number);
-        let mut next = self.requests[number].first;
-        self.requests.remove(number);
-        while next != NONE {
-            let bio = next;
-            next = sim.bios[bio].next;
-            sim.complete(bio);
+        let request = &mut self.requests[number];
+        if request.op == Op::Flush {
+            self.end_flush(sim, number);
+        } else if request.fua && !self.has_fua {
+            request.op = Op::Flush;
+            self.flushes.push(number);
+        } else {
+            self.end_bios(sim, number);
         }
         self.dispatch(sim);
         if throttle > 0 {
@@ -318,6 +333,28 @@ impl DiskQueue {
         }
     }
 
+    #[inline]
+    fn end_bios(&mut self, sim: &mut Simulation, number: u32) {
+        let mut next = self.requests[number].first;
+        self.requests.remove(number);
+        while next != NONE {
+            let bio = next;
+            next = sim.bios[bio].next;
+            sim.complete(bio);
+        }
+    }
+
+    /// Ends all requests that the disk's flush served, or one that needed none.
+    #[cold]
+    fn end_flush(&mut self, sim: &mut Simulation, number: u32) {
+        let mut served = std::mem::take(&mut self.flushing);
+        if served.is_empty() {
+            served.push(number);
+        }
+        served.drain(..).for_each(|served| self.end_bios(sim, served));
+        self.flushing = served;
+    }
+
     /// Counts a completed request. Returns how many tasks to wake that wait in the throttle, and for tags.
     #[inline]
     fn count_ended_request(&mut self, now: Time, number: u32) -> (usize, usize) {
@@ -325,9 +362,7 @@ impl DiskQueue {
         if request.op == Op::Flush {
             self.stats.flushes += 1;
             if self.write_back {
-                self.flushing = false;
                 self.stats.flush_ns += now - request.dispatched;
-                self.flushes.pop_front();
             }
             return (0, 0);
         }

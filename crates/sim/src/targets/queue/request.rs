@@ -8,6 +8,7 @@ use crate::events::Time;
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub op: Op,           // The operation
+    pub fua: bool,        // Whether it must be durable when it is done
     pub throttled: bool,  // Whether it counts against the writeback throttle
     pub sector: u64,      // In sectors of the disk
     pub sectors: u32,     // How much
