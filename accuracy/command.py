@@ -12,6 +12,7 @@ COMMANDS = {
     "published": CommandEntry(
         "accuracy.published_command:published", "Compare predictions with published measurements", "run"
     ),
+    "disks": CommandEntry("accuracy.disks:disks", "Compare predictions with disks that strangers measured", "run"),
     "agreement": CommandEntry("accuracy.agreement_command:agreement", "Compare predictions with the lab", "run lab"),
 }
 

@@ -3,7 +3,7 @@
 //! `python/blklab/spec` makes it from a TOML file; it arrives as JSON. Sizes are bytes, times are nanoseconds, rates
 //! are per second. Unknown fields are errors.
 
-pub use crate::device::{CommandOrder, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};
+pub use crate::device::{CommandOrder, Condition, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};
 pub use crate::load::{Distribution, Filesystem, Host, Job, Replay};
 pub use crate::targets::Node;
 pub use crate::targets::delay::Delay;

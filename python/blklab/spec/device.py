@@ -1,12 +1,13 @@
 """A device table: the disk, how much of it is used, and its queue."""
 
+from math import hypot
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
 from blklab.documents.cell import Model
 from blklab.spec.device_parameters import FlashSpec, FlashUse, HddSpec, ShingledSpec, ThrottledSpec
-from blklab.spec.fields import NUMBER, ExperimentTable, Sectors
+from blklab.spec.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -22,6 +23,9 @@ class DeviceQueue(ExperimentTable):
     write_cache: Literal["write back", "write through"] | None = None
     """As in `queue/write_cache`; by default the model's `write_back` decides."""
 
+
+WORN: Final = 0.85
+"""What the logarithm of a worn flash disk's writes deviates by: they have a tenth of their rate, or all of it."""
 
 Deviation = Annotated[float, Field(ge=0, le=3), NUMBER]
 
@@ -70,6 +74,11 @@ class DiskTable(DeviceQueue):
     """How far measured IOPS are from predicted ones; nothing for parameters that you state."""
 
     @property
+    def deviations(self) -> Uncertainty:
+        """The uncertainty of the device in its present state."""
+        return self.uncertainty
+
+    @property
     def parts(self) -> dict[str, object]:
         """The rest of the model, as the simulator takes it: what is a key of every disk, and parts of some."""
         return {}
@@ -78,13 +87,20 @@ class DiskTable(DeviceQueue):
 class _Flash(FlashSpec, FlashUse, DiskTable):
     @property
     def parts(self) -> dict[str, object]:
-        if self.state == "fresh":
-            return {}
+        if self.state in CONDITIONS:
+            return {} if self.state == "fresh" else {"condition": self.state}
         return {"used": {"capacity": self.capacity, **_described(self, FlashUse)}}
+
+    @property
+    def deviations(self) -> Uncertainty:
+        if self.state != "worn":
+            return self.uncertainty
+        wider = {kind: hypot(getattr(self.uncertainty, kind), WORN) for kind in ("write", "mixed")}
+        return self.uncertainty.model_copy(update=wider)
 
     @model_validator(mode="after")
     def _possible(self) -> "_Flash":
-        if self.state != "fresh" and self.capacity is None:
+        if self.state not in CONDITIONS and self.capacity is None:
             raise ValueError(f"state {self.state!r} needs the capacity of the disk")
         if self.slc_bytes and self.fold_ns < self.program_ns:
             raise ValueError(f"slc_bytes needs fold_ns, at least program_ns ({self.program_ns}): found {self.fold_ns}")

@@ -51,6 +51,12 @@ class FlashSpec(fields.ExperimentTable):
     """
     slc_bytes: fields.Size = Field(0, exclude_if=not_)
     """Bytes of the cache of single-bit cells; 0: none."""
+    sustained_read_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time of a read command of a disk in use, in ns, instead of `read_command_ns`; 0: the same. It comes from
+    measurements of a minute or more, not from data sheets.
+    """
+    sustained_write_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same."""
 
 
 class FlashUse(fields.ExperimentTable):
@@ -58,11 +64,12 @@ class FlashUse(fields.ExperimentTable):
 
     over_provisioning: Annotated[float, Field(ge=0.001, le=10), fields.NUMBER] = 0.07
     """Flash that it does not offer, as a share of what it offers."""
-    state: fields.FlashState = Field("fresh", serialization_alias="fill")
+    state: fields.FlashState = Field("used", serialization_alias="fill")
     """Share of its pages that hold data, 0 to 1; the rest was discarded. All of it was written once, and twice at
-    random places. In an experiment file `"fresh"` (a new disk), `"steady"` (1, the steady state under random
-    writes) or `"full:80%"`. A used disk copies valid pages before it erases blocks, and its cache of single-bit
-    cells begins full.
+    random places. In an experiment file one of: `"used"`, what a run of minutes shows on a trimmed disk in use;
+    `"fresh"`, as its maker measures a new disk; `"unwritten"`, whose reads do not touch flash; `"steady"` (1, the
+    steady state under random writes) and `"full:80%"`, which copy valid pages before they erase blocks; `"worn"`,
+    after years. Except for the first two, the cache of single-bit cells begins full.
     """
 
 

@@ -168,5 +168,10 @@ def _share(state: str) -> float:
     return 1.0 if state == "steady" else int(state.removeprefix("full:")[:-1]) / 100
 
 
+CONDITIONS: Final = ("used", "fresh", "unwritten", "worn")  # States of a flash disk that say nothing of how full it is
+
+
 Percent = Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$"), PlainSerializer(_share)]
-FlashState = Annotated[str, Field(pattern=r"^(fresh|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(_share)]
+FlashState = Annotated[
+    str, Field(pattern=rf"^({'|'.join(CONDITIONS)}|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(_share)
+]

@@ -53,7 +53,7 @@ def document(
     if host := settings.host.model_dump(exclude_none=True):
         document["host"] = host
     document |= load_ramp(tables)
-    return document, built.capacity, source_of, [table.uncertainty for table in built.tables]
+    return document, built.capacity, source_of, [table.deviations for table in built.tables]
 
 
 FORM: Final = CellForm("sim", document, settings_are_keys=True)

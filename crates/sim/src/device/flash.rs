@@ -79,10 +79,41 @@ pub struct FlashSpec {
     /// share the next such time: an assumption, no measurement shows it.
     #[serde(default)]
     pub fua_ns: u64,
+    /// Time of a read command of a disk in use, in ns, instead of `read_command_ns`; 0: the same. It comes from
+    /// measurements of a minute or more, not from data sheets.
+    #[serde(default)]
+    pub sustained_read_command_ns: u64,
+    /// Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same.
+    #[serde(default)]
+    pub sustained_write_command_ns: u64,
+    /// In which condition the disk is.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
+    pub condition: Condition,
     /// What a used disk went through; `null`: a new disk, which copies nothing.
     #[serde(default)]
     pub used: Option<FlashUse>,
 }
+
+/// The condition of a flash disk.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Condition {
+    /// As its maker measures it: empty, with an empty cache of single-bit cells.
+    #[default]
+    Fresh,
+    /// Nothing was ever written to it, or everything was discarded: reads do not touch its flash.
+    Unwritten,
+    /// In use, and trimmed: commands take their sustained times, and the cache of single-bit cells is full.
+    Used,
+    /// Used for years: it takes writes at a third of the rate of a used disk, with a wide interval.
+    Worn,
+}
+
+/// How much longer a worn disk's writes take. The geometric mean of what is known: a disk that writes as it did,
+/// and one that writes at a tenth of its rate (three Crucial MX200 in reference/foreign/fio_plot.csv).
+const WORN: f64 = 3.2;
 
 #[derive(Clone, Copy, Debug)]
 struct Die {
@@ -131,11 +162,15 @@ impl DiskModel for Flash {
 
     fn new(model: &FlashSpec) -> Self {
         let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
+        let is_fresh = model.condition == Condition::Fresh && model.used.is_none();
+        let command_ns =
+            |fresh: u64, sustained: u64| (if is_fresh || sustained == 0 { fresh } else { sustained }) as f64;
+        let worn = if model.condition == Condition::Worn { WORN } else { 1.0 };
         Self {
-            read_command_ns: model.read_command_ns as f64,
-            write_command_ns: model.write_command_ns as f64,
+            read_command_ns: command_ns(model.read_command_ns, model.sustained_read_command_ns),
+            write_command_ns: command_ns(model.write_command_ns, model.sustained_write_command_ns) * worn,
             read_byte_ns: 1e9 / model.read_bandwidth.max(1) as f64,
-            write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64,
+            write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64 * worn,
             interface_until: 0.0,
             dies: vec![die; model.units.clamp(1, 1 << 16) as usize],
             page: Divisor::new(u64::from(model.page_bytes.max(512))),
@@ -159,7 +194,7 @@ impl DiskModel for Flash {
             durable: (0, 0),
             durable_ns: 0,
             // A used disk begins with a full cache.
-            slc_used: if model.used.is_some() { model.slc_bytes as f64 } else { 0.0 },
+            slc_used: if is_fresh || model.condition == Condition::Unwritten { 0.0 } else { model.slc_bytes as f64 },
             slc_time: 0,
             model: model.clone(),
         }
@@ -215,6 +250,9 @@ impl Flash {
     fn read(&mut self, now: Time, command: &DiskCommand) -> Time {
         let interface = self.read_command_ns + f64::from(command.bytes) * self.read_byte_ns;
         let arrived = self.pass_interface(now, interface);
+        if self.model.condition == Condition::Unwritten {
+            return arrived + self.model.read_latency_ns;
+        }
         let sequential = self.streams.record_read(command.byte, command.bytes);
         let first = self.page.divide(command.byte);
         let last = self.page.divide(command.byte + u64::from(command.bytes).max(1) - 1);

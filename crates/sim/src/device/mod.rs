@@ -17,7 +17,7 @@ use crate::bio::Op;
 use crate::events::{Event, EventQueue, Time};
 use serde::{Deserialize, Serialize};
 
-pub use flash::FlashSpec;
+pub use flash::{Condition, FlashSpec};
 pub use hdd::{CommandOrder, HddSpec};
 pub use throttled::ThrottledSpec;
 pub use translation::FlashUse;

@@ -23,10 +23,11 @@ pub struct FlashUse {
     #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [0.001, 10], "default": 0.07})))]
     pub over_provisioning: f64,
     /// Share of its pages that hold data, 0 to 1; the rest was discarded. All of it was written once, and twice at
-    /// random places. In an experiment file `"fresh"` (a new disk), `"steady"` (1, the steady state under random writes)
-    /// or `"full:80%"`. A used disk copies valid pages before it erases blocks, and its cache of single-bit cells begins
-    /// full.
-    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"key": "state", "type": "fields.FlashState", "default": "fresh"})))]
+    /// random places. In an experiment file one of: `"used"`, what a run of minutes shows on a trimmed disk in use;
+    /// `"fresh"`, as its maker measures a new disk; `"unwritten"`, whose reads do not touch flash; `"steady"` (1, the
+    /// steady state under random writes) and `"full:80%"`, which copy valid pages before they erase blocks; `"worn"`, after
+    /// years. Except for the first two, the cache of single-bit cells begins full.
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"key": "state", "type": "fields.FlashState", "default": "used"})))]
     pub fill: f64,
 }
 

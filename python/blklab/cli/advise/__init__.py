@@ -85,8 +85,8 @@ def _parse_times(text: str) -> float:
 @click.option("--kernel", default="6.1", show_default=True, help="Kernel of the array.")
 @click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", show_default=True,
               help="Filesystem to make.")  # fmt: skip
-@click.option("--flash-state", type=click.Choice(["fresh", "steady"]), default="steady", show_default=True,
-              help="Whether flash disks are new or used.")  # fmt: skip
+@click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady", show_default=True,
+              help="State of flash disks: in use and trimmed, new, or full of random writes.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of random numbers.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs.")
 @cluster_option

@@ -47,8 +47,8 @@ def _cell(model: LibraryModel, name: str) -> Cell:
     device = {"model": model.name}
     if "capacity" not in table:
         device["size"] = VIRTUAL_SIZE
-    if name.startswith("steady"):
-        device["state"] = "steady"
+    if model.kind in {"ssd", "nvme"}:
+        device["state"] = "steady" if name.startswith("steady") else "fresh"
     workload = {**TESTS[name], "time_based": True}
     if model.kind == "nvme" and "random" in name:
         workload["numjobs"] = NVME_JOBS
@@ -58,7 +58,7 @@ def _cell(model: LibraryModel, name: str) -> Cell:
         "workloads": {name: workload},
         "settings": {
             "kernel": "6.1",
-            "runtime": USED_RUNTIME if "state" in device else RUNTIME.get(model.kind, "500ms"),
+            "runtime": USED_RUNTIME if device.get("state") == "steady" else RUNTIME.get(model.kind, "500ms"),
         },
     }
     return cells.plan(load.ExperimentSource(Path(f"{model.name}.toml"), raw)).cells[0]

@@ -7,8 +7,9 @@ are inside.
 """
 
 import math
-from typing import Final
+from typing import Final, cast
 
+from blklab.documents.outcome import DiskStats
 from blklab.outcome import DeviceResult, Outcome, PredictionInterval
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
@@ -37,7 +38,7 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
     total = max(1, sum(sum(device["ios"]) for device in devices))
     # The members of an array are often equal disks, whose errors are equal too: deviations add up, not variances.
     of_devices = sum(
-        sum(device["ios"]) / total * _deviation(device, uncertainty)
+        sum(device["ios"]) / total * _deviation(device, uncertainty, outcome["watched_ns"])
         for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
     deviation = math.hypot(of_devices, KERNEL)
@@ -49,11 +50,15 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
     return {"iops": (low, min(high, limit)), "p99": _factors(math.hypot(deviation, TAIL))}
 
 
-def _deviation(device: DeviceResult, uncertainty: Uncertainty) -> float:
+def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
+    """Returns the deviation of a device's load: that of flushes for the share of time that they take."""
     reads, writes = device["ios"]
+    ios = uncertainty.read if reads > writes else uncertainty.write
     if min(reads, writes) > MIXED * (reads + writes):
-        return uncertainty.mixed
-    return uncertainty.read if reads > writes else uncertainty.write
+        ios = uncertainty.mixed
+    durable_ns = cast(DiskStats, device)["work"]["durable_ns"]
+    flushes = min(1.0, ((device["flush_ns"] or 0) + durable_ns) / max(1, watched_ns))
+    return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
 
 def _factors(deviation: float) -> tuple[float, float]:

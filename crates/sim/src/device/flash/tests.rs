@@ -20,6 +20,9 @@ fn disk() -> Flash {
         fold_ns: 0,
         flush_ns: 50_000,
         fua_ns: 20_000,
+        sustained_read_command_ns: 0,
+        sustained_write_command_ns: 0,
+        condition: Condition::Fresh,
         used: None,
     })
 }

@@ -1,0 +1,193 @@
+"""`accuracy/run disks`: predict single disks that strangers measured, with the library's models."""
+
+import csv
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from accuracy.options import reference_option
+from blklab.cli.common import cluster_option, computing, emit, json_option
+from blklab.report.console import Console
+from blklab.report.tables.base import TextTable, figures, text
+from blklab.report.terminal import draw_table
+from blklab.runners.sim import runner as sim
+from blklab.runners.sim.uncertainty import interval
+from blklab.spec import cells, load
+from blklab.spec.cells import Cell
+
+KERNEL: Final = "5.4"
+RUNTIME: Final = "1500ms"
+SLOW: Final = "120s"  # Of rotating disks
+
+IOCOST: Final = {
+    "Samsung SSD 980 PRO 1TB": "980-pro",
+    "Samsung SSD 870": "870-evo",
+    "Samsung SSD 860": "ssd-consumer",
+    "CT1000P3PSSD8": "nvme-qlc",
+}
+"""The library's models of disks in iocost.csv; others are of the class `nvme-consumer`, which rests on them."""
+
+LOADS: Final[Mapping[str, tuple[str, str, int]]] = {
+    "rbps": ("read", "1m", 8),
+    "rseqiops": ("read", "4k", 256),
+    "rrandiops": ("randread", "4k", 256),
+    "wbps": ("write", "1m", 8),
+    "wseqiops": ("write", "4k", 256),
+    "wrandiops": ("randwrite", "4k", 256),
+}
+"""The figures of iocost.csv: `rw`, `bs` and `iodepth` of eight jobs. For bytes, resctl-bench has `bs` = 128 MiB, which
+the kernel splits."""
+
+PLOTS: Final[Mapping[str, tuple[str, str]]] = {
+    "INTEL": ("ssd-datacenter", "server SSD"),
+    "KINGSTON": ("ssd-datacenter", "server SSD"),
+    "PM883": ("pm883", "server SSD"),
+    "PM833": ("pm883", "server SSD"),
+    "SAMSUNG_DC": ("pm883", "server SSD"),
+    "860": ("ssd-consumer", "consumer SSD"),
+    "MX200": ("ssd-consumer", "worn SSD"),
+    "HTS72101": ("hdd-25-7200", "its class rests on it"),
+    "SAMSUNGF1": ("hdd-7200", "HDD"),
+}
+"""By a word of the set's name: the model, and the group of rows. The disk of the set WD740GD was failing."""
+
+UNWRITTEN: Final = ("TEST01", "P420i_SAMSUNG_PM883", "AHCI_INTEL", "AHCI_SAMSUNG_PM833")
+"""Sets of new disks: their reads do not touch flash."""
+
+
+@dataclass(frozen=True)
+class DiskRow:
+    """One measurement of a disk and its prediction."""
+
+    source: str
+    group: str
+    disk: str
+    model: str
+    load: str
+    measured: float  # IOPS
+    predicted: float
+    limits: tuple[float, float]  # Factors of the prediction
+
+    @property
+    def factor(self) -> float:
+        """Predicted over measured IOPS."""
+        return self.predicted / self.measured
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measurement is in the interval of the prediction."""
+        return self.limits[0] <= 1 / self.factor <= self.limits[1]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    source: str
+    group: str
+    disk: str
+    device: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    iops: float
+
+    def cell(self) -> Cell:
+        """Returns the cell that predicts it."""
+        slow = self.group == "HDD" or str(self.device["model"]).startswith("hdd")
+        raw = {
+            "devices": {"disk": dict(self.device)},
+            "stacks": {"alone": {"device": "disk"}},
+            "workloads": {"load": {**self.workload, "time_based": True}},
+            "settings": {"kernel": KERNEL, "runtime": SLOW if slow else RUNTIME},
+        }
+        return cells.plan(load.ExperimentSource(Path(self.source), raw)).cells[0]
+
+
+@click.command()
+@reference_option
+@cluster_option
+@json_option
+def disks(*, directory: Path, cluster: str | None, as_json: bool) -> None:
+    """Predict single disks that strangers measured, and print how far the predictions are away.
+
+    Nothing is fitted to these disks: each has the library's model of its name, or of its class. A
+    row is inside if the measurement is in the 90 % interval of its prediction.
+
+    \b
+    Examples:
+      accuracy/run disks
+      accuracy/run disks --json | jq '.[] | select(.inside | not)'
+    """
+    measured = [*_iocost(directory), *_plots(directory), *_flushes(directory)]
+    made = [row.cell() for row in measured]
+    with computing(cluster) as parallel:
+        outcomes = sim.outcomes([cell.document for cell in made], parallel)
+    rows = []
+    for row, cell, outcome in zip(measured, made, outcomes, strict=True):
+        predicted = outcome["read"]["iops"] + outcome["write"]["iops"]
+        words = " ".join(f"{key}={value}" for key, value in row.workload.items())
+        limits = interval(cell, outcome)["iops"]
+        model = " ".join(map(str, row.device.values()))
+        rows.append(DiskRow(row.source, row.group, row.disk, model, words, row.iops, predicted, limits))
+    documents = [{**vars(row), "factor": row.factor, "inside": row.inside} for row in rows]
+    emit(documents, as_json, lambda console: _draw(console, rows))
+
+
+def _read(directory: Path, name: str) -> list[dict[str, str]]:
+    with (directory / "foreign" / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _iocost(directory: Path) -> Iterator[_Measured]:
+    models: dict[str, list[dict[str, str]]] = {}
+    for row in _read(directory, "iocost.csv"):
+        models.setdefault(row["model"], []).append(row)
+    for disk, rows in models.items():
+        model = IOCOST.get(disk, "nvme-consumer")
+        group = "its class rests on it" if model == "nvme-consumer" else "NVMe and SATA SSD"
+        for figure, (rw, bs, depth) in LOADS.items():
+            median = statistics.median(float(row[figure]) for row in rows)
+            iops = median / (1 << 20) if figure.endswith("bps") else median
+            workload = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": 8}
+            yield _Measured("iocost.csv", group, disk, {"model": model}, workload, iops)
+
+
+def _plots(directory: Path) -> Iterator[_Measured]:
+    for row in _read(directory, "fio_plot.csv"):
+        word = next((word for word in PLOTS if word in row["set"]), None)
+        if word is None or row["stack"] != "single" or row["numjobs"] not in {"1", "16"}:
+            continue
+        model, group = PLOTS[word]
+        device = {"model": model}
+        if group == "worn SSD":
+            device["state"] = "worn"
+        elif any(part in row["set"] for part in UNWRITTEN) and row["rw"] == "randread":
+            device["state"] = "unwritten"
+        workload = {"rw": row["rw"], "bs": "4k", "iodepth": int(row["iodepth"]), "numjobs": int(row["numjobs"])}
+        yield _Measured("fio_plot.csv", group, row["set"], device, workload, float(row["iops"]))
+
+
+def _flushes(directory: Path) -> Iterator[_Measured]:
+    for row in _read(directory, "flushes.csv"):
+        group = "flushes that were used" if row["use"] == "set" else "flushes"
+        for figure, option in (("dsync", "sync"), ("fdatasync", "fdatasync")):
+            if row[figure]:
+                workload = {"rw": "randwrite", "bs": row["bs"], "options": {option: 1}}
+                device = {"model": row["model"]}
+                yield _Measured("flushes.csv", group, row["disk"], device, workload, float(row[figure]))
+
+
+def _draw(console: Console, rows: list[DiskRow]) -> None:
+    groups: dict[tuple[str, str], list[DiskRow]] = {}
+    for row in rows:
+        groups.setdefault((row.source, row.group), []).append(row)
+    lines = []
+    for (source, group), members in groups.items():
+        errors = [abs(math.log(row.factor)) for row in members]
+        inside = sum(row.inside for row in members)
+        median, worst = (math.exp(error) for error in (statistics.median(errors), max(errors)))
+        lines.append([source, group, str(len(members)), str(inside), f"×{median:.2f}", f"×{worst:.2f}"])
+    columns = [text("source"), text("disks"), *figures("rows", "inside", "median error", "worst")]
+    draw_table(console, TextTable("Disks that strangers measured", columns, lines))
