@@ -79,8 +79,9 @@ vendor: setup ## Build the report's Vega bundle again
 accuracy: setup ## Predict published and recorded measurements; fails if docs/explanation/accuracy.md differs
 	@mkdir -p build
 	@accuracy/run published --output build/accuracy.md >/dev/null
-	@diff -u docs/explanation/accuracy.md build/accuracy.md || { echo "error: predictions have changed:" \
-	    "if they are better, copy build/accuracy.md to docs/explanation/accuracy.md" >&2; exit 1; }
+	@accuracy/run disks --output build/disks.md >/dev/null
+	@for page in accuracy disks; do diff -u docs/explanation/$$page.md build/$$page.md || { echo "error: predictions have" \
+	    "changed: if they are better, copy build/$$page.md to docs/explanation/$$page.md" >&2; exit 1; }; done
 
 .PHONY: bench
 bench: ## Compare the speed of blklab and the standard tools

@@ -3,7 +3,7 @@
 import csv
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,9 @@ import click
 
 from accuracy.options import reference_option
 from blklab.cli.common import cluster_option, computing, emit, json_option
-from blklab.report.console import Console
+from blklab.cluster import HERE, Parallel
+from blklab.output import write
+from blklab.report import markdown as gfm
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.runners.sim import runner as sim
@@ -85,7 +87,9 @@ class DiskRow:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class Measurement:
+    """A measurement of a disk, and the model that predicts it."""
+
     source: str
     group: str
     disk: str
@@ -107,9 +111,10 @@ class _Measured:
 
 @click.command()
 @reference_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the page about disks.")
 @cluster_option
 @json_option
-def disks(*, directory: Path, cluster: str | None, as_json: bool) -> None:
+def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json: bool) -> None:
     """Predict single disks that strangers measured, and print how far the predictions are away.
 
     Nothing is fitted to these disks: each has the library's model of its name, or of its class. A
@@ -119,20 +124,29 @@ def disks(*, directory: Path, cluster: str | None, as_json: bool) -> None:
     Examples:
       accuracy/run disks
       accuracy/run disks --json | jq '.[] | select(.inside | not)'
+      accuracy/run disks -o docs/explanation/disks.md
     """
-    measured = [*_iocost(directory), *_plots(directory), *_flushes(directory)]
-    made = [row.cell() for row in measured]
     with computing(cluster) as parallel:
-        outcomes = sim.outcomes([cell.document for cell in made], parallel)
+        rows = predicted([*iocost(directory), *plots(directory), *flushes(directory)], parallel)
+    if output is not None:
+        write(output, _page(rows).encode())
+    documents = [{**vars(row), "factor": row.factor, "inside": row.inside} for row in rows]
+    emit(documents, as_json, lambda console: draw_table(console, _groups(rows)))
+
+
+def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> list[DiskRow]:
+    """Returns measurements with their predictions."""
+    made = [row.cell() for row in measured]
+    outcomes = sim.outcomes([cell.document for cell in made], parallel)
     rows = []
     for row, cell, outcome in zip(measured, made, outcomes, strict=True):
-        predicted = outcome["read"]["iops"] + outcome["write"]["iops"]
-        words = " ".join(f"{key}={value}" for key, value in row.workload.items())
+        iops = outcome["read"]["iops"] + outcome["write"]["iops"]
+        options = {**row.workload, **row.workload.get("options", {})}
+        words = " ".join(f"{key}={value}" for key, value in options.items() if key != "options")
         limits = interval(cell, outcome)["iops"]
         model = " ".join(map(str, row.device.values()))
-        rows.append(DiskRow(row.source, row.group, row.disk, model, words, row.iops, predicted, limits))
-    documents = [{**vars(row), "factor": row.factor, "inside": row.inside} for row in rows]
-    emit(documents, as_json, lambda console: _draw(console, rows))
+        rows.append(DiskRow(row.source, row.group, row.disk, model, words, row.iops, iops, limits))
+    return rows
 
 
 def _read(directory: Path, name: str) -> list[dict[str, str]]:
@@ -140,7 +154,8 @@ def _read(directory: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _iocost(directory: Path) -> Iterator[_Measured]:
+def iocost(directory: Path) -> Iterator[Measurement]:
+    """Yields the medians of iocost.csv."""
     models: dict[str, list[dict[str, str]]] = {}
     for row in _read(directory, "iocost.csv"):
         models.setdefault(row["model"], []).append(row)
@@ -151,10 +166,11 @@ def _iocost(directory: Path) -> Iterator[_Measured]:
             median = statistics.median(float(row[figure]) for row in rows)
             iops = median / (1 << 20) if figure.endswith("bps") else median
             workload = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": 8}
-            yield _Measured("iocost.csv", group, disk, {"model": model}, workload, iops)
+            yield Measurement("iocost.csv", group, disk, {"model": model}, workload, iops)
 
 
-def _plots(directory: Path) -> Iterator[_Measured]:
+def plots(directory: Path) -> Iterator[Measurement]:
+    """Yields the rows of fio_plot.csv with one job or 16."""
     for row in _read(directory, "fio_plot.csv"):
         word = next((word for word in PLOTS if word in row["set"]), None)
         if word is None or row["stack"] != "single" or row["numjobs"] not in {"1", "16"}:
@@ -166,20 +182,43 @@ def _plots(directory: Path) -> Iterator[_Measured]:
         elif any(part in row["set"] for part in UNWRITTEN) and row["rw"] == "randread":
             device["state"] = "unwritten"
         workload = {"rw": row["rw"], "bs": "4k", "iodepth": int(row["iodepth"]), "numjobs": int(row["numjobs"])}
-        yield _Measured("fio_plot.csv", group, row["set"], device, workload, float(row["iops"]))
+        yield Measurement("fio_plot.csv", group, row["set"], device, workload, float(row["iops"]))
 
 
-def _flushes(directory: Path) -> Iterator[_Measured]:
+def flushes(directory: Path) -> Iterator[Measurement]:
+    """Yields the rows of flushes.csv."""
     for row in _read(directory, "flushes.csv"):
         group = "flushes that were used" if row["use"] == "set" else "flushes"
         for figure, option in (("dsync", "sync"), ("fdatasync", "fdatasync")):
             if row[figure]:
                 workload = {"rw": "randwrite", "bs": row["bs"], "options": {option: 1}}
                 device = {"model": row["model"]}
-                yield _Measured("flushes.csv", group, row["disk"], device, workload, float(row[figure]))
+                yield Measurement("flushes.csv", group, row["disk"], device, workload, float(row[figure]))
 
 
-def _draw(console: Console, rows: list[DiskRow]) -> None:
+def _page(rows: Sequence[DiskRow]) -> str:
+    """Returns docs/explanation/disks.md."""
+    outside = [row for row in rows if not row.inside]
+    lines = [
+        [row.disk, row.model, row.load, f"{row.measured:,.0f}", f"{row.predicted:,.0f}", f"×{row.factor:.2f}"]
+        for row in outside
+    ]
+    columns = [text("disk"), text("model"), text("load"), *figures("measured", "predicted", "predicted/measured")]
+    parts = [
+        "# Disks that strangers measured",
+        "`accuracy/run disks -o docs/explanation/disks.md` writes this page. Nothing is fitted to these disks: each\n"
+        "has the library's model of its name, or of its class. A row is inside if the measurement is in the 90 %\n"
+        'interval of its prediction. "Its class rests on it" and "flushes that were used": figures of the library\n'
+        "come from these rows, so that they judge nothing.",
+        "\n".join(gfm.markdown_table(_groups(rows))),
+        "## Measurements outside the interval",
+        "IOPS.",
+        "\n".join(gfm.markdown_table(TextTable("", columns, lines))),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _groups(rows: Sequence[DiskRow]) -> TextTable:
     groups: dict[tuple[str, str], list[DiskRow]] = {}
     for row in rows:
         groups.setdefault((row.source, row.group), []).append(row)
@@ -190,4 +229,4 @@ def _draw(console: Console, rows: list[DiskRow]) -> None:
         median, worst = (math.exp(error) for error in (statistics.median(errors), max(errors)))
         lines.append([source, group, str(len(members)), str(inside), f"×{median:.2f}", f"×{worst:.2f}"])
     columns = [text("source"), text("disks"), *figures("rows", "inside", "median error", "worst")]
-    draw_table(console, TextTable("Disks that strangers measured", columns, lines))
+    return TextTable("Disks that strangers measured", columns, lines)

@@ -37,20 +37,20 @@ def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
     outcome = cast(Outcome, of_run)  # only simulations have these figures
     return [
         *_limits(document, outcome),
-        *_wear(outcome),
+        *_wear(document, outcome),
         *_cleaning(outcome),
         *_shares(outcome),
         *_targets(document, outcome),
         *_hits_over_time(outcome),
-        *_waits(outcome),
+        *_waits(document, outcome),
     ]
 
 
-def _wear(outcome: Outcome) -> Iterator[str]:
+def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says how much more a used flash disk programs than is written to it."""
-    for device in outcome["devices"]:
+    for device, of_cell in zip(outcome["devices"], document["devices"], strict=True):
         written, flash = device["sectors"][1] * 512, device["work"]["flash_bytes"]
-        if written and flash > written * COPIES:
+        if of_cell["model"].get("used") and flash > written * COPIES:
             yield (
                 f"{device['name']} programs {flash / written:.1f} bytes of flash for each byte written: a used disk"
                 " copies valid pages before it erases a block, and a cache of single-bit cells is moved when idle."
@@ -238,9 +238,12 @@ def _md(document: Cell, array: MdReport) -> Iterator[str]:
         yield f"{array['name']} wrote its bitmap {format_count(array['bitmap_writes'])} times."
 
 
-def _waits(outcome: Outcome) -> Iterator[str]:
+def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = max(1, outcome["watched_ns"])
-    for device in outcome["devices"]:
+    for device, of_cell in zip(outcome["devices"], document["devices"], strict=True):
+        kind = of_cell["model"]["kind"]
+        alone = "" if kind == "nvme" else ", and served nothing else then"
+        protection = " It has no power-loss protection." if of_cell["model"].get("flush_ns") and kind != "hdd" else ""
         ios = max(1, sum(device["ios"]))
         if _is_throttled(device):
             yield (
@@ -255,7 +258,12 @@ def _waits(outcome: Outcome) -> Iterator[str]:
             )
         if device["flush_ns"] / runtime > 0.05:
             yield (
-                f"{device['name']} spent {device['flush_ns'] / runtime:.0%} of the time in"
-                f" {format_count(device['flushes'])} flushes and served nothing else then."
-                " Journal commits and fsync cause flushes."
+                f"{device['name']} spent {min(1, device['flush_ns'] / runtime):.0%} of the time in"
+                f" {format_count(device['flushes'])} flushes, {format_duration(device['flush_ns'] / device['flushes'])}"
+                f" each{alone}. Journal commits and fsync cause flushes.{protection}"
+            )
+        if device["work"]["durable_ns"] / runtime > 0.05:
+            yield (
+                f"{device['name']} spent {min(1, device['work']['durable_ns'] / runtime):.0%} of the time in making"
+                f" writes with forced unit access durable.{protection}"
             )

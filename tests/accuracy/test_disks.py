@@ -1,0 +1,43 @@
+"""`accuracy/run disks`: what the models of the library say of disks that strangers measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accuracy import disks
+from tests.conftest import Run
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+
+
+def test_flushes_of_strangers_are_in_the_interval() -> None:
+    rows = disks.predicted([row for row in disks.flushes(REFERENCE) if row.group == "flushes"])
+    assert len(rows) == 25
+    assert sum(row.inside for row in rows) >= 20
+    # The library's flush of a 990 PRO comes from another table than these two figures.
+    named = {row.load.split()[-1]: row for row in rows if row.model == "990-pro"}
+    assert named["fdatasync=1"].predicted == pytest.approx(609, rel=0.5)
+    assert named["sync=1"].predicted == pytest.approx(250, rel=0.5)
+
+
+def test_random_writes_of_named_disks_are_in_the_interval() -> None:
+    rows = disks.predicted(
+        [
+            row
+            for row in disks.iocost(REFERENCE)
+            if row.group != "its class rests on it" and row.workload["rw"].startswith("rand")
+        ]
+    )
+    assert {row.disk for row in rows} >= {"Samsung SSD 980 PRO 1TB", "Samsung SSD 870"}
+    assert all(row.inside for row in rows), [row for row in rows if not row.inside]
+
+
+def test_the_command_prints_each_group(judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("iocost", "plots"):
+        monkeypatch.setattr(disks, name, lambda _directory: [])
+    page = tmp_path / "disks.md"
+    done = judge("disks", "--reference", REFERENCE, "-o", page, "--json")
+    assert done.status == 0, done.err
+    assert {row["group"] for row in json.loads(done.out)} == {"flushes", "flushes that were used"}
+    assert "| flushes.csv | flushes | 25 |" in page.read_text()
