@@ -220,7 +220,7 @@ class TomlTables:
             return f"Literal[{', '.join(json.dumps(value['const']) for value in values)}]"
         units = {"_ns": "Nanoseconds", "bandwidth": "PerSecond", "_bytes": "Size"}
         kind = next((f"fields.{unit}" for end, unit in units.items() if name.endswith(end)), PLAIN[parameter["type"]])
-        kind = "fields.Rate" if re.match("iops_|bps_", name) else toml.get("type", kind)
+        kind = "fields.Rate" if re.match("(iops|bps)(_|$)", name) else toml.get("type", kind)
         if "range" not in toml:
             return "fields.Count" if kind == "int" else kind
         least, most = toml["range"]
@@ -245,9 +245,10 @@ def schemas() -> dict[str, Schema]:
 
 
 def without_models(schema: Schema) -> Schema:
-    """Returns the schema of a document in which models of devices are just tables: the other module has their keys."""
+    """Returns the schema of a document in which devices and controllers are just tables: the other module has their keys."""
     types = {name: of for name, of in schema.get("$defs", {}).items() if name not in printed()[DEVICES]["$defs"]}
-    return {**schema, "$defs": {**types, **({"Model": {"type": "object"}} if "Model" in types else {})}}
+    tables = {name: {"type": "object"} for name in ("ControllerSpec", "Model") if name in schema.get("$defs", {})}
+    return {**schema, "$defs": {**types, **tables}}
 
 
 def modules() -> dict[Path, str]:

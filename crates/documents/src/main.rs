@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use blklab_sim::cell::{FlashSpec, HddSpec, ThrottledSpec};
+use blklab_sim::cell::{ControllerSpec, FlashSpec, HddSpec, ThrottledSpec};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ struct DeviceParameters {
     hdd: HddSpec,
     /// Of `throttled`.
     throttled: ThrottledSpec,
+    /// Of a controller.
+    controller: ControllerSpec,
 }
 
 /// The schema of a document that Python writes and Rust reads.

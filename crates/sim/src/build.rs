@@ -1,6 +1,10 @@
 //! Builds a run from a cell. Everything that makes a cell impossible is an error here.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use crate::cell::Cell;
+use crate::device::Controller;
 use crate::engine::{Role, Simulation, StopCondition, Task};
 use crate::error::SimError;
 use crate::kernel::Kernel;
@@ -22,6 +26,9 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
         filesystem: cell.filesystem.is_some(),
         jobs: &cell.jobs,
         release: &cell.kernel,
+        controllers: (cell.controllers.iter())
+            .map(|(name, spec)| (name.as_str(), Rc::new(RefCell::new(Controller::new(spec)))))
+            .collect(),
     };
     let (targets, top) = targets::build(&cell.stack, &cell.devices, &context)?;
     let tasks = new_tasks(cell, trace, top.limits.sectors)?;

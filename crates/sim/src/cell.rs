@@ -3,7 +3,7 @@
 //! `python/blklab/spec` makes it from a TOML file; it arrives as JSON. Sizes are bytes, times are nanoseconds, rates
 //! are per second. Unknown fields are errors.
 
-pub use crate::device::{CommandOrder, Condition, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};
+pub use crate::device::{CommandOrder, Condition, ControllerSpec, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};
 pub use crate::load::{Distribution, Filesystem, Host, Job, Replay};
 pub use crate::targets::Node;
 pub use crate::targets::delay::Delay;
@@ -11,6 +11,7 @@ pub use crate::targets::md::{Level, Md, Member, SyncAction};
 pub use crate::targets::queue::{Device, QueueSettings, Scheduler};
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A cell combines devices to a stack, and has the jobs that use it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -27,6 +28,9 @@ pub struct Cell {
     pub host: Host,
     /// The disks. The stack names them by their index in this list, each exactly once.
     pub devices: Vec<Device>,
+    /// Controllers that disks share, by name.
+    #[serde(default)]
+    pub controllers: BTreeMap<String, ControllerSpec>,
     /// What the jobs submit I/O to.
     pub stack: Node,
     /// The filesystem whose journal commits interrupt the jobs; `null`: the load uses the raw device.

@@ -88,6 +88,11 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         share, part = saturation(device, runtime)
         if share >= BUSY:
             saturated.append(f"{device['name']} ({PARTS[part]} {share:.0%} of the time)")
+    saturated += [
+        f"controller {name} ({share:.0%} of the time)"
+        for name, share in _controllers(document, outcome).items()
+        if share >= BUSY
+    ]
     if saturated:
         yield f"Saturated: {', '.join(saturated)}."
     cpu = _processor(document, outcome)
@@ -103,6 +108,15 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
             f"Nothing is saturated. The busiest device is {busiest['name']} ({PARTS[part]} {share:.0%} of the time); "
             f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
         )
+
+
+def _controllers(document: Cell, outcome: Outcome) -> dict[str, float]:
+    """Returns the busy share of each controller, by name."""
+    shares: dict[str, float] = {}
+    for device, of_cell in zip(outcome["devices"], document["devices"], strict=True):
+        if name := of_cell.get("controller"):
+            shares[name] = shares.get(name, 0.0) + device["controller_ns"] / max(1, outcome["watched_ns"])
+    return shares
 
 
 def _is_throttled(device: DiskStats) -> bool:

@@ -11,7 +11,8 @@ Bcache = TypedDict("Bcache", {
 })
 Delay = TypedDict("Delay", {"name": str, "origin": "Node", "read_ns": int, "write_ns": int})
 Device = TypedDict("Device", {
-    "bytes": int, "model": "Model", "name": str, "queue": "QueueSettings", "start": NotRequired[int],
+    "bytes": int, "controller": NotRequired[str | None], "model": "Model", "name": str, "queue": "QueueSettings",
+    "start": NotRequired[int],
 })
 RandomDistribution = TypedDict("RandomDistribution", {"kind": Literal["random"]})
 ZipfDistribution = TypedDict("ZipfDistribution", {"kind": Literal["zipf"], "theta": float})
@@ -57,8 +58,9 @@ Writecache = TypedDict("Writecache", {
     "name": str, "origin": "Node",
 })
 Cell = TypedDict("Cell", {
-    "devices": "list[Device]", "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]",
-    "jobs": "NotRequired[list[Job]]", "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int],
+    "controllers": "NotRequired[dict[str, ControllerSpec]]", "devices": "list[Device]",
+    "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]", "jobs": "NotRequired[list[Job]]",
+    "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int],
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
     "series_ns": NotRequired[int], "stack": "Node",
 })
@@ -70,3 +72,4 @@ Model = dict[str, object]
 RandomMap = Literal["off", "repeated", "reshuffled"]
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]
 SyncAction = Literal["idle", "resync", "recover", "check"]
+ControllerSpec = dict[str, object]

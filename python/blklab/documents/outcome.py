@@ -13,8 +13,9 @@ Direction = TypedDict("Direction", {
     "bw_bytes": float, "clat_ns": "Latency", "io_bytes": int, "iops": float, "total_ios": int,
 })
 DiskStats = TypedDict("DiskStats", {
-    "busy_ns": int, "flush_ns": int, "flushes": int, "ios": list[int], "merges": list[int], "name": str,
-    "sectors": list[int], "tag_waits": int, "throttle_waits": int, "ticks_ns": list[int], "work": "DiskWork",
+    "busy_ns": int, "controller_ns": int, "flush_ns": int, "flushes": int, "ios": list[int], "merges": list[int],
+    "name": str, "sectors": list[int], "tag_waits": int, "throttle_waits": int, "ticks_ns": list[int],
+    "work": "DiskWork",
 })
 DiskWork = TypedDict("DiskWork", {
     "bands_cleaned": int, "cache_hits": int, "durable_ns": int, "flash_bytes": int, "interface_ns": int,

@@ -67,6 +67,9 @@ class DiskTable(DeviceQueue):
     discard: bool = True
     """Whether the lab's virtual disk supports discards."""
 
+    controller: str | None = None
+    """The controller in front of it, a name of [controllers]."""
+
     source: str = ""
     """Where the figures come from."""
 

@@ -8,6 +8,17 @@ from pydantic import Field
 from blklab.spec import fields
 
 
+class ControllerSpec(fields.ExperimentTable):
+    """What several disks share: an HBA, a RAID controller that passes commands on, or the SATA ports of a chip set."""
+
+    bandwidth: fields.PerSecond = 0
+    """Bytes per second, of all its disks together, in both directions; 0: no limit."""
+    iops: fields.Rate = 0
+    """Commands per second, of all its disks together; 0: no limit."""
+    latency_ns: fields.Nanoseconds = 0
+    """Time that it adds to each command, in ns; other commands are served meanwhile."""
+
+
 class FlashSpec(fields.ExperimentTable):
     """A flash disk: an interface that serves one command after the other, then many flash units at once."""
 

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 
 from blklab.spec import kernels
 from blklab.spec.device import Device
+from blklab.spec.device_parameters import ControllerSpec
 from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Size, shown
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
@@ -147,6 +148,7 @@ class Experiment(ExperimentTable):
 
     destroy: list[StableId] = Field(default_factory=list)  # Devices of this host that may be written to
     devices: dict[str, Device] = Field(default_factory=dict)
+    controllers: dict[str, ControllerSpec] = Field(default_factory=dict)  # What several devices share
     stacks: dict[str, Stack] = Field(default_factory=dict)
     targets: dict[str, Target] = Field(default_factory=dict)
     workloads: Annotated[dict[str, Workload], Field(min_length=1)]
@@ -158,7 +160,7 @@ class Experiment(ExperimentTable):
     sweep: Sweep = Field(default_factory=dict)
     matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 
-    @field_validator("devices", "stacks", "targets")
+    @field_validator("devices", "controllers", "stacks", "targets")
     @classmethod
     def _names(cls, tables: dict[str, Any]) -> dict[str, Any]:
         for name in tables:

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any, Final, cast
 
-from blklab.spec import device, experiment, stack, sweep, target, workload
+from blklab.spec import device, device_parameters, experiment, stack, sweep, target, workload
 from blklab.spec.fields import ExperimentTable
 
 ADDRESS: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -23,6 +23,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("settings", "host"): _of(experiment.Host),
     ("settings", "filesystem", "<table>"): _of(experiment.Filesystem),
     ("settings",): _of(experiment.Settings),
+    ("controllers", "*"): _of(device_parameters.ControllerSpec),
     ("devices", "*", "ssd"): _of(device.Ssd),
     ("devices", "*", "nvme"): _of(device.Nvme),
     ("devices", "*", "hdd"): _of(device.Hdd),

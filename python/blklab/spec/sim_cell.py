@@ -50,6 +50,8 @@ def document(
         "max_ios": settings.max_ios,
         "series_ns": settings.series,
     }
+    if used := {disk.controller for disk in built.tables} & experiment.controllers.keys():
+        document["controllers"] = {name: experiment.controllers[name].model_dump() for name in sorted(used)}
     if host := settings.host.model_dump(exclude_none=True):
         document["host"] = host
     document |= load_ramp(tables)

@@ -68,6 +68,11 @@ class _StackResolver:
         self.used[name] = of
         table, disk = self.disks[name]
         self.built.devices.append(device_document(name, table, disk, self.experiment.settings))
+        if disk.controller is not None:
+            if disk.controller not in self.experiment.controllers:
+                hint = problems.near(disk.controller, self.experiment.controllers)
+                raise problems.fail(f"devices.{table}.controller", f"there is no {disk.controller!r}; {hint}")
+            self.built.devices[-1]["controller"] = disk.controller
         self.built.tables.append(disk)
         return {"device": len(self.built.devices) - 1}, self.built.devices[-1]["bytes"]
 

@@ -14,9 +14,13 @@ mod tests;
 pub mod writecache;
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::Controller;
 use crate::engine::{Child, Target};
 use crate::error::SimError;
 use crate::kernel::Kernel;
@@ -47,11 +51,12 @@ pub trait Reported {
 /// What targets must know when they are built.
 #[derive(Debug)]
 pub struct BuildContext<'a> {
-    pub kernel: Kernel,   // The kernel generation
-    pub host: &'a Host,   // Processor time for an I/O
-    pub filesystem: bool, // Whether the load uses a filesystem
+    pub kernel: Kernel,                                          // The kernel generation
+    pub host: &'a Host,                                          // Processor time for an I/O
+    pub filesystem: bool,                                        // Whether the load uses a filesystem
     pub jobs: &'a [Job],  // The jobs that use the stack, which tell what a cache holds at first
     pub release: &'a str, // The kernel as the cell names it
+    pub controllers: BTreeMap<&'a str, Rc<RefCell<Controller>>>, // What disks share
 }
 
 /// The registry of targets: the name (lower case in documents) and the description.
@@ -124,8 +129,13 @@ impl StackBuilder<'_> {
         if std::mem::replace(&mut self.used[index], true) {
             return Err(SimError::Stack(format!("device {} is used twice: use each device once", device.name)));
         }
+        let shared = |name: &String| {
+            let unknown = || SimError::Stack(format!("device {}: there is no controller {name:?}", device.name));
+            self.context.controllers.get(name.as_str()).cloned().ok_or_else(unknown)
+        };
+        let controller = device.controller.as_ref().map(shared).transpose()?;
         let id = self.next_id()?;
-        Ok(self.add_target(id, DiskQueue::new(device, id, self.context.kernel)))
+        Ok(self.add_target(id, DiskQueue::new(device, id, self.context.kernel, controller)))
     }
 
     fn build_target<S: TargetSpec>(&mut self, spec: &S) -> Result<Child, SimError> {

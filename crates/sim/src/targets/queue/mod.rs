@@ -7,8 +7,11 @@ mod spec;
 mod stats;
 mod wbt;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use crate::bio::{Bio, Flags, NONE, Op};
-use crate::device::{Disk, DiskCommand, DiskEvents, Model};
+use crate::device::{Controller, Disk, DiskCommand, DiskEvents, Model};
 use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
@@ -18,6 +21,9 @@ use wbt::WritebackThrottle;
 
 pub use spec::{Device, QueueSettings, Scheduler};
 pub use stats::DiskStats;
+
+/// A bit of a timer's number: the controller has served the request.
+const SERVED: u32 = 1 << 31;
 
 /// Whether a bio was accepted by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,7 @@ pub struct DiskQueue {
     elevator: Elevator,
     throttle: WritebackThrottle,
     disk: Disk,
+    controller: Option<Rc<RefCell<Controller>>>,
     /// Free tags. Single-queue kernels have as many for reads as for writes (`struct request_list`); multi-queue
     /// kernels have one pool, the first.
     tags: [u32; 2],
@@ -87,8 +94,10 @@ impl Target for DiskQueue {
     fn timer(&mut self, sim: &mut Simulation, timer: u32) {
         if timer == DiskEvents::OWN_TIMER {
             self.disk.timer(sim.now, &mut DiskEvents::new(&mut sim.events, self.id));
+        } else if self.controller.is_some() && timer & SERVED == 0 {
+            self.pass_controller(sim, timer);
         } else {
-            self.end_request(sim, timer);
+            self.end_request(sim, timer & !SERVED);
         }
     }
 
@@ -120,7 +129,7 @@ impl Target for DiskQueue {
 
 impl DiskQueue {
     /// The queue of a device, which is target `id` of the stack.
-    pub fn new(device: &Device, id: u16, kernel: Kernel) -> Self {
+    pub fn new(device: &Device, id: u16, kernel: Kernel, controller: Option<Rc<RefCell<Controller>>>) -> Self {
         let queue = &device.queue;
         let target = if kernel.throttles_writeback() { queue.wbt_lat_ns } else { 0 };
         Self {
@@ -138,6 +147,7 @@ impl DiskQueue {
             elevator: Elevator::new(queue.scheduler),
             throttle: WritebackThrottle::new(target, queue.queue_depth.max(1), queue.write_back),
             disk: Disk::new(&device.model),
+            controller,
             tags: [queue.nr_requests.max(1); 2],
             in_disk: 0,
             holds_one: queue.scheduler == Scheduler::MqDeadline
@@ -152,6 +162,16 @@ impl DiskQueue {
             throttle_waiters: WaitList::default(),
             stats: DiskStats::new(&device.name),
         }
+    }
+
+    /// The disk has done a command, which the controller serves before the host learns of it.
+    #[cold]
+    fn pass_controller(&mut self, sim: &mut Simulation, number: u32) {
+        let Some(controller) = &self.controller else { return };
+        let bytes = u64::from(self.requests[number].sectors) * 512;
+        let (done, work) = controller.borrow_mut().serve(sim.now, bytes);
+        self.stats.controller_ns += work as u64;
+        DiskEvents::new(&mut sim.events, self.id).plan_completion(done, number | SERVED);
     }
 
     /// Maps discards, and bios that are larger than a request.

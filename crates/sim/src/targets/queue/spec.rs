@@ -20,6 +20,9 @@ pub struct Device {
     pub model: Model,
     /// The block layer's queue.
     pub queue: QueueSettings,
+    /// The controller in front of it, by its name in `controllers`; `null`: none that limits it.
+    #[serde(default)]
+    pub controller: Option<String>,
 }
 
 /// The block layer's queue of one disk, as in `/sys/block/*/queue`.

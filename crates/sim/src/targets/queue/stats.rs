@@ -24,6 +24,8 @@ pub struct DiskStats {
     pub flushes: u64,
     /// Time in which the disk flushed, in ns.
     pub flush_ns: u64,
+    /// Time in which the controller worked for this disk, in ns; 0 without a controller.
+    pub controller_ns: u64,
     /// Time with something in the disk, in ns.
     pub busy_ns: u64,
     /// The work of the disk's parts.
