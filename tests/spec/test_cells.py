@@ -78,6 +78,8 @@ def job(expand: Expand, words: str) -> dict[str, Any]:
         ('rw = "randrw"\nrwmixread = 75\nrate_iops = 75', {"rate_iops": 100.0}),
         ('runtime = "5s"\ntime_based = true', {"io_bytes": 1 << 62}),
         ("fsync = 32", {"fsync": 32}),
+        ("options = { fdatasync = 1 }", {"fsync": 1}),
+        ("options = { sync = 1 }", {"fua": True}),
     ],
 )
 def test_words_mean_what_fio_means(expand: Expand, words: str, expected: dict[str, Any]) -> None:

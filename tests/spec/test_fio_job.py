@@ -85,7 +85,6 @@ def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
     [
         ("buffered=1", "a.direct: found false, which is fio's default: the page cache is not"),
         ("direct=0", "a.direct: found false, which is fio's default: the page cache is not"),
-        ("sync=1", "a.options.sync: is not simulated: use --on host"),
         ("verify=crc32c", "a.options.verify: is not simulated: use --on host"),
     ],
 )

@@ -50,8 +50,9 @@ def document(
         "max_ios": settings.max_ios,
         "series_ns": settings.series,
     }
-    if used := {disk.controller for disk in built.tables} & experiment.controllers.keys():
-        document["controllers"] = {name: experiment.controllers[name].model_dump() for name in sorted(used)}
+    used = {disk.controller for disk in built.tables}
+    if controllers := {name: of.model_dump() for name, of in experiment.controllers.items() if name in used}:
+        document["controllers"] = controllers
     if host := settings.host.model_dump(exclude_none=True):
         document["host"] = host
     document |= load_ramp(tables)
