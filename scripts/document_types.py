@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "python/blklab/documents"
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
 WIDTH = 120
-STRUCTS = {"profile"}
+STRUCTS = {"profile", "superblock"}
 """The documents that are msgspec's classes."""
 
 Schema = dict[str, Any]
