@@ -4,7 +4,7 @@ use super::chunk::{Chunk, Panel};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use crate::start::StartAction;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,22 +41,7 @@ struct OpLife {
     without_queue: u64,
 }
 
-impl Merge for OpLife {
-    fn merge(&mut self, other: &Self) {
-        for (a, b) in self.stages.iter_mut().zip(&other.stages) {
-            a.merge(b);
-        }
-        self.completed += other.completed;
-        self.completed_bytes += other.completed_bytes;
-        self.merged += other.merged;
-        self.requeued += other.requeued;
-        for (error, count) in &other.errors {
-            *self.errors.entry(*error).or_default() += count;
-        }
-        self.never_completed += other.never_completed;
-        self.without_queue += other.without_queue;
-    }
-}
+merge_fields!(OpLife: stages, completed, completed_bytes, merged, requeued, errors, never_completed, without_queue);
 
 /// The life of I/Os on a device, by operation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -145,13 +130,7 @@ impl Panel for Life {
     }
 }
 
-impl Merge for Life {
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            mine.merge(theirs);
-        }
-    }
-}
+merge_fields!(Life: 0);
 
 /// The name of a completion's error (asm-generic/errno-base.h, errno.h); the block layer uses only a few.
 fn errno_name(recorded: u16) -> String {

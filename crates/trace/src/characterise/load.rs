@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Panel, QueuedIo, Renumbering};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,17 +40,9 @@ impl OpCounts {
         self.fua += u64::from(row.rwbs.has(Rwbs::FUA));
         self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
     }
-
-    fn merge(&mut self, other: &OpCounts) {
-        self.ios += other.ios;
-        self.bytes += other.bytes;
-        self.sync += other.sync;
-        self.meta += other.meta;
-        self.ahead += other.ahead;
-        self.fua += other.fua;
-        self.preflush += other.preflush;
-    }
 }
+
+merge_fields!(OpCounts: ios, bytes, sync, meta, ahead, fua, preflush);
 
 /// Arrivals and response times of one group (a CPU, a process, a source).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,17 +52,7 @@ pub struct GroupLoad {
     errors: u64,
 }
 
-impl Merge for GroupLoad {
-    fn merge(&mut self, other: &Self) {
-        for (a, b) in self.ops.iter_mut().zip(other.ops) {
-            a.0 += b.0;
-            a.1 += b.1;
-        }
-        self.q2c[0].merge(&other.q2c[0]);
-        self.q2c[1].merge(&other.q2c[1]);
-        self.errors += other.errors;
-    }
-}
+merge_fields!(GroupLoad: ops, q2c, errors);
 
 /// The I/Os of a CPU, of a process, or from a device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -182,6 +164,12 @@ impl GroupTable {
             .collect();
         out.sort_by_key(|g| std::cmp::Reverse((g.ios.values().sum::<u64>(), g.bytes.values().sum::<u64>())));
         out
+    }
+}
+
+impl Merge for GroupTable {
+    fn merge(&mut self, other: &Self) {
+        other.groups.iter().for_each(|(key, group)| self.at(*key).merge(group));
     }
 }
 
@@ -318,20 +306,10 @@ impl Merge for Load {
         if let Some((first, end)) = other.span {
             self.widen(first, end);
         }
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in self.sizes.iter_mut().zip(&other.sizes) {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in [
-            (&mut self.cpus, &other.cpus),
-            (&mut self.processes, &other.processes),
-            (&mut self.sources, &other.sources),
-        ] {
-            for (key, group) in &theirs.groups {
-                mine.at(*key).merge(group);
-            }
-        }
+        self.counts.merge(&other.counts);
+        self.sizes.merge(&other.sizes);
+        self.cpus.merge(&other.cpus);
+        self.processes.merge(&other.processes);
+        self.sources.merge(&other.sources);
     }
 }

@@ -4,7 +4,7 @@ use super::chunk::{Chunk, Panel};
 use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
-use blklab_stats::{Distinct, LogLinear, Merge, Timeline};
+use blklab_stats::{Distinct, LogLinear, Merge, Timeline, merge_fields};
 use serde::{Deserialize, Serialize};
 
 /// The largest number of slices for a trace of any length; fewer for the many devices of a large one.
@@ -19,22 +19,7 @@ struct TimeSlice {
     unique: Option<Distinct>,
 }
 
-impl Merge for TimeSlice {
-    fn merge(&mut self, other: &Self) {
-        for (a, b) in self.asked.iter_mut().zip(other.asked) {
-            a.0 += b.0;
-            a.1 += b.1;
-        }
-        for side in 0..2 {
-            self.q2c[side].merge(&other.q2c[side]);
-        }
-        match (&mut self.unique, &other.unique) {
-            (Some(mine), Some(theirs)) => mine.merge(theirs),
-            (None, Some(theirs)) => self.unique = Some(theirs.clone()),
-            _ => {}
-        }
-    }
-}
+merge_fields!(TimeSlice: asked, q2c, unique);
 
 /// A device over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -156,8 +141,4 @@ impl Panel for OverTime {
     }
 }
 
-impl Merge for OverTime {
-    fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
-    }
-}
+merge_fields!(OverTime: 0);

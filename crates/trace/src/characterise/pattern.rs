@@ -2,7 +2,7 @@
 
 use super::chunk::{Chunk, Panel};
 use crate::event::Op;
-use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary};
+use blklab_stats::{Arrivals, ArrivalsSummary, Seeks, SeeksSummary, Streams, StreamsSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 
 /// The access pattern on a device.
@@ -62,11 +62,4 @@ impl Panel for AccessPattern {
     }
 }
 
-impl Merge for AccessPattern {
-    fn merge(&mut self, other: &Self) {
-        self.reads.merge(&other.reads);
-        self.writes.merge(&other.writes);
-        self.seeks.merge(&other.seeks);
-        self.arrivals.merge(&other.arrivals);
-    }
-}
+merge_fields!(AccessPattern: reads, writes, seeks, arrivals);

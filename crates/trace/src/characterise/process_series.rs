@@ -1,7 +1,7 @@
 //! The I/Os of the largest processes over time.
 
 use super::chunk::{Chunk, Panel, Renumbering};
-use blklab_stats::{Merge, Timeline, checked};
+use blklab_stats::{Merge, Timeline, checked, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -102,11 +102,7 @@ impl Panel for ProcessSeries {
     }
 }
 
-impl Merge for ProcessSeries {
-    fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
-    }
-}
+merge_fields!(ProcessSeries: 0);
 
 #[cfg(test)]
 mod tests;
