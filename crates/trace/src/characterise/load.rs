@@ -1,6 +1,6 @@
 //! The load: operations, bytes, flags and request sizes; by CPU, by process and by source device.
 
-use super::chunk::{Chunk, Panel, QueuedIo, Renumbering};
+use super::chunk::{Chunk, Panel, ProfiledDevice, QueuedIo, Renumbering};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
 use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, merge_fields};
@@ -226,35 +226,6 @@ impl Load {
         *low = first.min(*low);
         *high = end.max(*high);
     }
-
-    /// The profile; `process` gives the name of a process by its index.
-    pub fn profile(&self, process: impl Fn(u32) -> String) -> LoadProfile {
-        let total_ios: u64 = self.counts.iter().map(|a| a.ios).sum();
-        let total_bytes: u64 = self.counts.iter().map(|a| a.bytes).sum();
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        let none = SizeHistogram::default();
-        let ops = Op::ALL.iter().map(|&op| {
-            let counts = self.counts[op as usize];
-            let profile = OpLoadProfile {
-                counts,
-                share_of_ios: share(counts.ios, total_ios),
-                share_of_bytes: share(counts.bytes, total_bytes),
-                sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
-            };
-            (op.name(), profile)
-        });
-        LoadProfile {
-            first_sector: self.span.map(|(first, _)| first),
-            end_sector: self.span.map(|(_, end)| end),
-            ops: ops.collect(),
-            cpus: self.cpus.profile(|cpu| cpu.to_string()),
-            processes: self.processes.profile(process),
-            sources: self.sources.profile(|source| match source {
-                0 => "direct".into(),
-                number => DeviceId(number).to_string(),
-            }),
-        }
-    }
 }
 
 impl Load {
@@ -267,6 +238,8 @@ impl Load {
 }
 
 impl Panel for Load {
+    type Profile = LoadProfile;
+
     fn renumber(&mut self, numbers: &Renumbering) {
         self.processes.renumber(|process| numbers.process(process));
         self.sources.renumber(|source| numbers.device(DeviceId(source)).0);
@@ -297,6 +270,34 @@ impl Panel for Load {
                 group.q2c[side].record(time);
                 group.errors += error;
             }
+        }
+    }
+
+    fn profile(&self, device: &ProfiledDevice) -> LoadProfile {
+        let total_ios: u64 = self.counts.iter().map(|a| a.ios).sum();
+        let total_bytes: u64 = self.counts.iter().map(|a| a.bytes).sum();
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let none = SizeHistogram::default();
+        let ops = Op::ALL.iter().map(|&op| {
+            let counts = self.counts[op as usize];
+            let profile = OpLoadProfile {
+                counts,
+                share_of_ios: share(counts.ios, total_ios),
+                share_of_bytes: share(counts.bytes, total_bytes),
+                sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
+            };
+            (op.name(), profile)
+        });
+        LoadProfile {
+            first_sector: self.span.map(|(first, _)| first),
+            end_sector: self.span.map(|(_, end)| end),
+            ops: ops.collect(),
+            cpus: self.cpus.profile(|cpu| cpu.to_string()),
+            processes: self.processes.profile(device.process),
+            sources: self.sources.profile(|source| match source {
+                0 => "direct".into(),
+                number => DeviceId(number).to_string(),
+            }),
         }
     }
 }

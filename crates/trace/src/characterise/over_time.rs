@@ -1,6 +1,6 @@
 //! How the load and its response times changed while the trace ran.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
@@ -78,37 +78,9 @@ pub struct OverTimeProfile {
     pub latencies: Vec<DensityRow>,
 }
 
-impl OverTime {
-    /// The profile.
-    pub fn profile(&self) -> OverTimeProfile {
-        let mut so_far = Distinct::default();
-        let slices = self.0.iter().map(|(start_ns, slice)| {
-            let mut unique_blocks = 0;
-            if let Some(unique) = &slice.unique {
-                unique_blocks = unique.count();
-                so_far.merge(unique);
-            }
-            SliceProfile {
-                start_ns,
-                reads: slice.asked[Op::Read as usize].0,
-                writes: slice.asked[Op::Write as usize].0,
-                others: slice.asked[Op::Discard as usize].0 + slice.asked[Op::Flush as usize].0,
-                read_bytes: slice.asked[Op::Read as usize].1,
-                write_bytes: slice.asked[Op::Write as usize].1,
-                read_p50_ns: slice.q2c[0].quantile(0.5),
-                read_p99_ns: slice.q2c[0].quantile(0.99),
-                write_p50_ns: slice.q2c[1].quantile(0.5),
-                write_p99_ns: slice.q2c[1].quantile(0.99),
-                unique_blocks,
-                unique_blocks_so_far: so_far.count(),
-            }
-        });
-        let latencies = latency_rows(self.0.iter().map(|(_, slice)| &slice.q2c));
-        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect(), latencies }
-    }
-}
-
 impl Panel for OverTime {
+    type Profile = OverTimeProfile;
+
     fn for_device(index: usize) -> OverTime {
         OverTime(Timeline::new(match index {
             0..16 => SLICES,
@@ -138,6 +110,33 @@ impl Panel for OverTime {
                 slice.q2c[side].record(io.t_complete.saturating_sub(io.t_queue));
             }
         }
+    }
+
+    fn profile(&self, _: &ProfiledDevice) -> OverTimeProfile {
+        let mut so_far = Distinct::default();
+        let slices = self.0.iter().map(|(start_ns, slice)| {
+            let mut unique_blocks = 0;
+            if let Some(unique) = &slice.unique {
+                unique_blocks = unique.count();
+                so_far.merge(unique);
+            }
+            SliceProfile {
+                start_ns,
+                reads: slice.asked[Op::Read as usize].0,
+                writes: slice.asked[Op::Write as usize].0,
+                others: slice.asked[Op::Discard as usize].0 + slice.asked[Op::Flush as usize].0,
+                read_bytes: slice.asked[Op::Read as usize].1,
+                write_bytes: slice.asked[Op::Write as usize].1,
+                read_p50_ns: slice.q2c[0].quantile(0.5),
+                read_p99_ns: slice.q2c[0].quantile(0.99),
+                write_p50_ns: slice.q2c[1].quantile(0.5),
+                write_p99_ns: slice.q2c[1].quantile(0.99),
+                unique_blocks,
+                unique_blocks_so_far: so_far.count(),
+            }
+        });
+        let latencies = latency_rows(self.0.iter().map(|(_, slice)| &slice.q2c));
+        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect(), latencies }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where and when I/Os go: sequential streams, seek distances, arrivals.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use crate::event::Op;
 use blklab_stats::{Arrivals, ArrivalsSummary, Seeks, SeeksSummary, Streams, StreamsSummary, merge_fields};
 use serde::{Deserialize, Serialize};
@@ -28,19 +28,9 @@ pub struct PatternProfile {
     pub arrivals: ArrivalsSummary,
 }
 
-impl AccessPattern {
-    /// The profile.
-    pub fn profile(&self) -> PatternProfile {
-        PatternProfile {
-            read_streams: self.reads.summary(),
-            write_streams: self.writes.summary(),
-            seeks: self.seeks.summary(),
-            arrivals: self.arrivals.summary(),
-        }
-    }
-}
-
 impl Panel for AccessPattern {
+    type Profile = PatternProfile;
+
     fn end(&mut self) {
         self.reads.finish();
         self.writes.finish();
@@ -58,6 +48,15 @@ impl Panel for AccessPattern {
             };
             streams.record(row.sector, row.sectors());
             self.seeks.record(row.sector, row.sectors());
+        }
+    }
+
+    fn profile(&self, _: &ProfiledDevice) -> PatternProfile {
+        PatternProfile {
+            read_streams: self.reads.summary(),
+            write_streams: self.writes.summary(),
+            seeks: self.seeks.summary(),
+            arrivals: self.arrivals.summary(),
         }
     }
 }
