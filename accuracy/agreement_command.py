@@ -13,7 +13,7 @@ from accuracy import recordings
 from accuracy.options import check_option, output_option, reference_option
 from accuracy.recordings import LabRecording
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_rows, figures_of_cells
-from blklab.cli.common import emit, fail_with, json_option, note, store_option, taking
+from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.run import changes, measured, only_cells
 from blklab.errors import UsageError
 from blklab.outcome import in_lab
@@ -22,7 +22,7 @@ from blklab.report import terminal
 from blklab.report.agreement import agreement_table
 from blklab.report.console import Console
 from blklab.runners.base import RunResult
-from blklab.runners.lab import ACCEL
+from blklab.runners.lab import accel_option
 from blklab.runners.lab.runner import LabRunner
 from blklab.runners.sim.runner import SimRunner
 from blklab.spec import cells, lab_cell, sim_cell
@@ -58,7 +58,7 @@ class AgreementOptions:
     help="Run only these cells: 'stack=raid1*,workload=rand*'.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key in all suites: kernel=6.12.")
-@taking(ACCEL)
+@accel_option
 @click.option("--resume", is_flag=True, help="Continue an interrupted campaign.")
 @store_option
 @check_option

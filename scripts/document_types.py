@@ -15,7 +15,7 @@ TARGET = ROOT / "python/blklab/documents"
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
 PLAIN["object"] = "dict[str, object]"
 WIDTH = 120
-STRUCTS = {"profile"}
+STRUCTS = {"profile", "superblock"}
 """The documents that are msgspec's classes."""
 
 DEVICES = "device_parameters"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blklab.runners.base import Ledger, Runner
-from blklab.runners.kind import CellDescriptions, RunnerKind, RunnerOption
+from blklab.runners.kind import RunnerKind, RunnerOption, imported
 from blklab.runners.registry import RUNNERS
 from blklab.spec import sim_cell
 from blklab.spec.cell_form import CellForm
@@ -17,10 +17,7 @@ from blklab.store.series import FinishedRun
 from tests.conftest import Run
 
 FORM = CellForm("oracle", sim_cell.document, settings_are_keys=True)
-WORDS = CellDescriptions(
-    {"stack": lambda _cell: "a guess", "workload": lambda _cell: "what you ask"},
-    notes=lambda plan: [f"{len(plan.cells)} cells would be guessed"],
-)
+COLUMNS = {"stack": lambda _cell: "a guess", "workload": lambda _cell: "what you ask"}
 
 
 class Oracle(Runner):
@@ -45,6 +42,10 @@ def make(*, iops: str | None, **_tell: Callable[[str], object]) -> Oracle:
     return Oracle(int(iops or 100))
 
 
+def notes(plan: ExperimentPlan) -> list[str]:
+    return [f"{len(plan.cells)} cells would be guessed"]
+
+
 def explain(_cell: object, _outcome: object) -> list[str]:
     return ["The oracle does not say why."]
 
@@ -53,13 +54,14 @@ KIND = RunnerKind(
     name="oracle",
     summary="guesses",
     did="guessed",
-    make=f"{__name__}:make",
-    form=f"{__name__}:FORM",
-    words=f"{__name__}:WORDS",
+    make=imported(f"{__name__}:make"),
+    form=imported(f"{__name__}:FORM"),
+    descriptions=imported(__name__),
     predicts=True,
-    explain=f"{__name__}:explain",
-    where="With the oracle",
-    options=(RunnerOption("--iops", "What it says.", metavar="N", elsewhere="nothing is guessed"),),
+    explain=imported(f"{__name__}:explain"),
+    options=(
+        RunnerOption("--iops", "What it says.", metavar="N", where="With the oracle", elsewhere="nothing is guessed"),
+    ),
 )
 
 

@@ -39,13 +39,13 @@ fn read_version_1(source: &(impl Source + ?Sized), minor: usize, offset: u64) ->
     };
     let bad_blocks = read_bad_blocks(source, &bytes, offset, &mut problems)?;
     let bitmap_offset = bytes::i32(&bytes, 96);
-    let bitmap = if superblock.bitmap && bitmap_offset != 0 {
+    let bitmap_superblock = if superblock.bitmap && bitmap_offset != 0 {
         read_bitmap(source, offset_by(offset, bitmap_offset), &mut problems)?
     } else {
         None
     };
     let refusal_reasons = refusal::of_version_1(&superblock, checksum, &bytes);
-    Ok(Some(Member { offset, checksum, superblock, bad_blocks, bitmap, refusal_reasons, problems }))
+    Ok(Some(Member { offset, checksum, superblock, bad_blocks, bitmap_superblock, refusal_reasons, problems }))
 }
 
 fn read_version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option<Member>, ReadError> {
@@ -53,10 +53,10 @@ fn read_version_0(source: &(impl Source + ?Sized), offset: u64) -> Result<Option
     let Some((superblock, checksum)) = v0::parse(&bytes) else { return Ok(None) };
     let mut problems = Vec::new();
     // `MD_SB_BYTES` behind the superblock (md-bitmap.c and md.c, `default_offset`).
-    let bitmap =
+    let bitmap_superblock =
         if superblock.bitmap { read_bitmap(source, Some(offset + v0::BYTES as u64), &mut problems)? } else { None };
     let refusal_reasons = refusal::of_version_0(&superblock, checksum);
-    Ok(Some(Member { offset, checksum, superblock, bad_blocks: None, bitmap, refusal_reasons, problems }))
+    Ok(Some(Member { offset, checksum, superblock, bad_blocks: None, bitmap_superblock, refusal_reasons, problems }))
 }
 
 /// An offset in bytes, plus a number of sectors.
@@ -104,11 +104,12 @@ fn read_bitmap(
 /// A foreign metadata format.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
 pub enum ForeignMetadata {
     /// SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector).
+    #[serde(rename = "DDF")]
     Ddf,
     /// Intel Matrix Storage Manager (mdadm's super-intel.c: the anchor is the last sector but one).
+    #[serde(rename = "Intel IMSM")]
     Imsm,
 }
 

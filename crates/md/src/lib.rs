@@ -57,6 +57,8 @@ pub struct Superblock {
     pub device_uuid: Option<Uuid>,
     /// What this member is in the array.
     pub role: Role,
+    /// Number of the slot of an active member; `null` for other roles.
+    pub slot: Option<u16>,
     /// For each slot, whether it has an active member.
     pub present: Vec<bool>,
     /// Whether the member is read only if no other member can be.
@@ -80,13 +82,10 @@ pub struct Superblock {
 /// What a member is in its array.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase", tag = "role", content = "slot")]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The member of a slot.
-    Active(
-        /// Number of the slot.
-        u16,
-    ),
+    Active,
     /// A spare (0xffff).
     Spare,
     /// A faulty member (0xfffe).
@@ -121,11 +120,12 @@ pub struct Member {
     /// The checksum of the superblock.
     pub checksum: Checksum,
     /// The content of the superblock.
+    #[serde(flatten)]
     pub superblock: Superblock,
     /// The bad-block list; `null` if none is configured, and always with 0.90.
     pub bad_blocks: Option<BadBlocks>,
     /// The internal write-intent bitmap; `null` if there is none, or it cannot be read.
-    pub bitmap: Option<Bitmap>,
+    pub bitmap_superblock: Option<Bitmap>,
     /// Why the kernel refuses the superblock; empty if it accepts it.
     pub refusal_reasons: Vec<Refusal>,
     /// Other problems, one line each.

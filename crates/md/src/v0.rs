@@ -44,6 +44,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(Superblock, Checksum)> {
     let (slot, own) = (word(THIS + 3), word(THIS + 4));
     let in_sync = (0..MOST).map(|at| DISKS + at * DISK).filter(|at| word(at + 4) & SYNC != 0).map(|at| word(at + 3));
     let slots: Vec<u32> = in_sync.collect();
+    let (role, slot) = match u16::try_from(slot) {
+        _ if own & FAULTY != 0 => (Role::Faulty, None),
+        Ok(slot) if own & SYNC != 0 => (Role::Active, Some(slot)),
+        _ => (Role::Spare, None),
+    };
     let (state, raid_disks, size) = (word(33), word(10), 2 * u64::from(word(8)));
     let superblock = Superblock {
         version: "0.90",
@@ -57,11 +62,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(Superblock, Checksum)> {
         data_offset: 0,
         data_size: size,
         device_uuid: None,
-        role: match u16::try_from(slot) {
-            _ if own & FAULTY != 0 => Role::Faulty,
-            Ok(slot) if own & SYNC != 0 => Role::Active(slot),
-            _ => Role::Spare,
-        },
+        role,
+        slot,
         present: (0..raid_disks.min(MOST as u32)).map(|slot| slots.contains(&slot)).collect(),
         write_mostly: own & WRITE_MOSTLY != 0,
         replacement: false,

@@ -45,12 +45,12 @@ pub(crate) fn parse(bytes: &[u8], minor: usize, at: u64) -> Option<(Superblock, 
         return None;
     }
     let slots = bytes::u32(bytes, 220).min(MOST).min((bytes.len() - HEAD) as u32 / 2);
-    let roles: Vec<Role> = (0..slots as usize).map(|slot| role(bytes::u16(bytes, HEAD + slot * 2))).collect();
+    let roles: Vec<_> = (0..slots as usize).map(|slot| parse_role(bytes::u16(bytes, HEAD + slot * 2))).collect();
     let dev_number = bytes::u32(bytes, 160);
-    let own_role = roles.get(dev_number as usize).copied();
-    if own_role.is_none() {
+    let (role, slot) = roles.get(dev_number as usize).copied().unwrap_or_else(|| {
         problems.push(format!("dev_number is {dev_number}, but the superblock has only {slots} roles"));
-    }
+        (Role::Spare, None)
+    });
     let (feature_map, raid_disks) = (bytes::u32(bytes, 8), bytes::u32(bytes, 92));
     let superblock = Superblock {
         version: ["1.0", "1.1", "1.2"][minor],
@@ -64,8 +64,9 @@ pub(crate) fn parse(bytes: &[u8], minor: usize, at: u64) -> Option<(Superblock, 
         data_offset: bytes::u64(bytes, 128),
         data_size: bytes::u64(bytes, 136),
         device_uuid: Some(Uuid(bytes::array(bytes, 168))),
-        role: own_role.unwrap_or(Role::Spare),
-        present: (0..raid_disks.min(slots)).map(|slot| roles.contains(&role(slot as u16))).collect(),
+        role,
+        slot,
+        present: (0..raid_disks.min(slots)).map(|slot| roles.contains(&parse_role(slot as u16))).collect(),
         write_mostly: bytes[184] & 1 != 0,
         replacement: feature_map & REPLACEMENT != 0,
         bitmap: feature_map & BITMAP != 0,
@@ -79,12 +80,12 @@ pub(crate) fn parse(bytes: &[u8], minor: usize, at: u64) -> Option<(Superblock, 
     Some((superblock, checksum, problems))
 }
 
-fn role(word: u16) -> Role {
+fn parse_role(word: u16) -> (Role, Option<u16>) {
     match word {
-        0xffff => Role::Spare,
-        0xfffe => Role::Faulty,
-        0xfffd => Role::Journal,
-        slot => Role::Active(slot),
+        0xffff => (Role::Spare, None),
+        0xfffe => (Role::Faulty, None),
+        0xfffd => (Role::Journal, None),
+        slot => (Role::Active, Some(slot)),
     }
 }
 

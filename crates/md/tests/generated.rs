@@ -164,12 +164,12 @@ proptest! {
             prop_assert_eq!(*present, chosen.roles.contains(&(slot as u16)));
         }
         let expected = match chosen.roles[usize::from(chosen.number)] {
-            0xffff => Role::Spare,
-            0xfffe => Role::Faulty,
-            0xfffd => Role::Journal,
-            slot => Role::Active(slot),
+            0xffff => (Role::Spare, None),
+            0xfffe => (Role::Faulty, None),
+            0xfffd => (Role::Journal, None),
+            slot => (Role::Active, Some(slot)),
         };
-        prop_assert_eq!(superblock.role, expected);
+        prop_assert_eq!((superblock.role, superblock.slot), expected);
         let list = member.bad_blocks.as_ref().unwrap();
         let scaled: Vec<_> = chosen.entries.iter().map(|(sector, many)| (sector << chosen.shift, many << chosen.shift)).collect();
         let read: Vec<_> = list.entries.iter().map(|range| (range.sector, range.sectors)).collect();
@@ -215,11 +215,11 @@ fn foreign_metadata_is_recognised() {
     let mut disk = vec![0_u8; DISK];
     disk[DISK - 512..DISK - 508].copy_from_slice(&0xde11_de11_u32.to_be_bytes());
     let json = serde_json::to_value(examine(&disk[..]).unwrap()).unwrap();
-    assert_eq!(json["foreign"], serde_json::json!(["ddf"]));
+    assert_eq!(json["foreign"], serde_json::json!(["DDF"]));
     let mut disk = vec![0_u8; DISK];
     disk[DISK - 1024..DISK - 1000].copy_from_slice(b"Intel Raid ISM Cfg Sig. ");
     let json = serde_json::to_value(examine(&disk[..]).unwrap()).unwrap();
-    assert_eq!(json["foreign"], serde_json::json!(["imsm"]));
+    assert_eq!(json["foreign"], serde_json::json!(["Intel IMSM"]));
 }
 
 #[test]

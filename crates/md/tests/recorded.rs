@@ -88,7 +88,7 @@ fn every_member_is_read_as_mdadm_does() {
             assert!(member.checksum.holds());
             assert_eq!(superblock.version, version);
             assert_eq!(superblock.present, [true, true]);
-            assert_eq!(superblock.role, Role::Active(slot as u16));
+            assert_eq!((superblock.role, superblock.slot), (Role::Active, Some(slot as u16)));
             if !data().join(format!("text/{array}.examine.txt")).exists() {
                 continue;
             }
@@ -122,7 +122,7 @@ fn version_0_90_is_read() {
         assert!(printed["Used Dev Size"].starts_with(&(superblock.size / 2).to_string()));
         assert_eq!((superblock.version, superblock.level, superblock.raid_disks), ("0.90", 1, 2));
         assert_eq!((superblock.resync_offset, &superblock.present[..]), (None, &[true, true][..]));
-        assert_eq!(superblock.role, Role::Active(slot as u16));
+        assert_eq!((superblock.role, superblock.slot), (Role::Active, Some(slot as u16)));
         assert_eq!(member.bad_blocks, None);
     }
 }
@@ -144,11 +144,11 @@ fn bad_block_lists_of_every_length_are_read() {
 #[test]
 fn bitmaps_are_read() {
     let member = member("raid1-12-bitmap.vda");
-    let bitmap = member.bitmap.clone().unwrap();
+    let bitmap = member.bitmap_superblock.clone().unwrap();
     assert_eq!(bitmap.uuid, member.superblock.uuid);
     assert_eq!((bitmap.version, bitmap.chunk, bitmap.daemon_sleep), (4, 64 << 20, 5));
     assert_eq!((bitmap.sync_size, bitmap.state), (522_240, 0));
-    assert!(self::member("raid1-12.vda").bitmap.is_none());
+    assert!(self::member("raid1-12.vda").bitmap_superblock.is_none());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::bio::Op;
 use crate::events::Time;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline, merge_fields};
 
 /// One direction's figures in fio's words.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -102,16 +102,7 @@ pub struct SeriesBin {
     cache: [u64; 2],
 }
 
-impl Merge for SeriesBin {
-    fn merge(&mut self, other: &Self) {
-        for i in 0..2 {
-            self.ios[i] += other.ios[i];
-            self.bytes[i] += other.bytes[i];
-            self.latency[i] += other.latency[i];
-            self.cache[i] += other.cache[i];
-        }
-    }
-}
+merge_fields!(SeriesBin: ios, bytes, latency, cache);
 
 #[derive(Clone, Debug, Default)]
 struct DirectionSums {

@@ -38,6 +38,8 @@ pub use streams::{RunLengths, Streams, StreamsSummary};
 pub use timeline::Timeline;
 pub use zipf::{ZipfFit, ZipfVerdict};
 
+use std::collections::BTreeMap;
+
 #[cfg(test)]
 mod tests;
 
@@ -45,4 +47,54 @@ mod tests;
 pub trait Merge {
     /// Merges `other` into `self`, as if `self` had recorded both.
     fn merge(&mut self, other: &Self);
+}
+
+/// Merges a struct field by field; the list has all of its fields.
+#[macro_export]
+macro_rules! merge_fields {
+    ($type:ty: $($field:tt),+) => {
+        impl $crate::Merge for $type {
+            fn merge(&mut self, other: &Self) {
+                let Self { $($field: _),+ } = other;
+                $($crate::Merge::merge(&mut self.$field, &other.$field);)+
+            }
+        }
+    };
+}
+
+/// Counts are added up.
+impl Merge for u64 {
+    #[inline]
+    fn merge(&mut self, other: &Self) {
+        *self += other;
+    }
+}
+
+impl<A: Merge, B: Merge> Merge for (A, B) {
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+        self.1.merge(&other.1);
+    }
+}
+
+impl<T: Merge, const N: usize> Merge for [T; N] {
+    fn merge(&mut self, other: &Self) {
+        self.iter_mut().zip(other).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+}
+
+impl<T: Merge + Clone> Merge for Option<T> {
+    fn merge(&mut self, other: &Self) {
+        match (self, other) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, theirs) => mine.clone_from(theirs),
+            (Some(_), None) => {}
+        }
+    }
+}
+
+impl<K: Copy + Ord, T: Merge + Default> Merge for BTreeMap<K, T> {
+    fn merge(&mut self, other: &Self) {
+        other.iter().for_each(|(key, theirs)| self.entry(*key).or_default().merge(theirs));
+    }
 }

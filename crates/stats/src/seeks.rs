@@ -110,10 +110,8 @@ impl Merge for Seeks {
     /// The distance between the two parts is not counted.
     fn merge(&mut self, other: &Self) {
         self.zero += other.zero;
-        for power in 0..64 {
-            self.forward[power] += other.forward[power];
-            self.backward[power] += other.backward[power];
-        }
+        self.forward.merge(&other.forward);
+        self.backward.merge(&other.backward);
         self.distance.merge(&other.distance);
     }
 }

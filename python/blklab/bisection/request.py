@@ -163,7 +163,7 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
 
     def plan_of(changes: Sequence[Override]) -> ExperimentPlan:
         once = [*request.changes, *changes, Override("repeats", 1, "--set repeats")]
-        return cells.plan(read, changes=once, only=request.only, form=RUNNERS[request.runner].cells())
+        return cells.plan(read, changes=once, only=request.only, form=RUNNERS[request.runner].form())
 
     def write_log(text: str) -> None:
         if log is not None:

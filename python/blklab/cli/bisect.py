@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from blklab import output
-from blklab.cli.common import emit, fail_with, json_option, parse_share, store_option, taking, tell
+from blklab.cli.common import emit, fail_with, json_option, parse_share, store_option, tell
 from blklab.cli.run import changes, only_cells
 from blklab.errors import UsageError
-from blklab.runners.lab import ACCEL
+from blklab.runners.lab import accel_option
 
 
 @click.command()
@@ -63,7 +63,7 @@ from blklab.runners.lab import ACCEL
 )
 @click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells, help="Run only these cells: stack=raid10.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
-@taking(ACCEL, where="In the lab")
+@accel_option.with_where()
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write git's log to FILE.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
 @store_option

@@ -206,8 +206,8 @@ def _measured(
     from blklab.spec import cells
 
     kind = RUNNERS["host"]
-    runner = kind.maker()(force=force, yes_destroy=yes_destroy, note=note, warn=warn)
-    plan = runner.planned(cells.plan(experiment, form=kind.cells()))
+    runner = kind.make()(force=force, yes_destroy=yes_destroy, note=note, warn=warn)
+    plan = runner.planned(cells.plan(experiment, form=kind.form()))
     with runner.session():
         runner.check(plan)
         results, failed = measured(runner, plan, store, keep=True, resume=resume)

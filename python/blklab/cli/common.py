@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from blklab.cluster import Parallel
-    from blklab.runners.kind import RunnerOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH: Final = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
@@ -123,17 +122,6 @@ margin_option: Final = click.option(
     help="Differences that are surely smaller are called the same.",
 )
 """Decorator: add `--margin`, for verdicts of equality."""
-
-
-def taking(*options: "RunnerOption", where: str = "") -> Callable[[F], F]:
-    """Decorator: add options of a runner. `where` begins their help, such as "In the lab"."""
-
-    def add(command: F) -> F:
-        for option in reversed(options):
-            command = click.option(option.flag, **option.attributes(where))(command)
-        return command
-
-    return add
 
 
 PIECES: Final = 1 << 16  # Pieces of JSON that are written at once

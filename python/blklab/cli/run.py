@@ -12,7 +12,7 @@ from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from blklab.runners.base import Runner, RunResult
     from blklab.runners.kind import RunnerKind, RunnerOption
@@ -44,18 +44,13 @@ class _RunCommand(click.Command):
         )
         experiment, *others = super().get_params(ctx)
         at = next(at for at, parameter in enumerate(others) if parameter.name == "resume")
-        theirs = [click.Option([option.flag], **option.attributes(kind.where)) for kind, option in _options()]
+        theirs = [option.with_where() for option in _options()]
         return [experiment, choice, *others[:at], *theirs, *others[at:]]
 
 
-def _options() -> "Iterator[tuple[RunnerKind, RunnerOption]]":
-    """Yield the options of all runners; an option of several runners comes once."""
-    seen = set()
-    for kind in RUNNERS.values():
-        for option in kind.options:
-            if option.flag not in seen:
-                seen.add(option.flag)
-                yield kind, option
+def _options() -> "Collection[RunnerOption]":
+    """Return the options of all runners; an option of several runners comes once."""
+    return dict.fromkeys(option for kind in RUNNERS.values() for option in kind.options)
 
 
 @click.command(cls=_RunCommand)
@@ -155,7 +150,7 @@ def run(
 
     kind = RUNNERS[runner]
     plan = cells.plan(
-        placed(load.read(experiment), targets), changes=changes(settings), seed=seed, only=only, form=kind.cells()
+        placed(load.read(experiment), targets), changes=changes(settings), seed=seed, only=only, form=kind.form()
     )
     if explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
@@ -189,12 +184,11 @@ def changes(settings: tuple[str, ...]) -> list[Any]:
 
 def _runner(kind: "RunnerKind", options: dict[str, Any]) -> "Runner":
     """Create a runner. Raises UsageError for options of other runners."""
-    taken = {option.name for option in kind.options}
-    for _, option in _options():
-        if option.name not in taken and options[option.name]:
+    for option in _options():
+        if option not in kind.options and options[option.name]:
             whose = [runner_kind.name for runner_kind in RUNNERS.values() if option in runner_kind.options]
-            raise _refused(option.flag, option.elsewhere, whose)
-    return kind.maker()(**{name: options[name] for name in taken}, note=note, warn=warn)
+            raise _refused(option.opts[0], option.elsewhere, whose)
+    return kind.make()(**{option.name: options[option.name] for option in kind.options}, note=note, warn=warn)
 
 
 def _refused(flag: str, reason: str, whose: list[str]) -> Exception:
@@ -246,8 +240,9 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
-    explained = RUNNERS[plan.runner].explained() if explain else lambda _cell, _outcome: []
-    explanations = [explained(cells[result.number].document, result.outcome) for result in results]
+    explainer = RUNNERS[plan.runner].explain if explain else None
+    explain_cell = explainer() if explainer else lambda _cell, _outcome: []
+    explanations = [explain_cell(cells[result.number].document, result.outcome) for result in results]
     documents = fleet_results.as_dicts(results)
     if explain:
         for document, sentences in zip(documents, explanations, strict=True):

@@ -117,7 +117,7 @@ def is_current(array: Array, member: ArrayMember) -> bool:
     superblock = member.superblock
     accepted = [other.superblock for other in array.distinct if other.superblock and other.superblock.accepted]
     newest = max((other.events for other in accepted), default=0)
-    return superblock in accepted and superblock.recovery is None and superblock.events >= newest - 1
+    return superblock in accepted and superblock.recovery_offset is None and superblock.events >= newest - 1
 
 
 def _missing_slots(array: Array) -> frozenset[int]:

@@ -19,11 +19,11 @@ def read_images(paths: Sequence[Path]) -> Inventory:
         reading = read_superblocks(path)
         # A device with several superblocks belongs to the array that wrote to it last.
         superblock = max(
-            reading.superblocks,
+            reading.members,
             key=lambda candidate: (candidate.accepted, candidate.updated, candidate.events),
             default=None,
         )
-        leftovers = tuple(other for other in reading.superblocks if other is not superblock)
+        leftovers = tuple(other for other in reading.members if other is not superblock)
         member = ArrayMember(
             name=name,
             path=str(path),
@@ -75,7 +75,7 @@ def _make_array(members: list[ArrayMember]) -> Array:
         name=newest.name or newest.uuid[:8],
         path="",
         uuid=newest.uuid,
-        level=newest.level,
+        level=newest.level_name,
         layout=newest.layout,
         chunk=newest.chunk,
         # A damaged number of slots must not make sets of four billion elements.
@@ -86,21 +86,21 @@ def _make_array(members: list[ArrayMember]) -> Array:
         member_sectors=newest.size,
         label=newest.name,
         size=_size(newest, members) if newest.accepted else None,
-        state=("clean" if newest.resync is None else "not clean") if newest.accepted else "refused",
+        state=("clean" if newest.resync_offset is None else "not clean") if newest.accepted else "refused",
         # Of a refused superblock, the number of slots may be damage.
-        degraded=len(newest.present) - len(present) if newest.level in REDUNDANT and newest.accepted else None,
+        degraded=len(newest.present) - len(present) if newest.level_name in REDUNDANT and newest.accepted else None,
         bitmap=any(superblock.bitmap for superblock in superblocks),
-        reshaping=any(superblock.reshaping for superblock in superblocks),
+        reshaping=any(superblock.reshape_position is not None for superblock in superblocks),
         absent=tuple(slot for slot in present if slot not in slots),
     )
 
 
 def _size(newest: Superblock, members: Sequence[ArrayMember]) -> int | None:
-    if newest.level == "raid1":
+    if newest.level_name == "raid1":
         return newest.size * SECTOR
-    if newest.level in PARITIES:
-        return newest.size * max(0, newest.raid_disks - PARITIES[newest.level]) * SECTOR
-    if newest.level == "raid10" and newest.chunk:
+    if newest.level_name in PARITIES:
+        return newest.size * max(0, newest.raid_disks - PARITIES[newest.level_name]) * SECTOR
+    if newest.level_name == "raid10" and newest.chunk:
         copies = (newest.layout & 0xFF) * (newest.layout >> 8 & 0xFF)
         chunks = newest.size // (newest.chunk // SECTOR) if newest.chunk >= SECTOR else 0
         return chunks * newest.raid_disks // copies * newest.chunk if copies else None

@@ -94,7 +94,7 @@ def _array(
         name=node.name,
         path=device.path,
         uuid=superblock.uuid if superblock else uuid,
-        level=text(md / "level") or (superblock.level if superblock else ""),
+        level=text(md / "level") or (superblock.level_name if superblock else ""),
         layout=parse_number(text(md / "layout")) or 0,
         chunk=parse_number(text(md / "chunk_size")) or 0,
         raid_disks=parse_number(text(md / "raid_disks")) or 0,

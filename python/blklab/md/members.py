@@ -39,9 +39,9 @@ def parse_bad_blocks(content: str) -> tuple[SectorRange, ...]:
 
 def choose_superblock(reading: SuperblockReading, uuid: str) -> tuple[Superblock | None, tuple[Superblock, ...]]:
     """Returns the superblock with this UUID and the others; with an empty UUID, the first."""
-    of_array = [superblock for superblock in reading.superblocks if uuid in {superblock.uuid, _swapped(superblock)}]
-    superblock = next(iter(of_array or ([] if uuid else reading.superblocks)), None)
-    return superblock, tuple(other for other in reading.superblocks if other is not superblock)
+    of_array = [superblock for superblock in reading.members if uuid in {superblock.uuid, _swapped(superblock)}]
+    superblock = next(iter(of_array or ([] if uuid else reading.members)), None)
+    return superblock, tuple(other for other in reading.members if other is not superblock)
 
 
 def _swapped(superblock: Superblock) -> str:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from blklab._core import MdMap
 from blklab.md.superblocks import BadBlockList, SectorRange, Superblock
 from blklab.md_levels import PARITIES, REDUNDANT
@@ -212,8 +214,8 @@ class ArrayMember:
                 "data_sectors": superblock.data_size,
                 "bitmap": superblock.bitmap,
                 "bad_blocks_active": bool(bad and bad.active),
-                "recovery_sector": superblock.recovery,
-                "refusal_reasons": [refusal._asdict() for refusal in superblock.refusal_reasons],
+                "recovery_sector": superblock.recovery_offset,
+                "refusal_reasons": msgspec.to_builtins(superblock.refusal_reasons),
                 "problems": list(superblock.problems),
             },
             "leftovers": [{"version": old.version, "uuid": old.uuid} for old in self.leftovers],
@@ -318,7 +320,9 @@ class Array:
         accepted = [member.superblock for member in self.active if member.superblock and member.superblock.accepted]
         newest = max((superblock.events for superblock in accepted), default=0)
         current = [superblock for superblock in accepted if superblock.events >= newest - 1]
-        return min(self.raid_disks, len({superblock.slot for superblock in current if superblock.recovery is None}))
+        return min(
+            self.raid_disks, len({superblock.slot for superblock in current if superblock.recovery_offset is None})
+        )
 
     @property
     def distinct(self) -> tuple[ArrayMember, ...]:

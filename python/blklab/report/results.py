@@ -16,18 +16,19 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.text import printable
 
 NAMED: Final = ("stack", "workload")  # Columns before those of the runner
+FIGURES_OF_CELLS: Final = ("capacity",)  # Columns of numbers
 
 
 def print_cells(console: Console, plan: ExperimentPlan) -> None:
     terminal.draw_table(console, cells_table(plan))
-    for line in RUNNERS[plan.runner].spoken().notes(plan):
+    for line in RUNNERS[plan.runner].descriptions().notes(plan):
         console.print(f"· {printable(line)}")
 
 
 def cells_table(plan: ExperimentPlan) -> TextTable:
-    descriptions = RUNNERS[plan.runner].spoken()
-    varied = [label for label in plan.varied if label not in descriptions.columns]
-    columns = [TableColumn("#"), *(TableColumn(name, name in descriptions.figures) for name in descriptions.columns)]
+    descriptions = RUNNERS[plan.runner].descriptions()
+    varied = [label for label in plan.varied if label not in descriptions.COLUMNS]
+    columns = [TableColumn("#"), *(TableColumn(name, name in FIGURES_OF_CELLS) for name in descriptions.COLUMNS)]
     if varied:
         columns.append(text("varied"))
     title = printable(plan.title) or "Experiment"
@@ -40,7 +41,7 @@ def cells_table(plan: ExperimentPlan) -> TextTable:
 
 def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str]) -> list[str]:
     row = [str(cell.number)]
-    for name, of in descriptions.columns.items():
+    for name, of in descriptions.COLUMNS.items():
         row.append(f"{cell.labels[name]}: {of(cell)}" if name in NAMED else of(cell))
     if varied:
         row.append(" ".join(f"{label}={cell.labels[label]}" for label in varied))
@@ -49,7 +50,7 @@ def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str])
 
 def stack_line(plan: ExperimentPlan, cell: Cell) -> str:
     """Returns a stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
-    return printable(RUNNERS[plan.runner].spoken().columns["stack"](cell))
+    return printable(RUNNERS[plan.runner].descriptions().COLUMNS["stack"](cell))
 
 
 SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first

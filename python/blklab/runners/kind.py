@@ -1,13 +1,11 @@
-"""A runner's entry in the registry: all that commands, reports and analyses know of it.
+"""A runner's entry in the registry: all that commands, reports and analyses know of it."""
 
-References are `module:attribute`, imported when used: an entry costs nothing to list, and it may
-name modules of any layer.
-"""
-
-import importlib
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import click
 
@@ -16,81 +14,59 @@ if TYPE_CHECKING:
     from blklab.spec.cell_form import CellForm
     from blklab.spec.cells import Cell, ExperimentPlan
 
-
-@dataclass(frozen=True)
-class RunnerOption:
-    """An option of `blklab run` that this runner takes, and the others refuse."""
-
-    flag: str
-    help: str
-    metavar: str | None = None
-    type: click.ParamType[Any] | None = None
-    multiple: bool = False
-    elsewhere: str = ""  # Why other runners refuse it, for the message: `other runners boot no guest`
-
-    @property
-    def name(self) -> str:
-        """Its name as click's keyword argument."""
-        return self.flag.removeprefix("--").replace("-", "_")
-
-    def attributes(self, where: str = "") -> dict[str, Any]:
-        """Returns click's attributes; `where` says when it applies, for the help: `In the lab`."""
-        return {
-            "help": f"{where}: {self.help[0].lower()}{self.help[1:]}" if where else self.help,
-            "metavar": self.metavar,
-            "type": self.type,
-            "multiple": self.multiple,
-        }
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class CellDescriptions:
-    """How to describe a runner's cells."""
+class RunnerOption(click.Option):
+    """An option of `blklab run` that other runners refuse. It is also a decorator, for other commands."""
 
-    columns: "Mapping[str, Callable[[Cell], str]]"
+    def __init__(self, flag: str, text: str, *, where: str = "", elsewhere: str, **attributes: Any) -> None:
+        super().__init__([flag], help=text, **attributes)
+        self.where = where  # When it applies, for the help of commands with `--on`: `In the lab`
+        self.elsewhere = elsewhere  # Why other runners refuse it, for the message: `other runners boot no guest`
+
+    def __call__(self, command: F) -> F:
+        vars(command).setdefault("__click_params__", []).append(self)  # As click.option does
+        return command
+
+    def with_where(self) -> Self:
+        """Returns the option with `where` in its help."""
+        option = copy(self)
+        if self.where and self.help:
+            option.help = f"{self.where}: {self.help[0].lower()}{self.help[1:]}"
+        return option
+
+
+class CellDescriptions(Protocol):
+    """A module that describes a runner's cells."""
+
+    COLUMNS: "Mapping[str, Callable[[Cell], str]]"
     """Columns of the table of cells, in order; `stack` and `workload` are always there."""
 
-    figures: Collection[str] = ()  # Columns of numbers
-    notes: "Callable[[ExperimentPlan], list[str]]" = lambda _plan: []  # Lines below the table
+    def notes(self, plan: "ExperimentPlan", /) -> list[str]:
+        """Returns the lines below the table."""
+
+
+def imported(target: str) -> Callable[[], Any]:
+    """Returns a function that imports `module` or `module:attribute`, of any layer."""
+    return partial(resolve_name, target)
 
 
 @dataclass(frozen=True)
 class RunnerKind:
-    """A runner's entry in the registry."""
+    """A runner's entry in the registry. What it names is `imported` when it is used: an entry costs nothing to list."""
 
     name: str  # The value of `--on`
     summary: str  # A phrase for the help
     did: str  # What it did with an experiment, as a participle: `simulated`
-    make: str
-    """Makes the `base.Runner`; called with its options by name, and with `note` and `warn`,
+    make: "Callable[[], Callable[..., Runner]]"
+    """What makes the runner; called with its options by name, and with `note` and `warn`,
     which show messages to the user."""
 
-    form: str  # The `spec.cell_form.Form` of its cells
-    words: str  # The `CellDescriptions` of its cells
+    form: "Callable[[], CellForm]"
+    descriptions: Callable[[], CellDescriptions]
     predicts: bool = False  # Whether its results are predictions rather than measurements
     own_devices: bool = False  # Whether it measures the devices of the machine that it runs on
     options: Collection[RunnerOption] = ()
-    where: str = ""  # When its options apply, for the help: `In the lab`
-    explain: str = ""  # Explains a cell's outcome, one sentence each; empty if it cannot
-
-    def maker(self) -> "Callable[..., Runner]":
-        make: Callable[..., Runner] = _load(self.make)
-        return make
-
-    def cells(self) -> "CellForm":
-        form: CellForm = _load(self.form)
-        return form
-
-    def spoken(self) -> CellDescriptions:
-        """Returns `words`, imported."""
-        descriptions: CellDescriptions = _load(self.words)
-        return descriptions
-
-    def explained(self) -> "Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]":
-        explain: Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]] = _load(self.explain)
-        return explain
-
-
-def _load(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    explain: "Callable[[], Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]] | None" = None
+    """What explains a cell's outcome, one sentence each; None if it cannot."""

@@ -4,8 +4,10 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from blklab.documents.superblock import Checksum
 from blklab.md.audit import find_problems
 from blklab.md.exporter import collector
 from blklab.md.exporter.collector import METRICS
@@ -119,7 +121,8 @@ def test_a_member_that_is_behind(mirrored: Arrays) -> None:
     for at, (events, holds, role) in enumerate(counted):
         facts = array.members[0].superblock
         assert facts
-        superblock = replace(facts, events=events, checksum_holds=holds, role=role)
+        checksum = Checksum(stored=1, computed=1 if holds else 2)
+        superblock = msgspec.structs.replace(facts, events=events, checksum=checksum, role=role)
         members.append(replace(array.members[0], name=f"sd{at}", superblock=superblock))
     samples = list(collector.member_samples(replace(array, members=tuple(members))))
     behind = {labels[1]: value for name, labels, value in samples if name == "member_events_behind"}

@@ -84,6 +84,9 @@ impl Chunk {
 
 /// One kind of statistic of one device.
 pub trait Panel: Default + Merge + Send + 'static {
+    /// What the document has of it.
+    type Profile;
+
     /// An empty panel for the device with this index; it is smaller for the many devices of a large trace.
     fn for_device(_index: usize) -> Self {
         Self::default()
@@ -97,6 +100,17 @@ pub trait Panel: Default + Merge + Send + 'static {
 
     /// Gives processes and devices new numbers, before another trace's panel is merged.
     fn renumber(&mut self, _numbers: &Renumbering) {}
+
+    /// What the document has of it.
+    fn profile(&self, device: &ProfiledDevice) -> Self::Profile;
+}
+
+/// What profiles of a device's panels need besides the panels.
+pub struct ProfiledDevice<'a> {
+    pub number: &'a str, // Its number, `major,minor`
+    pub name: Option<&'a str>,
+    pub p99: Option<u64>, // The 99th percentile of Q2C, or of D2C in a recording without Q, in ns
+    pub process: &'a dyn Fn(u32) -> String, // The name of a process by its index
 }
 
 /// The numbers that processes and devices of a trace get among those of another one.

@@ -1,7 +1,6 @@
 //! Which files of a filesystem the I/Os of its device went to.
 
-use super::chunk::{Chunk, Panel};
-use super::profile::DeviceFlow;
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use crate::event::Op;
 use blklab_stats::Merge;
 use serde::{Deserialize, Serialize};
@@ -35,9 +34,9 @@ impl Filesystem {
         Filesystem { mount, devices, owners, extents }
     }
 
-    /// Whether the device with these counts has the filesystem.
-    pub fn is_on(&self, device: &DeviceFlow) -> bool {
-        self.devices.iter().any(|known| *known == device.device || Some(known) == device.name.as_ref())
+    /// Whether the device has the filesystem.
+    fn is_on(&self, device: &ProfiledDevice) -> bool {
+        self.devices.iter().any(|known| known == device.number || Some(known.as_str()) == device.name)
     }
 }
 
@@ -109,27 +108,11 @@ impl FileAccesses {
             touched.push(owner);
         }
     }
-
-    /// The profile; none without a filesystem.
-    pub fn profile(self) -> Option<FilesProfile> {
-        let filesystem = self.filesystem?;
-        let mut files: Vec<FileProfile> = self
-            .by_owner
-            .into_iter()
-            .map(|(owner, file)| {
-                let known = filesystem.owners.get(owner as usize).cloned();
-                let (name, is_file) = known.unwrap_or_else(|| ("outside of the filesystem".into(), false));
-                FileProfile { name, is_file, ..file }
-            })
-            .collect();
-        files.sort_by(|a, b| (b.reads + b.writes, &a.name).cmp(&(a.reads + a.writes, &b.name)));
-        let further = files.len().saturating_sub(LISTED) as u64;
-        files.truncate(LISTED);
-        Some(FilesProfile { mount: filesystem.mount.clone(), files, further })
-    }
 }
 
 impl Panel for FileAccesses {
+    type Profile = Option<FilesProfile>;
+
     fn observe(&mut self, chunk: &Chunk) {
         let Some(filesystem) = self.filesystem.clone() else { return };
         let mut touched = Vec::new();
@@ -149,6 +132,23 @@ impl Panel for FileAccesses {
                 self.add(&mut touched, OUTSIDE, write, end - at);
             }
         }
+    }
+
+    fn profile(&self, device: &ProfiledDevice) -> Option<FilesProfile> {
+        let filesystem = self.filesystem.as_ref().filter(|filesystem| filesystem.is_on(device))?;
+        let mut files: Vec<FileProfile> = self
+            .by_owner
+            .iter()
+            .map(|(owner, file)| {
+                let known = filesystem.owners.get(*owner as usize).cloned();
+                let (name, is_file) = known.unwrap_or_else(|| ("outside of the filesystem".into(), false));
+                FileProfile { name, is_file, ..file.clone() }
+            })
+            .collect();
+        files.sort_by(|a, b| (b.reads + b.writes, &a.name).cmp(&(a.reads + a.writes, &b.name)));
+        let further = files.len().saturating_sub(LISTED) as u64;
+        files.truncate(LISTED);
+        Some(FilesProfile { mount: filesystem.mount.clone(), files, further })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which blocks are hot, and how large the working set is.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use crate::event::Op;
 use blklab_stats::{Hotness, HotnessSummary, Merge};
 use serde::{Deserialize, Serialize};
@@ -19,19 +19,11 @@ impl HotBlocks {
     pub fn exact(blocks: usize) -> HotBlocks {
         HotBlocks { hotness: Hotness::new(blocks), first_block: None }
     }
-
-    /// The profile; blocks of several devices have no numbers.
-    pub fn profile(&self) -> HotnessSummary {
-        let mut summary = self.hotness.summary();
-        match self.first_block {
-            Some(first) => summary.top.iter_mut().for_each(|hot| hot.block = hot.block.wrapping_sub(first)),
-            None => summary.top.clear(),
-        }
-        summary
-    }
 }
 
 impl Panel for HotBlocks {
+    type Profile = HotnessSummary;
+
     fn for_device(index: usize) -> HotBlocks {
         let hotness = match index {
             0..4 => Hotness::default(),
@@ -55,6 +47,15 @@ impl Panel for HotBlocks {
             let blocks = (in_first + row.sectors()).div_ceil(1 << BLOCK_SHIFT) as u32;
             self.hotness.record(first, blocks, write);
         }
+    }
+
+    fn profile(&self, _: &ProfiledDevice) -> HotnessSummary {
+        let mut summary = self.hotness.summary();
+        match self.first_block {
+            Some(first) => summary.top.iter_mut().for_each(|hot| hot.block = hot.block.wrapping_sub(first)),
+            None => summary.top.clear(),
+        }
+        summary
     }
 }
 

@@ -1,15 +1,18 @@
 //! The life of an I/O: the time between its events, by operation.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use crate::start::StartAction;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The stages of an I/O's life that are measured, named after blkparse's and btt's letters.
 const STAGES: [&str; 8] = ["q2c", "q2d", "d2c", "q2g", "g2i", "i2d", "q2m", "m2d"];
+
+/// The operations that are counted together; flushes are not.
+const COUNTED: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
 
 /// The time of each of [`STAGES`]; [`NEVER`] if the trace does not show it.
 #[inline]
@@ -41,26 +44,23 @@ struct OpLife {
     without_queue: u64,
 }
 
-impl Merge for OpLife {
-    fn merge(&mut self, other: &Self) {
-        for (a, b) in self.stages.iter_mut().zip(&other.stages) {
-            a.merge(b);
-        }
-        self.completed += other.completed;
-        self.completed_bytes += other.completed_bytes;
-        self.merged += other.merged;
-        self.requeued += other.requeued;
-        for (error, count) in &other.errors {
-            *self.errors.entry(*error).or_default() += count;
-        }
-        self.never_completed += other.never_completed;
-        self.without_queue += other.without_queue;
-    }
-}
+merge_fields!(OpLife: stages, completed, completed_bytes, merged, requeued, errors, never_completed, without_queue);
 
 /// The life of I/Os on a device, by operation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Life([OpLife; 4]);
+
+impl Life {
+    /// The 99th percentile of Q2C, or of D2C in a recording without Q, of everything except flushes.
+    pub fn p99(&self) -> Option<u64> {
+        let of_stage = |stage: usize| {
+            let mut all = Quantiles::default();
+            COUNTED.iter().for_each(|&op| all.merge(&self.0[op as usize].stages[stage]));
+            all.summary().p99
+        };
+        of_stage(0).or_else(|| of_stage(2))
+    }
+}
 
 /// What became of the I/Os of one operation, and when.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -106,18 +106,9 @@ impl OpLife {
     }
 }
 
-impl Life {
-    /// The profile: by operation, and `all`, which includes all operations except flushes.
-    pub fn profile(&self) -> BTreeMap<&'static str, LifeProfile> {
-        let mut all = OpLife::default();
-        Op::ALL.iter().filter(|op| **op != Op::Flush).for_each(|&op| all.merge(&self.0[op as usize]));
-        let mut out: BTreeMap<_, _> = Op::ALL.iter().map(|&op| (op.name(), self.0[op as usize].profile())).collect();
-        out.insert("all", all.profile());
-        out
-    }
-}
-
 impl Panel for Life {
+    type Profile = BTreeMap<&'static str, LifeProfile>;
+
     fn observe(&mut self, chunk: &Chunk) {
         for io in &chunk.ended {
             let op = &mut self.0[io.op() as usize];
@@ -143,15 +134,17 @@ impl Panel for Life {
             }
         }
     }
-}
 
-impl Merge for Life {
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            mine.merge(theirs);
-        }
+    fn profile(&self, _: &ProfiledDevice) -> Self::Profile {
+        let mut all = OpLife::default();
+        COUNTED.iter().for_each(|&op| all.merge(&self.0[op as usize]));
+        let mut out: BTreeMap<_, _> = Op::ALL.iter().map(|&op| (op.name(), self.0[op as usize].profile())).collect();
+        out.insert("all", all.profile());
+        out
     }
 }
+
+merge_fields!(Life: 0);
 
 /// The name of a completion's error (asm-generic/errno-base.h, errno.h); the block layer uses only a few.
 fn errno_name(recorded: u16) -> String {

@@ -1,9 +1,9 @@
 //! The load: operations, bytes, flags and request sizes; by CPU, by process and by source device.
 
-use super::chunk::{Chunk, Panel, QueuedIo, Renumbering};
+use super::chunk::{Chunk, Panel, ProfiledDevice, QueuedIo, Renumbering};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary};
+use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,17 +40,9 @@ impl OpCounts {
         self.fua += u64::from(row.rwbs.has(Rwbs::FUA));
         self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
     }
-
-    fn merge(&mut self, other: &OpCounts) {
-        self.ios += other.ios;
-        self.bytes += other.bytes;
-        self.sync += other.sync;
-        self.meta += other.meta;
-        self.ahead += other.ahead;
-        self.fua += other.fua;
-        self.preflush += other.preflush;
-    }
 }
+
+merge_fields!(OpCounts: ios, bytes, sync, meta, ahead, fua, preflush);
 
 /// Arrivals and response times of one group (a CPU, a process, a source).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,17 +52,7 @@ pub struct GroupLoad {
     errors: u64,
 }
 
-impl Merge for GroupLoad {
-    fn merge(&mut self, other: &Self) {
-        for (a, b) in self.ops.iter_mut().zip(other.ops) {
-            a.0 += b.0;
-            a.1 += b.1;
-        }
-        self.q2c[0].merge(&other.q2c[0]);
-        self.q2c[1].merge(&other.q2c[1]);
-        self.errors += other.errors;
-    }
-}
+merge_fields!(GroupLoad: ops, q2c, errors);
 
 /// The I/Os of a CPU, of a process, or from a device.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -185,6 +167,12 @@ impl GroupTable {
     }
 }
 
+impl Merge for GroupTable {
+    fn merge(&mut self, other: &Self) {
+        other.groups.iter().for_each(|(key, group)| self.at(*key).merge(group));
+    }
+}
+
 /// The load on a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Load {
@@ -238,35 +226,6 @@ impl Load {
         *low = first.min(*low);
         *high = end.max(*high);
     }
-
-    /// The profile; `process` gives the name of a process by its index.
-    pub fn profile(&self, process: impl Fn(u32) -> String) -> LoadProfile {
-        let total_ios: u64 = self.counts.iter().map(|a| a.ios).sum();
-        let total_bytes: u64 = self.counts.iter().map(|a| a.bytes).sum();
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        let none = SizeHistogram::default();
-        let ops = Op::ALL.iter().map(|&op| {
-            let counts = self.counts[op as usize];
-            let profile = OpLoadProfile {
-                counts,
-                share_of_ios: share(counts.ios, total_ios),
-                share_of_bytes: share(counts.bytes, total_bytes),
-                sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
-            };
-            (op.name(), profile)
-        });
-        LoadProfile {
-            first_sector: self.span.map(|(first, _)| first),
-            end_sector: self.span.map(|(_, end)| end),
-            ops: ops.collect(),
-            cpus: self.cpus.profile(|cpu| cpu.to_string()),
-            processes: self.processes.profile(process),
-            sources: self.sources.profile(|source| match source {
-                0 => "direct".into(),
-                number => DeviceId(number).to_string(),
-            }),
-        }
-    }
 }
 
 impl Load {
@@ -279,6 +238,8 @@ impl Load {
 }
 
 impl Panel for Load {
+    type Profile = LoadProfile;
+
     fn renumber(&mut self, numbers: &Renumbering) {
         self.processes.renumber(|process| numbers.process(process));
         self.sources.renumber(|source| numbers.device(DeviceId(source)).0);
@@ -311,6 +272,34 @@ impl Panel for Load {
             }
         }
     }
+
+    fn profile(&self, device: &ProfiledDevice) -> LoadProfile {
+        let total_ios: u64 = self.counts.iter().map(|a| a.ios).sum();
+        let total_bytes: u64 = self.counts.iter().map(|a| a.bytes).sum();
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let none = SizeHistogram::default();
+        let ops = Op::ALL.iter().map(|&op| {
+            let counts = self.counts[op as usize];
+            let profile = OpLoadProfile {
+                counts,
+                share_of_ios: share(counts.ios, total_ios),
+                share_of_bytes: share(counts.bytes, total_bytes),
+                sizes: self.sizes.get(op as usize).unwrap_or(&none).summary(),
+            };
+            (op.name(), profile)
+        });
+        LoadProfile {
+            first_sector: self.span.map(|(first, _)| first),
+            end_sector: self.span.map(|(_, end)| end),
+            ops: ops.collect(),
+            cpus: self.cpus.profile(|cpu| cpu.to_string()),
+            processes: self.processes.profile(device.process),
+            sources: self.sources.profile(|source| match source {
+                0 => "direct".into(),
+                number => DeviceId(number).to_string(),
+            }),
+        }
+    }
 }
 
 impl Merge for Load {
@@ -318,20 +307,10 @@ impl Merge for Load {
         if let Some((first, end)) = other.span {
             self.widen(first, end);
         }
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in self.sizes.iter_mut().zip(&other.sizes) {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in [
-            (&mut self.cpus, &other.cpus),
-            (&mut self.processes, &other.processes),
-            (&mut self.sources, &other.sources),
-        ] {
-            for (key, group) in &theirs.groups {
-                mine.at(*key).merge(group);
-            }
-        }
+        self.counts.merge(&other.counts);
+        self.sizes.merge(&other.sizes);
+        self.cpus.merge(&other.cpus);
+        self.processes.merge(&other.processes);
+        self.sources.merge(&other.sources);
     }
 }

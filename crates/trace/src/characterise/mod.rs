@@ -27,20 +27,19 @@ use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::filter::Filter;
 use crate::source::{Source, TraceInfo};
-use chunk::{Chunk, PerDevice, Renumbering};
+use chunk::{Chunk, Panel, PerDevice, ProfiledDevice, Renumbering};
 use files::{FileAccesses, Filesystem};
 use hot::HotBlocks;
 use intake::Intake;
-use life::{Life, LifeProfile};
+use life::Life;
 use load::Load;
 use offsets::Offsets;
 use over_time::OverTime;
 use pattern::AccessPattern;
 use process_series::ProcessSeries;
-use profile::{DeviceFlow, DeviceProfile, FORMAT_VERSION, Profile, SummaryProfile, focus};
+use profile::{DeviceFlow, FORMAT_VERSION, Profile, SummaryProfile, focus};
 use serde::Serialize;
 use slow::SlowIos;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -48,9 +47,19 @@ const QUEUE: usize = 64; // Chunks that can wait between two threads
 
 type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>; // One panel's work on a chunk
 
-/// Declares the panels of every device; those that cost most are first.
+/// Declares the panels of every device, each with its meaning in the document.
 macro_rules! panels {
-    ($($name:ident: $panel:ty),* $(,)?) => {
+    ($($(#[$meaning:meta])+ $name:ident: $panel:ty,)*) => {
+        /// The workload of one device.
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        pub struct DeviceProfile {
+            /// Events and queue depth.
+            #[serde(flatten)]
+            pub flow: DeviceFlow,
+            $($(#[$meaning])+ pub $name: <$panel as Panel>::Profile),*
+        }
+
         #[derive(Default)]
         struct Panels {
             $($name: PerDevice<$panel>),*
@@ -83,19 +92,36 @@ macro_rules! panels {
             fn merge(&mut self, to: usize, other: &mut Panels, from: usize, numbers: &Renumbering) {
                 $(self.$name.merge(to, other.$name.take(from), numbers);)*
             }
+
+            /// Takes the panels of a device, as its profile.
+            fn profile(&mut self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
+                let p99 = self.life.get(at).and_then(Life::p99);
+                let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p99, process };
+                $(let $name = self.$name.take(at).profile(&device);)*
+                DeviceProfile { $($name,)* flow }
+            }
         }
     };
 }
 
 panels! {
-    life: Life,
-    hot: HotBlocks,
+    /// Operations and sizes, and where the I/O came from.
     load: Load,
-    over_time: OverTime,
+    /// Latencies by operation: `read`, `write`, `discard`, `flush`, and `all`, which is everything except flushes.
+    life: Life,
+    /// Sequential streams, seeks and arrivals.
     pattern: AccessPattern,
+    /// Hot and cold blocks of 4 KiB.
+    hotness: HotBlocks,
+    /// Load and latencies over time.
+    over_time: OverTime,
+    /// Where reads and writes begin, over time.
     offsets: Offsets,
-    processes: ProcessSeries,
+    /// I/Os by process, over time.
+    processes_over_time: ProcessSeries,
+    /// The slowest I/Os, and stalls.
     slow: SlowIos,
+    /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.
     files: FileAccesses,
 }
 
@@ -124,7 +150,6 @@ pub struct Characterisation {
     intake: Intake,
     panels: Panels,
     exact_blocks: Option<usize>, // For each device
-    filesystem: Option<Arc<Filesystem>>,
     shown_as: Option<(String, String)>,
 }
 
@@ -132,13 +157,12 @@ impl Characterisation {
     /// The characterisation of a trace of which nothing was read.
     pub fn new(info: &TraceInfo, filter: Filter, options: Options) -> Characterisation {
         let exact_blocks = options.exact_blocks.map(|blocks| blocks / info.inputs.len().max(1));
-        let filesystem = options.filesystem.map(Arc::new);
         let mut panels = Panels::new(exact_blocks);
-        if let Some(filesystem) = filesystem.clone() {
+        if let Some(filesystem) = options.filesystem.map(Arc::new) {
             panels.files = PerDevice::new(move |_| FileAccesses::new(Arc::clone(&filesystem)));
         }
         let intake = Intake::new(filter, &options.host);
-        Characterisation { intake, panels, exact_blocks, filesystem, shown_as: options.shown_as }
+        Characterisation { intake, panels, exact_blocks, shown_as: options.shown_as }
     }
 
     /// Reads a source: the same one again if it was stopped before. Events that were read before are skipped.
@@ -204,23 +228,7 @@ impl Characterisation {
     pub fn profile(mut self) -> Profile {
         self.stop();
         let (intake, mut panels) = (self.intake, self.panels);
-        let device = |(at, flow): (usize, DeviceFlow)| {
-            let process = |index| intake.process_name(index);
-            let life = panels.life.take(at).profile();
-            let files = panels.files.take(at);
-            DeviceProfile {
-                slow: panels.slow.take(at).profile(p99(&life), process),
-                files: self.filesystem.as_ref().filter(|on| on.is_on(&flow)).and_then(|_| files.profile()),
-                flow,
-                load: panels.load.take(at).profile(process),
-                life,
-                pattern: panels.pattern.take(at).profile(),
-                hotness: panels.hot.take(at).profile(),
-                over_time: panels.over_time.take(at).profile(),
-                offsets: panels.offsets.take(at).profile(),
-                processes_over_time: panels.processes.take(at).profile(process),
-            }
-        };
+        let device = |(at, flow)| panels.profile(at, flow, &|index| intake.process_name(index));
         let devices: Vec<DeviceProfile> = intake.flows().into_iter().map(device).collect();
         let (events, events_left_out) = intake.totals();
         let (first_ns, last_ns) = intake.span();
@@ -241,18 +249,12 @@ impl Characterisation {
     }
 }
 
-/// The 99th percentile of Q2C, or of D2C in a recording without Q.
-fn p99(life: &BTreeMap<&'static str, LifeProfile>) -> Option<u64> {
-    let latencies = &life.get("all")?.latency_ns;
-    ["q2c", "d2c"].iter().find_map(|stage| latencies.get(stage)?.p99)
-}
-
 impl Panels {
     /// No panels yet; with `exact_blocks`, each device counts so many blocks exactly.
     fn new(exact_blocks: Option<usize>) -> Panels {
         let mut panels = Panels::default();
         if let Some(blocks) = exact_blocks {
-            panels.hot = PerDevice::new(move |_| HotBlocks::exact(blocks));
+            panels.hotness = PerDevice::new(move |_| HotBlocks::exact(blocks));
         }
         panels
     }

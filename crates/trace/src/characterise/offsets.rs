@@ -1,6 +1,6 @@
 //! Where on the device I/Os went while the trace ran: a grid over time and offset, coarsened as the trace grows.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use super::density::DensityRow;
 use crate::event::Op;
 use blklab_stats::{Merge, Timeline, checked};
@@ -119,21 +119,11 @@ impl Offsets {
         }
         self.shift += by;
     }
-
-    /// The profile.
-    pub fn profile(&self) -> OffsetsProfile {
-        let (low, high) = self.used.unwrap_or((1, 0));
-        let rows = (low..=high).map(|row| {
-            let index = (row & (self.rows - 1)) as usize;
-            let cells = self.columns.iter().map(|(_, column)| column.0.get(index).map_or([0; 2], |cell| cell.0));
-            let counts: Vec<[u64; 2]> = cells.map(|counts| counts.map(u64::from)).collect();
-            DensityRow::new(row << self.shift, (row + 1).saturating_mul(1 << self.shift), &counts)
-        });
-        OffsetsProfile { width_ns: self.columns.width_ns(), rows: rows.collect() }
-    }
 }
 
 impl Panel for Offsets {
+    type Profile = OffsetsProfile;
+
     fn for_device(index: usize) -> Offsets {
         Offsets::new(match index {
             0..16 => SIDE,
@@ -152,6 +142,17 @@ impl Panel for Offsets {
             let count = &mut self.cell(row.time, row.sector).0[side];
             *count = count.saturating_add(1);
         }
+    }
+
+    fn profile(&self, _: &ProfiledDevice) -> OffsetsProfile {
+        let (low, high) = self.used.unwrap_or((1, 0));
+        let rows = (low..=high).map(|row| {
+            let index = (row & (self.rows - 1)) as usize;
+            let cells = self.columns.iter().map(|(_, column)| column.0.get(index).map_or([0; 2], |cell| cell.0));
+            let counts: Vec<[u64; 2]> = cells.map(|counts| counts.map(u64::from)).collect();
+            DensityRow::new(row << self.shift, (row + 1).saturating_mul(1 << self.shift), &counts)
+        });
+        OffsetsProfile { width_ns: self.columns.width_ns(), rows: rows.collect() }
     }
 }
 

@@ -1,10 +1,10 @@
 //! How the load and its response times changed while the trace ran.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use super::density::{DensityRow, latency_rows};
 use crate::event::Op;
 use crate::io::NEVER;
-use blklab_stats::{Distinct, LogLinear, Merge, Timeline};
+use blklab_stats::{Distinct, LogLinear, Merge, Timeline, merge_fields};
 use serde::{Deserialize, Serialize};
 
 /// The largest number of slices for a trace of any length; fewer for the many devices of a large one.
@@ -19,22 +19,7 @@ struct TimeSlice {
     unique: Option<Distinct>,
 }
 
-impl Merge for TimeSlice {
-    fn merge(&mut self, other: &Self) {
-        for (a, b) in self.asked.iter_mut().zip(other.asked) {
-            a.0 += b.0;
-            a.1 += b.1;
-        }
-        for side in 0..2 {
-            self.q2c[side].merge(&other.q2c[side]);
-        }
-        match (&mut self.unique, &other.unique) {
-            (Some(mine), Some(theirs)) => mine.merge(theirs),
-            (None, Some(theirs)) => self.unique = Some(theirs.clone()),
-            _ => {}
-        }
-    }
-}
+merge_fields!(TimeSlice: asked, q2c, unique);
 
 /// A device over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -93,37 +78,9 @@ pub struct OverTimeProfile {
     pub latencies: Vec<DensityRow>,
 }
 
-impl OverTime {
-    /// The profile.
-    pub fn profile(&self) -> OverTimeProfile {
-        let mut so_far = Distinct::default();
-        let slices = self.0.iter().map(|(start_ns, slice)| {
-            let mut unique_blocks = 0;
-            if let Some(unique) = &slice.unique {
-                unique_blocks = unique.count();
-                so_far.merge(unique);
-            }
-            SliceProfile {
-                start_ns,
-                reads: slice.asked[Op::Read as usize].0,
-                writes: slice.asked[Op::Write as usize].0,
-                others: slice.asked[Op::Discard as usize].0 + slice.asked[Op::Flush as usize].0,
-                read_bytes: slice.asked[Op::Read as usize].1,
-                write_bytes: slice.asked[Op::Write as usize].1,
-                read_p50_ns: slice.q2c[0].quantile(0.5),
-                read_p99_ns: slice.q2c[0].quantile(0.99),
-                write_p50_ns: slice.q2c[1].quantile(0.5),
-                write_p99_ns: slice.q2c[1].quantile(0.99),
-                unique_blocks,
-                unique_blocks_so_far: so_far.count(),
-            }
-        });
-        let latencies = latency_rows(self.0.iter().map(|(_, slice)| &slice.q2c));
-        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect(), latencies }
-    }
-}
-
 impl Panel for OverTime {
+    type Profile = OverTimeProfile;
+
     fn for_device(index: usize) -> OverTime {
         OverTime(Timeline::new(match index {
             0..16 => SLICES,
@@ -154,10 +111,33 @@ impl Panel for OverTime {
             }
         }
     }
-}
 
-impl Merge for OverTime {
-    fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
+    fn profile(&self, _: &ProfiledDevice) -> OverTimeProfile {
+        let mut so_far = Distinct::default();
+        let slices = self.0.iter().map(|(start_ns, slice)| {
+            let mut unique_blocks = 0;
+            if let Some(unique) = &slice.unique {
+                unique_blocks = unique.count();
+                so_far.merge(unique);
+            }
+            SliceProfile {
+                start_ns,
+                reads: slice.asked[Op::Read as usize].0,
+                writes: slice.asked[Op::Write as usize].0,
+                others: slice.asked[Op::Discard as usize].0 + slice.asked[Op::Flush as usize].0,
+                read_bytes: slice.asked[Op::Read as usize].1,
+                write_bytes: slice.asked[Op::Write as usize].1,
+                read_p50_ns: slice.q2c[0].quantile(0.5),
+                read_p99_ns: slice.q2c[0].quantile(0.99),
+                write_p50_ns: slice.q2c[1].quantile(0.5),
+                write_p99_ns: slice.q2c[1].quantile(0.99),
+                unique_blocks,
+                unique_blocks_so_far: so_far.count(),
+            }
+        });
+        let latencies = latency_rows(self.0.iter().map(|(_, slice)| &slice.q2c));
+        OverTimeProfile { width_ns: self.0.width_ns(), slices: slices.collect(), latencies }
     }
 }
+
+merge_fields!(OverTime: 0);

@@ -1,8 +1,8 @@
 //! Where and when I/Os go: sequential streams, seek distances, arrivals.
 
-use super::chunk::{Chunk, Panel};
+use super::chunk::{Chunk, Panel, ProfiledDevice};
 use crate::event::Op;
-use blklab_stats::{Arrivals, ArrivalsSummary, Merge, Seeks, SeeksSummary, Streams, StreamsSummary};
+use blklab_stats::{Arrivals, ArrivalsSummary, Seeks, SeeksSummary, Streams, StreamsSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 
 /// The access pattern on a device.
@@ -28,19 +28,9 @@ pub struct PatternProfile {
     pub arrivals: ArrivalsSummary,
 }
 
-impl AccessPattern {
-    /// The profile.
-    pub fn profile(&self) -> PatternProfile {
-        PatternProfile {
-            read_streams: self.reads.summary(),
-            write_streams: self.writes.summary(),
-            seeks: self.seeks.summary(),
-            arrivals: self.arrivals.summary(),
-        }
-    }
-}
-
 impl Panel for AccessPattern {
+    type Profile = PatternProfile;
+
     fn end(&mut self) {
         self.reads.finish();
         self.writes.finish();
@@ -60,13 +50,15 @@ impl Panel for AccessPattern {
             self.seeks.record(row.sector, row.sectors());
         }
     }
-}
 
-impl Merge for AccessPattern {
-    fn merge(&mut self, other: &Self) {
-        self.reads.merge(&other.reads);
-        self.writes.merge(&other.writes);
-        self.seeks.merge(&other.seeks);
-        self.arrivals.merge(&other.arrivals);
+    fn profile(&self, _: &ProfiledDevice) -> PatternProfile {
+        PatternProfile {
+            read_streams: self.reads.summary(),
+            write_streams: self.writes.summary(),
+            seeks: self.seeks.summary(),
+            arrivals: self.arrivals.summary(),
+        }
     }
 }
+
+merge_fields!(AccessPattern: reads, writes, seeks, arrivals);

@@ -1,7 +1,7 @@
 //! The I/Os of the largest processes over time.
 
-use super::chunk::{Chunk, Panel, Renumbering};
-use blklab_stats::{Merge, Timeline, checked};
+use super::chunk::{Chunk, Panel, ProfiledDevice, Renumbering};
+use blklab_stats::{Merge, Timeline, checked, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -65,25 +65,9 @@ impl Default for ProcessSeries {
     }
 }
 
-impl ProcessSeries {
-    /// The profile; `name` gives the name of a process by its index.
-    pub fn profile(&self, name: impl Fn(u32) -> String) -> ProcessesOverTime {
-        let mut all = Slice::default();
-        self.0.iter().for_each(|(_, slice)| all.merge(slice));
-        let mut ios: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (at, (_, slice)) in self.0.iter().enumerate() {
-            for &(process, count) in &slice.0 {
-                let known = process != OTHERS && all.0.iter().any(|entry| entry.0 == process);
-                let series = ios.entry(if known { name(process) } else { "(others)".into() }).or_default();
-                series.resize(at + 1, 0);
-                series[at] += count;
-            }
-        }
-        ProcessesOverTime { width_ns: self.0.width_ns(), ios }
-    }
-}
-
 impl Panel for ProcessSeries {
+    type Profile = ProcessesOverTime;
+
     fn for_device(index: usize) -> ProcessSeries {
         ProcessSeries(Timeline::new(if index < 16 { 512 } else { 64 }))
     }
@@ -100,13 +84,24 @@ impl Panel for ProcessSeries {
             self.0.at(row.time).add(row.process, 1);
         }
     }
-}
 
-impl Merge for ProcessSeries {
-    fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
+    fn profile(&self, device: &ProfiledDevice) -> ProcessesOverTime {
+        let mut all = Slice::default();
+        self.0.iter().for_each(|(_, slice)| all.merge(slice));
+        let mut ios: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (at, (_, slice)) in self.0.iter().enumerate() {
+            for &(process, count) in &slice.0 {
+                let known = process != OTHERS && all.0.iter().any(|entry| entry.0 == process);
+                let series = ios.entry(if known { (device.process)(process) } else { "(others)".into() }).or_default();
+                series.resize(at + 1, 0);
+                series[at] += count;
+            }
+        }
+        ProcessesOverTime { width_ns: self.0.width_ns(), ios }
     }
 }
+
+merge_fields!(ProcessSeries: 0);
 
 #[cfg(test)]
 mod tests;

@@ -1,21 +1,14 @@
 //! The result of characterisation: the document of `blklab trace stat --json`.
 
+use super::DeviceProfile;
 use super::depth::DepthOverTime;
-use super::files::FilesProfile;
-use super::life::LifeProfile;
-use super::load::LoadProfile;
-use super::offsets::OffsetsProfile;
-use super::over_time::OverTimeProfile;
-use super::pattern::PatternProfile;
-use super::process_series::ProcessesOverTime;
-use super::slow::SlowProfile;
 use crate::blkparse::summary::DeviceSummary;
 use crate::blkparse::tally::Tally;
 use crate::event::Action;
 use crate::filter::Filter;
 use crate::source::TraceInfo;
 use crate::start::StartAction;
-use blklab_stats::{HotnessSummary, LevelSummary};
+use blklab_stats::LevelSummary;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::collections::BTreeMap;
 
@@ -70,33 +63,6 @@ pub struct DeviceFlow {
     pub unmatched_completions: u64,
     /// Bios that were discarded because too many were in flight.
     pub given_up: u64,
-}
-
-/// The workload of one device.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceProfile {
-    /// Events and queue depth.
-    #[serde(flatten)]
-    pub flow: DeviceFlow,
-    /// Operations and sizes, and where the I/O came from.
-    pub load: LoadProfile,
-    /// Latencies by operation: `read`, `write`, `discard`, `flush`, and `all`, which is everything except flushes.
-    pub life: BTreeMap<&'static str, LifeProfile>,
-    /// Sequential streams, seeks and arrivals.
-    pub pattern: PatternProfile,
-    /// Hot and cold blocks of 4 KiB.
-    pub hotness: HotnessSummary,
-    /// Load and latencies over time.
-    pub over_time: OverTimeProfile,
-    /// Where reads and writes begin, over time.
-    pub offsets: OffsetsProfile,
-    /// I/Os by process, over time.
-    pub processes_over_time: ProcessesOverTime,
-    /// The slowest I/Os, and stalls.
-    pub slow: SlowProfile,
-    /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.
-    pub files: Option<FilesProfile>,
 }
 
 /// blkparse's summary, as numbers.

@@ -1,6 +1,6 @@
 //! The slowest I/Os, and stalls: times in which nothing completed although I/Os were in flight.
 
-use super::chunk::{Chunk, Panel, Renumbering};
+use super::chunk::{Chunk, Panel, ProfiledDevice, Renumbering};
 use crate::event::Op;
 use crate::io::{Io, NEVER};
 use blklab_stats::{Merge, checked};
@@ -108,6 +108,8 @@ impl Default for SlowIos {
 }
 
 impl Panel for SlowIos {
+    type Profile = SlowProfile;
+
     fn for_device(index: usize) -> SlowIos {
         if index < 128 { SlowIos::default() } else { SlowIos::new(3, 8) }
     }
@@ -137,6 +139,18 @@ impl Panel for SlowIos {
             }
             self.completed += 1;
             self.last_complete = self.last_complete.max(io.t_complete);
+        }
+    }
+
+    fn profile(&self, device: &ProfiledDevice) -> SlowProfile {
+        let least = device.p99.filter(|_| self.completed >= FEWEST).map(|p99| p99.max(1).saturating_mul(STALL_FACTOR));
+        let mut slowest = self.slowest.kept.clone();
+        slowest.sort_by_key(|time| std::cmp::Reverse(time.length()));
+        let is_stall = |time: &&LongTime| least.is_some_and(|least| time.length() >= least);
+        SlowProfile {
+            slowest: slowest.iter().map(|time| time.profile(device.process)).collect(),
+            stall_least_ns: least,
+            stalls: self.silences.kept.iter().filter(is_stall).map(|time| time.profile(device.process)).collect(),
         }
     }
 }
@@ -195,23 +209,8 @@ pub struct SlowProfile {
     pub stalls: Vec<LongTimeProfile>,
 }
 
-impl SlowIos {
-    /// The profile; `p99` is the 99th percentile of the latency, `name` gives the name of a process by its index.
-    pub fn profile(&self, p99: Option<u64>, name: impl Fn(u32) -> String) -> SlowProfile {
-        let least = p99.filter(|_| self.completed >= FEWEST).map(|p99| p99.max(1).saturating_mul(STALL_FACTOR));
-        let mut slowest = self.slowest.kept.clone();
-        slowest.sort_by_key(|time| std::cmp::Reverse(time.length()));
-        let is_stall = |time: &&LongTime| least.is_some_and(|least| time.length() >= least);
-        SlowProfile {
-            slowest: slowest.iter().map(|time| time.profile(&name)).collect(),
-            stall_least_ns: least,
-            stalls: self.silences.kept.iter().filter(is_stall).map(|time| time.profile(&name)).collect(),
-        }
-    }
-}
-
 impl LongTime {
-    fn profile(&self, name: &impl Fn(u32) -> String) -> LongTimeProfile {
+    fn profile(&self, name: &dyn Fn(u32) -> String) -> LongTimeProfile {
         let io = &self.io;
         let (stage, stage_ns) = longest_stage(io);
         LongTimeProfile {

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
-from blklab.cli.common import emit, json_option, note, taking
-from blklab.runners.lab import KERNEL
+from blklab.cli.common import emit, json_option, note
+from blklab.runners.lab import kernel_option, modules_option
 
 
 @click.command()
 @click.argument("generation", default="6.1")
-@taking(*KERNEL)
+@kernel_option
+@modules_option
 @click.option("--rebuild", is_flag=True, help="Build again with the newest packages.")
 @json_option
 def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild: bool, as_json: bool) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from blklab.cli.common import emit, fail_with, json_option, note, store_option, taking
-from blklab.runners.lab import ACCEL
+from blklab.cli.common import emit, fail_with, json_option, note, store_option
+from blklab.runners.lab import accel_option
 
 
 @click.command()
-@taking(ACCEL)
+@accel_option
 @store_option
 @json_option
 def demo(*, accel: str | None, store: str | None, as_json: bool) -> None:

@@ -94,7 +94,7 @@ def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagn
     """A bad-block list is full: md fails the member at the next write error."""
     for member in array.members:
         bad = member.bad_blocks
-        if bad and bad.full and not bad.empty_entries:
+        if bad and len(bad.ranges) >= bad.room > 0 and not bad.empty_entries:
             message = (
                 f"bad-block list is full ({bad.room} entries; sysfs shows only the first page of them): md fails the "
                 "member at the next write error"

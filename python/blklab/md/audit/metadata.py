@@ -36,12 +36,12 @@ def check_superblock(array: Array, _software: Software | None) -> Iterator[Diagn
         if superblock is None:
             continue
         examine = command("examine", disk=member.path)
-        reasons = [text for reason, text in superblock.refusal_reasons if reason not in {"checksum", "newer-kernel"}]
+        reasons = [why.message for why in superblock.refusal_reasons if why.reason not in {"checksum", "newer-kernel"}]
         if reasons:
             without = "; assemble the array without this member" if array.usable and not array.live else ""
             message = f"the kernel refuses its superblock {superblock.version}: {'; '.join(reasons)}{without}"
             yield array_finding(array, "critical", "refused", message, examine, member=member.name)
-        for text in [text for reason, text in superblock.refusal_reasons if reason == "newer-kernel"]:
+        for text in [why.message for why in superblock.refusal_reasons if why.reason == "newer-kernel"]:
             message = f"{text}: Linux 6.18 and older refuse this member; use the array with Linux 6.19 or newer"
             yield array_finding(array, "note" if array.live else "warning", "newer-kernel", message, member=member.name)
         for problem in superblock.problems:
@@ -86,7 +86,7 @@ def check_foreign_metadata(array: Array, _software: Software | None) -> Iterator
 def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """The members' superblocks disagree on the shape of the array."""
     facts = {
-        (member.superblock.level, member.superblock.layout, member.superblock.chunk, member.superblock.raid_disks)
+        (member.superblock.level_name, member.superblock.layout, member.superblock.chunk, member.superblock.raid_disks)
         for member in array.members
         if member.superblock and member.superblock.accepted
     }

@@ -191,7 +191,9 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
     `half-rebuilt`: A member was rebuilt only in part.
     """
     stopped = [
-        other.superblock.resync for other in array.members if other.superblock and other.superblock.resync is not None
+        other.superblock.resync_offset
+        for other in array.members
+        if other.superblock and other.superblock.resync_offset is not None
     ]
     if stopped and array.redundant and not array.live:
         message = (
@@ -200,8 +202,8 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
         yield array_finding(array, "warning", "not-clean", message)
     for member in array.members:
         superblock = member.superblock
-        if superblock and superblock.recovery is not None and not array.live:
-            message = f"was rebuilt only up to sector {superblock.recovery:,}"
+        if superblock and superblock.recovery_offset is not None and not array.live:
+            message = f"was rebuilt only up to sector {superblock.recovery_offset:,}"
             yield array_finding(array, "warning", "half-rebuilt", message, member=member.name)
 
 

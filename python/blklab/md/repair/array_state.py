@@ -177,9 +177,7 @@ def disk_id(path: str, roots: Roots) -> str:
 
 def read_spare(device: str, path: str, task: RepairTask, roots: Roots) -> RemovedSpare:
     """Returns a spare with everything that identifies its disk later."""
-    offsets = [
-        superblock.offset for superblock in read_superblocks(Path(path)).superblocks if superblock.uuid == task.uuid
-    ]
+    offsets = [superblock.offset for superblock in read_superblocks(Path(path)).members if superblock.uuid == task.uuid]
     return RemovedSpare(device, path, offsets[0] if offsets else 0, disk_id(path, roots))
 
 
@@ -218,7 +216,7 @@ def _read_unused_superblock(path: Path, slot: MemberSlot | RemovedSpare, uuid: s
     node = roots.sys / "class/block" / str(path.relative_to(roots.dev)).replace("/", "!")
     if entries(node / "holders") or text(node / "size") in {"0", None}:
         return None
-    for superblock in read_superblocks(path).superblocks:
+    for superblock in read_superblocks(path).members:
         identity = (superblock.uuid, superblock.device, superblock.offset)
         if identity == (uuid, slot.device, slot.offset):
             return superblock

@@ -3,15 +3,14 @@
 from typing import Final
 
 from blklab.runners import host
-from blklab.runners.kind import RunnerKind
+from blklab.runners.kind import RunnerKind, imported
 
 KIND: Final = RunnerKind(
     name="fleet",
     summary="real fio on the hosts of [fleet] at the same time",
     did="measured",
-    make="blklab.runners.fleet.runner:make",
-    form="blklab.spec.host_cell:FLEET_FORM",
-    words="blklab.runners.fleet.descriptions:WORDS",
-    where=host.KIND.where,
+    make=imported("blklab.runners.fleet.runner:make"),
+    form=imported("blklab.spec.host_cell:FLEET_FORM"),
+    descriptions=imported("blklab.runners.fleet.descriptions"),
     options=host.KIND.options,
 )

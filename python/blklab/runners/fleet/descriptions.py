@@ -3,15 +3,13 @@
 from typing import Final
 
 from blklab.runners.host import descriptions as on_host
-from blklab.runners.kind import CellDescriptions
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.documents import as_fleet
 
+COLUMNS: Final = on_host.COLUMNS
 
-def consequences(plan: ExperimentPlan) -> list[str]:
+
+def notes(plan: ExperimentPlan) -> list[str]:
     """Returns the lasting effects of a run, one line each."""
     hosts = as_fleet(plan.cells[0].document)["hosts"]
-    return [f"on each of {len(hosts)} hosts, at the same time: {', '.join(hosts)}", *on_host.consequences(plan)]
-
-
-WORDS: Final = CellDescriptions(on_host.WORDS.columns, notes=consequences)
+    return [f"on each of {len(hosts)} hosts, at the same time: {', '.join(hosts)}", *on_host.notes(plan)]

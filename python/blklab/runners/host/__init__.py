@@ -1,31 +1,31 @@
 """The runner `host`: real fio on this machine's devices."""
 
+from functools import partial
 from typing import Final
 
-from blklab.runners.kind import RunnerKind, RunnerOption
+from blklab.runners.kind import RunnerKind, RunnerOption, imported
+
+_option: Final = partial(RunnerOption, where="On a host", multiple=True)
 
 KIND: Final = RunnerKind(
     name="host",
     summary="real fio on this machine",
     did="measured",
-    make="blklab.runners.host.runner:make",
-    form="blklab.spec.host_cell:FORM",
-    words="blklab.runners.host.descriptions:WORDS",
+    make=imported("blklab.runners.host.runner:make"),
+    form=imported("blklab.spec.host_cell:FORM"),
+    descriptions=imported("blklab.runners.host.descriptions"),
     own_devices=True,
-    where="On a host",
     options=(
-        RunnerOption(
+        _option(
             "--force",
             "Measure despite this condition; the refusal names it.",
             metavar="NAME",
-            multiple=True,
             elsewhere="other runners check no conditions of devices",
         ),
-        RunnerOption(
+        _option(
             "--yes-destroy",
             "Overwrite this device of `destroy`, even with data on it.",
             metavar="ID",
-            multiple=True,
             elsewhere="other runners overwrite no device",
         ),
     ),

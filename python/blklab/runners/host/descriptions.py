@@ -1,10 +1,9 @@
 """Describes a host's cells: where, which jobs, what is changed and overwritten."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from blklab.runners.kind import CellDescriptions
-from blklab.spec.cells import ExperimentPlan
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host, job_writes, minimum_ns, ramp_runs, writes
 from blklab.spec.target import PLACES
 from blklab.units import format_duration, format_size
@@ -57,7 +56,7 @@ def _job(options: Mapping[str, str]) -> str:
     return " ".join(parts)
 
 
-def consequences(plan: ExperimentPlan) -> list[str]:
+def notes(plan: ExperimentPlan) -> list[str]:
     """Returns the lasting effects of a run, one line each."""
     lines = []
     targets = {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}
@@ -112,7 +111,7 @@ def _written(options: Mapping[str, str]) -> int | None:
     return int(share * int(amount) * int(options.get("numjobs", "1")))
 
 
-WORDS: Final = CellDescriptions(
-    {"stack": lambda cell: place(as_host(cell.document)), "workload": lambda cell: workload(as_host(cell.document))},
-    notes=consequences,
-)
+COLUMNS: Final[Mapping[str, Callable[[Cell], str]]] = {
+    "stack": lambda cell: place(as_host(cell.document)),
+    "workload": lambda cell: workload(as_host(cell.document)),
+}

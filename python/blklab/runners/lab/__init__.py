@@ -1,61 +1,54 @@
 """The runner `lab`: cells measured on a real kernel in a QEMU guest."""
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from blklab.runners.kind import RunnerKind, RunnerOption
+from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
-NOT_BOOTED: Final = "other runners boot no guest"
+_option: Final = partial(RunnerOption, where="In the lab", elsewhere="other runners boot no guest")
 
-ACCEL: Final = RunnerOption(
+accel_option: Final = _option(
     "--accel",
     "Accelerator of the guest; auto is KVM if it works, otherwise emulation (tcg). [BLKLAB_ACCEL]",
     type=click.Choice(["auto", "kvm", "tcg"]),
-    elsewhere=NOT_BOOTED,
 )
-
-KERNEL: Final = (
-    RunnerOption(
-        "--kernel",
-        "Your own kernel, instead of Debian's.",
-        metavar="VMLINUZ",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        elsewhere=NOT_BOOTED,
-    ),
-    RunnerOption(
-        "--modules",
-        "Directory with the modules of that kernel, lib/modules/VERSION.",
-        metavar="DIR",
-        type=click.Path(path_type=Path, file_okay=False, exists=True),
-        elsewhere=NOT_BOOTED,
-    ),
+kernel_option: Final = _option(
+    "--kernel",
+    "Your own kernel, instead of Debian's.",
+    metavar="VMLINUZ",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+)
+modules_option: Final = _option(
+    "--modules",
+    "Directory with the modules of that kernel, lib/modules/VERSION.",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
 )
 
 KIND: Final = RunnerKind(
     name="lab",
     summary="real md and fio on a real kernel, in a virtual machine",
     did="measured in the lab",
-    make="blklab.runners.lab.runner:make",
-    form="blklab.spec.lab_cell:FORM",
-    words="blklab.runners.lab.descriptions:WORDS",
-    where="In the lab",
+    make=imported("blklab.runners.lab.runner:make"),
+    form=imported("blklab.spec.lab_cell:FORM"),
+    descriptions=imported("blklab.runners.lab.descriptions"),
     options=(
-        ACCEL,
-        *KERNEL,
-        RunnerOption(
+        accel_option,
+        kernel_option,
+        modules_option,
+        _option(
             "--trace",
             "Record the events of these devices and stacks with blktrace; 'all' for all of them.",
             metavar="NAME,...",
-            elsewhere=NOT_BOOTED,
         ),
-        RunnerOption(
+        _option(
             "--trace-to",
             "Directory for the traces, with a directory for each cell.  [default: traces]",
             metavar="DIR",
             type=click.Path(path_type=Path, file_okay=False),
-            elsewhere=NOT_BOOTED,
         ),
     ),
 )

@@ -1,12 +1,11 @@
 """Describes the lab's cells: their stacks, disks and loads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from blklab.runners.host.descriptions import duration, workload
-from blklab.runners.kind import CellDescriptions
 from blklab.spec import documents
-from blklab.spec.cells import ExperimentPlan
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import LabCellDocument, as_lab
 from blklab.units import format_size
 
@@ -25,7 +24,7 @@ def stack(node: Mapping[str, Any] | None, document: LabCellDocument) -> str:
     return f"{kind}({', '.join([*below, *([inner['mode']] if 'mode' in inner else [])])})"
 
 
-def guests(plan: ExperimentPlan) -> list[str]:
+def notes(plan: ExperimentPlan) -> list[str]:
     """Returns the guests and their disks, one line each."""
     first = plan.cells[0].document
     kernels = sorted({cell.document["kernel"] for cell in plan.cells})
@@ -50,11 +49,8 @@ def disk(device: Mapping[str, Any]) -> str:
     return f"{size}, {' '.join(limits) or 'not throttled'}"
 
 
-WORDS: Final = CellDescriptions(
-    {
-        "stack": lambda cell: stack(cell.document["stack"], as_lab(cell.document)),
-        "workload": lambda cell: workload(as_lab(cell.document)),
-        "kernel": lambda cell: str(cell.document["kernel"]),
-    },
-    notes=guests,
-)
+COLUMNS: Final[Mapping[str, Callable[[Cell], str]]] = {
+    "stack": lambda cell: stack(cell.document["stack"], as_lab(cell.document)),
+    "workload": lambda cell: workload(as_lab(cell.document)),
+    "kernel": lambda cell: str(cell.document["kernel"]),
+}

@@ -4,24 +4,17 @@ from typing import Final
 
 import click
 
-from blklab.runners.kind import RunnerKind, RunnerOption
-
-CLUSTER: Final = RunnerOption(
-    "--cluster",
-    "Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
-    metavar="ADDRESS",
-    elsewhere="other runners measure on the hosts that they name",
-)
+from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
 KIND: Final = RunnerKind(
     name="sim",
     summary="the simulator",
     did="simulated",
-    make="blklab.runners.sim.runner:make",
-    form="blklab.spec.sim_cell:FORM",
-    words="blklab.runners.sim.descriptions:WORDS",
+    make=imported("blklab.runners.sim.runner:make"),
+    form=imported("blklab.spec.sim_cell:FORM"),
+    descriptions=imported("blklab.runners.sim.descriptions"),
     predicts=True,
-    explain="blklab.analysis.explain:explain",
+    explain=imported("blklab.analysis.explain:explain"),
     options=(
         RunnerOption(
             "--jobs",
@@ -30,6 +23,11 @@ KIND: Final = RunnerKind(
             type=click.IntRange(1, 1024),
             elsewhere="other runners measure one cell at a time",
         ),
-        CLUSTER,
+        RunnerOption(
+            "--cluster",
+            "Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
+            metavar="ADDRESS",
+            elsewhere="other runners measure on the hosts that they name",
+        ),
     ),
 )

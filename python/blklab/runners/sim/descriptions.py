@@ -1,12 +1,11 @@
 """Describes the simulator's cells in the words of mdadm and fio."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 from blklab.documents.cell import Job, Md, Member, Node
-from blklab.runners.kind import CellDescriptions
 from blklab.spec import documents
-from blklab.spec.cells import Cell
+from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import SimCell, as_simulated
 from blklab.units import format_duration, format_size
 
@@ -125,12 +124,13 @@ def fio_size(size: int) -> str:
     return str(size)
 
 
-WORDS: Final = CellDescriptions(
-    {
-        "stack": lambda cell: stack(as_simulated(cell.document)),
-        "capacity": lambda cell: format_size(cell.capacity),
-        "workload": workload,
-        "kernel": lambda cell: str(cell.document["kernel"]),
-    },
-    figures=("capacity",),
-)
+def notes(_plan: ExperimentPlan) -> list[str]:
+    return []
+
+
+COLUMNS: Final[Mapping[str, Callable[[Cell], str]]] = {
+    "stack": lambda cell: stack(as_simulated(cell.document)),
+    "capacity": lambda cell: format_size(cell.capacity),
+    "workload": workload,
+    "kernel": lambda cell: str(cell.document["kernel"]),
+}

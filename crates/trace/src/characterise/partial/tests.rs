@@ -1,5 +1,5 @@
 use super::*;
-use crate::characterise::profile::DeviceProfile;
+use crate::characterise::DeviceProfile;
 use crate::characterise::{Options, characterise};
 use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
 use crate::filter::Filter;

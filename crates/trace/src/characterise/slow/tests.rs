@@ -32,7 +32,12 @@ fn observed(ios: &[Io]) -> SlowIos {
 }
 
 fn profile(slow: &SlowIos, p99: u64) -> SlowProfile {
-    slow.profile(Some(p99), |process| format!("p{process}"))
+    slow.profile(&ProfiledDevice {
+        number: "8,0",
+        name: None,
+        p99: Some(p99),
+        process: &|process| format!("p{process}"),
+    })
 }
 
 /// 200 I/Os of 100 ns, one after the other, and the time after them.
