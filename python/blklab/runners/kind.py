@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from blklab.outcome import Outcome
     from blklab.runners.base import Runner
     from blklab.spec.cell_form import CellForm
     from blklab.spec.cells import Cell, ExperimentPlan
@@ -86,8 +87,8 @@ class RunnerKind:
         descriptions: CellDescriptions = _load(self.words)
         return descriptions
 
-    def explained(self) -> "Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]":
-        explain: Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]] = _load(self.explain)
+    def explained(self) -> "Callable[[Mapping[str, Any], Outcome], list[str]]":
+        explain: Callable[[Mapping[str, Any], Outcome], list[str]] = _load(self.explain)
         return explain
 
 

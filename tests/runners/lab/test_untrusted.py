@@ -160,7 +160,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
             lambda: measure_io_cost(machine),
             lambda: runner._tidy(machine),
             lambda: GuestMachine._uptime(machine),
-            lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted),
+            lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted, None),
         ]
         for caller in callers:
             with suppress(BlklabError):

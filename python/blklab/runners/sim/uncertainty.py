@@ -33,24 +33,24 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
 
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
-    devices = outcome["devices"]
-    total = max(1, sum(sum(device["ios"]) for device in devices))
+    devices = outcome.devices
+    total = max(1, sum(sum(device.ios) for device in devices))
     # The members of an array are often equal disks, whose errors are equal too: deviations add up, not variances.
     of_devices = sum(
-        sum(device["ios"]) / total * _deviation(device, uncertainty)
+        sum(device.ios) / total * _deviation(device, uncertainty)
         for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
     deviation = math.hypot(of_devices, KERNEL)
     low, high = _factors(deviation)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
         # The busiest device could do more: in the time in which it is idle.
-        busy = max(device["busy_ns"] or 0 for device in devices) / max(1, outcome["watched_ns"])
+        busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
-    return {"iops": (low, min(high, limit)), "p99": _factors(math.hypot(deviation, TAIL))}
+    return PredictionInterval((low, min(high, limit)), _factors(math.hypot(deviation, TAIL)))
 
 
 def _deviation(device: DeviceResult, uncertainty: Uncertainty) -> float:
-    reads, writes = device["ios"]
+    reads, writes = device.ios
     if min(reads, writes) > MIXED * (reads + writes):
         return uncertainty.mixed
     return uncertainty.read if reads > writes else uncertainty.write
@@ -66,5 +66,5 @@ def _limit(cell: Cell, outcome: Outcome) -> float:
         return 1.0 if replay["timed"] else math.inf
     jobs = cell.document["jobs"]
     rates = [job["numjobs"] * job["rate_iops"] if job.get("rate_iops") else math.inf for job in jobs]
-    iops = outcome["read"]["iops"] + outcome["write"]["iops"]
+    iops = outcome.read.iops + outcome.write.iops
     return max(1.0, sum(rates) / iops) if iops else math.inf
