@@ -58,9 +58,9 @@ class AgreementFigures:
 def agreement_figures(outcome: Outcome) -> AgreementFigures:
     """Returns the figures of a result, the lab's or the simulator's."""
     return AgreementFigures(
-        float(outcome.read.iops),
-        float(outcome.write.iops),
-        {device.name: (int(device.ios[0]), int(device.ios[1])) for device in lowest_devices(outcome)},
+        outcome.read.iops,
+        outcome.write.iops,
+        {device.name: (device.ios[0], device.ios[1]) for device in lowest_devices(outcome)},
         None if outcome.lab is None else outcome.lab.io_cost,
         _hit_rate(outcome),
     )

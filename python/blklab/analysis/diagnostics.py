@@ -173,7 +173,7 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
         outcome = run.figures
         runtime = outcome.observed_ns
         for device in lowest_devices(outcome):
-            where = (run.runner, str(device.name))
+            where = (run.runner, device.name)
             used[where] = used.get(where, 0) + bool(sum(device.ios))
             if device.work is not None:
                 share, name = explain.saturation(device, runtime)

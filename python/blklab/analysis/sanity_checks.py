@@ -76,7 +76,7 @@ def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
 
 
 def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
-    seconds = (outcome.runtime_ns or 0) / 1e9
+    seconds = outcome.runtime_ns / 1e9
     every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
     random = bool(every) and all(rw.startswith("rand") for rw in every)
     for device in lowest_devices(outcome):
@@ -94,7 +94,7 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
                 f"{reads / seconds:,.0f} random reads per second from {device.name}, which claims to rotate. No "
                 f"disk exceeds {most:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
             )
-        bus = _bus(known, str(device.name), spins)
+        bus = _bus(known, device.name, spins)
         sectors = device.sectors
         if bus and sectors and sectors[0] * 512 / seconds > BUSES[bus]:
             yield _doubt(

@@ -144,7 +144,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
     with answering(read=text, run=ran(output)) as agent:
         guest = GuestStack(agent)
         guest.layers += [GuestLayer("a", "disk", "vda"), GuestLayer("b", "disk", "vdb")]
-        machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30))
+        machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30), io_cost=None)
         machine.results = SimpleNamespace(clear=lambda: None)
         paths = {"backing": ["/dev/vda"], "cache": ["/dev/vdb"]}
         callers: list[Callable[[], object]] = [

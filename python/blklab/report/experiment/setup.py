@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Final
 
 from blklab.report import formatting
@@ -135,7 +136,7 @@ def _settings(view: ExperimentView) -> TextTable:
     for series in view.series:
         for run in series.runs:
             for setting in run.figures.settings or ():
-                row = tuple(printable(str(getattr(setting, key))) for key in ("where", "key", "original", "set"))
+                row = map(printable, astuple(setting))
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
     columns = _columns(view, "device", "setting", "original", "set to", "in")
     rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
