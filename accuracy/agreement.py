@@ -54,9 +54,9 @@ def _with_io_cost(cell: Cell, cost: IoCost) -> Cell:
     for device in cell.document["devices"]:
         model = device["model"]
         if model["kind"] == "throttled":
-            model = {**model, "latency_ns": model.get("latency_ns", 0) + cost["latency_ns"]}
+            model = {**model, "latency_ns": model.get("latency_ns", 0) + cost.latency_ns}
         devices.append({**device, "model": model})
-    host = {key: time for key, time in cost.items() if key != "latency_ns"} | cell.document.get("host", {})
+    host = {key: time for key, time in vars(cost).items() if key != "latency_ns"} | cell.document.get("host", {})
     return replace(cell, document={**cell.document, "devices": devices, "host": host})
 
 

@@ -16,7 +16,6 @@ from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementR
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.run import changes, measured, only_cells
 from blklab.errors import UsageError
-from blklab.outcome import in_lab
 from blklab.output import write
 from blklab.report import terminal
 from blklab.report.agreement import agreement_table
@@ -231,8 +230,9 @@ def _measured_with(lab: LabRunner, plan: ExperimentPlan, result: RunResult) -> d
     """Return the versions of kernel, fio, mdadm and QEMU that measured a cell."""
     environment = lab.environment()
     packages = environment["guests"].get(_kernel(plan, result), {}).get("packages", {})
-    facts = {"kernel": in_lab(result.outcome)["lab"]["kernel"]}
+    guest = result.outcome.lab
+    facts = {"kernel": "" if guest is None else guest.kernel}
     facts |= {name: packages[name] for name in ("fio", "mdadm") if name in packages}
     facts["QEMU"] = environment["programs"]["qemu"]
-    facts["accelerator"] = in_lab(result.outcome)["lab"]["accel"]
+    facts["accelerator"] = "" if guest is None else guest.accel
     return {name: str(value) for name, value in facts.items()}

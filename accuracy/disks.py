@@ -140,10 +140,10 @@ def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> lis
     outcomes = sim.outcomes([cell.document for cell in made], parallel)
     rows = []
     for row, cell, outcome in zip(measured, made, outcomes, strict=True):
-        iops = outcome["read"]["iops"] + outcome["write"]["iops"]
+        iops = outcome.read.iops + outcome.write.iops
         options = {**row.workload, **row.workload.get("options", {})}
         words = " ".join(f"{key}={value}" for key, value in options.items() if key != "options")
-        limits = interval(cell, outcome)["iops"]
+        limits = interval(cell, outcome).iops
         model = " ".join(map(str, row.device.values()))
         rows.append(DiskRow(row.source, row.group, row.disk, model, words, row.iops, iops, limits))
     return rows

@@ -237,13 +237,13 @@ def _cells(reference: Reference, devices: Mapping[str, Mapping[str, Any]]) -> li
 
 def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
     published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
-    predicted = {f"{direction}_iops": outcome[direction]["iops"] for direction in ("read", "write")}
+    predicted = {f"{direction}_iops": outcome.direction(direction).iops for direction in ("read", "write")}
     direction = 0 if run.read_iops > 0 else 1
     target = reference.targets[run.target]
     members: dict[str, MemberShare] = {}
     served = reference.device_io.get((run.target, run.test), {})
     names = _published_names(reference, singles, list(target["members"]), served)
-    predicted_ios = [device["ios"][direction] for device in outcome["devices"]]
+    predicted_ios = [device.ios[direction] for device in outcome.devices]
     everything = max(1, sum(predicted_ios))
     all_served = max(1, sum(ios[direction] for ios in served.values()))
     for member, name, ios in zip(
@@ -252,7 +252,7 @@ def _fio_row(reference: Reference, singles: Reference, run: FioRun, cell: Cell, 
         share = served[name][direction] / all_served if name in served else None
         members[name or member] = MemberShare(share, ios / everything)
     kind: Kind = "hdds" if set(target["members"]) == {"hdd"} else "flash"
-    limits = interval(cell, outcome)["iops"]
+    limits = interval(cell, outcome).iops
     return PublishedRow(run.target, run.test, published, predicted, members, outcome, kind, limits)
 
 
@@ -289,9 +289,9 @@ def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRo
         "write_lat_ms": run.write_ms,
     }
     predicted = {}
-    for direction, figures in (("read", outcome["read"]), ("write", outcome["write"])):
-        predicted[f"{direction}_iops"] = figures["iops"]
-        predicted[f"{direction}_lat_ms"] = (figures["clat_ns"]["mean"] or 0.0) / 1e6
+    for direction, figures in (("read", outcome.read), ("write", outcome.write)):
+        predicted[f"{direction}_iops"] = figures.iops
+        predicted[f"{direction}_lat_ms"] = (figures.clat_ns.mean or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
-    limits = interval(cell, outcome)["iops"]
+    limits = interval(cell, outcome).iops
     return PublishedRow(run.config, test, published, predicted, {}, outcome, "spindles", limits)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal
 
 from accuracy.cache_tables import CACHES, CacheRun, CacheTables
 from blklab.cluster import HERE, Parallel
@@ -181,14 +181,14 @@ def _predicted(distinct: Sequence[Cell], parallel: Parallel) -> list[tuple[Cache
     long = {
         index: _enough_ns(cell, outcome)
         for index, (cell, outcome) in enumerate(zip(distinct, begun, strict=True))
-        if outcome["runtime_ns"] < cell.document["runtime_ns"]
+        if outcome.runtime_ns < cell.document["runtime_ns"]
     }
     parts = [{**documents[index], "runtime_ns": int(ns * share)} for index, ns in long.items() for share in (LAST, 1)]
     outcomes = iter(sim.outcomes(parts, parallel))
     rows = []
     for index, (cell, outcome) in enumerate(zip(distinct, begun, strict=True)):
         points = [outcome, next(outcomes), next(outcomes)] if index in long else [outcome]
-        rows.append((_extrapolated(cell, points), points[-1]["runtime_ns"] / 1e9))
+        rows.append((_extrapolated(cell, points), points[-1].runtime_ns / 1e9))
     return rows
 
 
@@ -204,12 +204,12 @@ def _enough_ns(cell: Cell, begun: Outcome) -> int:
     hdd, ssd = document["devices"]
     blocks = min(job["size"] * job["numjobs"], ssd["bytes"]) / CHUNK
     settled_ns = max(130e9, 1.25e9 * 3 * blocks / hdd["model"]["iops_total"]) if cache["state"] == "junk" else 0
-    return int(min(document["runtime_ns"], max(settled_ns, 1.5 * begun["runtime_ns"])))
+    return int(min(document["runtime_ns"], max(settled_ns, 1.5 * begun.runtime_ns)))
 
 
 def _extrapolated(cell: Cell, points: Sequence[Outcome]) -> CacheFigures:
     """Returns the figures of a whole run from counts at one time, or at three: rates that fell go on falling."""
-    document, times = cell.document, [point["runtime_ns"] / 1e9 for point in points]
+    document, times = cell.document, [point.runtime_ns / 1e9 for point in points]
     left = max(0.0, document["runtime_ns"] / 1e9 - times[-1])
     hits, misses, promotions = (
         counts[-1] + _further(times, counts, left) for counts in zip(*map(_counts, points), strict=True)
@@ -233,7 +233,7 @@ def _further(times: Sequence[float], counts: Sequence[int], left: float) -> floa
 
 
 def _counts(outcome: Outcome) -> tuple[int, int, int]:
-    (target,) = cast(Any, outcome)["targets"]
+    (target,) = outcome.targets
     if "promotions" in target:
         return target["read_hits"], target["read_misses"], target["promotions"]
     hits, misses = (target[f"cache_{name}"] + target[f"cache_bypass_{name}"] for name in ("hits", "misses"))

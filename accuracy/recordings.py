@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from accuracy import agreement
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, agreement_rows
@@ -97,9 +97,7 @@ def _read(path: Path) -> LabRecording:
                     float(cell["write_iops"]),
                     {str(k): (int(v[0]), int(v[1])) for k, v in cell["members"].items()},
                     # Recordings of earlier versions have none.
-                    cast(IoCost, {key: int(cost[key]) for key in IoCost.__annotations__})
-                    if (cost := cell.get("io_cost"))
-                    else None,
+                    IoCost(**cost) if (cost := cell.get("io_cost")) else None,
                     None if (hits := cell.get("hit_rate")) is None else float(hits),
                 )
             )

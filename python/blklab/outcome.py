@@ -1,178 +1,142 @@
-"""The result of a run: figures of all runners, and of single ones (docs/reference/formats.md).
+"""The result of a run, of any runner or imported format (docs/reference/formats.md).
 
-`documents.outcome` is the simulator's, and has all of `Outcome`. Times are ns, rates per second;
-pairs are of reads and writes.
+Times are ns, rates per second; pairs are of reads and writes. What a runner does not know has its default, and is
+missing in documents. `documents.outcome` is what the simulator writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict, cast
+from dataclasses import dataclass, field, fields, is_dataclass
+from threading import Lock
+from typing import Any, Final
 
 from blklab.documents import outcome as simulated
 
-
-class LatencyResult(TypedDict, total=False):
-    """Completion latencies; importers have only some of these figures."""
-
-    count: int
-    mean: float | None
-    stddev: float | None
-    min: float | None
-    max: float | None
-    p1: float | None
-    p5: float | None
-    p10: float | None
-    p25: float | None
-    p50: float | None
-    p75: float | None
-    p90: float | None
-    p95: float | None
-    p99: float | None
-    p99_9: float | None
-    p99_99: float | None
-    relative_error: float
-    bins: Sequence[Sequence[int]]
+VolumeReport = Mapping[str, Any]
+"""A report on an array or a cache: the simulator's, or the kernel's words after a load in the lab."""
 
 
-class DirectionResult(TypedDict, total=False):
+@dataclass
+class LatencyResult:
+    """Latencies of `count` I/Os; importers know only some of these figures."""
+
+    count: int = 0
+    mean: float | None = None
+    stddev: float | None = None
+    min: int | float | None = None
+    max: int | float | None = None
+    p1: int | float | None = None
+    p5: int | float | None = None
+    p10: int | float | None = None
+    p25: int | float | None = None
+    p50: int | float | None = None
+    p75: int | float | None = None
+    p90: int | float | None = None
+    p95: int | float | None = None
+    p99: int | float | None = None
+    p99_9: int | float | None = None
+    p99_99: int | float | None = None
+    relative_error: float = 0.0  # Of the quantiles
+    bins: Sequence[Sequence[int]] = ()  # Pairs of a latency and the number of I/Os
+
+
+@dataclass
+class DirectionResult:
     """The reads, or the writes."""
 
-    total_ios: int
-    iops: float
-    bw_bytes: float
-    io_bytes: int
-    clat_ns: LatencyResult
+    total_ios: int = 0
+    io_bytes: int = 0
+    iops: float = 0.0
+    bw_bytes: float = 0.0  # A second
+    clat_ns: LatencyResult = field(default_factory=LatencyResult)
 
 
-class SyncResult(TypedDict, total=False):
+@dataclass
+class SyncResult:
     """The fsyncs and fdatasyncs."""
 
-    total_ios: int
-    iops: float
-    lat_ns: LatencyResult
+    total_ios: int = 0
+    iops: float = 0.0
+    lat_ns: LatencyResult = field(default_factory=LatencyResult)
 
 
-class GroupResult(TypedDict):
-    """A job."""
-
-    name: str
-    read: DirectionResult
-    write: DirectionResult
-
-
-class DeviceCounts(TypedDict):
-    """A device's activity, in the words of /proc/diskstats; None if unknown."""
-
-    ios: Sequence[int]
-    merges: Sequence[int] | None
-    sectors: Sequence[int] | None
-    ticks_ns: Sequence[int] | None
-    busy_ns: int | None
-    flushes: int | None
-    flush_ns: int | None
-    queue_ns: NotRequired[int | None]
-    discards: NotRequired[int | None]
-
-
-class DeviceResult(DeviceCounts):
-    """A device and what it did."""
+@dataclass
+class GroupResult:
+    """A job, with all its clones."""
 
     name: str
-    kind: NotRequired[str]
-    id: NotRequired[str | None]
-    leaf: NotRequired[bool]  # Whether no device is below it
-    above: NotRequired[Sequence[str]]
+    read: DirectionResult = field(default_factory=DirectionResult)
+    write: DirectionResult = field(default_factory=DirectionResult)
 
 
-class LoadStep(TypedDict):
+@dataclass
+class DeviceResult:
+    """A device and what it did, in the words of /proc/diskstats; None or empty if unknown."""
+
+    name: str
+    ios: Sequence[int] = ()
+    merges: Sequence[int] = ()
+    sectors: Sequence[int] = ()  # Of 512 bytes
+    ticks_ns: Sequence[int] = ()  # The times of all I/Os added up
+    busy_ns: int | None = None
+    queue_ns: int | None = None  # Requests in flight multiplied by time
+    discards: int | None = None
+    flushes: int | None = None
+    flush_ns: int | None = None
+    kind: str | None = None  # `disk`, `md`, `dm` …
+    id: str | None = None  # Its stable name
+    leaf: bool | None = None  # Whether no device is below it; None if only such devices are known
+    above: Sequence[str] = ()  # The devices directly above it
+    tag_waits: int | None = None  # This and what follows: only in simulations
+    throttle_waits: int | None = None
+    controller_ns: int | None = None  # Time in which its controller worked for it
+    work: Mapping[str, Any] | None = None
+
+
+@dataclass
+class LoadStep:
     """A measurement at one rate."""
 
-    offered_iops: float | None  # None without a limit
     iops: float
     latency_ns: Mapping[str, Mapping[str, float]]
     """`mean`, `p50`, `p95`, `p99`, `p99_9` of `read` and `write`, as far as there are any."""
+    offered_iops: float | None = None  # None without a limit
 
 
-class LoadRamp(TypedDict):
+@dataclass
+class LoadRamp:
     """Latency against offered load."""
 
     steps: Sequence[LoadStep]
-    p99_limit_ns: int | None
-    best_iops: float | None  # The highest IOPS whose 99th percentile is below the limit; None if there is none
+    p99_limit_ns: int | None = None
+    best_iops: float | None = None
+    """The highest IOPS whose 99th percentile is below the limit; None if there is none."""
 
 
-class PredictionInterval(TypedDict):
+@dataclass
+class PredictionInterval:
     """The interval that holds nine of ten measurements, as factors of the predicted figures: lower and upper."""
 
     iops: tuple[float, float]  # Of reads, of writes and of both
     p99: tuple[float, float]
 
 
-class Outcome(TypedDict, total=False):
-    """What every runner returns, and every imported format."""
-
-    runtime_ns: int
-    read: DirectionResult
-    write: DirectionResult
-    sync: SyncResult
-    watched_ns: int  # How long devices were watched; missing if that is the runtime
-    groups: Sequence[GroupResult]
-    devices: Sequence[DeviceResult]
-    warnings: list[str]
-    load_ramp: LoadRamp
-    interval: PredictionInterval  # Only of predictions
-    series: list[simulated.Point]  # The jobs' I/Os over time; the store keeps them separately
-
-
-class MemberResult(TypedDict):
-    """A member of an array in the lab, after the load."""
-
-    name: str
-    state: str | None
-    bad_blocks: Sequence[str] | None
-
-
-class VolumeReport(TypedDict, total=False):
-    """A report on an array or a cache of the lab after the load, in the kernel's words."""
-
-    name: str
-    kind: str
-    array_state: str | None
-    degraded: str | None
-    sync_action: str | None
-    sync_completed: str | None
-    mismatch_cnt: str | None
-    members: Sequence[MemberResult]
-    cache_hits: int | None
-    cache_misses: int | None
-    unused_percent: int | None
-    dirty_data: str | None
-    clean_percent: int | None
-    read_hits: int
-    read_misses: int
-    write_hits: int
-    write_misses: int
-    promotions: int
-    demotions: int
-    blocks: int
-    used_blocks: int
-    dirty: int
-
-
-class FioFacts(TypedDict):
+@dataclass
+class FioFacts:
     """Further facts of fio."""
 
-    version: str
-    command: Sequence[str]
-    usr_cpu: float
-    sys_cpu: float
-    ctx: int
-    options: Mapping[str, Mapping[str, str]]
-    disk_util: Sequence[Mapping[str, object]]
+    version: str = "unknown"
+    command: Sequence[str] = ()
+    usr_cpu: float = 0.0  # Per cent of a CPU
+    sys_cpu: float = 0.0
+    ctx: int = 0
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # By job
+    disk_util: Sequence[Mapping[str, Any]] = ()
 
 
-class CommandRepeat(TypedDict):
+@dataclass
+class CommandRepeat:
     """One run of a command."""
 
     wall_ns: int
@@ -181,68 +145,56 @@ class CommandRepeat(TypedDict):
     status: int
 
 
-class CommandResult(TypedDict):
+@dataclass
+class CommandResult:
     """A workload that is a command."""
 
     argv: Sequence[str]
     runs: Sequence[CommandRepeat]
 
 
-class SteadyStateResult(TypedDict):
+@dataclass
+class SteadyStateResult:
     """Whether a steady state was reached, and the IOPS of each round."""
 
     reached: bool
     rounds: Sequence[float]
-    range: float | None
-    slope: float | None
+    range: float | None = None  # Shares of the mean of the last rounds
+    slope: float | None = None
 
 
-class ChangedSetting(TypedDict):
-    """A setting that was changed for a run."""
+@dataclass(frozen=True)
+class ChangedSetting:
+    """A setting's value before the run and during it."""
 
-    where: str
+    where: str  # A device's name, or `vm`
     key: str
     original: str
     set: str
 
 
-class MeasuredResult(Outcome, total=False):
-    """Only from runners with real I/O."""
-
-    targets: Sequence[VolumeReport]
-    fio: FioFacts
-    steady: SteadyStateResult | None
-    command: CommandResult | None
-    forced: Sequence[str]
-    cpu: Mapping[str, float] | None
-    settings: Sequence[ChangedSetting]
-
-
-class ClockOffset(TypedDict):
+@dataclass
+class ClockOffset:
     """How far a host's clock is ahead of this one's: half of the round trip is the error."""
 
     offset_ns: int
     error_ns: int
 
 
-class HostResult(TypedDict):
+@dataclass
+class HostResult:
     """The part of a host of a fleet."""
 
     name: str
-    failure: str | None  # Why it has no figures
-    clock: ClockOffset | None
-    read: NotRequired[DirectionResult]
-    write: NotRequired[DirectionResult]
-    devices: NotRequired[Sequence[DeviceResult]]
+    failure: str | None = None  # Why it has no figures
+    clock: ClockOffset | None = None
+    read: DirectionResult | None = None
+    write: DirectionResult | None = None
+    devices: Sequence[DeviceResult] = ()
 
 
-class FleetResult(MeasuredResult, total=False):
-    """Only from fleets."""
-
-    hosts: Sequence[HostResult]
-
-
-class IoCost(TypedDict):
+@dataclass
+class IoCost:
     """Times of 4 KiB reads, one at a time, of a disk without limits in a guest."""
 
     latency_ns: int  # From the block layer's request to its completion, one at a time
@@ -251,53 +203,109 @@ class IoCost(TypedDict):
     wake_ns: int  # From the completion of one to the request of the next
 
 
-class GuestFacts(TypedDict, total=False):
+@dataclass
+class GuestFacts:
     """What is needed to judge a result of the lab."""
 
-    accel: str
+    accel: str  # `kvm` or `tcg`
     kernel: str
-    scale: float
-    limits: Mapping[str, Mapping[str, int]]
-    io_cost: IoCost
-    layers: Mapping[str, Mapping[str, object]]
-    lsblk: str
-    waited: float | None
-    traces: str
+    scale: float = 1  # The divisor of all rates
+    limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # Of each disk, after division
+    io_cost: IoCost | None = None
+    layers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lsblk: str = ""
+    waited: float | None = None  # The share of the time in which a task of this machine waited for a processor
+    traces: str | None = None  # The directory
 
 
-class LabResult(MeasuredResult, total=False):
-    """Only from the lab."""
+@dataclass
+class Outcome:
+    """What every runner returns, and every imported format."""
 
-    mdstat: str | None
-    lab: GuestFacts
+    runtime_ns: int = 0
+    read: DirectionResult = field(default_factory=DirectionResult)
+    write: DirectionResult = field(default_factory=DirectionResult)
+    sync: SyncResult | None = None
+    watched_ns: int | None = None  # How long devices were watched; None if that is the runtime
+    groups: Sequence[GroupResult] = ()
+    devices: Sequence[DeviceResult] = ()
+    targets: Sequence[VolumeReport] = ()
+    warnings: Sequence[str] = ()
+    load_ramp: LoadRamp | None = None
+    interval: PredictionInterval | None = None  # Only of predictions
+    series: Sequence[simulated.Point] = ()  # The jobs' I/Os over time; the store keeps them separately
+    processor_ns: int | None = None  # This and the next two: only in simulations
+    simulated_ios: int | None = None
+    look_ups: Sequence[Sequence[int]] = ()
+    fio: FioFacts | None = None
+    steady: SteadyStateResult | None = None
+    command: CommandResult | None = None
+    forced: Sequence[str] = ()  # The conditions that were overridden
+    cpu: Mapping[str, float] | None = None  # Shares of all CPUs
+    settings: Sequence[ChangedSetting] | None = None  # None if the runner changes none
+    hosts: Sequence[HostResult] = ()  # Only of a fleet
+    mdstat: str | None = None  # This and the next: only in the lab
+    lab: GuestFacts | None = None
+    blkparse: Mapping[str, Any] | None = None  # Further counts of blkparse
+
+    @property
+    def observed_ns(self) -> int:
+        """The time to which the counts of devices refer; in a simulation, it includes the ramp. At least 1."""
+        return max(1, self.watched_ns or self.runtime_ns)
+
+    @property
+    def job_options(self) -> Mapping[str, Mapping[str, str]]:
+        """Fio's options of each job; empty if they are unknown."""
+        return {} if self.fio is None else self.fio.options
+
+    def direction(self, name: str) -> DirectionResult:
+        """Returns `read` or `write`."""
+        return self.read if name == "read" else self.write
+
+    def latency(self, kind: str) -> LatencyResult:
+        """Returns the latencies of `read`, `write` or `sync`; empty if there are none."""
+        if kind == "sync":
+            return LatencyResult() if self.sync is None else self.sync.lat_ns
+        return self.direction(kind).clat_ns
+
+    def as_document(self) -> dict[str, Any]:
+        """Returns the result for JSON, without what is unknown."""
+        return dict(_plain(self))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Outcome:
+        """Returns the result that a document has; what it lacks has its default.
+
+        Raises ValueError for a document of other types.
+        """
+        import msgspec
+
+        known = _known(document)
+        for direction in ("read", "write", "sync"):
+            if direction in known:
+                known[direction] = _known(known[direction])
+        if "devices" in known:
+            known["devices"] = [_known(device) for device in known["devices"]]
+        with _DECODING:
+            return msgspec.convert(known, cls)
 
 
-def latency_result(outcome: Outcome, kind: str) -> LatencyResult:
-    """Returns the latencies of `read`, `write` or `sync`; empty if the outcome has none."""
-    if kind == "sync":
-        return outcome.get("sync", {}).get("lat_ns") or {}
-    direction = outcome.get("read") if kind == "read" else outcome.get("write")
-    return (direction or {}).get("clat_ns") or {}
+_DECODING: Final = Lock()
+"""msgspec 0.22 crashes if two threads look at the same class for the first time."""
 
 
-def measured(outcome: Outcome) -> MeasuredResult:
-    """Returns the keys that only measurements have; empty for a prediction."""
-    return cast(MeasuredResult, outcome)
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        values = ((each.name, getattr(value, each.name)) for each in fields(value))
+        return {name: _plain(inner) for name, inner in values if inner is not None and inner != ()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
 
 
-def in_lab(outcome: Outcome) -> LabResult:
-    """Returns the keys that only the lab has; empty elsewhere."""
-    return cast(LabResult, outcome)
-
-
-def on_fleet(outcome: Outcome) -> FleetResult:
-    """Returns the keys that only fleets have; empty elsewhere."""
-    return cast(FleetResult, outcome)
-
-
-def predicted(outcome: Outcome) -> simulated.Outcome | None:
-    """Returns the outcome as the simulator gave it, None for other runners."""
-    return cast(simulated.Outcome, outcome) if "processor_ns" in outcome else None
+def _known(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the figures that are not null."""
+    return {key: value for key, value in document.items() if value is not None}
 
 
 def device_kind(name: str) -> str:
@@ -308,6 +316,5 @@ def device_kind(name: str) -> str:
 
 def target_devices(outcome: Outcome) -> str:
     """Returns the devices of a run: arrays without their members, otherwise its disks."""
-    devices = outcome.get("devices") or []
-    stacked = [device["name"] for device in devices if not device.get("leaf", True)]
-    return "+".join(stacked or [device["name"] for device in devices])
+    stacked = [device.name for device in outcome.devices if device.leaf is False]
+    return "+".join(stacked or [device.name for device in outcome.devices])

@@ -12,7 +12,7 @@ from accuracy import agreement, recordings
 from accuracy.recordings import LabRecording
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from blklab.errors import UsageError
-from blklab.outcome import IoCost
+from blklab.outcome import IoCost, Outcome
 from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec import cells, lab_cell
 
@@ -82,7 +82,7 @@ def test_devices_above_disks_do_not_count() -> None:
         {"name": "raid1", "ios": [3, 1], "leaf": False},
         {"name": "simulated", "ios": [2, 2]},
     ]
-    result = agreement_figures({"read": direction, "write": direction, "devices": devices})
+    result = agreement_figures(Outcome.from_document({"read": direction, "write": direction, "devices": devices}))
     assert result == AgreementFigures(5, 5, {"fast": (3, 1), "simulated": (2, 2)})
 
 
@@ -116,7 +116,7 @@ def test_hits_are_those_of_the_cache_of_the_stack() -> None:
     direction: Any = {"iops": 5.0}
     for target, expected in ((dm, 0.75), (bcache, 0.3), ({"reads": 5}, None)):
         outcome: Any = {"read": direction, "write": direction, "devices": [], "targets": [target]}
-        assert agreement_figures(outcome).hit_rate == expected
+        assert agreement_figures(Outcome.from_document(outcome)).hit_rate == expected
 
 
 def test_nine_of_ten_are_enough() -> None:
@@ -204,7 +204,7 @@ host = { wake_ns = 5 }
     (tmp_path / "one.toml").write_text(text)
     plan = cells.plan(tmp_path / "one.toml")
     (cell,) = plan.cells
-    figures = AgreementFigures(1, 0, MEMBERS, {"latency_ns": 100, "submit_ns": 20, "reap_ns": 9, "wake_ns": 30})
+    figures = AgreementFigures(1, 0, MEMBERS, IoCost(latency_ns=100, submit_ns=20, reap_ns=9, wake_ns=30))
     (changed,) = agreement.with_io_costs(plan, {agreement_key("one", cell.labels): figures}).cells
     models = [device["model"] for device in changed.document["devices"]]
     assert [model.get("latency_ns") for model in models] == [100, 107, None]
@@ -215,7 +215,7 @@ host = { wake_ns = 5 }
 
 def test_recordings_keep_the_cost_of_an_io_and_may_lack_it(tmp_path: Path) -> None:
     other = AgreementKey("other", KEY.labels)
-    cost: IoCost = {"latency_ns": 300_000, "submit_ns": 200_000, "reap_ns": 50_000, "wake_ns": 100_000}
+    cost = IoCost(latency_ns=300_000, submit_ns=200_000, reap_ns=50_000, wake_ns=100_000)
     figures = {KEY: AgreementFigures(7, 0, MEMBERS, cost), other: AgreementFigures(8, 0, MEMBERS)}
     path = recordings.write_recording(tmp_path, LabRecording("6.1", {}, figures))
     assert path.read_text().count("io_cost") == 1

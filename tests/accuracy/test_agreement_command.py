@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blklab.outcome import Outcome
 from blklab.runners.base import Ledger
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
@@ -75,7 +76,7 @@ class Lab:
             }
             if Lab.io_cost:
                 outcome["lab"]["io_cost"] = Lab.io_cost
-            ledger.end(cell, FinishedRun(outcome, 0.1, [], ""))
+            ledger.end(cell, FinishedRun(Outcome.from_document(outcome), 0.1, [], ""))
 
 
 @pytest.fixture

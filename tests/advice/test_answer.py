@@ -4,7 +4,6 @@ import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -59,15 +58,10 @@ def test_p99_of_merged_directions_is_within_both() -> None:
 
 def test_the_mean_counts_both_directions_also_if_they_have_as_many_ios() -> None:
     def direction(mean: float) -> DirectionResult:
-        latency: LatencyResult = {"mean": mean, "bins": [[int(mean), 10]]}
-        return {"total_ios": 10, "iops": 10.0, "bw_bytes": 0.0, "clat_ns": latency}
+        return DirectionResult(10, iops=10.0, clat_ns=LatencyResult(10, mean, bins=[[int(mean), 10]]))
 
-    device: DeviceResult = {
-        "name": "a", "ios": [10, 10], "merges": None, "sectors": None, "ticks_ns": None, "busy_ns": 5, "flushes": None,
-        "flush_ns": None,
-    }  # fmt: skip
-    sides: Outcome = {"read": direction(100.0), "write": direction(300.0), "devices": [device]}
-    sample = reduced(cast(Outcome, {**sides, "watched_ns": 10, "runtime_ns": 10, "targets": []}))
+    device = DeviceResult("a", [10, 10], sectors=[0, 0], busy_ns=5)
+    sample = reduced(Outcome(10, direction(100.0), direction(300.0), watched_ns=10, devices=[device]))
     assert (sample.mean_ns, sample.p50_ns, sample.p99_ns, sample.busy) == (200.0, 100.0, 300.0, 0.5)
 
 

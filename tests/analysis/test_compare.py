@@ -12,6 +12,7 @@ from blklab.analysis.comparison import Comparison, ComparisonSide
 from blklab.analysis.metrics import with_direction
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
+from blklab.outcome import Outcome
 from blklab.report.runs import outcome_figures
 from blklab.store.query import StoredRun
 from blklab.store.series import SeriesPoint
@@ -23,7 +24,7 @@ def run(iops: float, runner: str = "host", p99: float = 1e6, **labels: str) -> S
     number = next(NUMBERS)
     direction = {"total_ios": 100, "iops": iops, "bw_bytes": iops * 4096, "clat_ns": {"mean": 1e5, "p99": p99}}
     none: Mapping[str, Any] = {"total_ios": 0, "iops": 0.0, "bw_bytes": 0.0, "clat_ns": {}}
-    outcome: Any = {"runtime_ns": 10**9, "read": direction, "write": none, "devices": []}
+    outcome = Outcome.from_document({"runtime_ns": 10**9, "read": direction, "write": none, "devices": []})
     return StoredRun(number, 1, "x", runner, number, labels, {}, "done", None, None, 1.0, outcome, None, {})
 
 
@@ -53,7 +54,7 @@ def test_cells_are_matched_by_their_labels() -> None:
 def test_merged_rows_compare_matched_cells() -> None:
     sizes = {"4k": 100.0, "64k": 1000.0, "1m": 30.0}
     base = [each for size, iops in sizes.items() for each in three(iops, stack="x", bs=size)]
-    other = [replace(each, outcome=run(1.1 * each.outcome["read"]["iops"]).outcome) for each in base if each.outcome]
+    other = [replace(each, outcome=run(1.1 * each.outcome.read.iops).outcome) for each in base if each.outcome]
     sides = [ComparisonSide("a", [*base, *three(9, stack="x", bs="9k")]), ComparisonSide("b", other)]
     result = compare(sides, ["iops"], no_points, by=["stack"])
     (row,) = result.rows
@@ -70,13 +71,15 @@ def test_merged_rows_compare_matched_cells() -> None:
 
 
 def test_one_more_write_does_not_change_the_direction() -> None:
-    def half(reads: int, writes: int) -> Any:
+    def half(reads: int, writes: int) -> Outcome:
         latencies = {"read": 1e5, "write": 2e6}
         counts = {"read": reads, "write": writes}
-        return {
-            name: {"total_ios": counts[name], "iops": 1.0, "clat_ns": {"mean": 1e5, "p99": latencies[name]}}
-            for name in counts
-        }
+        return Outcome.from_document(
+            {
+                name: {"total_ios": counts[name], "iops": 1.0, "clat_ns": {"mean": 1e5, "p99": latencies[name]}}
+                for name in counts
+            }
+        )
 
     assert outcome_figures(half(1001, 1000))[3] == outcome_figures(half(1000, 1001))[3] == "100 µs"
     assert outcome_figures(half(1000, 1101))[3] == "2 ms"
@@ -304,8 +307,7 @@ def test_cells_that_were_asked_for_other_things_are_noted() -> None:
 
 def test_runs_that_were_forced_are_noted() -> None:
     def doubtful(item: StoredRun, **rest: Any) -> StoredRun:
-        changed: Any = {**(item.outcome or {}), **rest}
-        return replace(item, outcome=changed)
+        return replace(item, outcome=replace(item.figures, **rest))
 
     new = [doubtful(each, forced=["device-busy"]) for each in three(100)[:2]]
     new += [doubtful(run(100), warnings=["hot"])]
@@ -338,8 +340,8 @@ def mixed(reads: int, writes: int, read_p99: float, write_p99: float) -> StoredR
         clat = {"mean": p99 / 2, "p99": p99} if count else {}
         return {"total_ios": count, "iops": float(count), "bw_bytes": 1.0, "clat_ns": clat}
 
-    outcome: Any = {"read": direction(reads, read_p99), "write": direction(writes, write_p99)}
-    return replace(run(1), outcome=outcome)
+    outcome = {"read": direction(reads, read_p99), "write": direction(writes, write_p99)}
+    return replace(run(1), outcome=Outcome.from_document(outcome))
 
 
 def test_one_more_read_does_not_turn_reads_into_writes() -> None:

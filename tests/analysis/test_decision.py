@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from blklab.analysis.decision import MOST_REPEATS, Decision, Rule, decide, intervals
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.variation import RunSample
+from blklab.outcome import Outcome
 from tests.analysis.test_variation import correlated
 
 IOPS = Rule(METRICS["iops"])
@@ -197,7 +198,7 @@ def test_identical_campaigns_are_never_better_or_worse(metric: str) -> None:
     campaigns = json.loads(path.read_text())
     of = METRICS[metric].of
     sides = [
-        [[value for run in runs if (value := of(run)) is not None] for runs in campaign.values()]
+        [[value for run in runs if (value := of(Outcome.from_document(run))) is not None] for runs in campaign.values()]
         for campaign in campaigns
     ]
     verdicts = Counter[str]()

@@ -9,6 +9,7 @@ import pytest
 from blklab.analysis.diagnostics import diagnose
 from blklab.analysis.sanity_checks import most_random_reads
 from blklab.diagnostic import Diagnostic
+from blklab.outcome import Outcome
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.query import StoredRun
@@ -33,7 +34,7 @@ def stored_run(number: int = 1, **rest: Any) -> StoredRun:
         "started": f"2026-01-01T00:00:{number:02}",
         "finished": None,
         "seconds": 10.0,
-        "outcome": made.measured(LABELS),
+        "outcome": Outcome.from_document(made.measured(LABELS)),
         "message": None,
         "environment": made.ENVIRONMENT,
         **rest,
@@ -52,9 +53,9 @@ def diagnostics_text(runs: Sequence[StoredRun], code: str, **rest: Any) -> str:
 
 def with_outcome(change: Change, **rest: Any) -> StoredRun:
     run = stored_run(**rest)
-    outcome: Any = dict(run.outcome or {})
+    outcome = run.figures.as_document()
     change(outcome)
-    return replace(run, outcome=outcome)
+    return replace(run, outcome=Outcome.from_document(outcome))
 
 
 def environment(name: str, **rest: Any) -> dict[str, Any]:
@@ -195,7 +196,9 @@ def repeats(figures: Sequence[float]) -> list[StoredRun]:
     runs = []
     for number, iops in enumerate(figures, start=1):
         labels = {**LABELS, "repeat": str(number)}
-        runs.append(replace(stored_run(number, labels=labels), outcome=made.measured(labels, iops)))
+        runs.append(
+            replace(stored_run(number, labels=labels), outcome=Outcome.from_document(made.measured(labels, iops)))
+        )
     return runs
 
 

@@ -2,19 +2,19 @@
 
 import math
 import random
-from typing import Any
 
 import pytest
 
 from blklab.analysis.host_outliers import outliers
+from blklab.outcome import Outcome
 
 
-def run(iops: dict[str, float], p99: dict[str, float] | None = None) -> Any:
+def run(iops: dict[str, float], p99: dict[str, float] | None = None) -> Outcome:
     hosts = []
     for name, rate in iops.items():
         read = {"total_ios": 1, "iops": rate, "clat_ns": {"p99": (p99 or {}).get(name, 1e6)}}
         hosts.append({"name": name, "failure": None, "clock": None, "read": read, "write": {"total_ios": 0}})
-    return {"hosts": hosts}
+    return Outcome.from_document({"hosts": hosts})
 
 
 def forty(seed: int, **slow: float) -> dict[str, float]:

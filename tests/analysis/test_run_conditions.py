@@ -4,7 +4,6 @@ import math
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -52,8 +51,7 @@ def test_drift_needs_repeats_and_measurements() -> None:
 
 def test_warnings_of_one_kind_are_quoted_once() -> None:
     def warned(*warnings: str) -> StoredRun:
-        outcome: Any = {**(run(100).outcome or {}), "warnings": list(warnings)}
-        return replace(run(100), outcome=outcome)
+        return replace(run(100), outcome=replace(run(100).figures, warnings=warnings))
 
     busy = [warned(f"CPUs: other programs use {share}% of the CPUs") for share in (31, 45)]
     notes = [str(note) for note in condition_notes("new", [*busy, warned("a", "b", "c"), run(1)])]

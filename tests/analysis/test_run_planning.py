@@ -10,7 +10,7 @@ from blklab.analysis.decision import MOST_REPEATS, repeats_to_find
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.run_planning import plan_runs
 from blklab.analysis.variation import Spread
-from blklab.outcome import Outcome
+from blklab.outcome import DirectionResult, Outcome
 from blklab.store.query import StoredRun
 from blklab.store.series import SeriesPoint
 
@@ -38,7 +38,7 @@ def test_a_change_below_the_variation_needs_too_many_runs() -> None:
 
 
 def stored(number: int, iops: float) -> StoredRun:
-    outcome: Outcome = {"read": {"iops": iops, "total_ios": 1000}, "runtime_ns": 60 * 10**9}
+    outcome = Outcome(60 * 10**9, DirectionResult(1000, iops=iops))
     return StoredRun(
         number, 1, "x", "host", number, {"stack": "a", "repeat": str(number)}, {}, "done", None, None, 60.0,
         outcome, None, {},

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from blklab.analysis.saturation import Measured, curves, in_flight
+from blklab.outcome import Outcome
 from blklab.report import saturation as report
 
 
@@ -15,7 +16,7 @@ def queue(threads: int, bs: str = "4k", *, service: float = 0.01, servers: int =
     half: Any = {"total_ios": 100, "iops": iops / 2, "clat_ns": {"mean": latency, "min": 1e6, "max": 9e9}}
     labels = {"stack": "x", "bs": bs, "numjobs": str(threads), "repeat": "1"}
     document = {"jobs": [{"numjobs": threads, "iodepth": 1}]}
-    return labels, document, {"read": half, "write": half}
+    return labels, document, Outcome.from_document({"read": half, "write": half})
 
 
 def test_a_queue_bends_where_its_servers_are_all_busy() -> None:
@@ -44,7 +45,7 @@ def test_jobs_in_fios_own_words_count_as_well() -> None:
     document = {"jobs": [{"options": {"numjobs": "4", "iodepth": "8"}}]}
     loads = [({**labels, "numjobs": str(n)}, document, outcome) for n in range(3)]
     assert curves(loads) == []  # one load, three times
-    assert curves([({}, {"command": ["x"]}, {"read": {}, "write": {}})] * 3) == []
+    assert curves([({}, {"command": ["x"]}, Outcome())] * 3) == []
 
 
 @pytest.mark.parametrize(

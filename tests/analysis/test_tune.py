@@ -10,6 +10,7 @@ import pytest
 from blklab.analysis import persist_settings
 from blklab.analysis.tune import settings_of, tune
 from blklab.errors import UsageError
+from blklab.outcome import ChangedSetting, DeviceResult, Outcome
 from blklab.report.tuning import conclusion
 from blklab.spec.sweep import AS_IS
 from blklab.store.query import CampaignRow, StoredRun
@@ -29,7 +30,7 @@ def runs(points: dict[tuple[str, str], float], *, spread: float = 1, **labels: s
             value = iops + generator.gauss(0, spread)
             direction = {"total_ios": 9, "iops": value, "clat_ns": {"mean": 1e9 / value}}
             tried = {"scheduler": scheduler, "nr_requests": requests, "repeat": str(repeat)}
-            outcome: Any = {"read": direction, "write": {"total_ios": 0}}
+            outcome = Outcome.from_document({"read": direction})
             result.append(
                 StoredRun(1, 3, "sweep", "host", 1, {**labels, **tried}, {}, "done", None, None,
                     1.0, outcome, None, {})
@@ -96,7 +97,7 @@ def test_settings_that_were_tried_once_are_not_kept() -> None:
     once = [run for run in runs(ONE) if run.labels["repeat"] == "0"]
 
     def steady(run: int) -> list[SeriesPoint]:
-        iops = round(once[run].outcome["read"]["iops"])  # type: ignore[index]
+        iops = round(once[run].figures.read.iops)
         return [SeriesPoint("jobs", at * 10**9, 10**9, iops + at % 3, 0, 0, 0, 1.0, None) for at in range(60)]
 
     once = [replace(run, id=at) for at, run in enumerate(once)]
@@ -139,20 +140,20 @@ def test_mistakes(sweep: dict[str, Any], metric: str, output: str) -> None:
 
 
 def test_what_makes_settings_last() -> None:
-    devices: list[dict[str, Any]] = [
-        {"name": "md0", "kind": "md", "id": "md-uuid-1234:abcd"},
-        {"name": "sda1", "kind": "partition", "id": None},
-        {"name": "sda", "kind": "disk", "id": "wwn-0x5000c500a1b2c3d4"},
-        {"name": "vdb", "kind": "disk", "id": None},
+    devices = [
+        DeviceResult("md0", [], kind="md", id="md-uuid-1234:abcd"),
+        DeviceResult("sda1", [], kind="partition"),
+        DeviceResult("sda", [], kind="disk", id="wwn-0x5000c500a1b2c3d4"),
+        DeviceResult("vdb", [], kind="disk"),
     ]
     changes = [
-        *({"key": "nr_requests", "where": where} for where in ("sda", "vdb")),
-        {"key": "stripe_cache_size", "where": "md0"},
-        {"key": "vm.dirty_ratio", "where": "vm"},
+        *(ChangedSetting(where, "nr_requests", "", "") for where in ("sda", "vdb")),
+        ChangedSetting("md0", "stripe_cache_size", "", ""),
+        ChangedSetting("vm", "vm.dirty_ratio", "", ""),
     ]
     kept = persist_settings.persist_settings(
         {"nr_requests": "64", "stripe_cache_size": "4096", "vm.dirty_ratio": "5"},
-        [{"devices": devices, "settings": changes}, {"devices": devices, "settings": changes}],
+        [Outcome(devices=devices, settings=changes), Outcome(devices=devices, settings=changes)],
     )
     assert kept.commands == [
         "echo 64 > /sys/block/sda/queue/nr_requests",
@@ -169,16 +170,16 @@ def test_what_makes_settings_last() -> None:
 
 
 def test_hostile_names_do_not_leave_their_place() -> None:
-    device = {"name": 'a$(x)"b', "kind": "disk", "id": None}
-    change = {"key": "scheduler", "where": device["name"]}
-    kept = persist_settings.persist_settings({"scheduler": 'x"; rm -rf'}, [{"devices": [device], "settings": [change]}])
+    device = DeviceResult('a$(x)"b', [], kind="disk")
+    outcome = Outcome(devices=[device], settings=[ChangedSetting(device.name, "scheduler", "", "")])
+    kept = persist_settings.persist_settings({"scheduler": 'x"; rm -rf'}, [outcome])
     assert kept.commands == ["""echo 'x"; rm -rf' > '/sys/block/a$(x)"b/queue/scheduler'"""]
     assert 'KERNEL=="a??x??b"' in kept.udev[0]
     assert kept.udev[0].endswith('ATTR{queue/scheduler}="x?? rm -rf"')
 
 
-def with_changes(run: StoredRun, changes: list[Any]) -> Any:
-    return {**(run.outcome or {}), "settings": changes}
+def with_changes(run: StoredRun, changes: list[Any]) -> Outcome:
+    return Outcome.from_document({**run.figures.as_document(), "settings": changes})
 
 
 def test_a_value_that_the_host_had_is_the_baseline() -> None:

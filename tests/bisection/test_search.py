@@ -16,7 +16,7 @@ from blklab.bisection.request import KernelList
 from blklab.bisection.search import BisectionRule, BisectionSearch
 from blklab.bisection.source import BuildFailed
 from blklab.errors import BlklabError, UsageError
-from blklab.outcome import Outcome
+from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Runner
 
 COUNT = 13
@@ -42,8 +42,7 @@ class InventedMeasuring:
     def measure(self, commit: Commit, phase: str, repeat: int) -> Outcomes:
         assert repeat > 0
         self.runs[f"{phase} {commit.short}"] += 1
-        read = {"iops": self.iops(int(commit.short.removeprefix("k"))), "total_ios": 1}
-        return {CELL: cast(Outcome, {"read": read})}
+        return {CELL: Outcome(read=DirectionResult(1, iops=self.iops(int(commit.short.removeprefix("k")))))}
 
 
 def bisect(

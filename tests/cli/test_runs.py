@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import polars
@@ -231,8 +232,8 @@ def test_doubtful_runs_are_marked(run: Run) -> None:
     store = Store()
     plan = make_plan(3)
     outcomes = [
-        OUTCOME | {"forced": ["device-busy"], "warnings": ["sda: \x1b[1mhot"]},
-        OUTCOME | {"forced": [], "warnings": ["sda: \x1b[1mhot"]},
+        replace(OUTCOME, forced=["device-busy"], warnings=["sda: \x1b[1mhot"]),
+        replace(OUTCOME, warnings=["sda: \x1b[1mhot"]),
         OUTCOME,
     ]
     finished = {cell.key: FinishedRun(item, 1) for cell, item in zip(plan.cells, outcomes, strict=True)}

@@ -20,20 +20,20 @@ def from_data(name: str) -> list[JobLog]:
 def test_recorded_logs_add_up_to_what_fio_counted(name: str, interval_ms: int) -> None:
     series = logs.merge(from_data(name), interval_ms * 10**6)
     outcome = output.outcome(recorded(f"{name}.json"))
-    assert sum(item.read_ios for item in series) == outcome["read"]["total_ios"]
-    assert sum(item.write_ios for item in series) == outcome["write"]["total_ios"]
-    assert sum(item.read_bytes for item in series) == outcome["read"]["io_bytes"]
-    assert sum(item.write_bytes for item in series) == outcome["write"]["io_bytes"]
+    assert sum(item.read_ios for item in series) == outcome.read.total_ios
+    assert sum(item.write_ios for item in series) == outcome.write.total_ios
+    assert sum(item.read_bytes for item in series) == outcome.read.io_bytes
+    assert sum(item.write_bytes for item in series) == outcome.write.io_bytes
     assert [item.time_ns for item in series] == [at * interval_ms * 10**6 for at in range(len(series))]
-    assert sum(item.width_ns for item in series) == outcome["runtime_ns"]
+    assert sum(item.width_ns for item in series) == outcome.runtime_ns
     for direction in ("read", "write"):
         ios = [getattr(item, f"{direction}_ios") for item in series]
         means = [getattr(item, f"{direction}_clat_ns") for item in series]
-        clat = outcome[direction]["clat_ns"]
-        if clat["mean"] is not None:
+        clat = outcome.latency(direction)
+        if clat.mean is not None and clat.min is not None and clat.max is not None:
             mean = sum(n * m for n, m in zip(ios, means, strict=True)) / sum(ios)
-            assert mean == pytest.approx(clat["mean"], rel=0.02)
-            assert all(clat["min"] <= mean <= clat["max"] for mean in means)
+            assert mean == pytest.approx(clat.mean, rel=0.02)
+            assert all(clat.min <= mean <= clat.max for mean in means)
 
 
 def test_four_processes_at_steady_rates() -> None:

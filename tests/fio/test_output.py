@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from blklab.errors import BlklabError
 from blklab.fio import output
+from blklab.outcome import SyncResult
 from tests.fio.conftest import DATA, recorded
 
 ONE = (DATA / "one.json").read_text()
@@ -17,23 +18,24 @@ ONE = (DATA / "one.json").read_text()
 
 def test_one_job_of_fio_3() -> None:
     outcome = output.outcome(recorded("one.json"))
-    read = outcome["read"]
-    assert (read["total_ios"], read["io_bytes"]) == (31865, 31865 * 4096)
-    assert read["iops"] == pytest.approx(31833.166833)
-    assert outcome["runtime_ns"] == 1_001_000_000
-    clat = read["clat_ns"]
-    assert (clat["count"], clat["min"], clat["max"]) == (31865, 15554, 773372)
-    assert (clat["p50"], clat["p99"], clat["p25"]) == (52480, 93696, None)
-    assert clat["relative_error"] == 1 / 128
-    assert "bins" not in clat
-    assert outcome["write"]["total_ios"] == 0
-    assert outcome["write"]["clat_ns"]["mean"] is None
-    assert outcome["fio"]["version"] == "fio-3.33"
-    assert outcome["fio"]["options"]["one"]["bs"] == "4k"
-    device = outcome["devices"][0]
-    assert (device["name"], device["ios"], device["queue_ns"]) == ("vda", [28647, 0], 1168 * 10**6)
-    assert device["leaf"]
-    assert outcome["warnings"] == []
+    read = outcome.read
+    assert (read.total_ios, read.io_bytes) == (31865, 31865 * 4096)
+    assert read.iops == pytest.approx(31833.166833)
+    assert outcome.runtime_ns == 1_001_000_000
+    clat = read.clat_ns
+    assert (clat.count, clat.min, clat.max) == (31865, 15554, 773372)
+    assert (clat.p50, clat.p99, clat.p25) == (52480, 93696, None)
+    assert clat.relative_error == 1 / 128
+    assert not clat.bins
+    assert outcome.write.total_ios == 0
+    assert outcome.write.clat_ns.mean is None
+    assert outcome.fio is not None
+    assert outcome.fio.version == "fio-3.33"
+    assert outcome.job_options["one"]["bs"] == "4k"
+    device = outcome.devices[0]
+    assert (device.name, device.ios, device.queue_ns) == ("vda", [28647, 0], 1168 * 10**6)
+    assert device.leaf
+    assert outcome.warnings == []
 
 
 def test_jobs_that_ran_at_the_same_time_add() -> None:
@@ -41,62 +43,62 @@ def test_jobs_that_ran_at_the_same_time_add() -> None:
     outcome = output.outcome(document)
     for direction in ("read", "write"):
         directions = [job[direction] for job in document["jobs"]]
-        assert outcome[direction]["total_ios"] == sum(item["total_ios"] for item in directions)
-        assert outcome[direction]["io_bytes"] == sum(item["io_bytes"] for item in directions)
-        assert outcome[direction]["iops"] == pytest.approx(sum(item["iops"] for item in directions))
-        clat = outcome[direction]["clat_ns"]
-        assert clat["count"] == sum(count for _, count in clat["bins"])
-        assert clat["min"] == min(item["clat_ns"]["min"] for item in directions if item["total_ios"])
-    assert [group["name"] for group in outcome["groups"]] == ["mix", "scan", "sparse"]
-    assert outcome["groups"][0]["read"]["total_ios"] == sum(job["read"]["total_ios"] for job in document["jobs"][:2])
+        assert outcome.direction(direction).total_ios == sum(item["total_ios"] for item in directions)
+        assert outcome.direction(direction).io_bytes == sum(item["io_bytes"] for item in directions)
+        assert outcome.direction(direction).iops == pytest.approx(sum(item["iops"] for item in directions))
+        clat = outcome.direction(direction).clat_ns
+        assert clat.count == sum(count for _, count in clat.bins)
+        assert clat.min == min(item["clat_ns"]["min"] for item in directions if item["total_ios"])
+    assert [group.name for group in outcome.groups] == ["mix", "scan", "sparse"]
+    assert outcome.groups[0].read.total_ios == sum(job["read"]["total_ios"] for job in document["jobs"][:2])
 
 
 def test_a_stonewall_parts_groups() -> None:
     document = recorded("stonewall.json")
     first, second = output.outcomes(document)
-    assert first["write"]["total_ios"] == 400
-    assert second["read"]["total_ios"] == 200
-    assert second["write"]["total_ios"] == 0
+    assert first.write.total_ios == 400
+    assert second.read.total_ios == 200
+    assert second.write.total_ios == 0
     with pytest.raises(BlklabError, match=r"2 groups ran one after another \(first, second\)"):
         output.outcome(document)
 
 
 def test_fio_2_counts_in_kib_and_microseconds() -> None:
-    write = output.outcome(recorded("fio-2.2.10.json"))["write"]
-    assert write["io_bytes"] == 37500272 * 1024
-    assert write["iops"] == pytest.approx(15624.70, abs=0.01)
-    assert write["bw_bytes"] == pytest.approx(62499 * 1024, rel=1e-4)
-    clat = write["clat_ns"]
-    assert (clat["min"], clat["max"], clat["mean"]) == (964_000, 261_110_000, 8_151_190)
-    assert (clat["p99"], clat["p99_99"]) == (8_640_000, 150_528_000)
-    assert clat["count"] == 9374944
+    write = output.outcome(recorded("fio-2.2.10.json")).write
+    assert write.io_bytes == 37500272 * 1024
+    assert write.iops == pytest.approx(15624.70, abs=0.01)
+    assert write.bw_bytes == pytest.approx(62499 * 1024, rel=1e-4)
+    clat = write.clat_ns
+    assert (clat.min, clat.max, clat.mean) == (964_000, 261_110_000, 8_151_190)
+    assert (clat.p99, clat.p99_99) == (8_640_000, 150_528_000)
+    assert clat.count == 9374944
 
 
 def test_fio_2_1_has_whole_iops_and_no_totals() -> None:
-    read = output.outcome(recorded("fio-2.1.11.json"))["read"]
-    assert read["iops"] == 10
-    assert read["io_bytes"] == (44920 + 44992) * 1024
-    assert read["total_ios"] == round(5 * 2127.550) + round(5 * 2119.748)
+    read = output.outcome(recorded("fio-2.1.11.json")).read
+    assert read.iops == 10
+    assert read.io_bytes == (44920 + 44992) * 1024
+    assert read.total_ios == round(5 * 2127.550) + round(5 * 2119.748)
     # Of two jobs without bins there are means, but no quantiles.
-    assert read["clat_ns"]["mean"] == pytest.approx(254_995, abs=5)
-    assert read["clat_ns"]["p50"] is None
+    assert read.clat_ns.mean == pytest.approx(254_995, abs=5)
+    assert read.clat_ns.p50 is None
 
 
 def test_without_percentiles_there_are_none() -> None:
     document = recorded("one.json")
     del document["jobs"][0]["read"]["clat_ns"]["percentile"]
-    clat = output.outcome(document)["read"]["clat_ns"]
-    assert clat["p50"] is None
-    assert clat["mean"] == pytest.approx(53283.74439)
+    clat = output.outcome(document).read.clat_ns
+    assert clat.p50 is None
+    assert clat.mean == pytest.approx(53283.74439)
 
 
 def test_latency_that_was_not_measured() -> None:
     document = recorded("one.json")
     document["jobs"][0]["read"]["clat_ns"] = {"min": 0, "max": 0, "mean": 0.0, "N": 0}
-    read = output.outcome(document)["read"]
-    assert read["total_ios"] == 31865
-    assert read["clat_ns"]["count"] == 0
-    assert read["clat_ns"]["mean"] is None
+    read = output.outcome(document).read
+    assert read.total_ios == 31865
+    assert read.clat_ns.count == 0
+    assert read.clat_ns.mean is None
 
 
 def test_a_job_that_failed_is_named_with_fios_words() -> None:
@@ -125,13 +127,13 @@ def test_merged_reads_and_writes_are_divided_as_requested() -> None:
     job["mixed"] = job.pop("read")
     del job["write"]
     only_reads = output.outcome(document)
-    assert only_reads["read"]["total_ios"] == job["mixed"]["total_ios"]
-    assert only_reads["warnings"] == []
+    assert only_reads.read.total_ios == job["mixed"]["total_ios"]
+    assert only_reads.warnings == []
     job["job options"] |= {"rw": "randrw", "rwmixwrite": "25"}
     mixed = output.outcome(document)
-    assert mixed["read"]["total_ios"] == round(0.75 * job["mixed"]["total_ios"])
-    assert mixed["write"]["clat_ns"]["count"] == 0
-    assert "they are divided 75:25 as requested" in mixed["warnings"][0]
+    assert mixed.read.total_ios == round(0.75 * job["mixed"]["total_ios"])
+    assert mixed.write.clat_ns.count == 0
+    assert "they are divided 75:25 as requested" in mixed.warnings[0]
     del job["job options"]["rw"]
     with pytest.raises(BlklabError, match="unified_rw_reporting"):
         output.outcome(document)
@@ -140,21 +142,21 @@ def test_merged_reads_and_writes_are_divided_as_requested() -> None:
 def test_overflowed_counters_are_corrected() -> None:
     document = recorded("one.json")
     read = document["jobs"][0]["read"]
-    known = output.outcome(copy.deepcopy(document))["read"]
+    known = output.outcome(copy.deepcopy(document)).read
     read["io_bytes"] = -1000
     document["disk_util"][0]["in_queue"] = -1
     outcome = output.outcome(document)
     # The bandwidth is in KiB/s, rounded down.
-    assert outcome["read"]["io_bytes"] == pytest.approx(known["io_bytes"], rel=1e-4)
-    assert outcome["devices"][0]["queue_ns"] == ((1 << 32) - 1) * 10**6
-    assert any("io_bytes is -1000" in warning for warning in outcome["warnings"])
+    assert outcome.read.io_bytes == pytest.approx(known.io_bytes, rel=1e-4)
+    assert outcome.devices[0].queue_ns == ((1 << 32) - 1) * 10**6
+    assert any("io_bytes is -1000" in warning for warning in outcome.warnings)
 
 
 def test_a_clients_run_is_the_sum_of_its_machines() -> None:
     document = recorded("one.json")
     job = document.pop("jobs")[0]
     document["client_stats"] = [job, copy.deepcopy(job), {**job, "jobname": "All clients"}]
-    assert output.outcome(document)["read"]["total_ios"] == 2 * 31865
+    assert output.outcome(document).read.total_ios == 2 * 31865
 
 
 def test_an_array_and_its_members() -> None:
@@ -162,9 +164,9 @@ def test_an_array_and_its_members() -> None:
     disk = document["disk_util"][0]
     array = {**disk, "name": "md0", "aggr_read_ios": 1, "aggr_util": 2.0}
     document["disk_util"] = [array, {**disk, "name": "sda", "read_sectors": 8}]
-    md, member = output.outcome(document)["devices"]
-    assert (md["kind"], md["leaf"], md["above"], md["sectors"]) == ("md", False, [], None)
-    assert (member["kind"], member["above"], member["sectors"]) == ("disk", ["md0"], [8, 0])
+    md, member = output.outcome(document).devices
+    assert (md.kind, md.leaf, md.above, md.sectors) == ("md", False, [], ())
+    assert (member.kind, member.above, member.sectors) == ("disk", ["md0"], [8, 0])
 
 
 @pytest.mark.parametrize("before", ["", "note: something {odd}\nfio: {\n", "\ufeff"])
@@ -174,7 +176,7 @@ def test_notes_around_the_json_are_kept(before: str, after: str) -> None:
     assert document["jobs"][0]["jobname"] == "one"
     assert ("Run status group 0 (all jobs):" in document["notes"]) == bool(after)
     if before.startswith("note"):
-        assert output.outcome(document)["warnings"] == ["note: something {odd}", "fio: {"]
+        assert output.outcome(document).warnings == ["note: something {odd}", "fio: {"]
 
 
 def test_of_many_documents_of_one_run_the_last_counts() -> None:
@@ -205,7 +207,7 @@ def test_quoted_and_indented_json_is_read(mark: str) -> None:
 
 def test_not_a_number_is_nothing() -> None:
     document = output.parse_document(ONE.replace('"usr_cpu" : 4', '"usr_cpu" : -nan, "x" : 4'))
-    assert output.outcome(document)["read"]["total_ios"] == 31865
+    assert output.outcome(document).read.total_ios == 31865
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def test_a_changed_document_is_an_outcome_or_one_clear_line(data: st.DataObject)
     except BlklabError as error:
         assert "\n" not in str(error)
     else:
-        json.dumps(result, allow_nan=False)
+        json.dumps([item.as_document() for item in result], allow_nan=False)
 
 
 @settings(max_examples=200)
@@ -302,10 +304,11 @@ def test_a_cut_document_is_a_document_or_one_clear_line(start: int, length: int,
 
 
 def test_fsync_latency_is_read() -> None:
-    sync = output.outcome(recorded("sync.json"))["sync"]
+    sync = output.outcome(recorded("sync.json")).sync
+    assert sync is not None
     # fio 3.33 writes 0 as total_ios; N is right.
-    assert (sync["total_ios"], sync["lat_ns"]["count"]) == (511, 511)
-    assert sync["iops"] == pytest.approx(511 / 1.026)
-    latency = sync["lat_ns"]
-    assert (latency["min"], latency["p50"], latency["p99_9"]) == (83700, 1400832, 67633152)
-    assert output.outcome(recorded("one.json"))["sync"]["total_ios"] == 0
+    assert (sync.total_ios, sync.lat_ns.count) == (511, 511)
+    assert sync.iops == pytest.approx(511 / 1.026)
+    latency = sync.lat_ns
+    assert (latency.min, latency.p50, latency.p99_9) == (83700, 1400832, 67633152)
+    assert output.outcome(recorded("one.json")).sync == SyncResult()

@@ -7,6 +7,7 @@ from typing import Any
 from blklab.imports.base import ImportSource
 from blklab.imports.collect import Batch, batches
 from blklab.imports.run_labels import RunNaming
+from blklab.outcome import Outcome
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
 FIO = Path(__file__).parents[1] / "data" / "fio"
@@ -22,12 +23,12 @@ def imported(
     return batch, result.notes
 
 
-def runs(batch: Batch) -> list[tuple[Mapping[str, str], Mapping[str, Any]]]:
+def runs(batch: Batch) -> list[tuple[Mapping[str, str], Outcome]]:
     """Returns labels and outcome of each run."""
     return [(cell.labels, batch.finished[cell.key].outcome) for cell in batch.plan.cells]
 
 
-def outcome(*paths: Path | str, **given: Any) -> Mapping[str, Any]:
+def outcome(*paths: Path | str, **given: Any) -> Outcome:
     """Returns the outcome of the only run in files."""
     ((_, result),) = runs(imported(*paths, **given)[0])
     return result

@@ -12,17 +12,18 @@ def test_a_summary_below_events() -> None:
     batch, _ = imported(DATA / "form-blkparse.txt")
     ((labels, run),) = runs(batch)
     assert (labels["device"], batch.plan.runner) == ("sde", "blkparse")
-    assert run["runtime_ns"] == 2 * 10**9  # between the first and the last event
-    assert run["read"]["total_ios"] == 2000
-    assert (run["read"]["iops"], run["read"]["io_bytes"]) == (1000, 8000 << 10)
-    assert (run["write"]["total_ios"], run["write"]["io_bytes"]) == (6450, 5948 << 20)
-    assert run["read"]["clat_ns"]["mean"] is None
-    (disk,) = run["devices"]
-    assert (disk["ios"], disk["merges"]) == ([2000, 6450], [0, 1])
-    assert run["blkparse"]["queued"] == [2000, 2505]
-    assert run["blkparse"]["queued_bytes"] == [8000 << 10, 5981 << 20]
-    assert run["blkparse"]["requeued"] == [0, 3]
-    assert run["blkparse"]["throughput_bytes"] == [4000 << 10, 3_045_376 << 10]
+    assert run.runtime_ns == 2 * 10**9  # between the first and the last event
+    assert run.read.total_ios == 2000
+    assert (run.read.iops, run.read.io_bytes) == (1000, 8000 << 10)
+    assert (run.write.total_ios, run.write.io_bytes) == (6450, 5948 << 20)
+    assert run.read.clat_ns.mean is None
+    (disk,) = run.devices
+    assert (disk.ios, disk.merges) == ([2000, 6450], [0, 1])
+    assert run.blkparse is not None
+    assert run.blkparse["queued"] == [2000, 2505]
+    assert run.blkparse["queued_bytes"] == [8000 << 10, 5981 << 20]
+    assert run.blkparse["requeued"] == [0, 3]
+    assert run.blkparse["throughput_bytes"] == [4000 << 10, 3_045_376 << 10]
 
 
 def test_a_summary_alone_lasts_as_long_as_its_throughput_says(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_a_summary_alone_lasts_as_long_as_its_throughput_says(tmp_path: Path) ->
     path = tmp_path / "summary.txt"
     path.write_text(content[content.index("CPU0") :])
     # Of the larger of the two: 5948 MiB at 3,045,376 KiB/s.
-    assert outcome(path)["runtime_ns"] == round(5948 * 1024 / 3_045_376 * 10**9)
+    assert outcome(path).runtime_ns == round(5948 * 1024 / 3_045_376 * 10**9)
 
 
 def test_a_summary_of_one_cpu_has_no_total(tmp_path: Path) -> None:
@@ -38,15 +39,15 @@ def test_a_summary_of_one_cpu_has_no_total(tmp_path: Path) -> None:
     start, end = content.index("Total"), content.index("Throughput")
     path = tmp_path / "summary.txt"
     path.write_text(content[:start] + content[end:])
-    assert outcome(path)["write"]["total_ios"] == 6450
+    assert outcome(path).write.total_ios == 6450
 
 
 def test_a_recorded_summary_of_five_devices() -> None:
     path = ROOT / "tests/data/traces/pgbench-raid1/expected/ALL.summary.txt"
     batch, notes = imported(path)
     by_device = {labels["device"]: run for labels, run in runs(batch)}
-    assert (by_device["vdd"]["read"]["total_ios"], by_device["vdd"]["write"]["total_ios"]) == ((7545, 2043))
-    assert by_device["vdd"]["devices"][0]["merges"] == [25, 281]
+    assert (by_device["vdd"].read.total_ios, by_device["vdd"].write.total_ios) == ((7545, 2043))
+    assert by_device["vdd"].devices[0].merges == [25, 281]
     assert all("left out" in note for note in notes)
     assert outcome(path, device="vdd") == by_device["vdd"]
 

@@ -44,7 +44,8 @@ def test_every_field_is_documented(name: str) -> None:
     output = documented_fields("outcome", *DESCRIBED)
     device = "sda" if "iostat" in name else None
     batch, _ = imported(DATA / name, device=device, keep_first=True, interval_ns=10**10)
-    for _, outcome in runs(batch):
+    for _, result in runs(batch):
+        outcome = result.as_document()
         devices = [key for device in outcome["devices"] for key in device]
         inner = [key for part in ("fio", "blkparse") for key in outcome.get(part, {})]
         assert {*outcome, *devices, *inner, *outcome["read"]} - output == set()
@@ -75,7 +76,7 @@ def test_labels_are_given_and_renamed() -> None:
     assert "repeat" in first
     assert first["repeat"] == "1"
     assert second["workload"] == "sync"
-    assert raw["devices"][0]["name"] == "nvme"
+    assert raw.devices[0].name == "nvme"
 
 
 def test_names_can_be_chosen_with(tmp_path: Path) -> None:
@@ -94,13 +95,13 @@ def test_published_figures() -> None:
     assert {randomio.plan.name, fio.plan.name} == {"published"}
     by_labels = {(item["stack"], item["workload"]): run for item, run in runs(fio)}
     near = by_labels["near", "randread"]
-    assert near["read"]["iops"] == 207520.7
-    assert (near["read"]["total_ios"], near["runtime_ns"]) == (8388608, 40423 * 10**6)
-    assert [(d["name"], d["ios"]) for d in near["devices"]] == [("nvme0n1", [4420890, 10]), ("ssd", [3963871, 11])]
+    assert near.read.iops == 207520.7
+    assert (near.read.total_ios, near.runtime_ns) == (8388608, 40423 * 10**6)
+    assert [(d.name, d.ios) for d in near.devices] == [("nvme0n1", [4420890, 10]), ("ssd", [3963871, 11])]
     labels, run = runs(randomio)[1]
     assert labels["stack"] == "md10fs"
     assert (labels["numjobs"], labels["bs"]) == ("8", "512")
-    assert run["read"]["clat_ns"]["mean"] == 18.4e6
+    assert run.read.clat_ns.mean == 18.4e6
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_mangled_files_are_one_line_or_a_result(
     else:
         for batch in result:
             for labels, outcome in runs(batch):
-                assert json.dumps([dict(labels), outcome], allow_nan=False)
+                assert json.dumps([dict(labels), outcome.as_document()], allow_nan=False)
 
 
 @pytest.mark.parametrize("name", collect.FORMATS)

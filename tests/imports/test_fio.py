@@ -22,7 +22,7 @@ def test_a_run_a_group() -> None:
     text, _ = imported(DATA / "fio-3.33.txt")
     assert [item for item, _ in runs(text)] == labels
     for (_, output), (_, known) in zip(runs(text), runs(batch), strict=True):
-        assert output["read"]["total_ios"] == known["read"]["total_ios"]
+        assert output.read.total_ios == known.read.total_ios
 
 
 def test_what_tells_runs_of_one_job_apart_is_a_label() -> None:
@@ -62,7 +62,7 @@ def test_logs_are_the_series_of_the_json_in_their_directory() -> None:
     (cell,) = batch.plan.cells
     finished = batch.finished[cell.key]
     assert finished.points
-    assert sum(point.read_ios for point in finished.points) == finished.outcome["read"]["total_ios"]
+    assert sum(point.read_ios for point in finished.points) == finished.outcome.read.total_ios
     assert {point.source for point in finished.points} == {JOBS}
 
 
@@ -75,8 +75,8 @@ def test_logs_alone_are_a_run() -> None:
     for direction in ("read", "write"):
         total = sum(job[direction]["total_ios"] for job in known)
         # fio loses what came after the last interval.
-        assert run[direction]["total_ios"] == pytest.approx(total, rel=0.2)
-    assert run["read"]["clat_ns"]["p99"] is None
+        assert run.direction(direction).total_ios == pytest.approx(total, rel=0.2)
+    assert run.read.clat_ns.p99 is None
 
 
 def test_a_run_that_was_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_logs_of_every_io_are_exact(tmp_path: Path) -> None:
     batch, notes = imported(*tmp_path.iterdir())
     assert notes == [f"{tmp_path}/raw_slat.1.log: is empty: skipped"]
     ((_, run),) = runs(batch)
-    assert run["runtime_ns"] == 1501 * 10**6
-    assert (run["read"]["total_ios"], run["read"]["io_bytes"]) == (2, 8192)
-    assert (run["write"]["total_ios"], run["write"]["io_bytes"]) == (1, 8192)
-    latency = run["read"]["clat_ns"]
-    assert (latency["mean"], latency["min"], latency["p50"], latency["p99"]) == ((2000, 1000, 1000, 3000))
+    assert run.runtime_ns == 1501 * 10**6
+    assert (run.read.total_ios, run.read.io_bytes) == (2, 8192)
+    assert (run.write.total_ios, run.write.io_bytes) == (1, 8192)
+    latency = run.read.clat_ns
+    assert (latency.mean, latency.min, latency.p50, latency.p99) == ((2000, 1000, 1000, 3000))
     points = batch.finished[batch.plan.cells[0].key].points
     assert [(p.time_ns, p.width_ns, p.read_ios, p.write_ios) for p in points] == [
         (0, 10**9, 2, 0),
@@ -114,8 +114,8 @@ def test_the_latency_of_both_stands_in_for_that_of_completion(tmp_path: Path) ->
     (tmp_path / "x_iops.1.log").write_text("1000, 10, 0, 0, 0\n2000, 20, 0, 0, 0\n")
     (tmp_path / "x_lat.1.log").write_text("1000, 500, 0, 0, 0\n2000, 800, 0, 0, 0\n")
     run = outcome(*tmp_path.iterdir())
-    assert run["read"]["total_ios"] == 30
-    assert run["read"]["clat_ns"]["mean"] == pytest.approx((10 * 500 + 20 * 800) / 30)
+    assert run.read.total_ios == 30
+    assert run.read.clat_ns.mean == pytest.approx((10 * 500 + 20 * 800) / 30)
 
 
 @pytest.mark.parametrize(

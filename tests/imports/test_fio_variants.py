@@ -12,31 +12,31 @@ from tests.imports.conftest import DATA, FIO, imported, outcome, runs
 def test_terse_output_of_version_3() -> None:
     run = outcome(DATA / "fio-3.33-v3.terse")
     # 122,828 KiB in 2,001 ms at 15,345 IOPS; 52,404 KiB at 6,547.
-    assert run["read"]["io_bytes"] == 122828 * 1024
-    assert run["read"]["total_ios"] == 30705
-    assert run["write"]["total_ios"] == 13101
-    assert run["runtime_ns"] == 2001 * 10**6
-    latency = run["read"]["clat_ns"]
-    assert (latency["p50"], latency["p99"], latency["p99_9"]) == (36_000, 91_000, 3_358_000)
-    assert (latency["min"], latency["max"]) == (1000, 8_332_000)
-    (disk,) = run["devices"]
-    assert (disk["name"], disk["ios"]) == ("vda", [28871, 8744])
-    assert disk["busy_ns"] == round(0.485 * 2001 * 10**6)
-    assert run["fio"]["ctx"] == 30844
+    assert run.read.io_bytes == 122828 * 1024
+    assert run.read.total_ios == 30705
+    assert run.write.total_ios == 13101
+    assert run.runtime_ns == 2001 * 10**6
+    latency = run.read.clat_ns
+    assert (latency.p50, latency.p99, latency.p99_9) == (36_000, 91_000, 3_358_000)
+    assert (latency.min, latency.max) == (1000, 8_332_000)
+    (disk,) = run.devices
+    assert (disk.name, disk.ios) == ("vda", [28871, 8744])
+    assert disk.busy_ns == round(0.485 * 2001 * 10**6)
+    assert run.fio is not None and run.fio.ctx == 30844
 
 
 def test_terse_output_of_version_5_has_trims() -> None:
     run = outcome(DATA / "fio-3.33-v5.terse")
-    assert (run["read"]["io_bytes"], run["write"]["io_bytes"]) == (113728 * 1024, 48756 * 1024)
-    assert run["fio"]["usr_cpu"] == 4.1
-    assert [disk["ios"] for disk in run["devices"]] == [[26846, 8108]]
+    assert (run.read.io_bytes, run.write.io_bytes) == (113728 * 1024, 48756 * 1024)
+    assert run.fio is not None and run.fio.usr_cpu == 4.1
+    assert [disk.ios for disk in run.devices] == [[26846, 8108]]
 
 
 def test_terse_lines_are_jobs_statuses_or_repeats(tmp_path: Path) -> None:
     statuses = (DATA / "fio-3.33-status.terse").read_text()
     batch, _ = imported(DATA / "fio-3.33-status.terse")
     ((_, run),) = runs(batch)
-    assert run["read"]["io_bytes"] == 257908 * 1024
+    assert run.read.io_bytes == 257908 * 1024
     points = batch.finished[batch.plan.cells[0].key].points
     assert [point.read_bytes // 1024 for point in points] == [55824, 66400, 69552, 58988, 7144]
     assert sum(point.width_ns for point in points) == 4001 * 10**6
@@ -58,7 +58,7 @@ def test_terse_lines_are_jobs_statuses_or_repeats(tmp_path: Path) -> None:
 def test_of_status_intervals_the_last_is_the_result_and_all_are_its_series() -> None:
     batch, _ = imported(DATA / "fio-3.33-status.json")
     ((_, run),) = runs(batch)
-    assert run["read"]["total_ios"] == 55908
+    assert run.read.total_ios == 55908
     cell = batch.plan.cells[0]
     points = batch.finished[cell.key].points
     assert [point.read_ios for point in points] == [14359, 12969, 12577, 14571, 1432]
@@ -71,10 +71,10 @@ def test_of_status_intervals_the_last_is_the_result_and_all_are_its_series() -> 
 def test_merged_directions() -> None:
     run = outcome(DATA / "fio-3.33-mixed.json")
     # 45,057 I/Os with rwmixread=70
-    assert (run["read"]["total_ios"], run["write"]["total_ios"]) == (31540, 13517)
-    assert run["read"]["clat_ns"]["p99"] is None
+    assert (run.read.total_ios, run.write.total_ios) == (31540, 13517)
+    assert run.read.clat_ns.p99 is None
     both = outcome(DATA / "fio-3.33-both.txt")
-    assert both["read"]["total_ios"] > both["write"]["total_ios"] > 0
+    assert both.read.total_ios > both.write.total_ios > 0
 
 
 def test_text_without_line_ends(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_text_without_line_ends(tmp_path: Path) -> None:
     assert [labels for labels, _ in read] == [labels for labels, _ in known]
     for (_, flat), (_, whole) in zip(read, known, strict=True):
         for direction in ("read", "write"):
-            assert flat[direction] == whole[direction]
-        assert flat["devices"] == whole["devices"]
+            assert flat.direction(direction) == whole.direction(direction)
+        assert flat.devices == whole.devices
 
 
 def test_histograms_have_quantiles_and_a_series() -> None:
@@ -93,13 +93,13 @@ def test_histograms_have_quantiles_and_a_series() -> None:
     ((labels, run),) = runs(batch)
     assert labels["workload"] == "hist"
     # The sums of the bins of three lines each.
-    assert run["read"]["total_ios"] == 17253 + 17494 + 16674
-    assert run["write"]["total_ios"] == 7325 + 7583 + 7140
-    assert run["write"]["io_bytes"] == (7325 + 7583 + 7140) * 4096
+    assert run.read.total_ios == 17253 + 17494 + 16674
+    assert run.write.total_ios == 7325 + 7583 + 7140
+    assert run.write.io_bytes == (7325 + 7583 + 7140) * 4096
     # The JSON of this run: p99 103,936 ns, median of writes 3,568 ns; four bins a power of two.
-    assert run["read"]["clat_ns"]["p99"] == pytest.approx(103936, rel=1 / 8)
-    assert run["write"]["clat_ns"]["p50"] == pytest.approx(3568, rel=1 / 8)
-    assert run["read"]["clat_ns"]["mean"] == pytest.approx(43369, rel=0.05)
+    assert run.read.clat_ns.p99 == pytest.approx(103936, rel=1 / 8)
+    assert run.write.clat_ns.p50 == pytest.approx(3568, rel=1 / 8)
+    assert run.read.clat_ns.mean == pytest.approx(43369, rel=0.05)
     points = batch.finished[batch.plan.cells[0].key].points
     assert [point.read_ios for point in points] == [17253, 17494, 16674]
 
@@ -115,4 +115,4 @@ def test_logs_belong_to_the_json_that_names_them(tmp_path: Path) -> None:
     assert len(batch.plan.cells) == 2
     for cell in batch.plan.cells:
         finished = batch.finished[cell.key]
-        assert sum(p.read_ios for p in finished.points) == finished.outcome["read"]["total_ios"]
+        assert sum(p.read_ios for p in finished.points) == finished.outcome.read.total_ios

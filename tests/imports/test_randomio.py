@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from blklab.errors import BlklabError
 from blklab.imports.base import outcome as made
 from blklab.imports.base import times
+from blklab.outcome import DirectionResult
 from blklab.report.saturation import randomio
 from tests.imports.conftest import DATA, imported, runs
 
@@ -25,14 +26,14 @@ def test_tables_of_the_program() -> None:
     assert second[0] == {**first[0], "repeat": "2"}
     assert (third[0]["bs"], third[0]["numjobs"]) == ("64k", "64")
     assert "rwmixread" not in third[0]
-    read, write = first[1]["read"], first[1]["write"]
-    assert (read["iops"], write["iops"]) == (634.4, 157.9)
-    assert read["total_ios"] == 38064  # in the 60 s of the command
-    assert read["bw_bytes"] == 634.4 * 512
-    assert read["clat_ns"]["mean"] == pytest.approx(24.8e6)
-    assert (read["clat_ns"]["min"], read["clat_ns"]["max"]) == (200_000, 384_200_000)
-    assert write["clat_ns"]["stddev"] == pytest.approx(7.6e6)
-    assert write["clat_ns"]["p99"] is None
+    read, write = first[1].read, first[1].write
+    assert (read.iops, write.iops) == (634.4, 157.9)
+    assert read.total_ios == 38064  # in the 60 s of the command
+    assert read.bw_bytes == 634.4 * 512
+    assert read.clat_ns.mean == pytest.approx(24.8e6)
+    assert (read.clat_ns.min, read.clat_ns.max) == (200_000, 384_200_000)
+    assert write.clat_ns.stddev == pytest.approx(7.6e6)
+    assert write.clat_ns.p99 is None
     assert batch.plan.cells[0].document["jobs"][0]["options"]["numjobs"] == "16"
 
 
@@ -47,13 +48,7 @@ def measured(draw: st.DrawFn) -> tuple[dict[str, str], Any, Any]:
     for rate in (draw(RATES), draw(RATES)):
         known = {key: draw(LATENCIES) * 1e6 for key in ("mean", "stddev", "min", "max")}
         directions.append(
-            {
-                "total_ios": round(rate) or int(rate > 0),
-                "io_bytes": 0,
-                "iops": rate,
-                "bw_bytes": 0,
-                "clat_ns": times(1, known) if rate else times(0, None),
-            }
+            DirectionResult(round(rate) or int(rate > 0), 0, rate, 0, times(1, known) if rate else times(0, None))
         )
     labels = {
         "stack": draw(st.sampled_from(["raid1", "near", "far"])),
@@ -86,10 +81,12 @@ def test_our_own_table_comes_back(
             key: own[key] for key in ("bs", "numjobs", "iodepth")
         }
         for direction in ("read", "write"):
-            assert back[direction]["iops"] == result[direction]["iops"]
-            if result[direction]["iops"]:
+            assert back.direction(direction).iops == result.direction(direction).iops
+            if result.direction(direction).iops:
                 for key in ("mean", "stddev", "min", "max"):
-                    assert back[direction]["clat_ns"][key] == pytest.approx(result[direction]["clat_ns"][key])
+                    assert getattr(back.latency(direction), key) == pytest.approx(
+                        getattr(result.latency(direction), key)
+                    )
 
 
 def test_a_broken_line_is_named(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 """Experiments that are simulated in a moment."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import plan
 from blklab.store.series import as_outcome
 from tests.runners.collecting import collected
 
-Simulate = Callable[..., dict[str, dict[str, Any]]]
+Simulate = Callable[..., dict[str, Outcome]]
 
 
 @pytest.fixture
@@ -21,33 +22,32 @@ def simulate(tmp_path: Path) -> Simulate:
     Keyed by stack, workload and what is varied, joined by spaces.
     """
 
-    def simulate(text: str) -> dict[str, dict[str, Any]]:
+    def simulate(text: str) -> dict[str, Outcome]:
         path = tmp_path / "exp.toml"
         path.write_text(text)
         result = plan(path)
         named = ["stack", "workload", *(x for x in result.varied if x not in {"stack", "workload"})]
         runs = collected(sim.SimRunner(2), result.cells).ended
         return {
-            " ".join(cell.labels[label] for label in named): {
-                **runs[cell.number].outcome,
-                "series": as_outcome(runs[cell.number].points),
-            }
+            " ".join(cell.labels[label] for label in named): replace(
+                runs[cell.number].outcome, series=as_outcome(runs[cell.number].points)
+            )
             for cell in result.cells
         }
 
     return simulate
 
 
-def reads(outcome: dict[str, Any]) -> dict[str, float]:
+def reads(outcome: Outcome) -> dict[str, float]:
     """Returns each disk's share of the reads."""
     return _shares(outcome, 0)
 
 
-def writes(outcome: dict[str, Any]) -> dict[str, float]:
+def writes(outcome: Outcome) -> dict[str, float]:
     """Returns each disk's share of the writes."""
     return _shares(outcome, 1)
 
 
-def _shares(outcome: dict[str, Any], direction: int) -> dict[str, float]:
-    total = sum(disk["ios"][direction] for disk in outcome["devices"])
-    return {disk["name"]: disk["ios"][direction] / total for disk in outcome["devices"]}
+def _shares(outcome: Outcome, direction: int) -> dict[str, float]:
+    total = sum(disk.ios[direction] for disk in outcome.devices)
+    return {disk.name: disk.ios[direction] / total for disk in outcome.devices}

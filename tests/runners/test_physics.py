@@ -47,7 +47,7 @@ max_ios = 4_000
 
 def test_raid10_reads_from_the_idlest_flash_since_5_3(simulate: Simulate) -> None:
     result = simulate(UNLIKE)
-    iops = {name: outcome["read"]["iops"] for name, outcome in result.items()}
+    iops = {name: outcome.read.iops for name, outcome in result.items()}
     assert iops["n2 randread 4.19"] < iops["raid1 randread 4.19"] / 2
     assert iops["n2 randread 5.3"] == pytest.approx(iops["raid1 randread 5.3"], rel=0.05)
     for layout in ("f2", "o2"):
@@ -61,7 +61,7 @@ def test_raid10_reads_from_the_idlest_flash_since_5_3(simulate: Simulate) -> Non
 
 def test_two_disks_read_twice_as_fast(simulate: Simulate) -> None:
     result = simulate(DISKS)
-    item, mirror = (result[f"{stack} randread"]["read"]["iops"] for stack in ("one", "mirror"))
+    item, mirror = (result[f"{stack} randread"].read.iops for stack in ("one", "mirror"))
     assert 1.7 < mirror / item < 2.4
 
 
@@ -102,7 +102,7 @@ iodepth = [1, 4]
 def test_a_disk_reads_a_stream_as_fast_as_its_platters_turn(simulate: Simulate) -> None:
     for name, outcome in simulate(STREAM).items():
         # 540 kB a revolution at 120 revolutions a second, less a change of track each.
-        assert 50e6 < outcome["read"]["bw_bytes"] < 66e6, name
+        assert 50e6 < outcome.read.bw_bytes < 66e6, name
 
 
 PAUSES = """
@@ -123,7 +123,7 @@ runtime = "20s"
 def test_a_pause_begins_when_nothing_is_in_flight(simulate: Simulate) -> None:
     (outcome,) = simulate(PAUSES).values()
     # Four I/Os take 10 ms together, then nothing happens for 100 ms.
-    assert outcome["read"]["iops"] == pytest.approx(4 / 0.11, rel=0.02)
+    assert outcome.read.iops == pytest.approx(4 / 0.11, rel=0.02)
 
 
 STRIPES = """
@@ -146,6 +146,6 @@ max_ios = 100_000
 
 def test_raid0_of_two_doubles_and_is_not_throttled(simulate: Simulate) -> None:
     result = {name.split()[0]: outcome for name, outcome in simulate(STRIPES).items()}
-    ratio = result["raid0"]["write"]["iops"] / result["one"]["write"]["iops"]
+    ratio = result["raid0"].write.iops / result["one"].write.iops
     assert ratio == pytest.approx(2, rel=0.05)
-    assert all(disk["throttle_waits"] == 0 for disk in result["raid0"]["devices"])
+    assert all(disk.throttle_waits == 0 for disk in result["raid0"].devices)

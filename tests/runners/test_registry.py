@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.kind import RunnerKind, RunnerOption, imported
 from blklab.runners.registry import RUNNERS
@@ -32,10 +32,8 @@ class Oracle(Runner):
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         for cell in cells:
             if ledger.begin(cell):
-                read = {"total_ios": self.iops, "iops": self.iops, "bw_bytes": self.iops << 12}
-                write = dict.fromkeys(read, 0)
-                outcome: Any = {"runtime_ns": 10**9, "read": read, "write": write}
-                ledger.end(cell, FinishedRun(outcome, 0.5))
+                read = DirectionResult(self.iops, iops=self.iops, bw_bytes=self.iops << 12)
+                ledger.end(cell, FinishedRun(Outcome(10**9, read), 0.5))
 
 
 def make(*, iops: str | None, **_tell: Callable[[str], object]) -> Oracle:

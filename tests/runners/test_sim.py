@@ -58,16 +58,16 @@ def test_results_are_the_same_for_any_number_of_threads(cells: list[Cell]) -> No
 
 def test_figures_fit_together(simulate: Simulate) -> None:
     for outcome in simulate(EXPERIMENT).values():
-        seconds = outcome["runtime_ns"] / 1e9
+        seconds = outcome.runtime_ns / 1e9
         for direction in ("read", "write"):
-            figures = outcome[direction]
-            assert figures["iops"] == pytest.approx(figures["total_ios"] / seconds)
-            assert figures["bw_bytes"] == pytest.approx(figures["io_bytes"] / seconds)
-            assert figures["clat_ns"]["count"] == figures["total_ios"]
-        total = sum(outcome[direction]["total_ios"] for direction in ("read", "write"))
+            figures = outcome.direction(direction)
+            assert figures.iops == pytest.approx(figures.total_ios / seconds)
+            assert figures.bw_bytes == pytest.approx(figures.io_bytes / seconds)
+            assert figures.clat_ns.count == figures.total_ios
+        total = sum(outcome.direction(direction).total_ios for direction in ("read", "write"))
         assert total == 2000
-        assert sum(sum(point["ios"]) for point in outcome["series"]) == total
-        assert sum(group["read"]["total_ios"] for group in outcome["groups"]) == (outcome["read"]["total_ios"])
+        assert sum(sum(point["ios"]) for point in outcome.series) == total
+        assert sum(group.read.total_ios for group in outcome.groups) == outcome.read.total_ios
 
 
 def test_a_cell_that_fails_does_not_end_the_others(cells: list[Cell]) -> None:
@@ -120,30 +120,32 @@ runtime = "200ms"
 @pytest.mark.parametrize(("limit", "reached"), [("100us", False), ("700us", True), ("1s", True)])
 def test_load_ramp_finds_the_highest_rate_below_a_limit(simulate: Simulate, limit: str, reached: bool) -> None:
     (outcome,) = simulate(RAMP.format(limit=limit)).values()
-    ramp = outcome["load_ramp"]
-    *steps, full = ramp["steps"]
-    assert full["offered_iops"] is None
-    assert full["iops"] == outcome["read"]["iops"] + outcome["write"]["iops"]
+    ramp = outcome.load_ramp
+    assert ramp is not None and ramp.p99_limit_ns is not None
+    *steps, full = ramp.steps
+    assert full.offered_iops is None
+    assert full.iops == outcome.read.iops + outcome.write.iops
     for step in steps:
-        assert step["iops"] == pytest.approx(step["offered_iops"], rel=0.02)
+        assert step.iops == pytest.approx(step.offered_iops, rel=0.02)
     below = [
-        step["iops"]
-        for step in ramp["steps"]
-        if max(latency["p99"] for latency in step["latency_ns"].values()) <= ramp["p99_limit_ns"]
+        step.iops
+        for step in ramp.steps
+        if max(latency["p99"] for latency in step.latency_ns.values()) <= ramp.p99_limit_ns
     ]
-    assert (ramp["best_iops"] is not None) == reached == bool(below)
+    assert (ramp.best_iops is not None) == reached == bool(below)
     if limit == "1s":
-        assert ramp["best_iops"] == full["iops"]
+        assert ramp.best_iops == full.iops
         assert len(steps) == 9
     elif reached:
-        assert ramp["best_iops"] in below
+        assert ramp.best_iops in below
 
 
 def test_rate_below_the_maximum_does_not_add_latency(simulate: Simulate) -> None:
     """fio reaps everything before it sleeps, so that a slow rate has the latency of the disk."""
     (outcome,) = simulate(RAMP.format(limit="1s")).values()
-    first = outcome["load_ramp"]["steps"][0]["latency_ns"]["read"]
-    last = outcome["load_ramp"]["steps"][-1]["latency_ns"]["read"]
+    assert outcome.load_ramp is not None
+    first = outcome.load_ramp.steps[0].latency_ns["read"]
+    last = outcome.load_ramp.steps[-1].latency_ns["read"]
     assert first["p50"] < last["p50"]
 
 
@@ -152,11 +154,12 @@ def test_fsync_latency_is_simulated(simulate: Simulate) -> None:
     # These flush a volatile cache.
     text = text.replace("pm983", "wd10eacs").replace("sm883", "st5000lm000")
     for outcome in simulate(text).values():
-        sync = outcome["sync"]
-        assert sync["total_ios"] == pytest.approx(outcome["write"]["total_ios"] / 4, abs=1)
-        assert sync["lat_ns"]["count"] == sync["total_ios"]
-        assert 0 < sync["lat_ns"]["p50"] <= sync["lat_ns"]["p99"] <= sync["lat_ns"]["max"]
-        assert sync["iops"] == pytest.approx(sync["total_ios"] / outcome["runtime_ns"] * 1e9)
+        sync = outcome.sync
+        assert sync is not None
+        assert sync.total_ios == pytest.approx(outcome.write.total_ios / 4, abs=1)
+        assert sync.lat_ns.count == sync.total_ios
+        assert 0 < (sync.lat_ns.p50 or 0) <= (sync.lat_ns.p99 or 0) <= (sync.lat_ns.max or 0)
+        assert sync.iops == pytest.approx(sync.total_ios / outcome.runtime_ns * 1e9)
 
 
 def test_a_virtual_disk_holds_one_request_in_which_nothing_is_merged(simulate: Simulate) -> None:
@@ -178,6 +181,6 @@ iodepth = 32
 kernel = "6.1"
 max_ios = 20_000
 """).values()
-    (disk,) = outcome["devices"]
-    reads_in_a_request = 1 + disk["merges"][0] / disk["ios"][0]
+    (disk,) = outcome.devices
+    reads_in_a_request = 1 + disk.merges[0] / disk.ios[0]
     assert 32 / 11 <= reads_in_a_request <= 32 / 9.5

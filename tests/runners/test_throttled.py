@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from blklab.outcome import Outcome
 from blklab.runners.sim import runner as sim
 from blklab.spec import cells
 from blklab.spec.load import ExperimentSource
@@ -72,7 +73,7 @@ The lab's own runs of these cells, in reference/lab, agree within 10 %.
 
 
 @cache
-def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> Any:
+def outcome(stack: str, rotational: str, jobs: int, rw: str, bs: str = "4k") -> Outcome:
     fast, slow = (flag == "1" for flag in rotational.split("/"))
     load = {"rw": rw, "bs": bs, "iodepth": 32, "numjobs": jobs, "time_based": True}
     raw = {
@@ -99,13 +100,13 @@ def test_the_array_has_its_iops(cell: Cell, request: pytest.FixtureRequest) -> N
     if cell.rotational == "1/1" and (cell.stack, cell.jobs) in SLOWER_GUESTS:
         request.applymarker(pytest.mark.xfail(strict=True, reason="12 % above the guests"))
     result = outcome(cell.stack, cell.rotational, cell.jobs, "randread")
-    assert result["read"]["iops"] == pytest.approx(cell.iops, rel=0.1)
+    assert result.read.iops == pytest.approx(cell.iops, rel=0.1)
 
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_writes_are_as_fast_as_the_slowest_member(stack: str) -> None:
     result = outcome(stack, "0/0", 1, "randwrite")
-    assert result["write"]["iops"] == pytest.approx(192, rel=0.1)
+    assert result.write.iops == pytest.approx(192, rel=0.1)
     assert writes(result) == pytest.approx({"fast": 0.5, "slow": 0.5}, abs=0.005)
 
 

@@ -32,27 +32,27 @@ def width(limits: tuple[float, float]) -> float:
 
 
 def test_known_devices_leave_the_error_of_the_kernel() -> None:
-    assert width(predicted({"disk": DISK}, {"device": "disk"})["iops"]) == pytest.approx(KERNEL)
+    assert width(predicted({"disk": DISK}, {"device": "disk"}).iops) == pytest.approx(KERNEL)
 
 
 @pytest.mark.parametrize(("rw", "deviation"), [("randread", 0.1), ("randwrite", 0.2), ("randrw", 0.3)])
 def test_the_kind_of_load_decides(rw: str, deviation: float) -> None:
     disk = {**DISK, "uncertainty": {"read": 0.1, "write": 0.2, "mixed": 0.3}}
     limits = predicted({"disk": disk}, {"device": "disk"}, rw=rw)
-    assert width(limits["iops"]) == pytest.approx(math.hypot(deviation, KERNEL))
-    assert width(limits["p99"]) > width(limits["iops"])
+    assert width(limits.iops) == pytest.approx(math.hypot(deviation, KERNEL))
+    assert width(limits.p99) > width(limits.iops)
 
 
 def test_a_device_counts_with_its_share_of_the_load() -> None:
     uncertain = {**DISK, "uncertainty": {"read": 0.2, "write": 0.2}}
     stack = {"level": "raid1", "members": ["disk", "other"]}
     limits = predicted({"disk": uncertain, "other": DISK}, stack, rw="randwrite")
-    assert width(limits["iops"]) == pytest.approx(math.hypot(0.1, KERNEL), rel=0.01)
+    assert width(limits.iops) == pytest.approx(math.hypot(0.1, KERNEL), rel=0.01)
 
 
 def test_iops_cannot_exceed_the_rate_of_the_load() -> None:
     disk = {**DISK, "uncertainty": {"read": 0.5}}
-    limits = {rate: predicted({"disk": disk}, {"device": "disk"}, rate_iops=rate)["iops"] for rate in (1000, 9000)}
+    limits = {rate: predicted({"disk": disk}, {"device": "disk"}, rate_iops=rate).iops for rate in (1000, 9000)}
     assert [max(pair) for pair in limits.values()] == [1, 1]
     assert min(limits[1000]) == 1
     busy = 0.9  # share of the time, at 9000 of 10,000 I/Os a second
@@ -61,6 +61,6 @@ def test_iops_cannot_exceed_the_rate_of_the_load() -> None:
 
 def test_a_typical_device_has_its_spread_and_a_calibrated_one_its_residuals() -> None:
     model: dict[str, Any] = {"model": "hdd-7200", "size": "1GiB"}
-    assert width(predicted({"disk": model}, {"device": "disk"})["iops"]) == pytest.approx(math.hypot(0.25, KERNEL))
+    assert width(predicted({"disk": model}, {"device": "disk"}).iops) == pytest.approx(math.hypot(0.25, KERNEL))
     model["uncertainty"] = {"read": 0.01}
-    assert width(predicted({"disk": model}, {"device": "disk"})["iops"]) == pytest.approx(math.hypot(0.01, KERNEL))
+    assert width(predicted({"disk": model}, {"device": "disk"}).iops) == pytest.approx(math.hypot(0.01, KERNEL))

@@ -7,15 +7,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from blklab.outcome import DirectionResult, Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
 from tests.conftest import UNPACKED
 
-OUTCOME: Any = {"runtime_ns": 10**9, "read": {"total_ios": 5, "iops": 5.0}, "write": {"total_ios": 0, "iops": 0.0}}
+OUTCOME = Outcome(10**9, DirectionResult(5, iops=5.0))
 
 
 def cells(count: int) -> list[Cell]:

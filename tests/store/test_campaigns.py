@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
 from blklab.errors import BlklabError, StoreError, UsageError
+from blklab.outcome import DirectionResult, LatencyResult, Outcome
 from blklab.store import database, query, series
 from blklab.store.campaigns import Store
 from blklab.store.database import Database
@@ -252,7 +252,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     assert "\n" not in str(caught.value)
     assert "\\x0a" not in str(caught.value)
     document = json.loads(path.read_text())
-    assert document["outcome"] == OUTCOME
+    assert document["outcome"] == OUTCOME.as_document()
     assert [SeriesPoint(*values) for values in document["series"]] == POINTS
     assert document["raw"] == "{}"
     store.release(run)
@@ -328,9 +328,12 @@ def test_choosing_what_is_not_there(store: Store, words: str, output: str) -> No
 def test_results_that_json_cannot_hold_are_null(store: Store) -> None:
     (run, *_) = store.begin(make_plan()).waiting.values()
     store.claim(run, {})
-    outcome: Any = {"iops": float("nan"), "of": (1, Path("x"))}
+    clat = LatencyResult(1, float("nan"))
+    outcome = Outcome(read=DirectionResult(1, clat_ns=clat), targets=[{"of": (1, Path("x"), float("inf"))}])
     store.finish(run, FinishedRun(outcome, 1))
-    assert query.run(store, run).outcome == {"iops": None, "of": [1, "x"]}
+    stored = query.run(store, run).figures
+    assert stored.read.clat_ns == LatencyResult(1, None)
+    assert stored.targets == [{"of": [1, "x", None]}]
 
 
 def test_campaigns_of_two_hosts_are_told_apart(store: Store) -> None:

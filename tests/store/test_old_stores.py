@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.outcome import measured
+from blklab.outcome import ChangedSetting
 from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.conftest import Run
@@ -30,7 +30,7 @@ def test_results_of_every_runner_are_read(store: Path) -> None:
     kept = Store(str(store), reading=True)
     runs = [run for row in query.all_campaigns(kept) for run in query.runs_of(kept, row.number)]
     assert [run.runner for run in runs] == ["sim", "host", "lab"]
-    figures = [(run.outcome or {})["read"]["total_ios"] for run in runs]
+    figures = [run.figures.read.total_ios for run in runs]
     assert figures == [401, 38805, 442]
 
 
@@ -52,6 +52,4 @@ def test_a_changed_setting_has_its_original_value(store: Path) -> None:
         )
     kept = Store(str(store), reading=True)
     (run, *_) = query.runs_of(kept, query.all_campaigns(kept)[0].number)
-    assert measured(run.outcome or {})["settings"] == [
-        {"where": "sda", "key": "scheduler", "original": "mq-deadline", "set": "none"}
-    ]
+    assert run.figures.settings == [ChangedSetting("sda", "scheduler", original="mq-deadline", set="none")]

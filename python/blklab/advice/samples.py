@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import DiskPool, Load, Question, Table
 from blklab.cluster import HERE, Parallel
-from blklab.documents import outcome as simulated
 from blklab.errors import BlklabError
 from blklab.outcome import LatencyResult, Outcome
 from blklab.runners.sim.runner import outcome
@@ -121,7 +120,7 @@ class Simulations:
 
 def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
     measured = outcome(cell.document, stop, cell.replay)
-    return replace(reduced(measured), p99_interval=[*interval(cell, measured)["p99"]])
+    return replace(reduced(measured), p99_interval=[*interval(cell, measured).p99])
 
 
 def _read(file: Path) -> dict[str, Sample]:
@@ -152,34 +151,33 @@ def document_of(cell: Cell, request: SampleRequest) -> Table:
 
 
 def reduced(measured: Outcome) -> Sample:
-    reads, writes = measured["read"], measured["write"]
-    total = reads["total_ios"] + writes["total_ios"]
-    mean = sum(each["total_ios"] * (each["clat_ns"]["mean"] or 0) for each in (reads, writes)) / max(1, total)
-    watched = max(1, measured["watched_ns"])
-    busy = {device["name"]: (device["busy_ns"] or 0) / watched for device in measured["devices"]}
+    reads, writes = measured.read, measured.write
+    total = reads.total_ios + writes.total_ios
+    mean = sum(each.total_ios * (each.clat_ns.mean or 0) for each in (reads, writes)) / max(1, total)
+    watched = measured.observed_ns
+    busy = {device.name: (device.busy_ns or 0) / watched for device in measured.devices}
     busiest = max(busy, key=lambda name: busy[name])
-    p50, p99 = _merged_percentiles([reads["clat_ns"], writes["clat_ns"]], (0.5, 0.99))
-    reports = cast(simulated.Outcome, measured)["targets"]
-    rebuilt = sum(report["sync_bytes"] for report in reports if report["kind"] == "md")
+    p50, p99 = _merged_percentiles([reads.clat_ns, writes.clat_ns], (0.5, 0.99))
+    rebuilt = sum(report["sync_bytes"] for report in measured.targets if report["kind"] == "md")
     return Sample(
         mean,
         p50,
         p99,
-        reads["iops"] + writes["iops"],
-        reads["bw_bytes"] + writes["bw_bytes"],
+        reads.iops + writes.iops,
+        reads.bw_bytes + writes.bw_bytes,
         min(1.0, busy[busiest]),
         busiest,
-        measured["runtime_ns"] / 1e9,
+        measured.runtime_ns / 1e9,
         total,
         _batches(measured),
-        {device["name"]: (device["sectors"] or [0, 0])[1] * 512e9 / watched for device in measured["devices"]},
+        {device.name: device.sectors[1] * 512e9 / watched for device in measured.devices},
         rebuilt * 1e9 / watched,
     )
 
 
 def _merged_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
     """Returns percentiles of several histograms together, ns; the upper value of a bin counts."""
-    bins = sorted((value, count) for latency in latencies for value, count in latency.get("bins", ()))
+    bins = sorted((value, count) for latency in latencies for value, count in latency.bins)
     total = sum(count for _, count in bins)
     results = []
     for share in shares:
@@ -198,7 +196,7 @@ def _batches(measured: Outcome) -> list[float]:
     """Returns the mean latencies of BATCHES parts with equally many I/Os, ns."""
     points = [
         (count, mean or 0.0)
-        for point in measured.get("series", [])
+        for point in measured.series
         for count, mean in zip(point["ios"], point["clat_ns"], strict=True)
         if count
     ]

@@ -5,10 +5,11 @@ writes if it only writes, otherwise of both. Of caches it uses the hit rate inst
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
-from blklab.outcome import IoCost, Outcome, in_lab
+from blklab.analysis.metrics import lowest_devices
+from blklab.outcome import IoCost, Outcome
 
 IOPS: Final = 0.10  # Allowed relative error of predicted IOPS
 SHARE: Final = 0.05  # Allowed error of a member's share, as a fraction of all I/Os
@@ -50,28 +51,24 @@ class AgreementFigures:
             "write_iops": self.write_iops,
             "members": {name: list(ios) for name, ios in self.members.items()},
             **({} if self.hit_rate is None else {"hit_rate": self.hit_rate}),
-            **({"io_cost": dict(self.io_cost)} if self.io_cost else {}),
+            **({"io_cost": asdict(self.io_cost)} if self.io_cost else {}),
         }
 
 
 def agreement_figures(outcome: Outcome) -> AgreementFigures:
     """Returns the figures of a result, the lab's or the simulator's."""
     return AgreementFigures(
-        float(outcome["read"]["iops"]),
-        float(outcome["write"]["iops"]),
-        {
-            device["name"]: (int(device["ios"][0]), int(device["ios"][1]))
-            for device in outcome["devices"]
-            if device.get("leaf", True)
-        },
-        in_lab(outcome).get("lab", {}).get("io_cost"),
+        outcome.read.iops,
+        outcome.write.iops,
+        {device.name: (device.ios[0], device.ios[1]) for device in lowest_devices(outcome)},
+        None if outcome.lab is None else outcome.lab.io_cost,
         _hit_rate(outcome),
     )
 
 
 def _hit_rate(outcome: Outcome) -> float | None:
     """Returns the hit rate of the stack's cache: of dm-cache's reads and writes, or of bcache's reads."""
-    for target in cast(Any, outcome).get("targets") or []:
+    for target in outcome.targets:
         for words in (("read_", "write_"), ("cache_", "cache_bypass_")):
             if f"{words[0]}hits" in target:
                 hits, misses = (sum(target[f"{word}{kind}"] for word in words) for kind in ("hits", "misses"))

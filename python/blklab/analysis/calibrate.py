@@ -287,7 +287,7 @@ class _Bench:
         documents = [self._document(device, run) for run in runs]
         outcomes = sim.outcomes(documents)
         return [
-            Residual(run, simulated["read"]["iops"], simulated["write"]["iops"])
+            Residual(run, simulated.read.iops, simulated.write.iops)
             for run, simulated in zip(runs, outcomes, strict=True)
         ]
 

@@ -78,7 +78,7 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
     """Yields a note about cells that only read on one side and only write on the other."""
     if not any(name in LATENCIES for row in rows for name in row.asked):
         return
-    there = [[directions(run.outcome or {} for run in side) for side in pair] for pair in pairs]
+    there = [[directions(run.figures for run in side) for side in pair] for pair in pairs]
     count = sum(all(sides) and not set.intersection(*sides) for sides in there)
     if count:
         yield note(
@@ -263,7 +263,7 @@ class _PairedCell:
 
     def metric(self, name: str) -> str:
         """Returns the metric that a name means for this cell."""
-        return with_direction(name, [[run.outcome or {} for run in side] for side in self.runs])
+        return with_direction(name, [[run.figures for run in side] for side in self.runs])
 
     def row(self, rule: Rule) -> tuple[list[Merged], list[list[str]]]:
         """Returns the values on each side, and the merged cells that other sides lack.
@@ -362,7 +362,7 @@ def _place_of(run: StoredRun, place: str) -> str:
     if place in run.labels:
         return run.labels[place]
     if place == "device":
-        return target_devices(run.outcome or {})
+        return target_devices(run.figures)
     options = [job.get("options", {}) for job in run.cell.get("jobs") or []]
     keys = {"file": ("filename", "directory"), "host": ("hostname",)}.get(place, ())
     return next((str(each[key]) for each in options for key in keys if each.get(key)), "")

@@ -78,6 +78,6 @@ def expected_runs(source: ExperimentSource) -> list[Observation]:
 def observations(source: ExperimentSource, outcomes: Iterable[tuple[str, Outcome]]) -> list[Observation]:
     """Returns the runs as `blklab calibrate` takes them, from outcomes with the names of their tests."""
     return [
-        observation(name, source.raw["workloads"][name], outcome["read"]["iops"], outcome["write"]["iops"])
+        observation(name, source.raw["workloads"][name], outcome.read.iops, outcome.write.iops)
         for name, outcome in outcomes
     ]

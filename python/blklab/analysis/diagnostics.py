@@ -5,19 +5,18 @@ and repeats), and here. The same diagnostic of several runs is merged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
 from blklab.analysis.decision import Decision
-from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns, rate_scale
+from blklab.analysis.metrics import METRICS, lowest_devices, rate_scale
 from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
 from blklab.analysis.sanity_checks import check_run
 from blklab.diagnostic import Diagnostic
-from blklab.documents.outcome import DiskStats
 from blklab.errors import UsageError
-from blklab.outcome import Outcome, measured, predicted
+from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
@@ -116,20 +115,17 @@ def _failed(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
 
 
 def _recorded_notes(run: StoredRun) -> Iterator[Diagnostic]:
-    outcome = measured(run.outcome or {})
-    steady = outcome.get("steady")
-    if steady and not steady.get("reached"):
-        rounds = steady.get("rounds") or []
-        last = ", ".join(f"{iops:,.0f}" for iops in rounds[-5:])
-        message = (
-            f"no steady state in {len(rounds)} rounds (the last ones: {last} IOPS); the result was recorded anyway"
-        )
-        yield _doubt("not-steady", message, run)
-    for warning in outcome.get("warnings") or []:
+    outcome = run.figures
+    steady = outcome.steady
+    if steady and not steady.reached:
+        last = ", ".join(f"{iops:,.0f}" for iops in steady.rounds[-5:])
+        found = f"no steady state in {len(steady.rounds)} rounds (the last ones: {last} IOPS)"
+        yield _doubt("not-steady", f"{found}; the result was recorded anyway", run)
+    for warning in outcome.warnings:
         if not str(warning).startswith("no steady state"):
             yield _doubt("warning", str(warning).rstrip("."), run)
-    if forced := outcome.get("forced"):
-        yield _doubt("forced", f"measured despite: {', '.join(map(str, forced))}", run)
+    if outcome.forced:
+        yield _doubt("forced", f"measured despite: {', '.join(outcome.forced)}", run)
 
 
 def _course(run: StoredRun, points: Sequence[SeriesPoint]) -> Iterator[Diagnostic]:
@@ -163,7 +159,7 @@ def _limits(run: StoredRun) -> Iterator[Diagnostic]:
             "device"
         )
         yield _doubt("processor", message, run, weight=cores)
-    cpu = measured(run.outcome or {}).get("cpu") or {}
+    cpu = run.figures.cpu or {}
     if cpu and cpu.get("idle", 1) + cpu.get("iowait", 0) < MACHINE:
         left = cpu.get("idle", 0) + cpu.get("iowait", 0)
         yield _doubt("cpus", f"only {left * 100:.0f} % of the host's CPU time was idle", run)
@@ -174,16 +170,16 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     counted: dict[tuple[str, str, str], list[int]] = {}
     used: dict[tuple[str, str], int] = {}
     for run in runs:
-        outcome = run.outcome or {}
-        runtime = observed_time_ns(outcome)
+        outcome = run.figures
+        runtime = outcome.observed_ns
         for device in lowest_devices(outcome):
-            where = (run.runner, str(device["name"]))
-            used[where] = used.get(where, 0) + bool(sum(device["ios"]))
-            if "work" in device:
-                share, name = explain.saturation(cast(DiskStats, device), runtime)
+            where = (run.runner, device.name)
+            used[where] = used.get(where, 0) + bool(sum(device.ios))
+            if device.work is not None:
+                share, name = explain.saturation(device, runtime)
                 part = explain.PARTS[name] if share >= explain.BUSY else ""
             else:
-                busy = (device.get("busy_ns") or 0) / runtime
+                busy = (device.busy_ns or 0) / runtime
                 part = "never idle" if busy >= BUSY else ""
             if part:
                 counted.setdefault((*where, part), []).append(run.id)
@@ -206,13 +202,9 @@ def _busy(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
 
 def cores(outcome: Outcome) -> float | None:
     """Returns how many CPUs the jobs of a run used; None if unknown."""
-    simulated = predicted(outcome)
-    if simulated is not None and simulated["runtime_ns"]:
-        return simulated["processor_ns"] / simulated["runtime_ns"]
-    fio = measured(outcome).get("fio")
-    if fio is not None:
-        return (fio["usr_cpu"] + fio["sys_cpu"]) / 100
-    return None
+    if outcome.processor_ns is not None and outcome.runtime_ns:
+        return outcome.processor_ns / outcome.runtime_ns
+    return None if outcome.fio is None else (outcome.fio.usr_cpu + outcome.fio.sys_cpu) / 100
 
 
 def cores_per_job(run: StoredRun) -> float | None:
@@ -220,7 +212,7 @@ def cores_per_job(run: StoredRun) -> float | None:
     jobs = 0
     for job in run.cell.get("jobs") or []:
         jobs += int(job.get("options", job).get("numjobs", 1))
-    counts = cores(run.outcome or {})
+    counts = cores(run.figures)
     return None if counts is None or not jobs else counts / jobs
 
 
@@ -234,7 +226,7 @@ def _cells(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
 
 def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:
     for members in _cells(runs):
-        values = [METRICS["iops"].of(run.outcome or {}) or 0.0 for run in members]
+        values = [METRICS["iops"].of(run.figures) or 0.0 for run in members]
         for odd in anomalies.misfits(values):
             run = members[odd.at]
             message = (
@@ -250,7 +242,7 @@ def _campaigns(runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
         own = [run for run in runs if run.campaign == campaign]
         ratios = []
         for members in _cells(own):
-            values = [METRICS["iops"].of(run.outcome or {}) for run in members]
+            values = [METRICS["iops"].of(run.figures) for run in members]
             known = [value for value in values if value]
             if len(known) < 2:
                 continue
@@ -272,7 +264,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
     predicted = [number for number, runner in campaigns.items() if predicts(runner)]
     measured = [number for number, runner in campaigns.items() if not predicts(runner)]
     # The rates of scaled devices have no prediction.
-    true = [run for run in runs if rate_scale(run.outcome or {}) == 1]
+    true = [run for run in runs if rate_scale(run.figures) == 1]
     for sim in predicted:
         for other in measured:
             chosen = [

@@ -1,18 +1,18 @@
 """Explain a simulated run: saturated parts, shares of devices, choices of the balancer, waits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-from blklab import outcome as outcomes
 from blklab.documents.cell import Cell
 from blklab.documents.outcome import (
     BcacheTargetReport,
-    DiskStats,
+    DiskWork,
     LvmcacheTargetReport,
     MdReport,
-    Outcome,
+    TargetReport,
     WritecacheTargetReport,
 )
+from blklab.outcome import DeviceResult, Outcome
 from blklab.units import format_count, format_duration, format_size
 
 BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -32,9 +32,8 @@ COPIES: Final = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""
 
 
-def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
-    """Returns sentences with figures, the most important first."""
-    outcome = cast(Outcome, of_run)  # only simulations have these figures
+def explain(document: Cell, outcome: Outcome) -> list[str]:
+    """Returns sentences with figures of a simulation, the most important first."""
     return [
         *_limits(document, outcome),
         *_wear(document, outcome),
@@ -48,46 +47,50 @@ def explain(document: Cell, of_run: outcomes.Outcome) -> list[str]:
 
 def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says how much more a used flash disk programs than is written to it."""
-    for device, of_cell in zip(outcome["devices"], document["devices"], strict=True):
-        written, flash = device["sectors"][1] * 512, device["work"]["flash_bytes"]
-        if of_cell["model"].get("used") and flash > written * COPIES:
+    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
+        written, flash = device.sectors[1] * 512, _work(device)["flash_bytes"]
+        if of_cell["model"].get("used") and written and flash > written * COPIES:
             yield (
-                f"{device['name']} programs {flash / written:.1f} bytes of flash for each byte written: a used disk"
+                f"{device.name} programs {flash / written:.1f} bytes of flash for each byte written: a used disk"
                 " copies valid pages before it erases a block, and a cache of single-bit cells is moved when idle."
             )
 
 
 def _cleaning(outcome: Outcome) -> Iterator[str]:
     """Says when the media cache of a shingled disk was full."""
-    for device in outcome["devices"]:
-        full_ns, bands = device["work"]["media_cache_full_ns"], device["work"]["bands_cleaned"]
+    for device in outcome.devices:
+        full_ns, bands = _work(device)["media_cache_full_ns"], _work(device)["bands_cleaned"]
         if full_ns is not None:
             yield (
-                f"The media cache of {device['name']} was full after {full_ns / 1e9:.1f} s: from then on, writes waited"
+                f"The media cache of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, writes waited"
                 f" until a band was rewritten ({format_count(bands)} bands in all). `media_cache_fill` is how full it"
                 " is at first."
             )
 
 
-def saturation(device: DiskStats, runtime_ns: int) -> tuple[float, str]:
+def _work(device: DeviceResult) -> DiskWork:
+    return cast(DiskWork, device.work)  # only simulations have it
+
+
+def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
     """Returns the busy share of a device's busiest part, and the name of the part."""
-    work = device["work"]
+    work, flush_ns = _work(device), device.flush_ns or 0
     parts = {
         "interface": work["interface_ns"] / runtime_ns,
-        "media": (work["media_ns"] - device["flush_ns"]) / runtime_ns,
-        "flushes": device["flush_ns"] / runtime_ns,
+        "media": (work["media_ns"] - flush_ns) / runtime_ns,
+        "flushes": flush_ns / runtime_ns,
     }
     part = max(parts, key=lambda name: parts[name])
     return parts[part], part
 
 
 def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
-    runtime = max(1, outcome["watched_ns"])
+    runtime = outcome.observed_ns
     saturated = []
-    for device in outcome["devices"]:
+    for device in outcome.devices:
         share, part = saturation(device, runtime)
         if share >= BUSY:
-            saturated.append(f"{device['name']} ({PARTS[part]} {share:.0%} of the time)")
+            saturated.append(f"{device.name} ({PARTS[part]} {share:.0%} of the time)")
     saturated += [
         f"controller {name} ({share:.0%} of the time)"
         for name, share in _controllers(document, outcome).items()
@@ -98,14 +101,14 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     cpu = _processor(document, outcome)
     if cpu >= 0.9:
         yield f"The CPUs of the jobs are the limit: they are busy {cpu:.0%} of the time."
-    elif not saturated and (throttled := [d for d in outcome["devices"] if _is_throttled(d)]):
+    elif not saturated and (throttled := [d for d in outcome.devices if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
-        yield (f"Writeback throttling of {throttled[0]['name']} is the limit ({PARTS[part]} {share:.0%} of the time).")
+        yield (f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {share:.0%} of the time).")
     elif not saturated:
-        busiest = max(outcome["devices"], key=lambda device: saturation(device, runtime)[0])
+        busiest = max(outcome.devices, key=lambda device: saturation(device, runtime)[0])
         share, part = saturation(busiest, runtime)
         yield (
-            f"Nothing is saturated. The busiest device is {busiest['name']} ({PARTS[part]} {share:.0%} of the time); "
+            f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {share:.0%} of the time); "
             f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
         )
 
@@ -113,45 +116,45 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 def _controllers(document: Cell, outcome: Outcome) -> dict[str, float]:
     """Returns the busy share of each controller, by name."""
     shares: dict[str, float] = {}
-    for device, of_cell in zip(outcome["devices"], document["devices"], strict=True):
+    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         if name := of_cell.get("controller"):
-            shares[name] = shares.get(name, 0.0) + device["controller_ns"] / max(1, outcome["watched_ns"])
+            shares[name] = shares.get(name, 0.0) + (device.controller_ns or 0) / outcome.observed_ns
     return shares
 
 
-def _is_throttled(device: DiskStats) -> bool:
-    return bool(device["throttle_waits"] > 0.01 * max(1, sum(device["ios"])))
+def _is_throttled(device: DeviceResult) -> bool:
+    return bool((device.throttle_waits or 0) > 0.01 * max(1, sum(device.ios)))
 
 
 def _processor(document: Cell, outcome: Outcome) -> float:
     jobs = sum(job["numjobs"] for job in document["jobs"]) + bool(document["replay"])
-    return float(outcome["processor_ns"] / (max(1, jobs) * max(1, outcome["watched_ns"])))
+    return (outcome.processor_ns or 0) / (max(1, jobs) * outcome.observed_ns)
 
 
 def _shares(outcome: Outcome) -> Iterator[str]:
-    runtime = max(1, outcome["watched_ns"])
-    if len(outcome["devices"]) < 2:
+    runtime = outcome.observed_ns
+    if len(outcome.devices) < 2:
         return
     for direction, name in ((0, "reads"), (1, "writes")):
-        total = sum(device["ios"][direction] for device in outcome["devices"])
+        total = sum(device.ios[direction] for device in outcome.devices)
         if not total:
             continue
         parts = []
-        for device in outcome["devices"]:
-            ios = device["ios"][direction]
-            depth = device["ticks_ns"][direction] / runtime
-            took = format_duration(device["ticks_ns"][direction] / ios) if ios else "–"
-            merged = device["merges"][direction] / max(1, ios)
+        for device in outcome.devices:
+            ios = device.ios[direction]
+            depth = device.ticks_ns[direction] / runtime
+            took = format_duration(device.ticks_ns[direction] / ios) if ios else "–"
+            merged = device.merges[direction] / max(1, ios)
             merging = f", {merged:.2g} merged into each" if merged >= 0.05 else ""
             parts.append(
-                f"{device['name']} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} per"
+                f"{device.name} {ios / total:.1%} ({ios * 1e9 / runtime:,.0f} per"
                 f" second, {took} each, {depth:.1f} in its queue{merging})"
             )
         yield f"Shares of the {name}: {'; '.join(parts)}."
 
 
 def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
-    for target in outcome["targets"]:
+    for target in cast(Sequence[TargetReport], outcome.targets):
         if target["kind"] == "md":
             yield from _md(document, target)
         elif target["kind"] == "lvmcache":
@@ -167,7 +170,7 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _hits_over_time(outcome: Outcome) -> Iterator[str]:
     """Compares the first, the middle and the last tenth of the time, if their shares of hits differ."""
-    looked_up = outcome.get("look_ups", [])
+    looked_up = outcome.look_ups
     tenth, middle = len(looked_up) // 10, len(looked_up) * 9 // 20
     if tenth:
         parts = looked_up[:tenth], looked_up[middle : middle + tenth], looked_up[-tenth:]
@@ -253,31 +256,31 @@ def _md(document: Cell, array: MdReport) -> Iterator[str]:
 
 
 def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
-    runtime = max(1, outcome["watched_ns"])
-    for device, of_cell in zip(outcome["devices"], document["devices"], strict=True):
+    runtime = outcome.observed_ns
+    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         kind = of_cell["model"]["kind"]
         alone = "" if kind == "nvme" else ", and served nothing else then"
         protection = " It has no power-loss protection." if of_cell["model"].get("flush_ns") and kind != "hdd" else ""
-        ios = max(1, sum(device["ios"]))
+        ios = max(1, sum(device.ios))
         if _is_throttled(device):
             yield (
-                f"Writeback throttling of {device['name']} put tasks to sleep {format_count(device['throttle_waits'])} "
+                f"Writeback throttling of {device.name} put tasks to sleep {format_count(device.throttle_waits or 0)} "
                 "times. md submits writes without REQ_IDLE, so they count as buffered writes. With a write cache, "
                 "sleeping tasks continue only after all writes are complete."
             )
-        if device["tag_waits"] / ios > 0.01:
+        if (waits := device.tag_waits or 0) / ios > 0.01:
             yield (
-                f"All tags (nr_requests) of {device['name']} were in use"
-                f" {format_count(device['tag_waits'])} times, and a task waited for one."
+                f"All tags (nr_requests) of {device.name} were in use"
+                f" {format_count(waits)} times, and a task waited for one."
             )
-        if device["flush_ns"] / runtime > 0.05:
+        if (flush_ns := device.flush_ns or 0) / runtime > 0.05:
             yield (
-                f"{device['name']} spent {min(1, device['flush_ns'] / runtime):.0%} of the time in"
-                f" {format_count(device['flushes'])} flushes, {format_duration(device['flush_ns'] / device['flushes'])}"
+                f"{device.name} spent {min(1, flush_ns / runtime):.0%} of the time in"
+                f" {format_count(device.flushes or 0)} flushes, {format_duration(flush_ns / (device.flushes or 1))}"
                 f" each{alone}. Journal commits and fsync cause flushes.{protection}"
             )
-        if device["work"]["durable_ns"] / runtime > 0.05:
+        if (durable_ns := _work(device)["durable_ns"]) / runtime > 0.05:
             yield (
-                f"{device['name']} spent {min(1, device['work']['durable_ns'] / runtime):.0%} of the time in making"
+                f"{device.name} spent {min(1, durable_ns / runtime):.0%} of the time in making"
                 f" writes with forced unit access durable.{protection}"
             )

@@ -16,7 +16,7 @@ from typing import Final, cast
 from blklab.analysis import decision
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.variation import RunSample
-from blklab.outcome import HostResult, Outcome, on_fleet
+from blklab.outcome import Outcome
 
 NAMES: Final = ("iops", "read.p99", "write.p99")  # Metrics by which hosts are compared
 FEWEST: Final = 3  # Hosts for which a median says what is usual
@@ -39,8 +39,10 @@ class HostOutlier:
 
 def values(outcome: Outcome, metric: str) -> dict[str, float]:
     """Returns a metric of each host that has it."""
-    hosts: Sequence[HostResult] = on_fleet(outcome).get("hosts", ())
-    known = ((host["name"], METRICS[metric].of(cast(Outcome, host))) for host in hosts)
+    figures = {
+        host.name: Outcome(read=host.read, write=host.write) for host in outcome.hosts if host.read and host.write
+    }
+    known = ((name, METRICS[metric].of(each)) for name, each in figures.items())
     return {name: value for name, value in known if value}
 
 

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from statistics import fmean
+from typing import Final
 
 from blklab.errors import UsageError
-from blklab.outcome import DeviceResult, DirectionResult, Outcome, in_lab, latency_result, measured
+from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.problems import near
 
 WAYS: Final = ("read", "write")  # The directions of I/O, in the order of pairs
@@ -26,16 +27,10 @@ class Metric:
     resolution: float = 0.002  # The relative step in which values are recorded
 
 
-def direction_result(outcome: Outcome, direction: str) -> DirectionResult:
-    """Returns the result of a direction, `read` or `write`; empty if the outcome has none."""
-    return (outcome.get("read") if direction == "read" else outcome.get("write")) or {}
-
-
 def _rate(direction: str, key: str, outcome: Outcome) -> float | None:
-    figures: Mapping[str, Any] = direction_result(outcome, direction)
+    figures = outcome.direction(direction)
     # A run without reads has no read IOPS, not 0.
-    value = figures.get(key) if figures.get("total_ios") else None
-    return None if value is None else float(value)
+    return float(getattr(figures, key)) if figures.total_ios else None
 
 
 def _sum(key: str, outcome: Outcome) -> float | None:
@@ -45,19 +40,17 @@ def _sum(key: str, outcome: Outcome) -> float | None:
 
 
 def _latency(direction: str, key: str, outcome: Outcome) -> float | None:
-    value = cast(Mapping[str, float | None], latency_result(outcome, direction)).get(key)
+    value = getattr(outcome.latency(direction), key)
     return None if value is None else float(value)
 
 
 def _sync_rate(outcome: Outcome) -> float | None:
-    sync = outcome.get("sync") or {}
-    return sync.get("iops") if sync.get("total_ios") else None
+    return outcome.sync.iops if outcome.sync is not None and outcome.sync.total_ios else None
 
 
 def _command(key: str, outcome: Outcome) -> float | None:
-    command = measured(outcome).get("command")
-    runs: Sequence[Mapping[str, Any]] = command["runs"] if command else []
-    return sum(run[key] for run in runs) / len(runs) if runs else None
+    runs = () if outcome.command is None else outcome.command.runs
+    return fmean(getattr(run, key) for run in runs) if runs else None
 
 
 LATENCIES: Final = {
@@ -105,7 +98,7 @@ _ALL: Final = [
         "I/Os a second with the 99th percentile below p99_below",
         "rate",
         True,
-        lambda outcome: outcome["load_ramp"]["best_iops"] if "load_ramp" in outcome else None,
+        lambda outcome: None if outcome.load_ramp is None else outcome.load_ramp.best_iops,
     ),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
     Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
@@ -128,9 +121,7 @@ def metric_name(text: str) -> str:
 
 def directions(outcomes: Iterable[Outcome]) -> set[str]:
     """Returns the directions of all I/O."""
-    return {
-        direction for outcome in outcomes for direction in WAYS if direction_result(outcome, direction).get("total_ios")
-    }
+    return {direction for outcome in outcomes for direction in WAYS if outcome.direction(direction).total_ios}
 
 
 def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
@@ -144,7 +135,7 @@ def with_direction(name: str, sides: Sequence[Sequence[Outcome]]) -> str:
     there = [directions(side) for side in sides]
 
     def weight(direction: str) -> tuple[int, float]:
-        counts = (direction_result(outcome, direction).get("total_ios") or 0 for side in sides for outcome in side)
+        counts = (outcome.direction(direction).total_ios for side in sides for outcome in side)
         return sum(direction in side for side in there), sum(counts) * (1.1 if direction == "read" else 1)
 
     return f"{max(WAYS, key=weight)}.{name}"
@@ -156,19 +147,14 @@ def all_metrics(outcome: Outcome) -> dict[str, float]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def observed_time_ns(outcome: Outcome) -> int:
-    """Returns the time to which the counts of devices refer, ns; in a simulation, it includes the ramp."""
-    return max(1, outcome.get("watched_ns") or outcome.get("runtime_ns") or 1)
-
-
 def lowest_devices(outcome: Outcome) -> list[DeviceResult]:
     """Returns the lowest devices, which share the I/O."""
-    return [device for device in outcome.get("devices") or [] if device.get("leaf", True)]
+    return [device for device in outcome.devices if device.leaf is not False]
 
 
 def rate_scale(outcome: Outcome) -> float:
     """Returns the factor by which the rates of the devices were divided; 1 outside the lab."""
-    return float((in_lab(outcome).get("lab") or {}).get("scale") or 1)
+    return 1 if outcome.lab is None else outcome.lab.scale
 
 
 def device_shares(outcome: Outcome) -> dict[str, tuple[float | None, float | None]]:
@@ -177,11 +163,11 @@ def device_shares(outcome: Outcome) -> dict[str, tuple[float | None, float | Non
     Shares are of I/Os at the devices, after merging.
     """
     devices = lowest_devices(outcome)
-    totals = [sum(device["ios"][direction] for device in devices) for direction in (0, 1)]
+    totals = [sum(device.ios[direction] for device in devices) for direction in (0, 1)]
     return {
-        device["name"]: (
-            device["ios"][0] / totals[0] if totals[0] else None,
-            device["ios"][1] / totals[1] if totals[1] else None,
+        device.name: (
+            device.ios[0] / totals[0] if totals[0] else None,
+            device.ios[1] / totals[1] if totals[1] else None,
         )
         for device in devices
     }

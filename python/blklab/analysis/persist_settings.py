@@ -4,8 +4,9 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from blklab.outcome import Outcome
 from blklab.spec.sweep import MD, VM
 
 UDEV: Final = "/etc/udev/rules.d/60-blklab.rules"
@@ -19,17 +20,17 @@ class PersistedSettings:
     sysctl: Sequence[str]  # Lines of a sysctl.d file
 
 
-def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Mapping[str, Any]]) -> PersistedSettings:
+def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Outcome]) -> PersistedSettings:
     """Returns how to persist settings on the devices that these results changed.
 
     A disk with a stable identity is matched by it, because `sdb` may be another disk after a boot.
     """
-    devices: dict[str, Mapping[str, Any]] = {}
+    ids: dict[str, str | None] = {}
     changed: dict[tuple[str, str], None] = {}
     for outcome in outcomes:
-        devices |= {str(device["name"]): device for device in outcome.get("devices") or []}
-        for change in outcome.get("settings") or []:
-            changed[change["key"], change["where"]] = None
+        ids |= {device.name: device.id for device in outcome.devices}
+        for change in outcome.settings or ():
+            changed[change.key, change.where] = None
     commands, rules, lines = [], [], []
     for key, value in settings.items():
         if key.startswith(VM):
@@ -37,12 +38,11 @@ def persist_settings(settings: Mapping[str, str], outcomes: Iterable[Mapping[str
             lines.append(f"{key} = {value}")
             continue
         for name in (name for of, name in changed if of == key):
-            device = devices.get(name, {"name": name})
             path = attribute(key)
             commands.append(f"echo {shlex.quote(value)} > {shlex.quote(f'/sys/block/{name}/{path}')}")
             rules.append(
                 f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk",'
-                f' {_match(device)}, ATTR{{{path}}}="{_quoted(value)}"'
+                f' {_match(name, ids.get(name))}, ATTR{{{path}}}="{_quoted(value)}"'
             )
     return PersistedSettings(commands, rules, lines)
 
@@ -54,8 +54,8 @@ def attribute(key: str) -> str:
     return "device/queue_depth" if key == "queue_depth" else f"queue/{key}"
 
 
-def _match(device: Mapping[str, Any]) -> str:
-    identity = str(device.get("id") or "")
+def _match(name: str, identity: str | None) -> str:
+    identity = identity or ""
     if match := re.fullmatch(r"wwn-(0x[0-9a-f]+)", identity):
         return f'ENV{{ID_WWN_WITH_EXTENSION}}=="{match[1]}"'
     if match := re.fullmatch(r"nvme-(eui\.[0-9a-f]+|uuid\.[0-9a-f-]+)", identity):
@@ -64,7 +64,7 @@ def _match(device: Mapping[str, Any]) -> str:
         return f'ENV{{ID_SERIAL}}=="{match[1]}"'
     if match := re.fullmatch(r"md-uuid-([0-9a-f:]+)", identity):
         return f'ENV{{MD_UUID}}=="{match[1]}"'
-    return f'KERNEL=="{_quoted(str(device["name"]))}"'
+    return f'KERNEL=="{_quoted(name)}"'
 
 
 def _quoted(text: str) -> str:

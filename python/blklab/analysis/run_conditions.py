@@ -7,7 +7,6 @@ from typing import Final
 
 from blklab.analysis.metrics import METRICS
 from blklab.diagnostic import Diagnostic
-from blklab.outcome import measured
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 
@@ -18,15 +17,15 @@ MOST_WARNINGS: Final = 3  # Kinds of warnings that are quoted
 
 def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:
     """Yields the notes about the runs of one campaign or side, called `name`."""
-    outcomes = [measured(run.outcome) for run in runs if run.outcome]
-    forced = [outcome["forced"] for outcome in outcomes if outcome.get("forced")]
+    outcomes = [run.outcome for run in runs if run.outcome]
+    forced = [outcome.forced for outcome in outcomes if outcome.forced]
     if forced:
         names = sorted({str(word) for words in forced for word in words})
         were = "were" if len(forced) != 1 else "was"
         yield note("forced", f"{_count(len(forced))} of {name} {were} forced: {', '.join(names)}")
     kinds: dict[str, list[str]] = {}
     for outcome in outcomes:
-        for warning in outcome.get("warnings") or []:
+        for warning in outcome.warnings:
             kinds.setdefault(re.sub(r"\d+(?:[.,]\d+)*", "0", warning), []).append(warning)
     for same in list(kinds.values())[:MOST_WARNINGS]:
         like = " or like it" if len(set(same)) > 1 else ""
@@ -60,7 +59,7 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
     measured_runs = [run for run in runs if run.started and not predicts(run.runner)]
     cells: dict[tuple[tuple[str, str], ...], list[tuple[int, float]]] = {}
     for place, run in enumerate(sorted(measured_runs, key=lambda run: run.started or "")):
-        value = METRICS[metric].of(run.outcome or {})
+        value = METRICS[metric].of(run.figures)
         if value is not None and value > 0:
             labels = tuple(pair for pair in run.labels.items() if pair[0] != "repeat")
             cells.setdefault(labels, []).append((place, math.log(value)))

@@ -46,7 +46,7 @@ def plan_runs(
     known = spreads(samples, [0] * len(samples), metric.resolution)
     plans = []
     for (labels, cell), spread in zip(cells.items(), known, strict=True):
-        seconds = sum((run.outcome or {}).get("runtime_ns", 0) for run, _ in cell) / len(cell) / 1e9
+        seconds = sum(run.figures.runtime_ns for run, _ in cell) / len(cell) / 1e9
         plan = RunPlan(dict(labels), len(cell), seconds, None, None, None)
         if spread is not None:
             within = _within([sample for _, sample in cell])

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from blklab.analysis.metrics import WAYS, Metric
 from blklab.analysis.variation import RunSample
-from blklab.outcome import measured
 from blklab.spec.sweep import AS_IS, is_setting
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
@@ -21,9 +20,9 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
     swept = {label for run in runs for label, value in run.labels.items() if value == AS_IS}
     merged = []
     for run in runs:
-        changes = measured(run.outcome or {}).get("settings")
+        changes = run.figures.settings
         if changes is not None:
-            changed = {each["key"] for each in changes}
+            changed = {each.key for each in changes}
             unchanged = {label for label in swept if is_setting(label)} - changed
             labels = {**run.labels, **dict.fromkeys(unchanged & set(run.labels), AS_IS)}
             merged.append(replace(run, labels=labels))
@@ -35,7 +34,7 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     result = []
     for run in runs:
-        value = metric.of(run.outcome or {})
+        value = metric.of(run.figures)
         if value is not None:
             result.append((run, RunSample(value, over_time(metric.name, points(run.id)))))
     return result

@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from blklab.analysis.metrics import direction_result, lowest_devices
+from blklab.analysis.metrics import lowest_devices
 from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
-from blklab.outcome import Outcome, measured
+from blklab.outcome import DeviceResult, Outcome
 from blklab.store.query import StoredRun
 from blklab.units import format_duration, format_rate, format_size
 
@@ -38,7 +38,7 @@ a failing head. Two disks of a model differ by less than a tenth."""
 
 def check_run(run: StoredRun) -> Iterator[Diagnostic]:
     """Yields the doubts about a measured run."""
-    outcome = run.outcome or {}
+    outcome = run.figures
     checks = (_impossible(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
     for diagnostic in chain(*checks):
         yield replace(diagnostic, runs=(run.id,))
@@ -51,7 +51,7 @@ def _doubt(code: str, message: str) -> Diagnostic:
 def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
     """Returns fio's options of each job of a measured run, as far as known."""
     jobs = [job["options"] for job in run.cell.get("jobs") or [] if "options" in job]
-    return jobs or list((measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values())
+    return jobs or list(run.figures.job_options.values())
 
 
 def most_random_reads(in_flight: float) -> float:
@@ -76,13 +76,13 @@ def hardware(run: StoredRun, name: str) -> Mapping[str, Any]:
 
 
 def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
-    seconds = (outcome.get("runtime_ns") or 0) / 1e9
+    seconds = outcome.runtime_ns / 1e9
     every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
     random = bool(every) and all(rw.startswith("rand") for rw in every)
     for device in lowest_devices(outcome):
-        known = hardware(run, device["name"])
+        known = hardware(run, device.name)
         spins = (known.get("queue") or {}).get("rotational") == "1"
-        reads = device["ios"][0]
+        reads = device.ios[0]
         if not seconds:
             continue
         known_depth = all("iodepth" in words for words in words_of(run))
@@ -91,15 +91,15 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         if spins and random and reads >= ENOUGH and reads / seconds > most:
             yield _doubt(
                 "impossible-rate",
-                f"{reads / seconds:,.0f} random reads per second from {device['name']}, which claims to rotate. No "
+                f"{reads / seconds:,.0f} random reads per second from {device.name}, which claims to rotate. No "
                 f"disk exceeds {most:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
             )
-        bus = _bus(known, str(device["name"]), spins)
-        sectors = device.get("sectors")
+        bus = _bus(known, device.name, spins)
+        sectors = device.sectors
         if bus and sectors and sectors[0] * 512 / seconds > BUSES[bus]:
             yield _doubt(
                 "impossible-rate",
-                f"{format_rate(sectors[0] * 512 / seconds)} read from {device['name']},"
+                f"{format_rate(sectors[0] * 512 / seconds)} read from {device.name},"
                 f" which is more than {format_rate(BUSES[bus])} of {bus}",
             )
 
@@ -116,20 +116,19 @@ def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
 def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields reads that came from memory, and writes that have not reached a device."""
     devices = lowest_devices(outcome)
-    sectors = [device["sectors"] for device in devices if device.get("sectors") is not None]
-    if not devices or len(sectors) < len(devices):
+    if not devices or not all(device.sectors for device in devices):
         return
     for direction, name in ((0, "read"), (1, "write")):
-        asked = direction_result(outcome, name)
-        if (asked.get("total_ios") or 0) < ENOUGH or not asked.get("io_bytes"):
+        asked = outcome.direction(name)
+        if asked.total_ios < ENOUGH or not asked.io_bytes:
             continue
-        seen = sum(pair[direction] for pair in sectors if pair is not None) * 512
-        if seen < UNSEEN * asked["io_bytes"]:
+        seen = sum(device.sectors[direction] for device in devices) * 512
+        if seen < UNSEEN * asked.io_bytes:
             asked_for = "read" if name == "read" else "wrote"
             what = "read from" if name == "read" else "written to"
             yield _doubt(
                 "page-cache",
-                f"the jobs {asked_for} {format_size(asked['io_bytes'])}, but only"
+                f"the jobs {asked_for} {format_size(asked.io_bytes)}, but only"
                 f" {format_size(seen)} were {what} the devices",
             )
 
@@ -159,35 +158,34 @@ def _small(run: StoredRun) -> Iterator[Diagnostic]:
 
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
     """Yields equal members of one array that took different times for equal work."""
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, ...], list[DeviceResult]] = {}
     for device in lowest_devices(outcome):
-        known = hardware(run, device["name"])
+        known = hardware(run, device.name)
         model = (known.get("hardware") or {}).get("model")
-        above = device.get("above") or []
-        if model and above and device.get("ticks_ns"):
-            key = (str(model), str(known.get("size")), *map(str, above))
+        if model and device.above and device.ticks_ns:
+            key = (str(model), str(known.get("size")), *device.above)
             groups.setdefault(key, []).append(device)
     for twins in groups.values():
         for direction, name in ((0, "reads"), (1, "writes")):
-            yield from _unequal([twin for twin in twins if twin["ios"][direction] >= ENOUGH], direction, name)
+            yield from _unequal([twin for twin in twins if twin.ios[direction] >= ENOUGH], direction, name)
 
 
-def _unequal(twins: Sequence[Mapping[str, Any]], direction: int, name: str) -> Iterator[Diagnostic]:
+def _unequal(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterator[Diagnostic]:
     if len(twins) < 2:
         return
-    ios = [twin["ios"][direction] for twin in twins]
-    slow = max(twins, key=lambda twin_: twin_["ticks_ns"][direction] / twin_["ios"][direction])
-    fast = min(twins, key=lambda twin_: twin_["ticks_ns"][direction] / twin_["ios"][direction])
-    times = [twin_["ticks_ns"][direction] / twin_["ios"][direction] for twin_ in (slow, fast)]
+    ios = [twin.ios[direction] for twin in twins]
+    slow = max(twins, key=lambda twin_: twin_.ticks_ns[direction] / twin_.ios[direction])
+    fast = min(twins, key=lambda twin_: twin_.ticks_ns[direction] / twin_.ios[direction])
+    times = [twin_.ticks_ns[direction] / twin_.ios[direction] for twin_ in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
         yield _doubt(
             "unequal-twins",
-            f"{slow['name']} took {format_duration(times[0])} for each of its {name}, {fast['name']} "
+            f"{slow.name} took {format_duration(times[0])} for each of its {name}, {fast.name} "
             f"{format_duration(times[1])} for as many: both are the same model",
         )
     most, least = (
-        max(twins, key=lambda twin_: twin_["ios"][direction]),
-        min(twins, key=lambda twin_: twin_["ios"][direction]),
+        max(twins, key=lambda twin_: twin_.ios[direction]),
+        min(twins, key=lambda twin_: twin_.ios[direction]),
     )
     if direction == 1 and max(ios) > ALIKE * min(ios):
-        yield _doubt("unequal-twins", f"{most['name']} had {max(ios):,} writes, its twin {least['name']} {min(ios):,}")
+        yield _doubt("unequal-twins", f"{most.name} had {max(ios):,} writes, its twin {least.name} {min(ios):,}")

@@ -97,9 +97,9 @@ def in_flight(document: Mapping[str, Any]) -> int:
 def _load(depth: int, outcome: Outcome) -> LoadPoint | None:
     iops = METRICS["iops"].of(outcome)
     weighed = [
-        (direction["total_ios"], mean)
-        for direction in (outcome["read"], outcome["write"])
-        if (mean := (direction.get("clat_ns") or {}).get("mean")) and direction["total_ios"]
+        (direction.total_ios, mean)
+        for direction in (outcome.read, outcome.write)
+        if (mean := direction.clat_ns.mean) and direction.total_ios
     ]
     if not iops or not depth or not weighed:
         return None

@@ -104,7 +104,7 @@ def tune(
     together = campaign.experiment["sweep"].get(MODE) == "all"
     by_metric: dict[str, list[_Context]] = {}
     for context, mine in contexts.items():
-        name = with_direction(asked, [[run.outcome or {} for run in mine]])
+        name = with_direction(asked, [[run.figures for run in mine]])
         measured = run_samples(mine, METRICS[name], points)
         if measured:
             labels = {label: value for label, value in context if label in varied}

@@ -158,7 +158,9 @@ def _document(batch: "Batch") -> dict[str, object]:
     return {
         "experiment": batch.plan.name,
         "runner": batch.plan.runner,
-        "runs": [{"labels": dict(cell.labels), **batch.finished[cell.key].outcome} for cell in batch.plan.cells],
+        "runs": [
+            {"labels": dict(cell.labels), **batch.finished[cell.key].outcome.as_document()} for cell in batch.plan.cells
+        ],
     }
 
 

@@ -1,6 +1,8 @@
 """Where work is computed: in threads of this process, or on a cluster."""
 
 import os
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -39,6 +41,29 @@ def stopping() -> Iterator[_core.Stop]:
     except BaseException:
         stop.set()
         raise
+
+
+@contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Calls the handlers of SIGINT, SIGTERM and SIGHUP after the block.
+
+    A handler that raises within `Thread.start` leaves a lock taken, and blklab waits for ever. It is not enough to
+    block the signals in this thread: the kernel then gives them to another one, and Python calls the handler here.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}  # Python calls them in the main thread only
+    came: list[signal.Signals] = []
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _frame: came.append(signal.Signals(number)))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            handlers[number](number, None)
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,8 @@ def _in_threads(
 
         def start(count: int) -> None:
             for _, (number, item) in zip(range(count), waiting, strict=False):
-                running[pool.submit(partial(task, stop=stop), item)] = number
+                with signals_held_back():
+                    running[pool.submit(partial(task, stop=stop), item)] = number
 
         start(jobs)
         while running:

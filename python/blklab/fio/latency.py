@@ -4,11 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
-from blklab import outcome
 from blklab.errors import BlklabError
 from blklab.fio.node import JsonNode
+from blklab.outcome import LatencyResult
 
 RELATIVE_ERROR: Final = 1 / 128
 """Relative error of a quantile: fio counts in 64 buckets per octave and reports the middle of a
@@ -34,26 +34,21 @@ class LatencySummary:
     bins: Mapping[int, int] | None = None  # I/Os by latency, from JSON+; None without it
     quantiles: Mapping[str, float] = field(default_factory=dict)  # Quantiles from fio, if there are no bins
 
-    def as_dict(self) -> outcome.LatencyResult:
+    def as_result(self) -> LatencyResult:
         """Returns `clat_ns` of a result."""
         if not self.count:
-            nothing = dict.fromkeys(("mean", "stddev", "min", "max", *QUANTILES))
-            return cast(outcome.LatencyResult, {"count": 0, **nothing, "relative_error": 0.0})
-        document: dict[str, object] = {
-            "count": self.count,
-            "mean": self.mean,
-            "stddev": self.stddev,
-            "min": round(self.low),
-            "max": round(self.high),
-        }
+            return LatencyResult()
         quantiles = self._ranked() if self.bins else self.quantiles
-        for name in QUANTILES:
-            value = quantiles.get(name)
-            document[name] = None if value is None else round(value)
-        document["relative_error"] = RELATIVE_ERROR if quantiles else 0.0
-        if self.bins:
-            document["bins"] = [[value, self.bins[value]] for value in sorted(self.bins)]
-        return cast(outcome.LatencyResult, document)
+        return LatencyResult(
+            self.count,
+            self.mean,
+            self.stddev,
+            round(self.low),
+            round(self.high),
+            **{name: round(value) for name, value in quantiles.items()},
+            relative_error=RELATIVE_ERROR if quantiles else 0.0,
+            bins=[[value, self.bins[value]] for value in sorted(self.bins)] if self.bins else (),
+        )
 
     def _ranked(self) -> dict[str, float]:
         """Returns the quantiles by nearest rank, like fio's calc_clat_percentiles (stat.c)."""

@@ -16,7 +16,7 @@ from blklab.errors import BlklabError
 from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
-from blklab.outcome import DeviceResult, DirectionResult, MeasuredResult, device_kind
+from blklab.outcome import DeviceResult, DirectionResult, FioFacts, GroupResult, Outcome, SyncResult, device_kind
 from blklab.text import printable
 
 WAYS: Final = ("read", "write")
@@ -183,15 +183,9 @@ class FioDirection:
     runtime_ms: int = 0
     clat: LatencySummary = latency.NOTHING
 
-    def as_dict(self) -> DirectionResult:
+    def as_result(self) -> DirectionResult:
         """Returns `read` or `write` of a result."""
-        return {
-            "total_ios": self.total_ios,
-            "io_bytes": self.io_bytes,
-            "iops": self.iops,
-            "bw_bytes": self.bw_bytes,
-            "clat_ns": self.clat.as_dict(),
-        }
+        return DirectionResult(self.total_ios, self.io_bytes, self.iops, self.bw_bytes, self.clat.as_result())
 
 
 @dataclass(frozen=True)
@@ -342,7 +336,7 @@ def _is_bytes(node: JsonNode, runtime: int) -> bool:
     return expected > 0 and node.number("io_bytes", 0) > 32 * expected
 
 
-def outcomes(document: FioDocument) -> list[MeasuredResult]:
+def outcomes(document: FioDocument) -> list[Outcome]:
     """Returns one outcome for each group: jobs separated by a stonewall did not run together.
 
     Raises BlklabError for another document, a failed job, and a group without reads and writes.
@@ -350,28 +344,28 @@ def outcomes(document: FioDocument) -> list[MeasuredResult]:
     return grouped(document, jobs(document))
 
 
-def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[MeasuredResult]:
+def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[Outcome]:
     """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
     groups: dict[int, list[FioJobResult]] = {}
     for job in jobs:
         groups.setdefault(job.group, []).append(job)
     merged = [_outcome(document, members) for members in groups.values()]
-    if len(merged) > 1 and merged[0]["devices"]:
+    if len(merged) > 1 and merged[0].devices:
         for outcome_ in merged:
-            outcome_["warnings"].append(f"devices: totals of all {len(merged)} groups")
+            outcome_.warnings = [*outcome_.warnings, f"devices: totals of all {len(merged)} groups"]
     return merged
 
 
-def outcome(document: FioDocument) -> MeasuredResult:
+def outcome(document: FioDocument) -> Outcome:
     """Returns the outcome of a run whose jobs ran at the same time. Raises BlklabError."""
     all_outcomes = outcomes(document)
     if len(all_outcomes) > 1:
-        names = ", ".join(part["groups"][0]["name"] for part in all_outcomes)
+        names = ", ".join(part.groups[0].name for part in all_outcomes)
         raise BlklabError(f"{len(all_outcomes)} groups ran one after another ({names}): expected one")
     return all_outcomes[0]
 
 
-def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> MeasuredResult:
+def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
     root = JsonNode(dict(document), "")
     whole = _merged(members)
     names = dict.fromkeys(job.name for job in members)
@@ -383,36 +377,28 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Measured
     sync = latency.merge([job.sync for job in members])
     notes = document.get("notes")
     messages = [note for note in notes if str(note).startswith(WORTH)] if isinstance(notes, list) else []
-    return {
-        "runtime_ns": runtime_ns,
-        "read": whole[0].as_dict(),
-        "write": whole[1].as_dict(),
-        "sync": {
-            "total_ios": sync.count,
-            "iops": sync.count * 1e9 / runtime_ns if runtime_ns else 0.0,
-            "lat_ns": sync.as_dict(),
-        },
-        "groups": [
-            {"name": name, "read": read.as_dict(), "write": write.as_dict()}
+    return Outcome(
+        runtime_ns,
+        whole[0].as_result(),
+        whole[1].as_result(),
+        SyncResult(sync.count, sync.count * 1e9 / runtime_ns if runtime_ns else 0.0, sync.as_result()),
+        groups=[
+            GroupResult(name, read.as_result(), write.as_result())
             for name in names
             for read, write in [_merged([job for job in members if job.name == name])]
         ],
-        "devices": _devices(root, runtime_ns),
-        "targets": [],
-        "fio": {
-            "version": root.text("fio version", "unknown"),
-            "command": [],
-            "usr_cpu": sum(job.usr_cpu for job in members),
-            "sys_cpu": sum(job.sys_cpu for job in members),
-            "ctx": sum(job.ctx for job in members),
-            "options": {job.name: dict(job.options) for job in reversed(members)},
-            "disk_util": [node.table for node in root.parts("disk_util")],
-        },
-        "steady": None,
-        "command": None,
-        "warnings": list(dict.fromkeys([*messages, *(w for job in members for w in job.warnings)])),
-        "forced": [],
-    }
+        devices=_devices(root, runtime_ns),
+        warnings=list(dict.fromkeys([*messages, *(w for job in members for w in job.warnings)])),
+        fio=FioFacts(
+            version=root.text("fio version", "unknown"),
+            command=[],
+            usr_cpu=sum(job.usr_cpu for job in members),
+            sys_cpu=sum(job.sys_cpu for job in members),
+            ctx=sum(job.ctx for job in members),
+            options={job.name: dict(job.options) for job in reversed(members)},
+            disk_util=[node.table for node in root.parts("disk_util")],
+        ),
+    )
 
 
 def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
@@ -440,26 +426,21 @@ def _devices(root: JsonNode, runtime_ns: int) -> list[DeviceResult]:
     devices: list[DeviceResult] = []
     for node in nodes:
         name = node.text("name", "")
-        kind = device_kind(name)
         leaf = not node.has("aggr_util")
         sectors = [node.count(f"{direction}_sectors", 0) for direction in WAYS]
         devices.append(
-            {
-                "name": name,
-                "ios": [node.count(f"{direction_}_ios", 0) for direction_ in WAYS],
-                "merges": [node.count(f"{direction_}_merges", 0) for direction_ in WAYS],
+            DeviceResult(
+                name=name,
+                ios=[node.count(f"{direction_}_ios", 0) for direction_ in WAYS],
+                merges=[node.count(f"{direction_}_merges", 0) for direction_ in WAYS],
                 # Only fio 3.37 and later report them.
-                "sectors": sectors if node.has("read_sectors") else None,
-                "ticks_ns": [node.count(f"{direction_}_ticks", 0) * 10**6 for direction_ in WAYS],
-                "busy_ns": round(node.number("util", 0) / 100 * runtime_ns),
-                "queue_ns": node.count("in_queue", 0) * 10**6,
-                "flushes": None,
-                "flush_ns": None,
-                "discards": None,
-                "kind": kind,
-                "above": stacked if leaf and len(stacked) == 1 else [],
-                "leaf": leaf,
-                "id": None,
-            }
+                sectors=sectors if node.has("read_sectors") else (),
+                ticks_ns=[node.count(f"{direction_}_ticks", 0) * 10**6 for direction_ in WAYS],
+                busy_ns=round(node.number("util", 0) / 100 * runtime_ns),
+                queue_ns=node.count("in_queue", 0) * 10**6,
+                kind=device_kind(name),
+                above=stacked if leaf and len(stacked) == 1 else [],
+                leaf=leaf,
+            )
         )
     return devices

@@ -17,7 +17,7 @@ from blklab.fio import latency, output
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument
 from blklab.fio.output import FioDirection, FioJobResult
-from blklab.outcome import MeasuredResult
+from blklab.outcome import Outcome
 from blklab.text import printable
 
 MOST_JOBS: Final = 100_000  # Maximum number of jobs in a text
@@ -197,7 +197,7 @@ class TextRun:
     document: FioDocument  # The parts of the JSON document without jobs: `fio version`, `disk_util`, `notes`
     failed: str | None = None  # The error and its line; such a run has no outcomes
 
-    def outcomes(self) -> list[MeasuredResult]:
+    def outcomes(self) -> list[Outcome]:
         """Returns one outcome for each group, like `blklab.fio.output.outcomes`. Raises BlklabError."""
         if self.failed is not None:
             raise BlklabError(self.failed)

@@ -4,16 +4,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.errors import BlklabError
-from blklab.outcome import DeviceResult, DirectionResult, LatencyResult, MeasuredResult, Outcome
+from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
 MOST_RUNS: Final = 100_000  # Maximum runs of an import
-LATENCIES: Final = ("mean", "stddev", "min", "max")
-QUANTILES: Final = (*("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99"),)
 
 
 @dataclass(frozen=True)
@@ -82,24 +80,17 @@ def number(text: str, where: str, most: float = 1e18) -> float:
 
 
 def direction_result(
-    ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, float | None] | None = None
+    ios: int, io_bytes: int, runtime_ns: int, latency: Mapping[str, Any] | None = None
 ) -> DirectionResult:
     """Returns `read` or `write` of a result, from counts and the known latencies."""
     seconds = runtime_ns / 1e9
-    return {
-        "total_ios": ios,
-        "io_bytes": io_bytes,
-        "iops": ios / seconds if seconds else 0.0,
-        "bw_bytes": io_bytes / seconds if seconds else 0.0,
-        "clat_ns": times(ios, latency),
-    }
+    rates = (ios / seconds, io_bytes / seconds) if seconds else (0.0, 0.0)
+    return DirectionResult(ios, io_bytes, *rates, times(ios, latency))
 
 
-def times(ios: int, latency: Mapping[str, float | None] | None) -> LatencyResult:
-    """Returns `clat_ns` of a result; null for unknown figures."""
-    known = latency if ios and latency else {}
-    latencies = {key: known.get(key) for key in (*LATENCIES, *QUANTILES)}
-    return cast(LatencyResult, {"count": ios if known else 0, **latencies, "relative_error": 0.0})
+def times(ios: int, latency: Mapping[str, Any] | None) -> LatencyResult:
+    """Returns `clat_ns` of a result."""
+    return LatencyResult(ios, **latency) if ios and latency else LatencyResult()
 
 
 def outcome(
@@ -108,30 +99,11 @@ def outcome(
     directions: Sequence[DirectionResult],
     devices: Sequence[DeviceResult] = (),
     warnings: Sequence[str] = (),
-) -> MeasuredResult:
+) -> Outcome:
     """Returns the outcome of a run with one job, or without separate jobs."""
     read, write = directions
-    return {
-        "runtime_ns": runtime_ns,
-        "read": read,
-        "write": write,
-        "groups": [{"name": name, "read": read, "write": write}],
-        "devices": list(devices),
-        "targets": [],
-        "steady": None,
-        "command": None,
-        "warnings": list(warnings),
-        "forced": [],
-    }
-
-
-def device(name: str, ios: Sequence[int], **known: Any) -> DeviceResult:
-    """Returns an entry of `devices[]`; null for unknown figures."""
-    unknown = dict.fromkeys(
-        (*("merges", "sectors", "ticks_ns", "busy_ns", "queue_ns"), *("flushes", "flush_ns", "discards", "id"))
-    )
-    own = {"kind": "disk", "above": [], "leaf": True, **known}
-    return cast(DeviceResult, {"name": name, "ios": list(ios), **unknown, **own})
+    groups = [GroupResult(name, read, write)]
+    return Outcome(runtime_ns, read, write, groups=groups, devices=list(devices), warnings=list(warnings))
 
 
 def of_points(points: Sequence[SeriesPoint], at: int, runtime_ns: int, known: Mapping[str, float]) -> DirectionResult:

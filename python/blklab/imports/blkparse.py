@@ -7,11 +7,11 @@ events are printed above it, otherwise the bytes over the throughput, which is r
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, direction_result, outcome
-from blklab.outcome import MeasuredResult, device_kind
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, direction_result, outcome
+from blklab.outcome import DeviceResult, device_kind
 from blklab.text import printable
 from blklab.units import SECTOR
 
@@ -130,10 +130,10 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
     queued = summary.figures.get("Queued", [0, 0])
     merges = summary.figures.get("Merges", [0, 0])
     sectors = [direction // SECTOR for direction in size]
-    disk = device(summary.name, completed, merges=merges, sectors=sectors, kind=device_kind(summary.name))
+    disk = DeviceResult(summary.name, completed, merges, sectors, kind=device_kind(summary.name), leaf=True)
     directions = [direction_result(completed[at], size[at], runtime) for at in (0, 1)]
     result = outcome(summary.name, runtime, directions, [disk])
-    counted = {
+    result.blkparse = {
         "queued": queued,
         "queued_bytes": summary.figures.get("Queued bytes", [0, 0]),
         "dispatched": summary.figures.get("Dispatches", [0, 0]),
@@ -142,7 +142,6 @@ def _run(file: ImportFile, summary: _DeviceSummary) -> ImportedRun:
         "throughput_bytes": list(summary.throughput),
         "events": summary.events,
     }
-    result = cast(MeasuredResult, {**result, "blkparse": counted})
     return ImportedRun(where, "trace", {}, result, labels={"device": summary.name})
 
 

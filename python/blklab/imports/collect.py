@@ -21,7 +21,7 @@ from blklab.imports import (
 )
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.run_labels import RunNaming
-from blklab.outcome import DeviceResult, Outcome
+from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
 from blklab.text import common_start, printable
@@ -202,7 +202,7 @@ def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) ->
         try:
             result = each.read(replace(given, files=files))
             for run in result.runs:
-                if _too_large(run.outcome) or any(_too_large(vars(point)) for point in run.points):
+                if _too_large(run.outcome.as_document()) or any(_too_large(vars(point)) for point in run.points):
                     raise BlklabError(f"{run.where}: has figures of 2^63 or more; expected a result")
         except BlklabError as error:
             failed.append(error)
@@ -252,7 +252,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
         cell = Cell(number, own, _document(run), 0)
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
-        seconds = run.outcome["runtime_ns"] / 1e9
+        seconds = run.outcome.runtime_ns / 1e9
         finished[cell.key] = FinishedRun(outcome, seconds, run.points, run.raw)
     names = dict.fromkeys(label for own in labels for label in own)
     varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
@@ -302,7 +302,5 @@ def _renamed(outcome: Outcome, naming: RunNaming) -> Outcome:
     names = {old: new for (label, old), new in (naming.renamed or {}).items() if label == "device"}
     if not names:
         return outcome
-    devices: list[DeviceResult] = [
-        {**device, "name": names.get(device["name"], device["name"])} for device in outcome["devices"]
-    ]
-    return {**outcome, "devices": devices}
+    devices = [replace(device, name=names.get(device.name, device.name)) for device in outcome.devices]
+    return replace(outcome, devices=devices)

@@ -17,16 +17,7 @@ from typing import Final, NamedTuple
 from blklab.errors import BlklabError
 from blklab.fio import latency, logs
 from blklab.fio.output import FioJobResult
-from blklab.imports.base import (
-    LATENCIES,
-    QUANTILES,
-    ImportedRun,
-    ImportFile,
-    ImportResult,
-    ImportSource,
-    of_points,
-    outcome,
-)
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, of_points, outcome
 from blklab.store.series import JOBS, SeriesPoint
 
 NAME: Final = re.compile(
@@ -182,9 +173,8 @@ def _known(bins: Counter[int]) -> dict[str, float]:
     mean = math.fsum(value * ios for value, ios in bins.items()) / count
     squares = math.fsum((value - mean) ** 2 * ios for value, ios in bins.items())
     deviation = math.sqrt(squares / max(1, count - 1))
-    summary = latency.LatencySummary(count, mean, deviation, min(bins), max(bins), bins).as_dict()
-    keys = (*LATENCIES, *QUANTILES)
-    return {key: value for key, value in summary.items() if key in keys}  # type: ignore[misc]
+    summary = latency.LatencySummary(count, mean, deviation, min(bins), max(bins), bins).as_result()
+    return {key: value for key, value in vars(summary).items() if key not in {"count", "relative_error", "bins"}}
 
 
 @cache

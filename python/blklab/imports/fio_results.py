@@ -10,7 +10,7 @@ from blklab.fio import output, terse, text
 from blklab.fio.node import FioDocument
 from blklab.imports import fio_log
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
-from blklab.outcome import MeasuredResult
+from blklab.outcome import Outcome
 from blklab.store.series import JOBS, SeriesPoint
 
 
@@ -76,12 +76,11 @@ def _status_points(document: FioDocument) -> list[SeriesPoint]:
         except BlklabError:
             continue  # no I/O yet
         now = [
-            (n := part["total_ios"], part["io_bytes"], (part["clat_ns"]["mean"] or 0) * n)
-            for part in (outcome["read"], outcome["write"])
+            (n := part.total_ios, part.io_bytes, (part.clat_ns.mean or 0) * n) for part in (outcome.read, outcome.write)
         ]
         pairs = list(zip(now, before, strict=True))
         ios = [new[0] - old[0] for new, old in pairs]
-        if (width := outcome["runtime_ns"] - time) > 0:
+        if (width := outcome.runtime_ns - time) > 0:
             means = (
                 (new[2] - old[2]) / count if count > 0 and new[2] > old[2] else None
                 for count, (new, old) in zip(ios, pairs, strict=True)
@@ -92,14 +91,14 @@ def _status_points(document: FioDocument) -> list[SeriesPoint]:
     return points
 
 
-def name(outcome: MeasuredResult) -> str:
+def name(outcome: Outcome) -> str:
     """Returns the workload's name: the names of its jobs."""
-    return "+".join(group["name"] for group in outcome["groups"])
+    return "+".join(group.name for group in outcome.groups)
 
 
-def asked(outcome: MeasuredResult) -> dict[str, str]:
+def asked(outcome: Outcome) -> dict[str, str]:
     """Returns the options that all jobs of a run share, and the number of jobs."""
-    by_job = list(outcome["fio"]["options"].values())
+    by_job = list(outcome.job_options.values())
     if not by_job:
         return {}
     common = {key: value for key, value in by_job[0].items() if all(options.get(key) == value for options in by_job)}

@@ -10,10 +10,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from blklab.errors import BlklabError
-from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, number, of_points, outcome
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
 from blklab.store.series import JOBS, SeriesPoint
 from blklab.text import printable
@@ -247,10 +247,10 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     devices = [_device(name, names, reports, widths) for name in names]
     own = points[chosen]
     directions = [of_points(own, at, runtime, {}) for at in (0, 1)]
-    if not any(direction["total_ios"] for direction in directions):
+    if not any(direction.total_ios for direction in directions):
         raise BlklabError(f"{file.where}: {chosen} did no I/O")
     result = outcome(chosen, runtime, directions, devices, [problem.partition(": ")[2] for problem in notes])
-    result["cpu"] = _cpu(reports, widths)
+    result.cpu = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in own]
     every = [point for series in points.values() for point in series]
     run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen})
@@ -363,15 +363,9 @@ def _device(name: str, names: Sequence[str], reports: Sequence[IostatReport], wi
         ):
             single[key] = None if value is None else (single[key] or 0.0) + value
     kind = _kind(name, names)
-    rounded = {key: [round(amount) for amount in pair] for key, pair in sums.items()}
-    return device(
-        name,
-        rounded.pop("ios"),
-        **rounded,
-        **{key: None if value is None else round(value) for key, value in single.items()},
-        kind=kind,
-        leaf=kind in {"disk", "loop"},
-    )
+    counted: dict[str, Any] = {key: [round(amount) for amount in pair] for key, pair in sums.items()}
+    counted |= {key: None if value is None else round(value) for key, value in single.items()}
+    return DeviceResult(name, **counted, kind=kind, leaf=kind in {"disk", "loop"})
 
 
 def _cpu(reports: Sequence[IostatReport], widths: Sequence[int]) -> dict[str, float] | None:

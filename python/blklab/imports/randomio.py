@@ -157,10 +157,4 @@ def _direction(figures: list[float], seconds: int, size: int) -> DirectionResult
     # A rate below one per interval still counts one I/O.
     ios = max(1, round(iops * seconds)) if iops else 0
     latency = {"mean": mean * 1e6, "stddev": deviation * 1e6, "min": round(low * 1e6), "max": round(high * 1e6)}
-    return {
-        "total_ios": ios,
-        "io_bytes": ios * size,
-        "iops": iops,
-        "bw_bytes": iops * size,
-        "clat_ns": times(ios, latency),
-    }
+    return DirectionResult(ios, ios * size, iops, iops * size, times(ios, latency))

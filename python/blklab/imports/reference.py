@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from blklab.errors import UsageError
-from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, device, outcome, times
-from blklab.outcome import DirectionResult
+from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, outcome, times
+from blklab.outcome import DeviceResult, DirectionResult
 from blklab.spec.files import read_toml
 from blklab.units import parse_size
 
@@ -235,24 +235,25 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
     directions: list[DirectionResult] = []
     for counted, iops in zip(run.ios, (run.read_iops, run.write_iops), strict=True):
         ios = counted or (max(1, round(iops * seconds)) if iops else 0)
-        directions.append(
-            {"total_ios": ios, "io_bytes": ios * size, "iops": iops, "bw_bytes": iops * size, "clat_ns": times(0, None)}
-        )
-    disks = [device(name, ios) for name, ios in tables.device_io.get((run.target, run.test), {}).items()]
+        directions.append(DirectionResult(ios, ios * size, iops, iops * size))
+    disks = [
+        DeviceResult(name, list(ios), kind="disk", leaf=True)
+        for name, ios in tables.device_io.get((run.target, run.test), {}).items()
+    ]
     result = outcome(run.test, round(seconds * 10**9), directions, disks)
     labels = {"stack": run.target}
     return ImportedRun(run.where, run.test, asked, result, labels=labels, section="published")
 
 
 def _randomio(where: str, run: RandomioRun) -> ImportedRun:
-    directions: list[DirectionResult] = [
-        {
-            "total_ios": max(1, round(iops)) if iops else 0,
-            "io_bytes": max(1, round(iops)) * run.io_bytes if iops else 0,
-            "iops": iops,
-            "bw_bytes": iops * run.io_bytes,
-            "clat_ns": times(round(iops), {"mean": milliseconds * 1e6}),
-        }
+    directions = [
+        DirectionResult(
+            max(1, round(iops)) if iops else 0,
+            max(1, round(iops)) * run.io_bytes if iops else 0,
+            iops,
+            iops * run.io_bytes,
+            times(round(iops), {"mean": milliseconds * 1e6}),
+        )
         for iops, milliseconds in ((run.read_iops, run.read_ms), (run.write_iops, run.write_ms))
     ]
     options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}

@@ -27,7 +27,7 @@ def _io_costs(rows: Sequence[AgreementRow]) -> Iterator[str]:
     if costs:
         disk, submission = (
             "–".join(dict.fromkeys(formatting.duration(wanted(times)) for wanted in (min, max)))
-            for times in ([cost["latency_ns"] for cost in costs], [cost["submit_ns"] for cost in costs])
+            for times in ([cost.latency_ns for cost in costs], [cost.submit_ns for cost in costs])
         )
         yield (
             "The guests measured, before their first cell, what an I/O without limits takes: "

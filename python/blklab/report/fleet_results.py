@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS
-from blklab.outcome import Outcome, on_fleet
+from blklab.outcome import Outcome
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
@@ -22,7 +22,7 @@ def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":
     """Returns the results of fleets, the repeats of a cell together."""
     groups: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
     for result in results:
-        if "hosts" in result.outcome:
+        if result.outcome.hosts:
             labels = tuple((key, value) for key, value in result.labels.items() if key != "repeat")
             groups.setdefault(labels, []).append(result)
     return list(groups.values())
@@ -43,7 +43,7 @@ def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
 
 def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     """Returns the table of the hosts of a cell: means of its repeats."""
-    names = list(dict.fromkeys(host["name"] for outcome in outcomes for host in on_fleet(outcome)["hosts"]))
+    names = list(dict.fromkeys(host.name for outcome in outcomes for host in outcome.hosts))
     different = outliers(outcomes)
     metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
     means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
@@ -95,9 +95,9 @@ def _means(outcomes: Sequence[Outcome], metric: str) -> dict[str, float]:
 
 
 def _clock(outcomes: Sequence[Outcome], name: str) -> str:
-    hosts = [host for outcome in outcomes for host in on_fleet(outcome)["hosts"] if host["name"] == name]
-    clock = next((host["clock"] for host in hosts if host["clock"]), None)
+    hosts = [host for outcome in outcomes for host in outcome.hosts if host.name == name]
+    clock = next((host.clock for host in hosts if host.clock), None)
     if clock is None:
         return formatting.NONE
-    sign = "-" if clock["offset_ns"] < 0 else "+"
-    return f"{sign}{formatting.duration(abs(clock['offset_ns']))} ± {formatting.duration(clock['error_ns'])}"
+    sign = "-" if clock.offset_ns < 0 else "+"
+    return f"{sign}{formatting.duration(abs(clock.offset_ns))} ± {formatting.duration(clock.error_ns)}"

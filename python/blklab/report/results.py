@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from blklab.analysis.metrics import METRICS, lowest_devices, observed_time_ns
+from blklab.analysis.metrics import METRICS, lowest_devices
 from blklab.outcome import LoadRamp
 from blklab.report import fleet_results, formatting, terminal, volumes
 from blklab.report.console import Console
@@ -59,7 +59,7 @@ SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow 
 def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:
     terminal.draw_table(console, results_table(plan, results))
     for cell, result in _pairs(plan, results):
-        if (ramp := result.outcome.get("load_ramp")) is not None:
+        if (ramp := result.outcome.load_ramp) is not None:
             terminal.draw_table(console, ramp_table(f"{printable(cell.name)}: load", ramp))
     lines = []
     for group in fleet_results.grouped(results):
@@ -78,7 +78,7 @@ def warnings(results: Sequence[RunResult]) -> list[str]:
     """Returns the warnings of runs, each once, with its cells."""
     cells_by_warning: dict[str, list[int]] = {}
     for result in results:
-        for warning in result.outcome.get("warnings", []):
+        for warning in result.outcome.warnings:
             cells_by_warning.setdefault(warning, []).append(result.number)
     every = len(results)
     return [
@@ -93,15 +93,15 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     columns = [TableColumn("#"), text("stack"), text("workload")]
     columns += [text(label) for label in varied]
     columns += [TableColumn(name) for name in ("read IOPS", "write IOPS")]
-    predicted = any("interval" in result.outcome for result in results)
+    predicted = any(result.outcome.interval is not None for result in results)
     columns += [text("±IOPS")] if predicted else []
     columns += [TableColumn(name) for name in ("mean", "p99")]
     syncs = any(METRICS["sync.p99"].of(result.outcome) for result in results)
     columns += [TableColumn("fsync p99")] if syncs else []
     columns += [text("share"), TableColumn("in queues")]
-    rows = [_row(cell, result, varied, syncs=syncs, predicted=predicted) for cell, result in _pairs(plan, results)]
+    rows = [_row(cell, result, varied, syncs=syncs) for cell, result in _pairs(plan, results)]
     title = printable(plan.title) or "Experiment"
-    commands = any(result.outcome.get("command") for result in results)
+    commands = any(result.outcome.command for result in results)
     note = (
         f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}. share: each disk's share of"
         " the I/Os. in queues: mean number of requests in each disk and its queue."
@@ -117,16 +117,16 @@ def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cel
     return [(cells[result.number], result) for result in results]
 
 
-def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool, predicted: bool) -> list[str]:
+def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -> list[str]:
     outcome = result.outcome
     disks = lowest_devices(outcome)
-    total = max(1, sum(sum(disk["ios"]) for disk in disks))
-    shares = [f"{printable(disk['name'])} {formatting.share(sum(disk['ios']) / total)}" for disk in disks]
-    depths = [f"{sum(disk['ticks_ns'] or []) / observed_time_ns(outcome):.0f}" for disk in disks]
+    total = max(1, sum(sum(disk.ios) for disk in disks))
+    shares = [f"{printable(disk.name)} {formatting.share(sum(disk.ios) / total)}" for disk in disks]
+    depths = [f"{sum(disk.ticks_ns) / outcome.observed_ns:.0f}" for disk in disks]
     if len(disks) > 4:
         shares, depths = [f"{len(disks)} disks"], [depths[0], "…", depths[-1]]
     figures = outcome_figures(outcome)
-    if outcome.get("command"):
+    if outcome.command:
         figures[2] = formatting.duration(METRICS["wall"].of(outcome))
     return [
         str(cell.number),
@@ -134,7 +134,7 @@ def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool, p
         printable(cell.labels["workload"]),
         *(printable(cell.labels[label]) for label in varied),
         *figures[:2],
-        *([formatting.interval(outcome["interval"]["iops"])] if predicted else []),
+        *([] if outcome.interval is None else [formatting.interval(outcome.interval.iops)]),
         *figures[2:],
         *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
         " ".join(shares),
@@ -160,9 +160,9 @@ def explanations(
 
 def _figures(result: RunResult) -> str:
     return ", ".join(
-        f"{direction} {result.outcome[direction]['iops']:,.0f} IOPS"
+        f"{direction} {result.outcome.direction(direction).iops:,.0f} IOPS"
         for direction in ("read", "write")
-        if result.outcome[direction]["total_ios"]
+        if result.outcome.direction(direction).total_ios
     )
 
 
@@ -171,17 +171,17 @@ FIGURES = ("p50", "p99")
 
 def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
     """Returns the table of a ramp, with the rate that was searched below it."""
-    kinds = [kind for kind in ("read", "write") if any(kind in step["latency_ns"] for step in ramp["steps"])]
+    kinds = [kind for kind in ("read", "write") if any(kind in step.latency_ns for step in ramp.steps)]
     columns = [TableColumn("offered IOPS"), TableColumn("IOPS")]
     columns += [TableColumn(f"{kind} {figure}") for kind in kinds for figure in FIGURES]
     rows = []
-    for step in ramp["steps"]:
-        offered = step["offered_iops"]
-        latencies = [step["latency_ns"].get(kind, {}).get(figure) for kind in kinds for figure in FIGURES]
+    for step in ramp.steps:
+        offered = step.offered_iops
+        latencies = [step.latency_ns.get(kind, {}).get(figure) for kind in kinds for figure in FIGURES]
         rows.append(
             [
                 "no limit" if offered is None else f"{offered:,.0f}",
-                f"{step['iops']:,.0f}",
+                f"{step.iops:,.0f}",
                 *(formatting.duration(latency) for latency in latencies),
             ]
         )
@@ -190,7 +190,7 @@ def ramp_table(title: str, ramp: LoadRamp) -> TextTable:
 
 def best_rate(ramp: LoadRamp) -> str:
     """Returns a sentence about the highest rate below the limit; empty without a limit."""
-    limit, best = ramp["p99_limit_ns"], ramp["best_iops"]
+    limit, best = ramp.p99_limit_ns, ramp.best_iops
     if limit is None:
         return ""
     under = f"99th percentile below {formatting.duration(limit)}"

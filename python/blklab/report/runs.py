@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from blklab.analysis.metrics import METRICS, all_metrics, device_shares, with_direction
-from blklab.outcome import measured
+from blklab.outcome import Outcome
 from blklab.report import formatting, terminal, volumes
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
@@ -60,7 +60,7 @@ def _states(row: CampaignRow) -> str:
 
 def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> None:
     terminal.draw_table(console, runs(campaign, stored_runs))
-    rows = [(f"run {run.id}", run.outcome or {}) for run in stored_runs]
+    rows = [(f"run {run.id}", run.figures) for run in stored_runs]
     if (caches := volumes.caches(rows)) is not None:
         terminal.draw_table(console, caches)
     for line in volumes.arrays(rows):
@@ -99,10 +99,10 @@ def doubts(stored_runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _doubts(run: StoredRun) -> list[str]:
-    outcome = measured(run.outcome or {})
-    forced = " ".join(f"--force {name}" for name in outcome.get("forced") or [])
+    outcome = run.figures
+    forced = " ".join(f"--force {name}" for name in outcome.forced)
     warnings = [f"measured with {forced}"] if forced else []
-    return [*warnings, *(outcome.get("warnings") or [])]
+    return [*warnings, *outcome.warnings]
 
 
 def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
@@ -114,7 +114,7 @@ def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
 
 
 def print_measured(
-    console: Console, plan: ExperimentPlan, stored_runs: Sequence[tuple[Mapping[str, str], Any]]
+    console: Console, plan: ExperimentPlan, stored_runs: Sequence[tuple[Mapping[str, str], Outcome]]
 ) -> None:
     title = f"{printable(plan.title) or printable(plan.name)}, on {plan.runner}"
     rows = [([str(number)], labels, outcome) for number, (labels, outcome) in enumerate(stored_runs, 1)]
@@ -122,7 +122,10 @@ def print_measured(
 
 
 def _table(
-    title: str, columns: list[TableColumn], rows: Sequence[tuple[list[str], Mapping[str, str], Any]], note: str
+    title: str,
+    columns: list[TableColumn],
+    rows: Sequence[tuple[list[str], Mapping[str, str], Outcome | None]],
+    note: str,
 ) -> TextTable:
     """Returns one row for each run: leading columns, varied labels, figures."""
     labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
@@ -141,16 +144,16 @@ def _table(
     )
 
 
-def outcome_figures(outcome: Any) -> list[str]:
+def outcome_figures(outcome: Outcome | None) -> list[str]:
     """Returns read IOPS, write IOPS, mean and 99th percentile of the latency, as text.
 
     Latencies are of reads, unless there are 10 % more writes. A missing figure is a dash.
     """
-    if not outcome or "read" not in outcome:
+    if outcome is None:
         return [formatting.NONE] * 4
     rates = [
-        formatting.NONE if not direction.get("total_ios") else f"{direction['iops']:,.0f}"
-        for direction in (outcome["read"], outcome["write"])
+        f"{direction.iops:,.0f}" if direction.total_ios else formatting.NONE
+        for direction in (outcome.read, outcome.write)
     ]
     metrics = [METRICS[with_direction(name, [[outcome]])] for name in ("mean", "p99")]
     return [*rates, *(formatting.duration(metric.of(outcome)) for metric in metrics)]

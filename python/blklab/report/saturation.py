@@ -41,15 +41,15 @@ def randomio(runs: Sequence[Measured]) -> Iterator[str]:
 
 def line(outcome: Outcome) -> str:
     """Returns a run as a line of randomio's table: rates, and latencies in ms."""
-    total = sum(direction.get("iops") or 0 for direction in (outcome["read"], outcome["write"]))
-    return f"{total:7.1f} |{_direction(outcome['read'])} |{_direction(outcome['write'])}"
+    total = outcome.read.iops + outcome.write.iops
+    return f"{total:7.1f} |{_direction(outcome.read)} |{_direction(outcome.write)}"
 
 
 def _direction(figures: DirectionResult) -> str:
-    latency = figures.get("clat_ns") or {}
-    times = (latency.get("min"), latency.get("mean"), latency.get("max"), latency.get("stddev"))
+    latency = figures.clat_ns
+    times = (latency.min, latency.mean, latency.max, latency.stddev)
     least, mean, most, deviation = ((time or 0) / 1e6 for time in times)
-    return f"{figures.get('iops') or 0:7.1f} {least:5.1f} {mean:6.1f} {most:6.1f} {deviation:6.1f}"
+    return f"{figures.iops:7.1f} {least:5.1f} {mean:6.1f} {most:6.1f} {deviation:6.1f}"
 
 
 def sentence(curve: SaturationCurve) -> str:

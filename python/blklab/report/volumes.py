@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from blklab.outcome import Outcome
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
-Rows = Sequence[tuple[str, Mapping[str, Any]]]  # Names of runs or cells with their outcomes
+Rows = Sequence[tuple[str, Outcome]]  # Names of runs or cells with their outcomes
 
 
 def caches(rows: Rows) -> TextTable | None:
@@ -15,7 +16,7 @@ def caches(rows: Rows) -> TextTable | None:
     cache_rows = [
         [printable(name), printable(target["name"]), target["kind"], *_counts(target)]
         for name, outcome in rows
-        for target in outcome.get("targets") or []
+        for target in outcome.targets
         if target.get("kind") in {"lvmcache", "bcache", "writecache"}
     ]
     if not cache_rows:
@@ -74,7 +75,7 @@ def arrays(rows: Rows) -> list[str]:
     """Returns the problems of arrays after the load, one line each."""
     lines = []
     for name, outcome in rows:
-        for target in outcome.get("targets") or []:
+        for target in outcome.targets:
             if target.get("kind") == "md" and (text := _array_state(target)):
                 lines.append(printable(f"{name}: array {target['name']}: {', '.join(text)}"))
     return lines

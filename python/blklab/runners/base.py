@@ -74,11 +74,11 @@ class RunResult:
 
     @property
     def read_iops(self) -> float:
-        return float(self.outcome["read"]["iops"])
+        return self.outcome.read.iops
 
     @property
     def write_iops(self) -> float:
-        return float(self.outcome["write"]["iops"])
+        return self.outcome.write.iops
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the result for `--json`."""
@@ -87,5 +87,5 @@ class RunResult:
             "number": self.number,
             "labels": dict(self.labels),
             "runner": self.runner,
-            **self.outcome,
+            **self.outcome.as_document(),
         }

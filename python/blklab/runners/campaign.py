@@ -3,11 +3,10 @@
 import gc
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from traceback import clear_frames
 from typing import Any
 
-from blklab import outcome as measured
 from blklab.errors import BlklabError
 from blklab.runners.base import Runner, RunResult
 from blklab.spec.cells import Cell, ExperimentPlan
@@ -70,18 +69,17 @@ def carry_out(
         failed.append(f"{many} taken by another process or removed, the first is {missing[0]}: continue with --resume")
     ordered = [results[cell.number] for cell in plan.cells if cell.number in results]
     failed += [
-        f"cell {result.number}: measured without {host['name']}: {host['failure']}"
+        f"cell {result.number}: measured without {host.name}: {host.failure}"
         for result in ordered
-        for host in measured.on_fleet(result.outcome).get("hosts", ())
-        if host["failure"]
+        for host in result.outcome.hosts
+        if host.failure
     ]
     return CampaignOutcome(ordered, failed, None if campaign is None else campaign.number)
 
 
 def of_run(store: Store, run: query.StoredRun) -> RunResult:
     """Returns the result of a finished run, with its series."""
-    of_series = series.as_outcome(query.points(store, run.id))
-    outcome: measured.Outcome = {**(run.outcome or {}), "series": of_series}
+    outcome = replace(run.figures, series=series.as_outcome(query.points(store, run.id)))
     return RunResult(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
 
 
@@ -119,7 +117,7 @@ class StoreLedger:
         if run is not None and self.store is not None:
             self.store.finish(run, finished)
             self.under_way.discard(run)
-        outcome: measured.Outcome = {**finished.outcome, "series": series.as_outcome(finished.points)}
+        outcome = replace(finished.outcome, series=series.as_outcome(finished.points))
         self.results[cell.number] = RunResult(cell.number, cell.labels, self.runner, outcome, finished.seconds, run)
         self._count()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from blklab.outcome import Outcome
     from blklab.runners.base import Runner
     from blklab.spec.cell_form import CellForm
     from blklab.spec.cells import Cell, ExperimentPlan
@@ -68,5 +69,5 @@ class RunnerKind:
     predicts: bool = False  # Whether its results are predictions rather than measurements
     own_devices: bool = False  # Whether it measures the devices of the machine that it runs on
     options: Collection[RunnerOption] = ()
-    explain: "Callable[[], Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]]] | None" = None
+    explain: "Callable[[], Callable[[Mapping[str, Any], Outcome], list[str]]] | None" = None
     """What explains a cell's outcome, one sentence each; None if it cannot."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
-from blklab.outcome import LoadRamp, LoadStep, Outcome, latency_result
+from blklab.outcome import LoadRamp, LoadStep, Outcome
 from blklab.spec.documents import RAMP_SEARCHES, LoadRampDocument
 from blklab.store.series import FinishedRun
 
@@ -34,19 +34,17 @@ def measure_ramp(document: Document, measure: Callable[[Document], FinishedRun])
 
     def at(rate: float) -> LoadStep:
         nonlocal seconds
-        finished = measure(_limited(bare, full.outcome, rate / top["iops"]))
+        finished = measure(_limited(bare, full.outcome, rate / top.iops))
         seconds += finished.seconds
         steps.append(_step(rate, finished.outcome))
         return steps[-1]
 
     for share in wanted["shares"]:
-        at(share * top["iops"])
+        at(share * top.iops)
     limit = wanted["p99_ns"]
-    ramp: LoadRamp = {"steps": steps, "p99_limit_ns": limit, "best_iops": None}
-    if limit is not None:
-        ramp["best_iops"] = _search(steps, limit, at)
-    steps.sort(key=lambda step: step["offered_iops"] or float("inf"))
-    outcome: Outcome = {**full.outcome, "load_ramp": ramp}
+    best = None if limit is None else _search(steps, limit, at)
+    steps.sort(key=lambda step: step.offered_iops or float("inf"))
+    outcome = replace(full.outcome, load_ramp=LoadRamp(steps, limit, best))
     return replace(full, outcome=outcome, seconds=seconds)
 
 
@@ -61,47 +59,47 @@ def _search(steps: Sequence[LoadStep], limit_ns: int, at: Callable[[float], Load
     The percentile is taken to rise with the rate: the interval between the last step below the
     limit and the first one above it is halved.
     """
-    by_rate = sorted(steps, key=lambda step: step["offered_iops"] or step["iops"])
+    by_rate = sorted(steps, key=lambda step: step.offered_iops or step.iops)
     failed = next((step for step in by_rate if _p99(step) > limit_ns), None)
     if failed is None:
-        return by_rate[-1]["iops"]
+        return by_rate[-1].iops
     passed = by_rate[: by_rate.index(failed)]
-    low = passed[-1]["iops"] if passed else 0.0
-    best = passed[-1]["iops"] if passed else None
-    high = failed["offered_iops"] or failed["iops"]
+    low = passed[-1].iops if passed else 0.0
+    best = passed[-1].iops if passed else None
+    high = failed.offered_iops or failed.iops
     for _ in range(RAMP_SEARCHES):
         rate = (low + high) / 2
         step = at(rate)
         if _p99(step) > limit_ns:
             high = rate
         else:
-            low, best = rate, step["iops"]
+            low, best = rate, step.iops
     return best
 
 
 def _p99(step: LoadStep) -> float:
     """Returns the larger 99th percentile of reads and writes, ns."""
-    return max((latency.get("p99", 0.0) for latency in step["latency_ns"].values()), default=0.0)
+    return max((latency.get("p99", 0.0) for latency in step.latency_ns.values()), default=0.0)
 
 
 def _step(rate: float | None, outcome: Outcome) -> LoadStep:
-    iops = outcome["read"]["iops"] + outcome["write"]["iops"]
-    latencies = {kind: cast(Mapping[str, float], latency_result(outcome, kind)) for kind in KINDS}
+    iops = outcome.read.iops + outcome.write.iops
+    latencies = {kind: vars(outcome.latency(kind)) for kind in KINDS}
     figures = {
-        kind: {key: float(latency[key]) for key in FIGURES if latency.get(key)}
+        kind: {key: float(latency[key]) for key in FIGURES if latency[key]}
         for kind, latency in latencies.items()
-        if latency.get("count")
+        if latency["count"]
     }
-    return {"offered_iops": rate, "iops": iops, "latency_ns": figures}
+    return LoadStep(iops, figures, rate)
 
 
 def _limited(document: Document, reached: Outcome, share: float) -> Document:
     """Returns the cell with every job limited to a share of the rates that it reached."""
-    groups = {group["name"]: group for group in reached["groups"]}
+    groups = {group.name: group for group in reached.groups}
     jobs = []
     for job in cast(Sequence[Mapping[str, Any]], document["jobs"]):
         group = groups[job["name"]]
-        rates = [group["read"].get("iops", 0.0) * share, group["write"].get("iops", 0.0) * share]
+        rates = [group.read.iops * share, group.write.iops * share]
         options = job.get("options")
         if options is None:  # the simulator's own form
             jobs.append({**job, "rate_iops": sum(rates) / job["numjobs"]})

@@ -66,7 +66,7 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
     """Returns the page of a campaign, with one part of its runs."""
     row = query.campaign(store, number)
     stored = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
-    figures = [(f"run {run.id}", run.outcome or {}) for run in stored]
+    figures = [(f"run {run.id}", run.figures) for run in stored]
     tables = [_linked_runs(runs.runs(row, stored), stored)]
     if (caches := volumes.caches(figures)) is not None:
         tables.append(caches)
@@ -162,7 +162,7 @@ def run(store: Store, number: int) -> SitePage:
             "Details",
             "Details",
             [
-                _document("The result", stored.outcome),
+                _document("The result", stored.outcome and stored.outcome.as_document()),
                 _document("The cell", stored.cell),
                 _document("The environment", stored.environment),
                 *([PlainText("Output", printable_lines(output.split("\n")), folded=True)] if output else []),

@@ -177,7 +177,7 @@ class Store:
             "store": self.database.name,
             "run": run,
             "seconds": finished.seconds,
-            "outcome": _plain(finished.outcome),
+            "outcome": _plain(finished.outcome.as_document()),
             "columns": list(series.NAMES),
             "series": _plain([astuple(point) for point in finished.points]),
             "raw": finished.raw,
@@ -223,7 +223,7 @@ def _written(finished: FinishedRun) -> dict[str, Any]:
     return {
         "finished": _now(),
         "seconds": finished.seconds,
-        "outcome": _plain(finished.outcome),
+        "outcome": _plain(finished.outcome.as_document()),
         "raw": zlib.compress(finished.raw.encode()) if finished.raw else None,
     }
 

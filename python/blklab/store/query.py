@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from blklab.errors import UsageError
+from blklab.errors import StoreError, UsageError
 from blklab.outcome import Outcome
 from blklab.store import series
 from blklab.store.campaigns import Store, owner_is_alive
@@ -64,6 +64,11 @@ class StoredRun:
     message: str | None
     environment: Mapping[str, Any]
 
+    @property
+    def figures(self) -> Outcome:
+        """Its outcome; an empty one for a run that is not done."""
+        return self.outcome or Outcome()
+
     def origin(self) -> dict[str, str]:
         """Returns the `source` of an imported run, and when it was `measured` if that is known."""
         return {key: str(self.cell[key]) for key in ("source", "measured") if key in self.cell}
@@ -83,7 +88,7 @@ class StoredRun:
             "labels": dict(self.labels),
             "runner": self.runner,
             **self.origin(),
-            **(self.outcome or {}),
+            **self.figures.as_document(),
             "environment": dict(self.environment),
         }
 
@@ -147,7 +152,10 @@ def _runs(store: Store, where: "sa.ColumnElement[bool]", first: int = 0, count: 
         rows = [dict(row) for row in connection.execute(query).mappings()]
     for row in rows:
         row["state"] = _state(row["state"], row.pop("owner"))
-        row["outcome"] = _upgraded(row["outcome"])
+        try:
+            row["outcome"] = _upgraded(row["outcome"])
+        except ValueError as error:
+            raise StoreError(f"store {store.database.name}: run {row['id']}: {error}") from None
         row["environment"] = row["environment"] or {}
     return [StoredRun(**row) for row in rows]
 
@@ -157,12 +165,14 @@ def _upgraded(outcome: dict[str, Any] | None) -> Outcome | None:
 
     `arrays` without a kind are now `targets`; `found` of a changed setting is now `original`.
     """
-    if outcome is not None and "arrays" in outcome:
+    if outcome is None:
+        return None
+    if "arrays" in outcome:
         outcome["targets"] = [{"kind": "md", **array} for array in outcome.pop("arrays")]
-    for setting in (outcome or {}).get("settings") or []:
+    for setting in outcome.get("settings") or []:
         if "found" in setting:
             setting["original"] = setting.pop("found")
-    return cast(Outcome | None, outcome)
+    return Outcome.from_document(outcome)
 
 
 def _state(state: str, by: str | None) -> str:

@@ -9,10 +9,9 @@ also 2 of flushes. Before 2.6.25 partitions had only 4, without merges and times
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
-from blklab.outcome import DeviceCounts
 from blklab.system.roots import Roots
 
 WRAP: Final = 1 << 32
@@ -71,10 +70,9 @@ class DeviceActivity:
     def __add__(self, other: "DeviceActivity") -> "DeviceActivity":
         return DeviceActivity(*(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
-    def counts(self) -> DeviceCounts:
-        """Returns the figures for a device in a result."""
-        figures = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        return cast(DeviceCounts, figures)
+    def counts(self) -> dict[str, Any]:
+        """Returns the figures of a `DeviceResult`."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
 def _sum(first: Any, other: Any) -> Any:

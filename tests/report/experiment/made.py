@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from blklab import outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.campaigns import Store
 from blklab.store.series import FinishedRun, SeriesPoint
@@ -148,7 +149,7 @@ def job(workload: str, **options: str) -> Any:
     return {"name": workload, "options": words}
 
 
-Outcome = Callable[[Labels], tuple[Any, list[SeriesPoint]]]
+Measure = Callable[[Labels], tuple[Any, list[SeriesPoint]]]
 
 
 def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
@@ -181,7 +182,7 @@ def measured(labels: Labels, iops: float = 1e5, *, share: float = 1.0) -> Any:
 def add(
     store: Store,
     every: Sequence[Labels],
-    outcome: Outcome,
+    measure: Measure,
     *,
     name: str = "unbalanced",
     title: str = "A database server's mirror",
@@ -209,6 +210,6 @@ def add(
     plan = ExperimentPlan(title, cells, [], runner, Path(f"/srv/{name}.toml"), dict(experiment or {}))
     finished = {}
     for cell in cells:
-        figures, points = outcome(cell.labels)
-        finished[cell.key] = FinishedRun(figures, 10.0, points, raw)
+        figures, points = measure(cell.labels)
+        finished[cell.key] = FinishedRun(outcome.Outcome.from_document(figures), 10.0, points, raw)
     return store.add(plan, finished, environment)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from blklab.outcome import DirectionResult, Outcome
 from blklab.report.experiment.sentences import sentences
 from blklab.report.experiment.view import ExperimentView
 from blklab.store.query import CampaignRow, Selection, StoredRun
@@ -21,10 +22,7 @@ def campaign(
     for scheduler, values in cells.items():
         job = {"options": {"rw": "randread", "bs": "4k", **(options or {}).get(scheduler, {})}}
         for repeat, iops in enumerate(values):
-            outcome: Any = {
-                "read": {"total_ios": 9, "iops": iops, "bw_bytes": 4096 * iops, "clat_ns": {}},
-                "write": {"total_ios": 0},
-            }
+            outcome = Outcome(read=DirectionResult(9, iops=iops, bw_bytes=4096 * iops))
             labels = {"scheduler": scheduler, "repeat": str(repeat)}
             runs.append(
                 StoredRun(100 * number + len(runs), number, row.name, "host", 1, labels,

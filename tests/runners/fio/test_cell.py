@@ -27,16 +27,17 @@ def test_a_file_that_is_read_has_been_written(work: Path, make: MAKE) -> None:
     assert begun == [True]
     assert len(set(path.read_bytes()[::4096])) > 1  # neither holes nor zeros
     outcome, series, raw = measured
-    assert outcome["read"]["total_ios"] > 0
-    assert outcome["write"]["total_ios"] == 0
-    assert outcome["devices"] == []
-    assert outcome["steady"] is None
-    assert outcome["command"] is None
-    assert sum(item.read_ios for item in series) == outcome["read"]["total_ios"]
+    assert outcome.read.total_ios > 0
+    assert outcome.write.total_ios == 0
+    assert outcome.devices == []
+    assert outcome.steady is None
+    assert outcome.command is None
+    assert sum(item.read_ios for item in series) == outcome.read.total_ios
     assert {item.source for item in series} == {"jobs"}
     assert [item.width_ns for item in series[:3]] == [250 * 10**6] * 3
-    assert "--readonly" in outcome["fio"]["command"]
-    assert outcome["fio"]["options"]["work"]["randseed"] == "1"
+    assert outcome.fio is not None
+    assert "--readonly" in outcome.fio.command
+    assert outcome.job_options["work"]["randseed"] == "1"
     assert len(json.loads(raw)["jobs"]) == 2
     assert [item.name for item in work.iterdir()] == ["data"]
 
@@ -54,26 +55,26 @@ def test_preconditioned_and_steady(work: Path, make: MAKE) -> None:
     (proc / "drop_caches").write_text("")
     measured = cell.measure(document, work / "data", work, proc=work / "proc")
     assert (proc / "drop_caches").read_text() == "3\n"
-    steady = measured.outcome["steady"]
+    steady = measured.outcome.steady
     assert steady is not None
-    assert not steady["reached"]
-    assert len(steady["rounds"]) == 2
-    assert measured.outcome["write"]["total_ios"] == 500
-    assert measured.outcome["warnings"] == ["no steady state after 2 rounds: measured without one"]
+    assert not steady.reached
+    assert len(steady.rounds) == 2
+    assert measured.outcome.write.total_ios == 500
+    assert measured.outcome.warnings == ["no steady state after 2 rounds: measured without one"]
 
 
 def test_caches_that_may_not_be_dropped_are_a_warning(work: Path, make: MAKE) -> None:
     document = make(number_ios="10")
     document["host"]["drop_caches"] = True
     outcome = cell.measure(document, work / "data", work, proc=work / "nowhere").outcome
-    assert outcome["warnings"][0].endswith("cannot drop caches: No such file or directory")
-    assert "No such file" in outcome["warnings"][0]
+    assert outcome.warnings[0].endswith("cannot drop caches: No such file or directory")
+    assert "No such file" in outcome.warnings[0]
 
 
 def test_what_fio_notes_is_a_warning(work: Path, make: MAKE) -> None:
     document = make(ioengine="psync", iodepth="8", number_ios="10")
     outcome = cell.measure(document, work / "data", work).outcome
-    assert any("queue depth will be capped at 1" in warning for warning in outcome["warnings"])
+    assert any("queue depth will be capped at 1" in warning for warning in outcome.warnings)
 
 
 @pytest.fixture
@@ -105,13 +106,13 @@ def test_a_device_is_filled_and_written_at_random(device: Path, work: Path, make
     outcome, _, _ = cell.measure(
         document, device, work, may_write=True, progress=lambda live: phases.append(live.phase)
     )
-    assert outcome["read"]["total_ios"] == 100
+    assert outcome.read.total_ios == 100
     content = device.read_bytes()
     blocks = {content[at : at + 4096] for at in range(0, len(content), 4096)}
     assert len(content) == 4 << 20
     assert len(blocks) == 1024  # all written, none twice the same
     assert set(phases) <= {"fill", "random", "measure"}
-    assert outcome["fio"]["disk_util"][0]["name"] == device.name
+    assert outcome.fio is not None and outcome.fio.disk_util[0]["name"] == device.name
     assert list(work.iterdir()) == []
 
 
@@ -142,12 +143,12 @@ def test_a_command(work: Path, make: MAKE) -> None:
     assert begun == [True]
     assert (work / "sub" / "made").exists()
     assert (series, raw) == ([], "")
-    assert outcome["command"] is not None
-    assert outcome["command"]["argv"] == ["touch", "made"]
-    assert [run["status"] for run in outcome["command"]["runs"]] == [0, 0, 0]
-    assert outcome["runtime_ns"] == sum(run["wall_ns"] for run in outcome["command"]["runs"])
-    assert outcome["read"]["total_ios"] == outcome["write"]["iops"] == 0
-    assert len(outcome["warnings"]) == 1
+    assert outcome.command is not None
+    assert outcome.command.argv == ["touch", "made"]
+    assert [run.status for run in outcome.command.runs] == [0, 0, 0]
+    assert outcome.runtime_ns == sum(run.wall_ns for run in outcome.command.runs)
+    assert outcome.read.total_ios == outcome.write.iops == 0
+    assert len(outcome.warnings) == 1
 
 
 def test_cells_that_make_no_sense(work: Path, make: MAKE) -> None:

@@ -98,5 +98,5 @@ def test_files_of_any_name(work: Path, make: MAKE, name: str) -> None:
     fio, _ = process.find_fio()
     text = jobfile.render(make(size="65536", direct="0"), path)
     ran = process.run(fio, text, work, target=path, readonly=True)
-    assert output.outcome(output.parse_document(ran.output))["read"]["io_bytes"] == 1 << 16
+    assert output.outcome(output.parse_document(ran.output)).read.io_bytes == 1 << 16
     assert [path.name for path in work.iterdir()] == [name]

@@ -64,8 +64,8 @@ def test_a_run_tells_how_far_it_is_and_leaves_nothing(work: Path) -> None:
     facts: list[FioProgress] = []
     ran = process.run(fio, JOB.format(rw="randrw", runtime="2s"), work, seconds=2, progress=facts.append)
     outcome = output.outcome(output.parse_document(ran.output))
-    assert outcome["fio"]["version"] == version
-    assert outcome["read"]["total_ios"] > 0
+    assert outcome.fio is not None and outcome.fio.version == version
+    assert outcome.read.total_ios > 0
     assert ran.command == ["fio", "--output-format=json+", "job.fio"]
     assert "Jobs:" not in ran.messages
     assert facts

@@ -63,7 +63,7 @@ def test_totals_are_sums_and_percentiles_are_of_all_ios(fleet: list[FleetHost], 
     for result in (first, second):
         hosts = result["hosts"]
         assert [host["name"] for host in hosts] == ["a", "b"]
-        assert [host["failure"] for host in hosts] == [None, None]
+        assert [host.get("failure") for host in hosts] == [None, None]
         assert all(abs(host["clock"]["offset_ns"]) <= host["clock"]["error_ns"] for host in hosts)
         for direction in ("read", "write"):
             parts = [host[direction] for host in hosts]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from blklab.outcome import DeviceResult, DirectionResult, Outcome
 from blklab.runners.host.observed_cell import foreign_io
 
 MIB = 1 << 20
@@ -24,11 +25,10 @@ def test_io_of_others_is_what_the_topmost_devices_did_more(
     direct: str, jobs_mib: int, devices: list[tuple[str, list[str], int]], message: str | None
 ) -> None:
     document: Any = {"jobs": [{"name": "job", "options": {"direct": direct}}]}
-    outcome: Any = {
-        "read": {"io_bytes": jobs_mib * MIB},
-        "write": {"io_bytes": 0},
-        "devices": [{"name": name, "above": above, "sectors": [mib * MIB // 512, 0]} for name, above, mib in devices],
-    }
+    outcome = Outcome(
+        read=DirectionResult(io_bytes=jobs_mib * MIB),
+        devices=[DeviceResult(name, above=above, sectors=[mib * MIB // 512, 0]) for name, above, mib in devices],
+    )
     warnings = foreign_io(document, outcome)
     assert len(warnings) == (message is not None)
     assert message is None or warnings[0].startswith(message)

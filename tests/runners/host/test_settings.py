@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError, UsageError
+from blklab.outcome import ChangedSetting
 from blklab.runners.host import journal as journals
 from blklab.runners.host import settings
 from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.restore import restore
-from blklab.runners.host.settings import SettingChange, applied
+from blklab.runners.host.settings import applied
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from tests.runners.host.conftest import Loops, attribute, layers_of, real_values
@@ -30,12 +31,12 @@ def test_every_device_beneath_that_has_the_file(
     asked = {"read_ahead_kb": "8", "queue_depth": "1", "stripe_cache_size": "4096"}
     with applied(asked, disks, journal) as changes:
         assert set(changes) == {
-            SettingChange("md0", "read_ahead_kb", "1024", "8"),
-            SettingChange("md0", "stripe_cache_size", "256", "4096"),
-            SettingChange("sda", "read_ahead_kb", "128", "8"),
-            SettingChange("sda", "queue_depth", "31", "1"),
-            SettingChange("sdb", "read_ahead_kb", "128", "8"),
-            SettingChange("sdb", "queue_depth", "31", "1"),
+            ChangedSetting("md0", "read_ahead_kb", "1024", "8"),
+            ChangedSetting("md0", "stripe_cache_size", "256", "4096"),
+            ChangedSetting("sda", "read_ahead_kb", "128", "8"),
+            ChangedSetting("sda", "queue_depth", "31", "1"),
+            ChangedSetting("sdb", "read_ahead_kb", "128", "8"),
+            ChangedSetting("sdb", "queue_depth", "31", "1"),
         }
         assert attribute(machine, "sdb/device/queue_depth") == "1"
         assert journal.path is not None

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from blklab.errors import BlklabError
+from blklab.outcome import IoCost
 from blklab.runners.lab.agent import FileSample
 from blklab.runners.lab.conditions import measure_io_cost
 from blklab.runners.lab.machine.boot import GuestMachine
@@ -51,7 +52,7 @@ def guest(fio: object, serial: str = RESULTS) -> tuple[GuestMachine, Sampled]:
 def test_the_disk_the_processor_and_the_job_each_have_their_time() -> None:
     machine, recorder = guest(document())
     # 0.05 ms neither submitting nor waiting, 0.2 ms without a request on the disk.
-    cost = {"latency_ns": 300_000, "submit_ns": 200_000, "reap_ns": 50_000, "wake_ns": 200_000}
+    cost = IoCost(latency_ns=300_000, submit_ns=200_000, reap_ns=50_000, wake_ns=200_000)
     assert measure_io_cost(machine) == cost
     (command,) = recorder.ran
     assert command.startswith("fio --output-format=json --name=alone --filename=/dev/vdb --rw=randread ")
@@ -60,7 +61,7 @@ def test_the_disk_the_processor_and_the_job_each_have_their_time() -> None:
 def test_a_busy_host_that_stops_the_guest_does_not_count() -> None:
     machine, recorder = guest(document(total_ios=500, slat_ns={"mean": 400_000.0}, clat_ns={"mean": 500_000.0}))
     recorder.readings = [*QUIET, *STOPPED]
-    cost = {"latency_ns": 300_000, "submit_ns": 200_000, "reap_ns": 50_000, "wake_ns": 200_000}
+    cost = IoCost(latency_ns=300_000, submit_ns=200_000, reap_ns=50_000, wake_ns=200_000)
     assert measure_io_cost(machine) == cost
 
 

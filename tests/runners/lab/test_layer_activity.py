@@ -45,11 +45,11 @@ def test_the_load_is_where_the_top_has_io() -> None:
     result = watched(stack(), [*STARTING, *LOAD, *AFTER], document())
     assert result.watched_ns == 1000 * MS
     fast, mirror = result.devices
-    assert (mirror["name"], mirror["kind"], mirror["leaf"]) == ("mirror", "md", False)
-    assert mirror["ios"] == [400, 0]
-    assert (fast["name"], fast["leaf"], fast["id"], fast["above"]) == ("fast", True, "fast", ["mirror"])
-    assert fast["ios"] == [400, 0]
-    assert fast["sectors"] == [3200, 0]
+    assert (mirror.name, mirror.kind, mirror.leaf) == ("mirror", "md", False)
+    assert mirror.ios == [400, 0]
+    assert (fast.name, fast.leaf, fast.id, fast.above) == ("fast", True, "fast", ["mirror"])
+    assert fast.ios == [400, 0]
+    assert fast.sectors == [3200, 0]
     assert {point.source for point in result.points} == {"fast", "mirror"}
     assert result.problems == []
 
@@ -57,13 +57,13 @@ def test_the_load_is_where_the_top_has_io() -> None:
 def test_a_ramp_is_left_out() -> None:
     result = watched(stack(), [*STARTING, *LOAD, *AFTER], document(ramp_ms=500))
     assert result.watched_ns == 500 * MS
-    assert result.devices[1]["ios"] == [200, 0]
+    assert result.devices[1].ios == [200, 0]
 
 
 def test_without_any_io_all_is_watched() -> None:
     result = watched(stack(), STARTING, document())
     assert result.watched_ns == 500 * MS
-    assert [device["ios"] for device in result.devices] == [[2, 0], [0, 0]]
+    assert [device.ios for device in result.devices] == [[2, 0], [0, 0]]
 
 
 def test_points_are_an_interval_apart() -> None:

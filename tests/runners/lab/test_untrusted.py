@@ -144,7 +144,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
     with answering(read=text, run=ran(output)) as agent:
         guest = GuestStack(agent)
         guest.layers += [GuestLayer("a", "disk", "vda"), GuestLayer("b", "disk", "vdb")]
-        machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30))
+        machine: Any = SimpleNamespace(agent=agent, accel="tcg", hello=agent.hello(30), io_cost=None)
         machine.results = SimpleNamespace(clear=lambda: None)
         paths = {"backing": ["/dev/vda"], "cache": ["/dev/vdb"]}
         callers: list[Callable[[], object]] = [
@@ -160,7 +160,7 @@ def test_every_caller_gets_an_answer_or_a_blklab_error(
             lambda: measure_io_cost(machine),
             lambda: runner._tidy(machine),
             lambda: GuestMachine._uptime(machine),
-            lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted),
+            lambda: describe_guest(machine, guest, cast(Any, {"devices": []}), wanted, None),
         ]
         for caller in callers:
             with suppress(BlklabError):

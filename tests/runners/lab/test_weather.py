@@ -195,9 +195,7 @@ def test_a_stack_that_stays_does_not_spoil_the_next(
     outcome = run("run", path, "--on", "lab")
     assert outcome.status == 0, outcome.err
     assert stored() == [("done", None), ("done", None)]
-    first, second = (
-        (item.outcome or {})["warnings"] for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number)
-    )
+    first, second = (item.figures.warnings for item in query.runs_of(Store(), query.all_campaigns(Store())[0].number))
     output = "after the load: cannot remove the stack: in the guest: not true after 10 s: /dev/md0 is stopped"
     assert output in first
     assert output not in second

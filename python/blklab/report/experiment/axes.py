@@ -36,7 +36,7 @@ def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
     for series in view.series:
         if not any(label in LOADS for label in view.labels):
             continue
-        measured = [(run.labels, run.cell, run.outcome or {}) for run in series.runs]
+        measured = [(run.labels, run.cell, run.figures) for run in series.runs]
         charts += [(series.name, curve) for curve in curves(measured)]
     return charts
 
@@ -78,7 +78,7 @@ def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = line_label(view, [label])
     charts = []
     for at, cells in enumerate(panels(view, line, [label]).values()):
-        outcomes = [run.outcome or {} for cell in cells for run in cell.runs]
+        outcomes = [run.figures for cell in cells for run in cell.runs]
         for metric in (with_direction(name, [outcomes]) for name in _figures_of(label)):
             mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
             if len({cell.labels[label] for cell in mine}) > 2:
@@ -184,7 +184,7 @@ def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> l
         lines.setdefault((row["line"], row["series"]), []).append((cell, row))
     points = []
     for members in lines.values():
-        measured = [(run.labels, run.cell, run.outcome or {}) for cell, _ in members for run in cell.runs]
+        measured = [(run.labels, run.cell, run.figures) for cell, _ in members for run in cell.runs]
         for curve in curves(measured)[:1]:
             points += [
                 {**row, "knee": f"{curve.knee.in_flight} in flight"}

@@ -41,7 +41,7 @@ def chooser(view: ExperimentView, x: str | None, metric: str | None) -> AxisChoo
     labels = list(view.labels)
     metrics = [name for name in METRICS if any(cell.value(name) for cell in view.cells)]
     if metric is not None:
-        outcomes = [[run.outcome or {} for run in cell.runs] for cell in view.cells]
+        outcomes = [[run.figures for run in cell.runs] for cell in view.cells]
         metric = with_direction(metric_name(metric), outcomes)
     if metric is not None and metric not in metrics:
         raise UsageError(f"--metric: no run has {metric!r}; {near(metric, metrics)}")

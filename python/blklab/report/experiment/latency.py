@@ -1,10 +1,10 @@
 """Charts of latency: percentiles on an axis of nines, histograms, and latency against offered load."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from blklab.outcome import LoadRamp, LoadStep, latency_result
+from blklab.outcome import LatencyResult, LoadRamp, LoadStep
 from blklab.report import formatting
 from blklab.report.charts.base import Chart, Spec, chart_spec, duration_label, layer, log_durations, quantity, tip, zoom
 from blklab.report.experiment.layout import colour, dash, line_colour, line_label, panels, titled
@@ -44,9 +44,9 @@ def section(view: ExperimentView) -> PageSection:
     return PageSection("latency", "Latency", "Latency", charts[:OPEN], intro, folds)
 
 
-def _clat(cell: ReportCell, direction: str) -> list[Mapping[str, Any]]:
-    latencies = [latency_result(run.outcome or {}, direction) for run in cell.runs]
-    return [clat for clat in latencies if clat.get("count") and clat.get("p50") is not None]
+def _clat(cell: ReportCell, direction: str) -> list[LatencyResult]:
+    latencies = [run.figures.latency(direction) for run in cell.runs]
+    return [clat for clat in latencies if clat.count and clat.p50 is not None]
 
 
 def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
@@ -54,7 +54,7 @@ def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
 
 
 def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
-    values = [clat[key] for clat in _clat(cell, direction) if clat.get(key)]
+    values = [value for clat in _clat(cell, direction) if (value := getattr(clat, key))]
     return sum(values) / len(values) if values else None
 
 
@@ -134,7 +134,7 @@ def _binned(
     for cell in cells:
         counts: dict[int, int] = {}
         for clat in _clat(cell, direction):
-            for value, count in clat.get("bins") or []:
+            for value, count in clat.bins:
                 if value > 0:
                     at = math.floor(BINS * math.log10(value))
                     counts[at] = counts.get(at, 0) + count
@@ -220,18 +220,18 @@ def _ramps(view: ExperimentView) -> Iterator[tuple[str, LoadRamp]]:
         campaign = f" ({cell.series.name})" if view.several else ""
         for number, run in enumerate(cell.runs, 1):
             repeat = f" repeat {number}" if len(cell.runs) > 1 else ""
-            if run.outcome is not None and "load_ramp" in run.outcome:
-                yield f"{view.name(cell)}{campaign}{repeat}", run.outcome["load_ramp"]
+            if (ramp := run.figures.load_ramp) is not None:
+                yield f"{view.name(cell)}{campaign}{repeat}", ramp
 
 
 def _steps(ramp: LoadRamp, kind: str) -> list[LoadStep]:
     """Returns the steps with latencies of reads, or of writes."""
-    return [step for step in ramp["steps"] if "p99" in step["latency_ns"].get(kind, {})]
+    return [step for step in ramp.steps if "p99" in step.latency_ns.get(kind, {})]
 
 
 def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> Chart:
     data: list[Spec] = [
-        {"line": name, "x": round(step["iops"], 1), "v": step["latency_ns"][kind]["p99"]}
+        {"line": name, "x": round(step.iops, 1), "v": step.latency_ns[kind]["p99"]}
         for name, steps in lines
         for step in steps
     ]
@@ -251,9 +251,9 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
     body = [
         [
             name,
-            "no limit" if step["offered_iops"] is None else f"{step['offered_iops']:,.0f}",
-            f"{step['iops']:,.0f}",
-            *(formatting.duration(step["latency_ns"][kind].get(figure)) for figure in ("mean", "p50", "p99")),
+            "no limit" if step.offered_iops is None else f"{step.offered_iops:,.0f}",
+            f"{step.iops:,.0f}",
+            *(formatting.duration(step.latency_ns[kind].get(figure)) for figure in ("mean", "p50", "p99")),
         ]
         for name, steps in lines
         for step in steps

@@ -1,9 +1,9 @@
 """Share of I/O of each lowest device, and the tree of devices above them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from blklab.analysis.metrics import WAYS, device_shares, lowest_devices, observed_time_ns
+from blklab.analysis.metrics import WAYS, device_shares, lowest_devices
 from blklab.outcome import Outcome
 from blklab.report import formatting, volumes
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
@@ -19,8 +19,8 @@ MOST_DEVICES: Final = 7  # Maximum number of devices with their own colour; the 
 
 def section(view: ExperimentView) -> PageSection:
     """Returns the section; empty if there are no counts of devices."""
-    cells = [cell for cell in view.order(view.cells) if lowest_devices(cell.runs[0].outcome or {})]
-    several = [cell for cell in cells if len(lowest_devices(cell.runs[0].outcome or {})) > 1]
+    cells = [cell for cell in view.order(view.cells) if lowest_devices(cell.runs[0].figures)]
+    several = [cell for cell in cells if len(lowest_devices(cell.runs[0].figures)) > 1]
     shown = view.order(best(view, several, "iops"))
     charts = [chart for direction in WAYS if (chart := _chart(view, shown, direction))]
     tables = [
@@ -28,7 +28,7 @@ def section(view: ExperimentView) -> PageSection:
         for table in (
             *_trees(view),
             _table(view, view.order(best(view, cells, "iops"))),
-            volumes.caches([(view.name(cell), cell.runs[0].outcome or {}) for cell in view.order(view.cells)]),
+            volumes.caches([(view.name(cell), cell.runs[0].figures) for cell in view.order(view.cells)]),
         )
         if table
     ]
@@ -38,9 +38,9 @@ def section(view: ExperimentView) -> PageSection:
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:
     """Returns each device's share of a cell's reads and writes, the mean of its runs."""
-    ios = [sum(device["ios"][at] for run in cell.runs for device in lowest_devices(run.outcome or {})) for at in (0, 1)]
+    ios = [sum(device.ios[at] for run in cell.runs for device in lowest_devices(run.figures)) for at in (0, 1)]
     stray = [count < NEGLIGIBLE * sum(ios) for count in ios]
-    every = [device_shares(run.outcome or {}) for run in cell.runs]
+    every = [device_shares(run.figures) for run in cell.runs]
     shares_by_name = {}
     for name in dict.fromkeys(name for devices in every for name in devices):
         pairs = [devices[name] for devices in every if name in devices]
@@ -137,24 +137,24 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
 
 def _figures(cell: ReportCell) -> Iterator[list[str]]:
     split = share(cell)
-    outcomes = [run.outcome or {} for run in cell.runs]
+    outcomes = [run.figures for run in cell.runs]
     for name, (reads, writes) in split.items():
         mine = [
-            (device, observed_time_ns(outcome))
+            (device, outcome.observed_ns)
             for outcome in outcomes
             for device in lowest_devices(outcome)
-            if device["name"] == name
+            if device.name == name
         ]
         runtime = sum(time for _, time in mine)
-        ios = sum(sum(device["ios"]) for device, _ in mine)
+        ios = sum(sum(device.ios) for device, _ in mine)
         ticks, merged, busy = (
             None
-            if any(counted is None for counted in known)
+            if any(counted is None or counted == () for counted in known)
             else sum(_sum(counted) for counted in known if counted is not None)
             for known in (
-                [device["ticks_ns"] for device, _ in mine],
-                [device["merges"] for device, _ in mine],
-                [device["busy_ns"] for device, _ in mine],
+                [device.ticks_ns for device, _ in mine],
+                [device.merges for device, _ in mine],
+                [device.busy_ns for device, _ in mine],
             )
         )
         yield [
@@ -177,8 +177,8 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
     """Returns the devices below each target, if the kernel reported them: md over partitions over disks."""
     for members in grouped(view.cells, [STACK], series=True).values():
         cell = members[0]
-        devices = (cell.runs[0].outcome or {}).get("devices") or []
-        if not any(device.get("above") for device in devices):
+        devices = cell.runs[0].figures.devices
+        if not any(device.above for device in devices):
             continue
         stack = cell.runs[0].labels.get(STACK, cell.series.name)
         title = f"Devices below {printable(str(stack))}"
@@ -186,28 +186,28 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
             title += f" ({cell.series.name})"
         columns = [text("device"), text("kind")]
         columns += figures("reads", "writes", "each took", "in its queue")
-        body = list(_branches(devices, cell.runs[0].outcome or {}))
+        body = list(_branches(cell.runs[0].figures))
         yield TextTable(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 
 
-def _branches(devices: Sequence[Mapping[str, Any]], outcome: Outcome) -> Iterator[list[str]]:
-    runtime = observed_time_ns(outcome)
-    names = {device["name"] for device in devices}
+def _branches(outcome: Outcome) -> Iterator[list[str]]:
+    runtime = outcome.observed_ns
+    names = {device.name for device in outcome.devices}
 
     def below(name: str | None, depth: int, seen: frozenset[str]) -> Iterator[list[str]]:
-        for device in devices:
-            above = [upper for upper in device.get("above") or [] if upper in names]
-            if device["name"] in seen or (name is None and above) or (name is not None and name not in above):
+        for device in outcome.devices:
+            above = [upper for upper in device.above if upper in names]
+            if device.name in seen or (name is None and above) or (name is not None and name not in above):
                 continue
-            ios, ticks = device["ios"], device.get("ticks_ns")
+            ios, ticks = device.ios, device.ticks_ns
             yield [
-                f"{'  ' * (depth - 1)}└ {printable(device['name'])}" if depth else printable(device["name"]),
-                printable(str(device.get("kind") or "")),
+                f"{'  ' * (depth - 1)}└ {printable(device.name)}" if depth else printable(device.name),
+                printable(device.kind or ""),
                 formatting.count(ios[0]),
                 formatting.count(ios[1]),
                 formatting.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
                 formatting.number(sum(ticks) / runtime if ticks else None),
             ]
-            yield from below(device["name"], depth + 1, seen | {device["name"]})
+            yield from below(device.name, depth + 1, seen | {device.name})
 
     yield from below(None, 0, frozenset())

@@ -189,7 +189,7 @@ def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) ->
             [
                 str(line.run.id),
                 *([cell.series.name] if view.several else []),
-                f"{(line.run.outcome or {}).get('runtime_ns', 0) / 1e9:.3g}",
+                f"{line.run.figures.runtime_ns / 1e9:.3g}",
                 formatting.count(line.intervals),
                 formatting.number(mean),
                 formatting.number(median(values)),

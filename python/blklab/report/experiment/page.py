@@ -6,7 +6,7 @@ from typing import Any, Final
 from blklab.analysis.diagnostics import cores, diagnose
 from blklab.bisection.findings import Bisection
 from blklab.diagnostic import Diagnostic
-from blklab.outcome import Outcome, measured
+from blklab.outcome import Outcome
 from blklab.report import bisection, diagnostics, formatting, markdown, runs, shell
 from blklab.report.charts.base import Chart
 from blklab.report.experiment import axes, fastest, latency, members, over_time, setup
@@ -169,7 +169,7 @@ def _hosts(view: ExperimentView) -> PageSection:
     tables: list[Item] = []
     sentences = []
     for cell in view.cells:
-        outcomes = [run.outcome for run in cell.runs if run.outcome is not None and "hosts" in run.outcome]
+        outcomes = [run.outcome for run in cell.runs if run.outcome is not None and run.outcome.hosts]
         if outcomes:
             name = view.name(cell, series=True)
             tables.append(hosts_table(name, outcomes))
@@ -225,12 +225,12 @@ def _half(cell: ReportCell, metric: str) -> str:
 
 
 def _mean_figure(cell: ReportCell, figure: "Any") -> float | None:
-    figures = [value for run in cell.runs if (value := figure(run.outcome or {})) is not None]
+    figures = [value for run in cell.runs if (value := figure(run.figures)) is not None]
     return sum(figures) / len(figures) if figures else None
 
 
 def _machine(outcome: Outcome) -> float | None:
-    cpu = measured(outcome).get("cpu") or {}
+    cpu = outcome.cpu or {}
     return 1 - cpu["idle"] - cpu.get("iowait", 0.0) if "idle" in cpu else None
 
 

@@ -243,7 +243,7 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
 
 def _is_scaled(cell: ReportCell) -> bool:
     """Returns whether the rates of a cell's devices were scaled: such cells have no prediction."""
-    return any(rate_scale(run.outcome or {}) != 1 for run in cell.runs)
+    return any(rate_scale(run.figures) != 1 for run in cell.runs)
 
 
 def _changed(view: ExperimentView) -> Iterator[Sentence]:

@@ -4,9 +4,9 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Final
 
-from blklab.outcome import measured
 from blklab.report import formatting
 from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
 from blklab.report.shell import Details, PageSection, PlainText
@@ -135,8 +135,8 @@ def _settings(view: ExperimentView) -> TextTable:
     body: dict[tuple[str, ...], set[int]] = {}
     for series in view.series:
         for run in series.runs:
-            for setting in measured(run.outcome or {}).get("settings") or []:
-                row = tuple(printable(str(setting.get(key, ""))) for key in ("where", "key", "original", "set"))
+            for setting in run.figures.settings or ():
+                row = map(printable, astuple(setting))
                 body.setdefault((*([series.name] if view.several else []), *row), set()).add(run.id)
     columns = _columns(view, "device", "setting", "original", "set to", "in")
     rows = [[*row, formatting.plural(len(runs), "run")] for row, runs in body.items()]
@@ -253,9 +253,9 @@ def _jobs(view: ExperimentView) -> Iterator[PlainText]:
         text_ = _job(view, members[0])
         if text_:
             jobs_shown[printable_lines(text_.split("\n"))] = None
-        command = (measured(members[0].runs[0].outcome or {}).get("fio") or {"command": []})["command"]
-        if command:
-            directions[shlex.join(map(str, command))] = None
+        fio = members[0].runs[0].figures.fio
+        if fio is not None and fio.command:
+            directions[shlex.join(fio.command)] = None
     if jobs_shown:
         note = "fio job files, one for each cell; the seed is that of the first repeat."
         yield PlainText("fio jobs", "\n\n".join(jobs_shown), note)

@@ -19,7 +19,6 @@ from blklab.analysis.samples import Points, merged_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
-from blklab.outcome import measured
 from blklab.runners.registry import predicts
 from blklab.store.query import CampaignRow, Selection, StoredRun
 from blklab.store.series import SeriesPoint
@@ -80,7 +79,7 @@ class ReportCell:
         """Returns a metric, None if no run has it."""
         # Cells that read and write alike show the same direction.
         alike = [peer for peer in self.peers if peer.directions == self.directions]
-        outcomes = [[run.outcome or {} for run in peer.runs] for peer in alike]
+        outcomes = [[run.figures for run in peer.runs] for peer in alike]
         name = with_direction(metric, outcomes) if metric in LATENCIES else metric
         if name not in self.values:
             _fill(self.peers, name)
@@ -89,7 +88,7 @@ class ReportCell:
     @cached_property
     def directions(self) -> frozenset[str]:
         """The directions of its I/O."""
-        return frozenset(directions(run.outcome or {} for run in self.runs))
+        return frozenset(directions(run.figures for run in self.runs))
 
     def mean(self, metric: str) -> float | None:
         cell_figure = self.value(metric)
@@ -126,8 +125,7 @@ def patterns(run: StoredRun) -> list[str]:
         elif "random" in job:
             pairs.append("randrw" if job["random"] else "rw")
     if not pairs:
-        options = (measured(run.outcome or {}).get("fio") or {"options": {}})["options"]
-        pairs = [_rw(words_) for words_ in options.values()]
+        pairs = [_rw(words_) for words_ in run.figures.job_options.values()]
     return [rw for rw in pairs if rw]
 
 
@@ -138,7 +136,7 @@ OPTIONS: Final = ("rw", "readwrite", "bs", "iodepth", "numjobs", "rwmixread", "f
 def workload_options(run: StoredRun, without: Collection[str]) -> tuple[tuple[str, ...], ...]:
     """Returns the values of a run's workload options, for each job, as far as known."""
     jobs = [job.get("options", job) for job in run.cell.get("jobs") or []]
-    jobs = jobs or list((measured(run.outcome or {}).get("fio") or {"options": {}})["options"].values())
+    jobs = jobs or list(run.figures.job_options.values())
     keys = [key for key in OPTIONS if key not in without]
     return tuple(tuple(str(options.get(key, "")) for key in keys) for options in jobs)
 

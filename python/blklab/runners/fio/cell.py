@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from blklab import child_process
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import logs, output
-from blklab.outcome import CommandRepeat, DirectionResult, MeasuredResult, SteadyStateResult
+from blklab.outcome import CommandRepeat, CommandResult, Outcome, SteadyStateResult
 from blklab.runners.fio import jobfile, process, target_preparation
 from blklab.runners.fio.process import FioProgress, Progress, ending, find_fio, silent
 from blklab.runners.fio.target_preparation import FioTarget
@@ -78,7 +78,7 @@ def _once(program: str, argv: Sequence[str], directory: Path, number: int, progr
         raise BlklabError(f"command {printable(argv[0])!r} failed: it {ending(process.returncode)}{words}")
     # The times of the processor include the command's children.
     user_ns, system_ns = round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9)
-    return {"wall_ns": took, "user_ns": user_ns, "system_ns": system_ns, "status": process.returncode}
+    return CommandRepeat(took, user_ns, system_ns, process.returncode)
 
 
 def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: Progress) -> str:
@@ -107,24 +107,8 @@ def _drain(pid: int, pipes: Sequence[int], started: int, number: int, progress: 
         os.close(ended)
 
 
-def outcome(argv: Sequence[str], runs: Sequence[CommandRepeat], nothing: DirectionResult) -> MeasuredResult:
-    """Returns the outcome; `nothing` is `read` and `write` of a result without I/O of jobs."""
-    return {
-        "runtime_ns": sum(run["wall_ns"] for run in runs),
-        "read": nothing,
-        "write": nothing,
-        "groups": [],
-        "devices": [],
-        "targets": [],
-        "steady": None,
-        "command": {"argv": list(argv), "runs": runs},
-        "warnings": [],
-        "forced": [],
-    }
-
-
 class FioFigures(NamedTuple):
-    outcome: MeasuredResult  # The result (docs/reference/formats.md) without devices; the runner adds those
+    outcome: Outcome  # The result (docs/reference/formats.md) without devices; the runner adds those
     series: list[SeriesPoint]
     raw: str  # fio's own JSON+ output; empty for a command
 
@@ -181,20 +165,20 @@ def _jobs(
         def one_round(_before: int) -> float:
             ran = _run(target, cell, "steady", int(wanted["round_ns"]))
             outcome = output.outcome(output.parse_document(ran.output))
-            return float(outcome["read"]["iops"] + outcome["write"]["iops"])
+            return float(outcome.read.iops + outcome.write.iops)
 
         resumed = until_steady(wanted, one_round)
     warnings = []
-    if resumed is not None and not resumed["reached"]:
-        warnings.append(f"no steady state after {len(resumed['rounds'])} rounds: measured without one")
+    if resumed is not None and not resumed.reached:
+        warnings.append(f"no steady state after {len(resumed.rounds)} rounds: measured without one")
     if host.get("drop_caches") and (warning := target_preparation.drop_caches(proc)):
         warnings.append(warning)
     interval_ns = int(cell.get("interval_ns") or INTERVAL_NS)
     log_ms = max(1, interval_ns // 10**6)
     ran = _run(target, cell, "measure", None, log_ms, execute, ready)
     measured = figures(ran, interval_ns, log_ms)
-    measured.outcome["steady"] = resumed
-    measured.outcome["warnings"] = [*warnings, *measured.outcome["warnings"]]
+    measured.outcome.steady = resumed
+    measured.outcome.warnings = [*warnings, *measured.outcome.warnings]
     return measured
 
 
@@ -204,9 +188,9 @@ def figures(ran: process.FioExit, interval_ns: int, log_ms: int) -> FioFigures:
     notes = [line.strip() for line in ran.messages.splitlines() if line.strip()]
     document["notes"] = [*document["notes"], *notes]
     outcome = output.outcome(document)
-    outcome["fio"]["command"] = ran.command
-    outcome["devices"] = []
-    outcome["steady"] = None
+    if outcome.fio is not None:
+        outcome.fio.command = ran.command
+    outcome.devices = []
     slices = logs.merge(logs.gather(ran.logs, jobfile.LOG, output.jobs(document)), interval_ns, float(log_ms))
     return FioFigures(outcome, [SeriesPoint("jobs", *interval) for interval in slices], ran.output)
 
@@ -258,8 +242,8 @@ def _command(
             ready()
 
     runs = run(wanted["argv"], directory, times, before=before, progress=progress)
-    measured = outcome(wanted["argv"], runs, output.FioDirection().as_dict())
-    measured["warnings"] = list(warnings)
+    command = CommandResult(list(wanted["argv"]), runs)
+    measured = Outcome(sum(run.wall_ns for run in runs), warnings=list(warnings), command=command)
     return FioFigures(measured, [], "")
 
 
@@ -277,14 +261,14 @@ def judge_steady_state(
     last = [float(value) for value in rounds[-window:]]
     mean = sum(last) / window
     if len(rounds) < window or mean <= 0:
-        return {"reached": False, "rounds": rounds, "range": None, "slope": None}
+        return SteadyStateResult(False, rounds)
     middle = (window - 1) / 2
     rise = sum((at - middle) * (value - mean) for at, value in enumerate(last))
     per_round = rise / sum((at - middle) ** 2 for at in range(window))
     spread = (max(last) - min(last)) / mean
     slope = abs(per_round) * (window - 1) / mean
     reached = spread <= most_range and slope <= most_slope
-    return {"reached": reached, "rounds": rounds, "range": spread, "slope": slope}
+    return SteadyStateResult(reached, rounds, spread, slope)
 
 
 def until_steady(wanted: SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:
@@ -298,6 +282,6 @@ def until_steady(wanted: SteadyStateDocument, measure: Callable[[int], float]) -
     while True:
         state = judge_steady_state(rounds, window=int(wanted["rounds"]), **limits)
         used = (len(rounds) + 1) * int(wanted["round_ns"])
-        if state["reached"] or (rounds and used > int(wanted["limit_ns"])):
+        if state.reached or (rounds and used > int(wanted["limit_ns"])):
             return state
         rounds.append(measure(len(rounds)))

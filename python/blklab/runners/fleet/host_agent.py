@@ -64,6 +64,8 @@ class Message(TypedDict, total=False):
     messages: str
     logs: dict[str, str]
     clock_ns: int
+    outcome: dict[str, Any]
+    points: list[list[Any]]  # The fields of `SeriesPoint`
 
 
 class _ConnectionLost(BaseException):
@@ -140,7 +142,7 @@ class _RemoteLedger:
 
     def end(self, _cell: SentCell, finished: FinishedRun) -> None:
         points = [astuple(point) for point in finished.points]
-        self._peer.send("finished", outcome=finished.outcome, points=points, seconds=finished.seconds)
+        self._peer.send("finished", outcome=finished.outcome.as_document(), points=points, seconds=finished.seconds)
 
     def fail(self, _cell: SentCell, message: str) -> None:
         self._peer.send("failed", message=message)

@@ -99,13 +99,10 @@ class HostLink:
                 inbox.put((self, message))
                 return True
             now, sent = time.time_ns(), self._sent[int(message["number"])]
-            clock: ClockOffset = {
-                "offset_ns": int(message["clock_ns"]) - (sent + now) // 2,
-                "error_ns": (now - sent + 1) // 2,
-            }
+            clock = ClockOffset(int(message["clock_ns"]) - (sent + now) // 2, (now - sent + 1) // 2)
         except (ValueError, KeyError, TypeError, RecursionError):
             return answered
-        if self.clock is None or clock["error_ns"] < self.clock["error_ns"]:
+        if self.clock is None or clock.error_ns < self.clock.error_ns:
             self.clock = clock
         if len(self._sent) < ROUND_TRIPS:
             self.ping()

@@ -10,17 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypedDict, cast
+from typing import Final
 
 from blklab import __version__, child_process, remote_program
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.fio import output
 from blklab.fio.node import FioDocument
-from blklab.outcome import ChangedSetting, ClockOffset, DeviceResult, FleetResult, HostResult, MeasuredResult
+from blklab.outcome import ClockOffset, DeviceResult, HostResult, Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import FioExit, FioProgress, Progress, complaint, find_fio
@@ -105,51 +105,41 @@ def run(fio: str, jobs: Mapping[str, str], directory: Path, seconds: float | Non
     return ClientRun(output.parse_document(text), text, messages, logs)
 
 
-class FinishedPart(TypedDict):
-    """The message `finished` of a host."""
-
-    outcome: MeasuredResult
-    points: list[list[Any]]  # The fields of `SeriesPoint`
-    seconds: float
-
-
-Parts = Mapping[str, FinishedPart]  # By host
+Parts = Mapping[str, FinishedRun]  # By host
 
 
 def fleet_outcome(
     document: FioDocument, parts: Parts, failures: Mapping[str, str], clocks: Mapping[str, ClockOffset | None]
-) -> FleetResult:
+) -> Outcome:
     """Returns the outcome of all hosts. `document` is fio's, of the hosts with `parts`; `clocks` has every host."""
     whole = output.outcome(document)
-    outcomes = {name: part["outcome"] for name, part in parts.items()}
+    outcomes = {name: part.outcome for name, part in parts.items()}
     count = len(clocks)
     lacking = [f"{name}: {why}; the totals are of {len(parts)} of {count} hosts" for name, why in failures.items()]
-    result: FleetResult = {
-        **whole,
-        "hosts": [_host(name, clock, outcomes.get(name), failures.get(name)) for name, clock in clocks.items()],
-        "devices": [_named(name, device) for name, part in outcomes.items() for device in part["devices"]],
-        "watched_ns": max(part["watched_ns"] for part in outcomes.values()),
-        "warnings": [*lacking, *_together({name: part["warnings"] for name, part in outcomes.items()})],
-        "settings": [
-            cast(ChangedSetting, {**change, "where": f"{name}:{change['where']}"})
+    return replace(
+        whole,
+        hosts=[_host(name, clock, outcomes.get(name), failures.get(name)) for name, clock in clocks.items()],
+        devices=[_named(name, device) for name, part in outcomes.items() for device in part.devices],
+        watched_ns=max(part.watched_ns or 0 for part in outcomes.values()),
+        warnings=[*lacking, *_together({name: part.warnings for name, part in outcomes.items()})],
+        settings=[
+            replace(change, where=f"{name}:{change.where}")
             for name, part in outcomes.items()
-            for change in part["settings"]
+            for change in part.settings or ()
         ],
-        "forced": list(dict.fromkeys(code for part in outcomes.values() for code in part["forced"])),
-    }
-    return result
+        forced=list(dict.fromkeys(code for part in outcomes.values() for code in part.forced)),
+    )
 
 
-def _host(name: str, clock: ClockOffset | None, part: MeasuredResult | None, failure: str | None) -> HostResult:
+def _host(name: str, clock: ClockOffset | None, part: Outcome | None, failure: str | None) -> HostResult:
     if part is None:
-        return {"name": name, "failure": failure or "no result", "clock": clock}
-    figures = {"read": part["read"], "write": part["write"], "devices": part["devices"]}
-    return cast(HostResult, {"name": name, "failure": None, "clock": clock, **figures})
+        return HostResult(name, failure or "no result", clock)
+    return HostResult(name, None, clock, part.read, part.write, part.devices)
 
 
 def _named(host: str, device: DeviceResult) -> DeviceResult:
-    above = [f"{host}:{name}" for name in device.get("above", ())]
-    return {**device, "name": f"{host}:{device['name']}", "above": above}
+    above = [f"{host}:{name}" for name in device.above]
+    return replace(device, name=f"{host}:{device.name}", above=above)
 
 
 def _together(by_host: Mapping[str, Sequence[str]]) -> list[str]:
@@ -169,12 +159,11 @@ def fleet_series(parts: Parts) -> list[SeriesPoint]:
     jobs: dict[int, SeriesPoint] = {}
     devices = []
     for name, part in parts.items():
-        for values in part["points"]:
-            point = SeriesPoint(*values)
+        for point in part.points:
             if point.source == JOBS:
                 jobs[point.time_ns] = _sum(jobs[point.time_ns], point) if point.time_ns in jobs else point
             else:
-                devices.append(SeriesPoint(f"{name}:{point.source}", *values[1:]))
+                devices.append(replace(point, source=f"{name}:{point.source}"))
     return [*(jobs[at] for at in sorted(jobs)), *devices]
 
 
@@ -279,8 +268,8 @@ class FleetRunner(Runner):
         if SHARED not in self._force:
             refuse_shared({link.name: message["written"] for link, message in checked.items()})
         for link in self._links:
-            if link.clock is not None and abs(link.clock["offset_ns"]) > max(10**9, link.clock["error_ns"]):
-                self._note(f"{link.name}: its clock differs by {link.clock['offset_ns'] / 1e9:+.1f} s from this one")
+            if link.clock is not None and abs(link.clock.offset_ns) > max(10**9, link.clock.error_ns):
+                self._note(f"{link.name}: its clock differs by {link.clock.offset_ns / 1e9:+.1f} s from this one")
 
     def _refuse(self, failures: Mapping[HostLink, BlklabError]) -> None:
         """Raises an error if there are failures; shows each in a line if there are several."""
@@ -370,7 +359,7 @@ class FleetRunner(Runner):
                 link.send("measured", output=part.output, messages=part.messages, logs=part.logs)
         finished = self._kept(self._collect(list(ready), "finished", cell), failures)
         self._need(finished, failures)
-        parts = {link.name: cast(FinishedPart, finished[link]) for link in self._links if link in finished}
+        parts = {link.name: _part(finished[link]) for link in self._links if link in finished}
         document = ran.only([link.socket for link in finished])
         clocks = {link.name: link.clock for link in self._links}
         outcome = fleet_outcome(document, parts, failures, clocks)
@@ -389,6 +378,11 @@ class FleetRunner(Runner):
     def _need(self, hosts: Collection[HostLink], failures: Mapping[str, str]) -> None:
         if not hosts:
             raise BlklabError("; ".join(f"{name}: {why}" for name, why in failures.items()))
+
+
+def _part(message: Message) -> FinishedRun:
+    points = [SeriesPoint(*values) for values in message["points"]]
+    return FinishedRun(Outcome.from_document(message["outcome"]), message["seconds"] or 0.0, points)
 
 
 def _failures(answers: Mapping[HostLink, Message]) -> dict[HostLink, BlklabError]:

@@ -4,10 +4,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from blklab.errors import BlklabError
-from blklab.outcome import ChangedSetting, DeviceResult, Outcome
+from blklab.outcome import DeviceResult, Outcome
 from blklab.runners.counter_deltas import CounterDeltas
 from blklab.runners.fio import cell as fio_cell
 from blklab.runners.fio.process import FioProgress
@@ -166,16 +166,16 @@ def measured(
         place.prepared = True
     seconds = time.monotonic() - begin
     outcome = figures.outcome
-    outcome["devices"] = _devices(layers, sampler, roots)
-    outcome["watched_ns"] = sampler.deltas.watched_ns
-    outcome["targets"] = []
-    outcome["cpu"] = sampler.cpu
-    outcome["settings"] = [cast(ChangedSetting, vars(change)) for change in changes]
-    outcome["forced"] = list(forced)
-    outcome["warnings"] = [
+    outcome.devices = _devices(layers, sampler, roots)
+    outcome.watched_ns = sampler.deltas.watched_ns
+    outcome.targets = []
+    outcome.cpu = sampler.cpu
+    outcome.settings = changes
+    outcome.forced = list(forced)
+    outcome.warnings = [
         *place.warnings,
         *dict.fromkeys([*warnings, *map(str, conditions.arrays(layers))]),  # Members can fail during the run.
-        *outcome["warnings"],
+        *outcome.warnings,
         *(f"{name}: the kernel does not count its I/O" for name in uncounted),
         *_ramp(outcome),
         *sampler.deltas.problems,
@@ -195,14 +195,14 @@ def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocu
 
 def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots) -> list[DeviceResult]:
     return [
-        {
-            "name": layer.name,
-            "kind": layer.kind,
-            "above": list(layer.above),
-            "leaf": layer.leaf,
-            "id": None if layer.node is None else of_node(layer.node, roots).id,
+        DeviceResult(
+            layer.name,
+            kind=layer.kind,
+            above=list(layer.above),
+            leaf=layer.leaf,
+            id=None if layer.node is None else of_node(layer.node, roots).id,
             **sampler.deltas.total[layer.name].counts(),
-        }
+        )
         for layer in layers
         if layer.name in sampler.deltas.total
     ]
@@ -214,7 +214,7 @@ def _ramp(outcome: Outcome) -> list[str]:
         f"all {direction}s ended within ramp_time: their rate is that of the ramp, and there is "
         "no latency; set time_based = true, or a larger size"
         for direction in ("read", "write")
-        if outcome[direction]["total_ios"] and not outcome[direction]["clat_ns"]["count"]
+        if outcome.direction(direction).total_ios and not outcome.latency(direction).count
     ]
 
 
@@ -226,12 +226,12 @@ def foreign_io(document: HostCellDocument, outcome: Outcome) -> list[str]:
     jobs = document["jobs"]
     if not jobs or any(job["options"].get("direct", "0") in {"0", ""} for job in jobs):
         return []
-    top = [device for device in outcome["devices"] if not device.get("above")]
-    own = outcome["read"]["io_bytes"] + outcome["write"]["io_bytes"]
-    others = sum(sum(device["sectors"] or ()) for device in top) * SECTOR - own
+    top = [device for device in outcome.devices if not device.above]
+    own = outcome.read.io_bytes + outcome.write.io_bytes
+    others = sum(sum(device.sectors) for device in top) * SECTOR - own
     if others <= FOREIGN_SHARE * own + FOREIGN_BYTES:
         return []
-    names = ", ".join(device["name"] for device in top)
+    names = ", ".join(device.name for device in top)
     return [
         f"{names}: other programs transferred {format_size(others)} during the run, and the jobs {format_size(own)};"
         " find the program with iotop, or set wait in [host]"

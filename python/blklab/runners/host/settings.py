@@ -9,11 +9,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.outcome import ChangedSetting
 from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
@@ -58,16 +58,6 @@ OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
 """Keys without a meaning for a device without a request queue (md, most dm)."""
 
 TUNABLE: Final = "iosched/"  # Prefix of the scheduler's own settings, which are lost when the scheduler changes
-
-
-@dataclass(frozen=True)
-class SettingChange:
-    """A setting's value before the run and during it."""
-
-    where: str  # A device's name, or `vm`
-    key: str
-    original: str
-    set: str
 
 
 def path_of(node: Path | None, key: str, roots: Roots) -> Path:
@@ -129,7 +119,7 @@ def _rank(key: str) -> tuple[int, str]:
 @contextmanager
 def applied(
     settings: Mapping[str, str], devices: Sequence[SysfsLayer], journal: HostJournal
-) -> Iterator[list[SettingChange]]:
+) -> Iterator[list[ChangedSetting]]:
     """Changes settings while the block runs, and yields the changes.
 
     A device's key is written to the target and to all devices below it that have it (a partition's disk; md's, to every
@@ -303,7 +293,7 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
     return problems
 
 
-def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> SettingChange | None:
+def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> ChangedSetting | None:
     node = device.node if device else None
     where = _where(device)
     path = path_of(node, key, roots)
@@ -327,4 +317,4 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Sett
             f"settings: {where}: {key}: wrote {value}, but the kernel set {after}; choose a value "
             f"that it accepts ({path})"
         )
-    return SettingChange(where, key, before or "", after or "")
+    return ChangedSetting(where, key, before or "", after or "")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from blklab.errors import BlklabError
-from blklab.outcome import in_lab
 from blklab.runners.fio import jobfile
 from blklab.runners.fio.cell import figures
 from blklab.runners.fio.process import PATIENCE, FioExit, FioMessages, FioProgress, Progress, complaint
@@ -379,7 +378,7 @@ def measure(
     except BlklabError as error:  # the result stays valid; the runner boots a new guest
         if not machine.agent.connected:
             raise
-        finished.outcome["warnings"].append(f"after the load: {error}")
+        finished.outcome.warnings = [*finished.outcome.warnings, f"after the load: {error}"]
     return FinishedRun(finished.outcome, time.monotonic() - began, finished.points, finished.raw)
 
 
@@ -420,18 +419,16 @@ def _load(
         waited = waiting.share()
     fio_figures = figures(ran, interval_ns, log_ms)
     seen = layer_activity.watched(guest, samples, document)
-    outcome = in_lab(fio_figures.outcome)
-    outcome["devices"] = seen.devices
-    outcome["watched_ns"] = seen.watched_ns
-    outcome["cpu"] = seen.cpu
-    outcome["targets"] = [report() for report in guest.reports]
-    outcome["mdstat"] = guest.read("/proc/mdstat")
-    outcome["lab"] = {**conditions.describe_guest(machine, guest, document, wanted), "waited": waited}
-    if machine.io_cost:
-        outcome["lab"]["io_cost"] = machine.io_cost
-    outcome["warnings"] = [
+    outcome = fio_figures.outcome
+    outcome.devices = seen.devices
+    outcome.watched_ns = seen.watched_ns
+    outcome.cpu = seen.cpu
+    outcome.targets = [report() for report in guest.reports]
+    outcome.mdstat = guest.read("/proc/mdstat")
+    outcome.lab = conditions.describe_guest(machine, guest, document, wanted, waited)
+    outcome.warnings = [
         *map(str, conditions.check(document, wanted, seen.cpu)),
-        *outcome["warnings"],
+        *outcome.warnings,
         *seen.problems,
         *during.problems,
         *traced_ill,
@@ -439,7 +436,7 @@ def _load(
     if recorded and traces is not None:
         files.save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
-        outcome["lab"]["traces"] = str(traces)
+        outcome.lab.traces = str(traces)
     return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], ran.output)
 
 

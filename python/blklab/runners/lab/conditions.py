@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
-from blklab import outcome
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.fio.latency import parse_latency
 from blklab.fio.node import JsonNode
-from blklab.outcome import IoCost
+from blklab.outcome import GuestFacts, IoCost
 from blklab.runners.fio.process import PATIENCE
 from blklab.runners.lab.files import results_device
 from blklab.runners.lab.layer_activity import DISKSTATS
@@ -56,17 +55,18 @@ QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt
 
 
 def describe_guest(
-    machine: GuestMachine, guest: GuestStack, document: LabCellDocument, wanted: DiskRates
-) -> outcome.GuestFacts:
-    """Returns the environment of a measurement in this guest."""
+    machine: GuestMachine, guest: GuestStack, document: LabCellDocument, wanted: DiskRates, waited: float | None
+) -> GuestFacts:
+    """Returns the environment of a measurement in this guest, which `waited` for this share of the time."""
     names = [layer.kernel for layer in guest.layers]
     answers = machine.agent.read([f"/sys/block/{name}/queue/{key}" for name in names for key in QUEUE])
-    return {
-        "accel": machine.accel,
-        "kernel": machine.hello.kernel,
-        "scale": wanted.scale,
-        "limits": {device["name"]: limits for device, limits in zip(document["devices"], wanted.limits, strict=True)},
-        "layers": {
+    return GuestFacts(
+        machine.accel,
+        machine.hello.kernel,
+        wanted.scale,
+        {device["name"]: limits for device, limits in zip(document["devices"], wanted.limits, strict=True)},
+        machine.io_cost,
+        {
             layer.name: {
                 "kernel_name": layer.kernel,
                 "queue": {
@@ -77,8 +77,9 @@ def describe_guest(
             }
             for layer in guest.layers
         },
-        "lsblk": guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
-    }
+        guest.run("lsblk", "-J", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE", check=False).stdout,
+        waited,
+    )
 
 
 BUSY: Final = 0.9  # Share of busy time from which the guest's processors, not the disks, may limit the rates
@@ -135,16 +136,16 @@ def measure_io_cost(machine: GuestMachine) -> IoCost:
         if (reads := after.reads - before.reads) > 0
     ]
     document = output.parse_document(ran.stdout)
-    iops = output.outcome(document)["read"]["iops"]
+    iops = output.outcome(document).read.iops
     if not spans or not iops:
         raise BlklabError("cannot measure the cost of an I/O: fio in the guest did not read")
     interval_ns, latency_ns = sorted(spans)[len(spans) // 4]
     fio_read = next(JsonNode(document, "").parts("jobs")).part("read") or JsonNode({}, "")
     # fio has only means: the same share of this interval.
     shares = [parse_latency(fio_read, 1, key).mean * iops / 1e9 for key in ("slat_ns", "clat_ns")]
-    return {
-        "latency_ns": max(0, round(latency_ns)),
-        "submit_ns": round(interval_ns * shares[0]),
-        "reap_ns": max(0, round(interval_ns * (1 - sum(shares)))),
-        "wake_ns": max(0, round(interval_ns - latency_ns)),
-    }
+    return IoCost(
+        latency_ns=max(0, round(latency_ns)),
+        submit_ns=round(interval_ns * shares[0]),
+        reap_ns=max(0, round(interval_ns * (1 - sum(shares)))),
+        wake_ns=max(0, round(interval_ns - latency_ns)),
+    )

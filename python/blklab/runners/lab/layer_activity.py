@@ -54,15 +54,15 @@ def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellD
             tally.emit()
             due += interval_ns * max(1, -((due - now_ns - 1) // interval_ns))
     called = {layer.kernel: layer.name for layer in guest.layers}
-    devices: list[DeviceResult] = [
-        {
-            "name": layer.name,
-            "kind": layer.kind,
-            "above": layer.above,
-            "leaf": layer.kind == "disk",
-            "id": layer.serial,
+    devices = [
+        DeviceResult(
+            layer.name,
+            kind=layer.kind,
+            above=layer.above,
+            leaf=layer.kind == "disk",
+            id=layer.serial,
             **tally.total[layer.kernel].counts(),
-        }
+        )
         for layer in guest.layers
         if layer.kernel in tally.total
     ]

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
 from blklab.md_levels import PARITIES
+from blklab.outcome import Outcome
 from blklab.runners.lab.machine.boot import NAMES
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import documents
@@ -112,9 +113,7 @@ def _doubts(document: LabCellDocument) -> list[Diagnostic]:
 def _saturated(document: LabCellDocument, device: Mapping[str, Any]) -> bool:
     own = _alone(document, device, None)
     many = {**own, "jobs": [{**job, "iodepth": max(MANY, job["iodepth"])} for job in own["jobs"]]}
-    usual, most = (
-        sum(float(direction["bw_bytes"]) for direction in outcome.values()) for outcome in _simulated(own, many)
-    )
+    usual, most = (outcome.read.bw_bytes + outcome.write.bw_bytes for outcome in _simulated(own, many))
     return usual >= SATURATED * most
 
 
@@ -131,26 +130,24 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
     random = any(job["random"] for job in jobs)
     if mixed or turns(document["stack"]):
         (both,) = _simulated(_alone(document, device, None if mixed else EVEN))
-        total = [both["read"], both["write"]]
         if random:
-            return {"iops_total": sum(direction["iops"] for direction in total)}
-        return {"bps_total": sum(direction["bw_bytes"] for direction in total)}
+            return {"iops_total": both.read.iops + both.write.iops}
+        return {"bps_total": both.read.bw_bytes + both.write.bw_bytes}
     reads, writes = _simulated(*(_alone(document, device, share) for share in (1.0, 0.0)))
     if random:
-        return {"iops_read": reads["read"]["iops"], "iops_write": writes["write"]["iops"]}
-    return {"bps_read": reads["read"]["bw_bytes"], "bps_write": writes["write"]["bw_bytes"]}
+        return {"iops_read": reads.read.iops, "iops_write": writes.write.iops}
+    return {"bps_read": reads.read.bw_bytes, "bps_write": writes.write.bw_bytes}
 
 
-def _simulated(*documents: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _simulated(*documents: Mapping[str, Any]) -> list[Outcome]:
     """Returns outcomes; equal disks under equal loads are simulated only once, for all cells."""
     texts = [json.dumps(document, sort_keys=True) for document in documents]
     return [_outcome(text) for text in texts]
 
 
 @cache
-def _outcome(text: str) -> dict[str, Any]:
-    (outcome,) = outcomes([json.loads(text)])
-    return {direction: {key: outcome[direction][key] for key in ("iops", "bw_bytes")} for direction in WAYS}
+def _outcome(text: str) -> Outcome:
+    return outcomes([json.loads(text)])[0]
 
 
 def _alone(document: LabCellDocument, device: Mapping[str, Any], share: float | None) -> dict[str, Any]:

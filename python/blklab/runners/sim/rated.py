@@ -31,13 +31,13 @@ def rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]
     results = outcomes([_cell(model, name).document for model, name in tests])
     figures: dict[str, list[RatedFigure]] = {model.name: [] for model in models}
     for (model, name), outcome in zip(tests, results, strict=True):
-        direction: Any = outcome["write" if "write" in name else "read"]
+        direction = outcome.write if "write" in name else outcome.read
         if name == "average_seek_ms":
             table = stock_models.stock(model.name)
             half_turn = 30_000 / table["rpm"]
-            simulated = 1000 / direction["iops"] - half_turn - table["command_ns"] / 1e6
+            simulated = 1000 / direction.iops - half_turn - table["command_ns"] / 1e6
         else:
-            simulated = direction["bw_bytes"] if "bandwidth" in name else direction["iops"]
+            simulated = direction.bw_bytes if "bandwidth" in name else direction.iops
         figures[model.name].append(RatedFigure(name, model.rated[name], simulated))
     return figures
 

@@ -26,8 +26,7 @@ def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay:
     Raises UsageError for an invalid cell.
     """
     trace = None if replay is None else ([replay.path], replay.format, replay.device)
-    measured: Outcome = json.loads(_core.simulate(json.dumps(document), stop, trace))
-    return measured
+    return Outcome.from_document(json.loads(_core.simulate(json.dumps(document), stop, trace)))
 
 
 def outcomes(documents: Sequence[Mapping[str, Any]], parallel: Parallel = HERE) -> list[Outcome]:
@@ -106,8 +105,8 @@ def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
 
     def simulate(document: Mapping[str, object]) -> FinishedRun:
         measured = outcome(document, stop, cell.replay)
-        return FinishedRun(measured, 0.0, series.of_outcome(measured.pop("series")))
+        return FinishedRun(replace(measured, series=()), 0.0, series.of_outcome(measured.series))
 
     finished = measure_ramp(cell.document, simulate)
-    prediction: Outcome = {**finished.outcome, "interval": interval(cell, finished.outcome)}
+    prediction = replace(finished.outcome, interval=interval(cell, finished.outcome))
     return replace(finished, outcome=prediction, seconds=time.perf_counter() - begin)

@@ -7,9 +7,8 @@ are inside.
 """
 
 import math
-from typing import Final, cast
+from typing import Final
 
-from blklab.documents.outcome import DiskStats
 from blklab.outcome import DeviceResult, Outcome, PredictionInterval
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
@@ -34,30 +33,30 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
 
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
-    devices = outcome["devices"]
-    total = max(1, sum(sum(device["ios"]) for device in devices))
+    devices = outcome.devices
+    total = max(1, sum(sum(device.ios) for device in devices))
     # The members of an array are often equal disks, whose errors are equal too: deviations add up, not variances.
     of_devices = sum(
-        sum(device["ios"]) / total * _deviation(device, uncertainty, outcome["watched_ns"])
+        sum(device.ios) / total * _deviation(device, uncertainty, outcome.observed_ns)
         for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
     deviation = math.hypot(of_devices, KERNEL)
     low, high = _factors(deviation)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
         # The busiest device could do more: in the time in which it is idle.
-        busy = max(device["busy_ns"] or 0 for device in devices) / max(1, outcome["watched_ns"])
+        busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
-    return {"iops": (low, min(high, limit)), "p99": _factors(math.hypot(deviation, TAIL))}
+    return PredictionInterval((low, min(high, limit)), _factors(math.hypot(deviation, TAIL)))
 
 
 def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
     """Returns the deviation of a device's load: that of flushes for the share of time that they take."""
-    reads, writes = device["ios"]
+    reads, writes = device.ios
     ios = uncertainty.read if reads > writes else uncertainty.write
     if min(reads, writes) > MIXED * (reads + writes):
         ios = uncertainty.mixed
-    durable_ns = cast(DiskStats, device)["work"]["durable_ns"]
-    flushes = min(1.0, ((device["flush_ns"] or 0) + durable_ns) / max(1, watched_ns))
+    durable_ns = (device.work or {}).get("durable_ns", 0)
+    flushes = min(1.0, ((device.flush_ns or 0) + durable_ns) / watched_ns)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
 
@@ -71,5 +70,5 @@ def _limit(cell: Cell, outcome: Outcome) -> float:
         return 1.0 if replay["timed"] else math.inf
     jobs = cell.document["jobs"]
     rates = [job["numjobs"] * job["rate_iops"] if job.get("rate_iops") else math.inf for job in jobs]
-    iops = outcome["read"]["iops"] + outcome["write"]["iops"]
+    iops = outcome.read.iops + outcome.write.iops
     return max(1.0, sum(rates) / iops) if iops else math.inf

@@ -4,10 +4,9 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.errors import BlklabError
-from blklab.outcome import VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
 TICK: Final = 14.0
@@ -45,7 +44,7 @@ def create(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequ
     path = guest.add_layer(GuestLayer(table["name"], "bcache", kernel), backing, cache)
     _bypass(guest, table["name"], table)
     guest.readying.append(lambda: _clear(guest, base))
-    guest.reports.append(lambda: cast(VolumeReport, {"kind": "bcache", **_statistics(guest, base, table["name"])}))
+    guest.reports.append(lambda: {"kind": "bcache", **_statistics(guest, base, table["name"])})
     return path
 
 

@@ -1,7 +1,7 @@
 """Builds a cell's stack in the guest, from its disks upwards, and removes it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
@@ -57,7 +57,7 @@ def _status(guest: GuestStack, name: str) -> dict[str, int]:
 def _report(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> VolumeReport:
     """Returns a cache's activity since the load began: counts, and its present state."""
     grown = {key: after[key] - before[key] for key in COUNTS if key in after}
-    return cast(VolumeReport, {"name": name, "kind": "writecache", **after, **grown})
+    return {"name": name, "kind": "writecache", **after, **grown}
 
 
 MS: Final = 1_000_000  # ns; dm-delay counts in them, and its timer is no finer than the kernel's tick

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.outcome import VolumeReport
@@ -73,7 +73,7 @@ def never_idle(guest: GuestStack, name: str) -> None:
 def _report(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> VolumeReport:
     """Returns a cache's activity since the load began: counts, and its present state."""
     grown = {key: after[key] - before[key] for key in COUNTS if key != "dirty"}
-    return cast(VolumeReport, {"name": name, "kind": "lvmcache", **after, **grown})
+    return {"name": name, "kind": "lvmcache", **after, **grown}
 
 
 def status(guest: GuestStack, mapped: str) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """md arrays, made by mdadm."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from blklab.errors import BlklabError
 from blklab.md_levels import LEVELS, PARITIES, REDUNDANT
-from blklab.outcome import MemberResult, VolumeReport
+from blklab.outcome import VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
 MODULES: Final = {**{level: level for level in LEVELS}, "linear": "md-linear", **dict.fromkeys(PARITIES, "raid456")}
@@ -150,10 +150,10 @@ def report(guest: GuestStack, name: str, kernel: str, members: Sequence[str | No
     answers = guest.agent.read([f"{base}/{key}" for key in keys])
     values = {key: (answers[f"{base}/{key}"] or "").strip() or None for key in keys}
     each = [_member(guest, base, member) for member in members if member is not None]
-    return cast(VolumeReport, {"name": name, "kind": "md", **values, "members": each})
+    return {"name": name, "kind": "md", **values, "members": each}
 
 
-def _member(guest: GuestStack, base: str, member: str) -> MemberResult:
+def _member(guest: GuestStack, base: str, member: str) -> dict[str, Any]:
     kernel = member.removeprefix("/dev/")
     state = guest.read(f"{base}/dev-{kernel}/state")
     listed = guest.run("mdadm", "--examine-badblocks", member, check=False).stdout.splitlines()
