@@ -18,6 +18,9 @@ WIDTH = 120
 STRUCTS = {"profile", "superblock"}
 """The documents that are msgspec's classes."""
 
+ELSEWHERE = {"Outcome", "Direction", "DiskStats", "Group", "Latency", "Syncs"}
+"""Types of outcomes that are classes of blklab.outcome, which every runner fills; a test compares their fields."""
+
 DEVICES = "device_parameters"
 """The schema that is no document: it becomes tables of experiment files."""
 
@@ -35,7 +38,8 @@ class Module:
         self.aliases: dict[str, str] = {}
         schemas = {**root.get("$defs", {}), root["title"]: root}
         for name, schema in schemas.items():
-            self.define(name, schema)
+            if name not in ELSEWHERE:
+                self.define(name, schema)
 
     def define(self, name: str, schema: Schema) -> None:
         """Writes the type of a named schema."""
@@ -245,7 +249,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def without_models(schema: Schema) -> Schema:
-    """Returns the schema of a document in which devices and controllers are just tables: the other module has their keys."""
+    """Returns the schema of a document in which devices and controllers are tables: the other module has their keys."""
     types = {name: of for name, of in schema.get("$defs", {}).items() if name not in printed()[DEVICES]["$defs"]}
     tables = {name: {"type": "object"} for name in ("ControllerSpec", "Model") if name in schema.get("$defs", {})}
     return {**schema, "$defs": {**types, **tables}}

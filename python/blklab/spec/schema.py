@@ -24,10 +24,7 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
     ("settings", "filesystem", "<table>"): _of(experiment.Filesystem),
     ("settings",): _of(experiment.Settings),
     ("controllers", "*"): _of(device_parameters.ControllerSpec),
-    ("devices", "*", "ssd"): _of(device.Ssd),
-    ("devices", "*", "nvme"): _of(device.Nvme),
-    ("devices", "*", "hdd"): _of(device.Hdd),
-    ("devices", "*", "throttled"): _of(device.Throttled),
+    **{("devices", "*", kind): _of(table) for kind, table in device.KINDS.items()},
     ("stacks", "*", "<bare>"): _of(stack.Bare),
     ("stacks", "*", "<md>", "fail", "*"): _of(stack.Failure),
     ("stacks", "*", "<md>"): ["device", "kind", *_of(stack.Md)],
@@ -66,14 +63,11 @@ def document() -> dict[str, Any]:
         _add_meanings(definitions[model.__name__]["properties"], model)
         known |= definitions[model.__name__]["properties"]
     del known["kind"]
-    for name, key, value in (
-        ("StockDevice", "model", {"type": "string"}),
-        ("CalibratedDevice", "calibrated", {"type": "string"}),
-    ):
+    for name, key in (("StockDevice", "model"), ("CalibratedDevice", "calibrated")):
         definitions[name] = {
             "description": f"A device with the parameters of `{key}`; keys here replace them.",
             "type": "object",
-            "properties": {key: value, **known},
+            "properties": {key: {"type": "string"}, **known},
             "required": [key],
             "additionalProperties": False,
         }
