@@ -367,7 +367,7 @@ def device_models() -> str:
     )
     about = (
         "## Data sheets and simulation\n\nIOPS of 4 KiB with 32 I/Os in flight (NVMe: 256), MB/s of 128 KiB with 32 in"
-        ' flight, ms.\nUsed disks have `state = "steady"`; other figures are those of a new disk.'
+        ' flight, ms.\nUsed disks have `state = "steady"`; other figures are those of a new disk, `state = "fresh"`.'
     )
     heads = ("model", "class", "product", "certainty", "source"), ("model", "figure", "rated", "simulated", "error")
     return page("Device models", intro, table(heads[0], listed), about, table(heads[1], figures))

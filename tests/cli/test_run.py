@@ -238,7 +238,7 @@ def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None
     text = " ".join(outcome.out.split())
     assert re.search(r"Writeback throttling of nvme is the limit \(flushing \d+% of the time\)", text)
     assert re.search(r"Writeback throttling of nvme put tasks to sleep [\d,]+ times\. md", text)
-    assert re.search(r"ssd spent \d+% of the time in \d+ flushes and served nothing", text)
+    assert re.search(r"ssd spent \d+% of the time in \d+ flushes, [\d.]+ m?s each, and served nothing", text)
 
 
 def test_a_cell_that_fails_is_one_line(run: Run, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

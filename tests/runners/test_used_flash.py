@@ -37,7 +37,7 @@ def test_reads_of_a_used_disk_are_as_fast(run: Run, tmp_path: Path) -> None:
 def test_writes_are_slower_when_the_cache_of_single_bit_cells_is_full(run: Run, tmp_path: Path) -> None:
     writes = 'rw = "write"\nbs = "128k"\niodepth = 32'
     # 1 GB at 1.8 GB/s, then as fast as all bits are programmed: four times slower.
-    slow = "slc_bytes = 1_000_000_000, fold_ns = 14_165_028"
+    slow = "state = 'fresh', slc_bytes = 1_000_000_000, fold_ns = 14_165_028"
     cached, short, long = (
         simulate(run, tmp_path, device, writes, runtime)["write"]["bw_bytes"]
         for device, runtime in (("units = 64", "1s"), (slow, "500ms"), (slow, "3s"))

@@ -17,6 +17,7 @@ ROUNDS: Final = (64, 16, 4, 1)  # What part of the longest simulation each round
 LONGEST: Final = 65_536  # I/Os of the longest simulation
 SHORTEST: Final = 256
 SAME: Final = 0.05  # Differences of latency that are no reason to choose
+REPRESENTATIVE: Final = 4  # A simulation of this part of the longest one, or more, compares those of all classes
 KEPT: Final = 3  # A round keeps at most a third of each class, and the preferred one
 
 
@@ -112,7 +113,9 @@ def race(
         alive = [by_name.get(id(candidate), candidate) for candidate in alive]
         fast, slow = _within_bound(question, alive, last=ios == lengths[-1])
         too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
-        alive = _best_of_each_class(undominated(fast, weights), weights)
+        # Short simulations are mostly their beginning: they compare only arrangements of the same class.
+        among = [fast] if ios >= full // REPRESENTATIVE else _classes(fast)
+        alive = _best_of_each_class([best for members in among for best in undominated(members, weights)], weights)
         if len(lengths) > 1 and ios == lengths[-2]:
             alive = [_preferred(members, weights) for members in _classes(alive)]
     chosen = undominated([_preferred(members, weights) for members in _classes(alive)], weights)

@@ -144,9 +144,8 @@ def calibrate(
     changed: dict[str, tuple[float, float]] = {}
     stages: list[FittedStage] = []
     for stage in STAGES[device["kind"]]:
-        chosen = [run for run in runs if stage.runs(run)]
-        if not write_back and chosen and all(run.synced for run in chosen):
-            continue  # The kernel sends it no flush.
+        # The kernel sends no flush to a disk without a volatile cache.
+        chosen = [run for run in runs if stage.runs(run) and (write_back or not run.synced)]
         # A stage must not have more parameters than runs.
         parameters = stage.parameters[: len(chosen)]
         if parameters:
