@@ -105,6 +105,25 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
     assert result["read"]["iops"] == pytest.approx(measured["small"], rel=0.02)
 
 
+def test_flushes_are_found_again(run: Run) -> None:
+    jobs = [
+        {"jobname": name, "groupid": group, "read": {"iops": 0.0}, "write": {"iops": iops},
+         "job options": {"rw": "randwrite", "bs": "4k", "size": "1g", "iodepth": "1", **options}}
+        for group, (name, iops, options) in enumerate(
+            [("plain", 40_000.0, {}), ("flush", 800.0, {"fdatasync": "1"}), ("forced", 170.0, {"sync": "1"})]
+        )
+    ]  # fmt: skip
+    Path("fio.json").write_text(json.dumps({"fio version": "fio-3.33", "jobs": jobs}))
+    outcome = run("calibrate", "fio.json", "--model", "nvme-consumer", "--size", "2GiB", "--json")
+    assert outcome.status == 0, outcome.err
+    document = json.loads(outcome.out)
+    # A 990 PRO: a flush takes 1 / 800 s less what a plain write takes, forced unit access 1 / 170 s less.
+    assert document["device"]["flush_ns"] == pytest.approx(1e9 / 800 - 25_000, rel=0.05)
+    assert document["device"]["fua_ns"] == pytest.approx(1e9 / 170 - 25_000, rel=0.05)
+    assert not any(key.startswith("sustained_") for key in document["device"])
+    assert {"flush_ns", "fua_ns", "write_latency_ns"} <= document["fitted"].keys()
+
+
 def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> None:
     Path("fio.json").write_text(as_json({"small": measured["small"]}))
     outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB")
