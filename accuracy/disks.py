@@ -1,6 +1,5 @@
 """`accuracy/run disks`: predict single disks that strangers measured, with the library's models."""
 
-import csv
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,8 @@ import click
 from accuracy.options import reference_option
 from blklab.cli.common import cluster_option, computing, emit, json_option
 from blklab.cluster import HERE, Parallel
+from blklab.errors import UsageError
+from blklab.imports.reference import number, table_rows
 from blklab.output import write
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TextTable, figures, text
@@ -57,6 +58,8 @@ PLOTS: Final[Mapping[str, tuple[str, str]]] = {
     "SAMSUNGF1": ("hdd-7200", "HDD"),
 }
 """By a word of the set's name: the model, and the group of rows. The disk of the set WD740GD was failing."""
+
+COUNTS: Final = ("iodepth", "numjobs")
 
 UNWRITTEN: Final = ("TEST01", "P420i_SAMSUNG_PM883", "AHCI_INTEL", "AHCI_SAMSUNG_PM833")
 """Sets of new disks: their reads do not touch flash."""
@@ -126,8 +129,11 @@ def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json:
       accuracy/run disks --json | jq '.[] | select(.inside | not)'
       accuracy/run disks -o docs/explanation/disks.md
     """
+    measured = [*iocost(directory), *plots(directory), *flushes(directory)]
+    if not measured:
+        raise UsageError(f"{directory}/foreign: no tables; expected iocost.csv, fio_plot.csv and flushes.csv")
     with computing(cluster) as parallel:
-        rows = predicted([*iocost(directory), *plots(directory), *flushes(directory)], parallel)
+        rows = predicted(measured, parallel)
     if output is not None:
         write(output, _page(rows).encode())
     documents = [{**vars(row), "factor": row.factor, "inside": row.inside} for row in rows]
@@ -149,21 +155,16 @@ def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> lis
     return rows
 
 
-def _read(directory: Path, name: str) -> list[dict[str, str]]:
-    with (directory / "foreign" / name).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def iocost(directory: Path) -> Iterator[Measurement]:
     """Yields the medians of iocost.csv."""
-    models: dict[str, list[dict[str, str]]] = {}
-    for row in _read(directory, "iocost.csv"):
-        models.setdefault(row["model"], []).append(row)
+    models: dict[str, list[Mapping[str, float]]] = {}
+    for where, row in table_rows(directory / "foreign/iocost.csv", ("model", *LOADS)):
+        models.setdefault(row["model"], []).append({figure: number(where, row, figure) for figure in LOADS})
     for disk, rows in models.items():
         model = IOCOST.get(disk, "nvme-consumer")
         group = "its class rests on it" if model == "nvme-consumer" else "NVMe and SATA SSD"
         for figure, (rw, bs, depth) in LOADS.items():
-            median = statistics.median(float(row[figure]) for row in rows)
+            median = statistics.median(row[figure] for row in rows)
             iops = median / (1 << 20) if figure.endswith("bps") else median
             workload = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": 8}
             yield Measurement("iocost.csv", group, disk, {"model": model}, workload, iops)
@@ -171,7 +172,7 @@ def iocost(directory: Path) -> Iterator[Measurement]:
 
 def plots(directory: Path) -> Iterator[Measurement]:
     """Yields the rows of fio_plot.csv with one job or 16."""
-    for row in _read(directory, "fio_plot.csv"):
+    for where, row in table_rows(directory / "foreign/fio_plot.csv", ("set", "stack", "rw", *COUNTS, "iops")):
         word = next((word for word in PLOTS if word in row["set"]), None)
         if word is None or row["stack"] != "single" or row["numjobs"] not in {"1", "16"}:
             continue
@@ -181,19 +182,20 @@ def plots(directory: Path) -> Iterator[Measurement]:
             device["state"] = "worn"
         elif any(part in row["set"] for part in UNWRITTEN) and row["rw"] == "randread":
             device["state"] = "unwritten"
-        workload = {"rw": row["rw"], "bs": "4k", "iodepth": int(row["iodepth"]), "numjobs": int(row["numjobs"])}
-        yield Measurement("fio_plot.csv", group, row["set"], device, workload, float(row["iops"]))
+        workload = {"rw": row["rw"], "bs": "4k", **{key: int(number(where, row, key)) for key in COUNTS}}
+        yield Measurement("fio_plot.csv", group, row["set"], device, workload, number(where, row, "iops"))
 
 
 def flushes(directory: Path) -> Iterator[Measurement]:
     """Yields the rows of flushes.csv."""
-    for row in _read(directory, "flushes.csv"):
+    columns = ("disk", "model", "use", "bs", "dsync", "fdatasync")
+    for where, row in table_rows(directory / "foreign/flushes.csv", columns):
         group = "flushes that were used" if row["use"] == "set" else "flushes"
         for figure, option in (("dsync", "sync"), ("fdatasync", "fdatasync")):
             if row[figure]:
                 workload = {"rw": "randwrite", "bs": row["bs"], "options": {option: 1}}
                 device = {"model": row["model"]}
-                yield Measurement("flushes.csv", group, row["disk"], device, workload, float(row[figure]))
+                yield Measurement("flushes.csv", group, row["disk"], device, workload, number(where, row, figure))
 
 
 def _page(rows: Sequence[DiskRow]) -> str:

@@ -33,6 +33,15 @@ def test_random_writes_of_named_disks_are_in_the_interval() -> None:
     assert all(row.inside for row in rows), [row for row in rows if not row.inside]
 
 
+def test_mistakes_are_one_line_and_status_2(judge: Run, tmp_path: Path) -> None:
+    nothing = judge("disks", "--reference", tmp_path)
+    assert nothing.status == 2 and "no tables; expected iocost.csv" in nothing.err
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/iocost.csv").write_text("model,size\nx,1\n")
+    done = judge("disks", "--reference", tmp_path)
+    assert done.status == 2 and "iocost.csv: no column 'rbps'" in done.err
+
+
 def test_the_command_prints_each_group(judge: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("iocost", "plots"):
         monkeypatch.setattr(disks, name, lambda _directory: [])

@@ -64,3 +64,11 @@ def test_a_controller_that_is_not_there(run: Run, tmp_path: Path) -> None:
     done = run("run", path, "--dry-run")
     assert done.status == 2
     assert "devices.d.controller: there is no 'hbb'; did you mean 'hba'?" in done.err
+
+
+def test_the_lab_has_no_controllers(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(FOUR.format(controller="iops = 1"))
+    done = run("run", path, "--on", "lab", "--dry-run")
+    assert done.status == 2
+    assert "controllers: only the simulator has controllers: use --on sim" in done.err

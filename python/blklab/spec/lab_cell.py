@@ -38,6 +38,8 @@ def document(
     settings = experiment.settings
     if settings.max_ios is not None:
         raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
+    if any(disk.controller for disk in built.tables):
+        raise problems.fail("controllers", "only the simulator has controllers: use --on sim")
     path, table, tables = sim_cell.job_tables(experiment, workload)
     match table:
         case Command():

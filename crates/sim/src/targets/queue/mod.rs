@@ -272,11 +272,7 @@ impl DiskQueue {
 
     #[inline]
     fn can_dispatch(&self) -> bool {
-        self.in_disk < self.depth && !(self.flushes_alone && self.has_flush())
-    }
-
-    fn has_flush(&self) -> bool {
-        !(self.flushes.is_empty() && self.flushing.is_empty())
+        self.in_disk < self.depth && (!self.flushes_alone || (self.flushes.is_empty() && self.flushing.is_empty()))
     }
 
     /// Sends waiting requests to the disk while it has free slots.
@@ -308,8 +304,9 @@ impl DiskQueue {
     fn dispatch_flush(&mut self, sim: &mut Simulation) {
         let mut events = DiskEvents::new(&mut sim.events, self.id);
         if !self.write_back {
+            // Neither the disk nor its controller sees them.
             for number in self.flushes.drain(..) {
-                events.plan_completion(sim.now, number);
+                events.plan_completion(sim.now, number | SERVED);
             }
         } else if self.flushing.is_empty() && (self.in_disk == 0 || !self.flushes_alone) {
             std::mem::swap(&mut self.flushing, &mut self.flushes);
