@@ -119,3 +119,29 @@ def test_an_interrupt_while_python_imports_is_silent(name: str) -> None:
     assert outcome.returncode == 130
     assert outcome.stdout == b""
     assert outcome.stderr in {b"", b"blklab: interrupted\n"}
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_in_a_finalizer_is_not_lost(
+    number: signal.Signals, error: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    with pytest.raises(error), signals.handled():
+        Finalized()
+        until(lambda: False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_other_errors_of_finalizers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            raise ValueError
+
+    seen: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: seen.append(ignored.exc_value))
+    with signals.handled():
+        Finalized()
+    assert [type(error) for error in seen] == [ValueError]

@@ -3,10 +3,13 @@
 The handlers raise, so that `finally` and Rust's `Drop` remove unfinished files. Python calls
 handlers between two instructions. The native core checks for signals while it works, but not
 while it waits, such as for a pipe. In that case a thread removes the files and ends blklab.
+
+Python ignores what is raised in a finalizer (`__del__`). Such a signal is sent again a moment later.
 """
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +18,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 HANDLER_TIMEOUT_S: Final = 2.0  # How long a signal may stay unhandled before the thread ends blklab
+AGAIN_S: Final = 0.05  # After so long, a finalizer in which a signal came has ended
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 _unfinished: set[Path] = set()
@@ -46,16 +50,33 @@ def handled() -> Iterator[None]:
     earlier = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(reading_end,), name="signals", daemon=True)
     watcher.start()
+    hook = sys.unraisablehook
     try:
         for number in kept:
             signal.signal(number, wanted[number])
+        sys.unraisablehook = lambda ignored: None if _sent_again(ignored.exc_value) else hook(ignored)
         yield
     finally:
+        sys.unraisablehook = hook
         for number, old in kept.items():
             signal.signal(number, old)
         signal.set_wakeup_fd(earlier)
         os.close(tell)
         watcher.join()
+
+
+def _sent_again(ignored: BaseException | None) -> bool:
+    """Send the signal again whose exception Python ignored; false if it was another exception."""
+    if isinstance(ignored, KeyboardInterrupt):
+        number = int(signal.SIGINT)
+    elif isinstance(ignored, SystemExit) and isinstance(ignored.code, int):
+        number = ignored.code - 128
+    else:
+        return False
+    again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
+    return True
 
 
 @contextmanager
