@@ -101,6 +101,26 @@ def test_a_disk_that_is_too_fast() -> None:
     assert 1_500 < most_random_reads(32) < 1_700
 
 
+@pytest.mark.parametrize(
+    ("model", "microseconds", "depth", "doubted"),
+    [("SAMSUNG MZ7KH960", 20, 1, True), ("SAMSUNG MZ7KH960", 70, 1, False), ("SAMSUNG MZ7KH960", 20, 2, False),
+     ("INTEL SSDPE21D280GA", 11, 1, False)],
+)  # fmt: skip
+def test_flash_that_was_never_written(model: str, microseconds: float, depth: int, *, doubted: bool) -> None:
+    def change(outcome: dict[str, Any]) -> None:
+        outcome["devices"] = made.mirror(made.direction_result(4e4, 1e6), made.direction_result(0, 1e6), 1)
+        for device in outcome["devices"]:
+            device["ticks_ns"][0] = device["ios"][0] * microseconds * 1000
+            device["sectors"][0] = device["ios"][0] * 8
+
+    job = made.job("randread", iodepth=str(depth), numjobs="1")
+    known = environment("sda", hardware={"model": model})
+    run_ = with_outcome(change, cell={"jobs": [job], "target": {"name": "raid1"}}, environment=known)
+    messages = [notice.message for notice in of([run_]) if notice.code == "unwritten"]
+    assert len(messages) == doubted
+    assert all("sda answered random reads in 20 µs, one at a time" in message for message in messages)
+
+
 def test_a_bus_that_is_too_slow_for_it() -> None:
     def change(outcome: dict[str, Any]) -> None:
         outcome["devices"] = made.mirror(made.direction_result(4e5, 1e6), made.direction_result(0, 1e6), 0.9)

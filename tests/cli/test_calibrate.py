@@ -124,6 +124,18 @@ def test_flushes_are_found_again(run: Run) -> None:
     assert {"flush_ns", "fua_ns", "write_latency_ns"} <= document["fitted"].keys()
 
 
+@pytest.mark.parametrize(("iops", "model", "warns"), [(50_000, "pm983", True), (12_000, "pm983", False)])
+def test_reads_of_blocks_that_were_never_written(
+    run: Run, monkeypatch: pytest.MonkeyPatch, iops: float, model: str, *, warns: bool
+) -> None:
+    monkeypatch.setitem(WORKLOADS, "alone", {"rw": "randread", "bs": "4k", "iodepth": 1, "numjobs": 1, "size": "1g"})
+    for form in (as_json, as_text):
+        Path("fio.out").write_text(form({"alone": iops}))
+        outcome = run("calibrate", "fio.out", "--model", model, "--size", "1GiB")
+        assert outcome.status == 0, outcome.err
+        assert ("warning: alone: a read took 20 µs, and flash takes longer" in outcome.err) is warns
+
+
 def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> None:
     Path("fio.json").write_text(as_json({"small": measured["small"]}))
     outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB")

@@ -8,11 +8,11 @@ from tests.conftest import Run
 
 
 def simulate(run: Run, directory: Path, device: str, workload: str, runtime: str) -> Any:
-    """Returns the result; `device` and `workload` are keys of their tables."""
+    """Returns the result; `device` and `workload` are keys of their tables. A workload with a size ends with it."""
     path = directory / "e.toml"
     path.write_text(
         f'[devices]\nd = {{ {device} }}\n[stacks.s]\ndevice = "d"\n'
-        f"[workloads.w]\n{workload}\ntime_based = true\n"
+        f"[workloads.w]\n{workload}\ntime_based = {str('size' not in workload).lower()}\n"
         f'[settings]\nkernel = "6.1"\nruntime = "{runtime}"\n'
     )
     done = run("run", path, "--json", "--explain", "--no-store")

@@ -87,3 +87,30 @@ def test_impossible_devices_are_refused(run: Run, tmp_path: Path, device: str, m
     done = run("run", path)
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert message in done.err
+
+
+# Published rates of filling an erased disk in sequence, in GB/s: of its cache, then with all bits, then while cached
+# data is moved. What judges is the mean rate of the whole fill, which no parameter is set from.
+@pytest.mark.parametrize(
+    ("capacity", "bits", "cache", "rates", "mean"),
+    [
+        pytest.param(1000, 3, 280, (4.5, 2.0, 0.5), 0.80, id="ADATA Atom 50"),
+        pytest.param(2000, 3, 592, (3.5, 2.2, 1.0), 1.514, id="Lexar NM800 Pro"),
+        pytest.param(2000, 3, 200, (5.0, 3.5, 1.5), 3.1, id="MSI M480 Play"),
+        pytest.param(1000, 3, 160, (2.5, 0.5, 0.5), 0.60, id="Samsung 980"),
+        pytest.param(2000, 4, 460, (3.5, 0.13, 0.13), 0.168, id="HP FX700"),
+        pytest.param(2000, 3, 700, (4.0, 0.5, 0.5), 0.639, id="Crucial T500"),
+    ],
+)
+def test_a_disk_is_filled_as_fast_as_published(
+    run: Run, tmp_path: Path, capacity: int, bits: int, cache: int, rates: tuple[float, float, float], mean: float
+) -> None:
+    size = capacity * 10**7  # a hundredth, so that the simulation is short
+    program, direct, fold = (round(96 * 98_304 / rate) for rate in rates)  # ns
+    device = (
+        f'model = "nvme-consumer", state = "fresh", capacity = {size}, slc_bytes = {cache * 10**7}, cell_bits = {bits},'
+        f" write_bandwidth = 7_000_000_000, program_ns = {program}, direct_ns = {direct}, fold_ns = {fold}"
+    )
+    workload = f'rw = "write"\nbs = "1m"\niodepth = 4\nsize = {size}'
+    written = changed_device.simulate(run, tmp_path, device, workload, "1h")["write"]
+    assert written["bw_bytes"] / 1e9 == pytest.approx(mean, rel=0.15)

@@ -13,7 +13,7 @@ from blklab.documents.outcome import (
     WritecacheTargetReport,
 )
 from blklab.outcome import DeviceResult, Outcome
-from blklab.units import format_count, format_duration, format_size
+from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
 
@@ -36,6 +36,7 @@ def explain(document: Cell, outcome: Outcome) -> list[str]:
     """Returns sentences with figures of a simulation, the most important first."""
     return [
         *_limits(document, outcome),
+        *_states(document, outcome),
         *_wear(document, outcome),
         *_cleaning(outcome),
         *_shares(outcome),
@@ -43,6 +44,41 @@ def explain(document: Cell, outcome: Outcome) -> list[str]:
         *_hits_over_time(outcome),
         *_waits(document, outcome),
     ]
+
+
+def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
+    """Says what the state of each flash disk did to its reads and writes."""
+    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
+        model = {key: value for key, value in of_cell["model"].items() if isinstance(value, int)}
+        state = of_cell["model"].get("condition", "fresh")
+        for direction, ios in zip(("read", "write"), device.ios, strict=True):
+            rated, sustained = (model.get(f"{kind}{direction}_command_ns", 0) for kind in ("", "sustained_"))
+            if ios and sustained and sustained != rated and state not in {"fresh", "unwritten"}:
+                yield (
+                    f"Each {direction} command of {device.name} takes {format_duration(sustained)}, as measured on such"
+                    f' disks in use. `state = "fresh"` has {format_duration(rated)}, from the data sheet.'
+                )
+        if state == "unwritten" and device.ios[0]:
+            yield (
+                f"{device.name} answered reads without its flash: its blocks were never written. A disk with data is"
+                ' slower: `state = "used"`.'
+            )
+        if state == "worn" and device.ios[1]:
+            yield (
+                f"Writes of {device.name} take three times as long as those of a disk in use: it is worn. Only one"
+                " model of worn disks is known to blklab."
+            )
+        full_ns = _work(device)["media_cache_full_ns"]
+        if full_ns is not None and of_cell["model"]["kind"] != "hdd":
+            when = "begins full" if state in {"used", "worn"} else f"was full after {full_ns / 1e9:.1f} s"
+            rates = [
+                format_rate(model["units"] * model["program_bytes"] * 1e9 / model[key])
+                for key in ("program_ns", "fold_ns")
+            ]
+            yield (
+                f"The cache of single-bit cells of {device.name} {when}: its flash takes up to {rates[0]} while the"
+                f" cache has space, and {rates[1]} when cached data must be moved first."
+            )
 
 
 def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
@@ -60,7 +96,7 @@ def _cleaning(outcome: Outcome) -> Iterator[str]:
     """Says when the media cache of a shingled disk was full."""
     for device in outcome.devices:
         full_ns, bands = _work(device)["media_cache_full_ns"], _work(device)["bands_cleaned"]
-        if full_ns is not None:
+        if full_ns is not None and not _work(device)["flash_bytes"]:
             yield (
                 f"The media cache of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, writes waited"
                 f" until a band was rewritten ({format_count(bands)} bands in all). `media_cache_fill` is how full it"

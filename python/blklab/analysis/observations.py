@@ -50,6 +50,12 @@ class Observation:
     def random(self) -> bool:
         return str(self.workload["rw"]).startswith("rand")
 
+    @property
+    def seconds_alone(self) -> float:
+        """Seconds that a random read of 4 KiB takes if it is alone; infinite if the run has others."""
+        small = str(self.workload.get("bs", "4k")).lower() in {"4k", "4096", "4kib", "4096b"}
+        return 1 / self.read_iops if small and self.reads and self.random and self.alone else float("inf")
+
 
 WORDS: Final = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync", "options"))
 """fio's options that describe the load of a device."""

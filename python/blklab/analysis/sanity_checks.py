@@ -3,6 +3,7 @@
 They apply to measurements only: a simulation has no page cache and obeys data sheets.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +26,11 @@ BUSES: Final = {"SATA": 600e6, "one rotating disk": 600e6, "PCIe 5.0 ×4": 15.8e
 """Maximum bytes per second: SATA 3.x at 6 Gbit/s 8b/10b; the outer tracks of two actuators (data
 sheets: 550 MB/s); four lanes of 32 GT/s 128b/130b."""
 
+UNWRITTEN_NS: Final = 30_000
+"""A shorter read of 4 KiB, one at a time, did not come from cells with several bits, whose pages take 40 µs or more."""
+
+FAST_CELLS: Final = re.compile("optane|SSDPE[D2L][1K]|MEMPE", re.IGNORECASE)  # Their reads take 10 µs
+
 UNSEEN: Final = 0.5
 """Share of the jobs' bytes that must reach the devices. Mirrors and parity increase it; only a
 cache decreases it: merging makes fewer I/Os with the same bytes."""
@@ -39,7 +45,7 @@ a failing head. Two disks of a model differ by less than a tenth."""
 def check_run(run: StoredRun) -> Iterator[Diagnostic]:
     """Yields the doubts about a measured run."""
     outcome = run.figures
-    checks = (_impossible(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
+    checks = (_impossible(run, outcome), _unwritten(run, outcome), _unseen(outcome), _small(run), _twins(run, outcome))
     for diagnostic in chain(*checks):
         yield replace(diagnostic, runs=(run.id,))
 
@@ -101,6 +107,26 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
                 "impossible-rate",
                 f"{format_rate(sectors[0] * 512 / seconds)} read from {device.name},"
                 f" which is more than {format_rate(BUSES[bus])} of {bus}",
+            )
+
+
+def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
+    """Yields flash disks that answered reads faster than flash can be read."""
+    every = [str(words.get("rw", words.get("readwrite", ""))) for words in words_of(run)]
+    if set(every) != {"randread"} or not all("iodepth" in words for words in words_of(run)) or in_flight(run.cell) != 1:
+        return
+    for device in lowest_devices(outcome):
+        known, reads = hardware(run, device.name), device.ios[0]
+        model = str((known.get("hardware") or {}).get("model") or "")
+        spins = (known.get("queue") or {}).get("rotational") == "1"
+        if not model or spins or FAST_CELLS.search(model) or reads < ENOUGH or not device.sectors:
+            continue
+        if device.sectors[0] / reads <= 8 and (each := device.ticks_ns[0] / reads) < UNWRITTEN_NS:
+            yield _doubt(
+                "unwritten",
+                f"{device.name} answered random reads in {format_duration(each)}, one at a time: flash takes longer, so"
+                " it did not read any. Blocks that were never written, or were discarded, are answered like this."
+                " Write the whole target before you read it",
             )
 
 

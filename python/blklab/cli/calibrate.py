@@ -110,6 +110,7 @@ def calibrate(
     """
     from blklab.analysis import calibrate as analysis
     from blklab.analysis.identified_disks import refuse_host_managed
+    from blklab.analysis.sanity_checks import UNWRITTEN_NS
 
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
     _check_usage(given, destroy=destroy, size=size, length=length)
@@ -142,6 +143,13 @@ def calibrate(
     if abs(calibration.worst.error) > analysis.BAD:
         worst = calibration.worst
         warn(f"the model fits badly: its error for {worst.run.name!r} is {worst.error:+.0%}")
+    for run in runs:
+        # Flash that is as slow as the model's did not answer this read.
+        if run.seconds_alone * 1e9 < UNWRITTEN_NS < int(str(table.get("page_read_ns", 0))):
+            warn(
+                f"{run.name}: a read took {1e6 * run.seconds_alone:.0f} µs, and flash takes longer: blocks that were"
+                ' never written? Write the whole disk first, or state = "unwritten"'
+            )
     if output is not None:
         from blklab.output import write
 

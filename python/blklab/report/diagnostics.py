@@ -24,6 +24,7 @@ TITLES: Final = {  # Titles of codes whose own words are not clear
     "impossible-rate": "A cache, or no such disk",
     "page-cache": "The page cache answered",
     "small-data": "Data set too small",
+    "unwritten": "No flash was read",
 }
 
 

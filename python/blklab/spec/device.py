@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from blklab.documents.cell import Model
 from blklab.spec.device_parameters import FlashSpec, FlashUse, HddSpec, ShingledSpec, ThrottledSpec
-from blklab.spec.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors
+from blklab.spec.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors, filled_share
 from blklab.spec.kernels import Kind, Scheduler
 
 
@@ -90,9 +90,12 @@ class DiskTable(DeviceQueue):
 class _Flash(FlashSpec, FlashUse, DiskTable):
     @property
     def parts(self) -> dict[str, object]:
+        space: dict[str, object] = {}
+        if self.slc_bytes and (self.direct_ns or self.state not in CONDITIONS):
+            space = {"capacity": self.capacity, "filled_bytes": int(filled_share(self.state) * (self.capacity or 0))}
         if self.state in CONDITIONS:
-            return {} if self.state == "fresh" else {"condition": self.state}
-        return {"used": {"capacity": self.capacity, **_described(self, FlashUse)}}
+            return space if self.state == "fresh" else {"condition": self.state, **space}
+        return {"used": {"capacity": self.capacity, **_described(self, FlashUse)}, **space}
 
     @property
     def deviations(self) -> Uncertainty:
@@ -107,6 +110,8 @@ class _Flash(FlashSpec, FlashUse, DiskTable):
             raise ValueError(f"state {self.state!r} needs the capacity of the disk")
         if self.slc_bytes and self.fold_ns < self.program_ns:
             raise ValueError(f"slc_bytes needs fold_ns, at least program_ns ({self.program_ns}): found {self.fold_ns}")
+        if self.direct_ns and not (self.slc_bytes and self.capacity and self.direct_ns <= self.fold_ns):
+            raise ValueError("direct_ns needs slc_bytes, capacity and fold_ns, and is at most fold_ns")
         return self
 
 

@@ -52,16 +52,26 @@ class FlashSpec(fields.ExperimentTable):
     """Bytes that can be acknowledged before they are programmed."""
     suspend_ns: fields.Nanoseconds
     """Time that a read waits when it suspends a program, in ns."""
+    cell_bits: Annotated[int, Field(ge=0, le=5), fields.NUMBER] = Field(0, exclude_if=not_)
+    """Bits that a cell holds outside the cache of single-bit cells; 0: three."""
+    direct_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
+    """Time to program `program_bytes` into cells with all bits, in ns, when the cache of single-bit cells is full
+    and free blocks remain, so that nothing must be moved; 0: `fold_ns`.
+    """
     flush_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
     """Time of a flush after writes, in ns; 0: it waits for nothing, because a power cut loses no acknowledged data."""
     fold_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
-    """Time to program `program_bytes` into cells with all bits, in ns, when the cache of single-bit cells is full."""
+    """Time to program `program_bytes` into cells with all bits, in ns, when the cache of single-bit cells is full
+    and cached data must be moved for it.
+    """
     fua_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
     """Time that a write with forced unit access (FUA) takes in addition, in ns. Those that come meanwhile wait, and
     share the next such time: an assumption, no measurement shows it.
     """
     slc_bytes: fields.Size = Field(0, exclude_if=not_)
-    """Bytes of the cache of single-bit cells; 0: none."""
+    """Bytes of the cache of single-bit cells of an empty disk; 0: none. With less free space the cache is smaller:
+    it has at most nine tenths of the free blocks, and on a full disk 5 GB for each TB.
+    """
     sustained_read_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
     """Time of a read command of a disk in use, in ns, instead of `read_command_ns`; 0: the same. It comes from
     measurements of a minute or more, not from data sheets.
@@ -80,7 +90,8 @@ class FlashUse(fields.ExperimentTable):
     random places. In an experiment file one of: `"used"`, what a run of minutes shows on a trimmed disk in use;
     `"fresh"`, as its maker measures a new disk; `"unwritten"`, whose reads do not touch flash; `"steady"` (1, the
     steady state under random writes) and `"full:80%"`, which copy valid pages before they erase blocks; `"worn"`,
-    after years. Except for the first two, the cache of single-bit cells begins full.
+    after years. The cache of single-bit cells begins empty if the state is fresh or unwritten, and full
+    otherwise. If the state does not say how full the disk is, half of it is.
     """
 
 

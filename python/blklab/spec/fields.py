@@ -163,15 +163,17 @@ Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]  # Per s
 Share = Annotated[float, Field(ge=0, le=1), NUMBER]  # 0 to 1
 
 
-def _share(state: str) -> float:
+CONDITIONS: Final = {"used": 0.5, "fresh": 0.0, "unwritten": 0.0, "worn": 0.5}
+"""States of a flash disk that say nothing of how full it is, and how full the disk is then in the simulator."""
+
+
+def filled_share(state: str) -> float:
     """Returns the share in `full:80%` or `80%`; `steady` is all."""
-    return 1.0 if state == "steady" else int(state.removeprefix("full:")[:-1]) / 100
+    known = {**CONDITIONS, "steady": 1.0}
+    return known[state] if state in known else int(state.removeprefix("full:")[:-1]) / 100
 
 
-CONDITIONS: Final = ("used", "fresh", "unwritten", "worn")  # States of a flash disk that say nothing of how full it is
-
-
-Percent = Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$"), PlainSerializer(_share)]
+Percent = Annotated[str, Field(pattern=r"^([1-9]?[0-9]|100)%$"), PlainSerializer(filled_share)]
 FlashState = Annotated[
-    str, Field(pattern=rf"^({'|'.join(CONDITIONS)}|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(_share)
+    str, Field(pattern=rf"^({'|'.join(CONDITIONS)}|steady|full:([1-9][0-9]?|100)%)$"), PlainSerializer(filled_share)
 ]

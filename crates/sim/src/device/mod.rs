@@ -137,7 +137,8 @@ pub struct DiskWork {
     pub flash_bytes: u64,
     /// Bands that a shingled disk cleaned.
     pub bands_cleaned: u64,
-    /// When a shingled disk's media cache was full for the first time, in ns of simulated time; otherwise `null`.
+    /// When a shingled disk's media cache, or a flash disk's cache of single-bit cells, was full for the first time, in
+    /// ns of simulated time; otherwise `null`.
     pub media_cache_full_ns: Option<u64>,
 }
 

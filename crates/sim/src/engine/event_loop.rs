@@ -318,19 +318,19 @@ impl Simulation {
     fn run_journal(&mut self, number: u32) {
         let now = self.now;
         let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
+        let flags = Flags::SYNC.with(Flags::METADATA);
         let (step, io) = match journal.step {
             CommitStep::Idle => return,
             CommitStep::Due(time) if now < time => return,
-            CommitStep::Due(_) => (CommitStep::Metadata, Some((Op::Write, 8192))),
-            CommitStep::Metadata => (CommitStep::PreFlush, Some((Op::Flush, 0))),
-            CommitStep::PreFlush => (CommitStep::Commit, Some((Op::Write, 4096))),
-            CommitStep::Commit => (CommitStep::PostFlush, Some((Op::Flush, 0))),
-            CommitStep::PostFlush => (CommitStep::Idle, None),
+            CommitStep::Due(_) => (CommitStep::Metadata, Some((Op::Write, 8192, flags))),
+            CommitStep::Metadata => (CommitStep::PreFlush, Some((Op::Flush, 0, flags))),
+            CommitStep::PreFlush => (CommitStep::Commit, Some((Op::Write, 4096, flags.with(Flags::FUA)))),
+            CommitStep::Commit => (CommitStep::Idle, None),
         };
         journal.step = step;
-        if let Some((op, bytes)) = io {
+        if let Some((op, bytes, flags)) = io {
             let sector = if op == Op::Write { journal.allocate_log(u64::from(bytes) / 512) } else { 0 };
-            self.make_io(number, op, sector, bytes, Flags::SYNC.with(Flags::METADATA));
+            self.make_io(number, op, sector, bytes, flags);
             if self.send_queued_bios(number) {
                 self.unplug(number);
             }

@@ -1,8 +1,8 @@
 //! A filesystem's journal: overwriting a file changes its time stamps, which are committed every few seconds.
 //!
 //! A commit (fs/jbd2/commit.c) writes the changed inode into the log; tasks that want to change the inode again wait
-//! for that. Then follow a flush, the commit block, and another flush if the disk has no forced unit access. The
-//! flushes matter most: a disk with a volatile cache writes all of it, and serves nothing else meanwhile.
+//! for that. Then follow a flush and the commit block with forced unit access. The flushes matter most: a disk with a
+//! volatile cache writes all of it.
 
 use crate::events::Time;
 
@@ -14,7 +14,6 @@ pub enum CommitStep {
     Metadata,  // Writing the inode into the log
     PreFlush,  // The flush before the commit block
     Commit,    // The commit block
-    PostFlush, // The flush after it
 }
 
 /// One filesystem's journal.

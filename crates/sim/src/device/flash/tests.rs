@@ -18,6 +18,10 @@ fn disk() -> Flash {
         suspend_ns: 2000,
         slc_bytes: 0,
         fold_ns: 0,
+        cell_bits: 0,
+        direct_ns: 0,
+        capacity: 0,
+        filled_bytes: 0,
         flush_ns: 50_000,
         fua_ns: 20_000,
         sustained_read_command_ns: 0,
@@ -71,4 +75,41 @@ fn writes_that_must_be_durable_share_the_time_for_it() {
     assert_eq!(durable(2000), 41_000, "it came too late for the first");
     assert_eq!(durable(15_000), 41_000, "and this one shares the second");
     assert_eq!(durable(90_000), 110_000);
+}
+
+#[test]
+fn the_cache_is_smaller_the_fuller_the_disk_is() {
+    let spec = |filled: u64, cell_bits| FlashSpec {
+        slc_bytes: 200 << 30,
+        capacity: 1 << 40,
+        filled_bytes: filled << 30,
+        cell_bits,
+        ..disk().model
+    };
+    let bytes = |filled, cell_bits| {
+        let (slc, direct) = spec(filled, cell_bits).slc_and_direct_bytes();
+        (slc / f64::from(1 << 30), direct / f64::from(1 << 30))
+    };
+    assert_eq!(bytes(0, 0), (200.0, 424.0), "empty: three bits in 200 GiB of the cache are 600 GiB");
+    assert_eq!(bytes(224, 4), (180.0, 80.0), "nine tenths of 800 GiB, for four bits");
+    assert_eq!(bytes(1024, 3), (5.12, 0.0), "full: a fixed part is left");
+}
+
+#[test]
+fn data_that_are_written_again_keep_free_blocks() {
+    let fill = |pages: u64| {
+        let model = FlashSpec {
+            slc_bytes: 4 * 4096,
+            fold_ns: 40_000,
+            direct_ns: 20_000,
+            capacity: 20 * 4096,
+            buffer_bytes: 4096,
+            ..disk().model
+        };
+        let mut disk = Flash::new(&model);
+        (0..20).for_each(|write| drop(done(&mut disk, 0, Op::Write, write % pages)));
+        disk.die_ns
+    };
+    assert_eq!(fill(6), 4 * 10_000 + 16 * 20_000, "the same six pages");
+    assert_eq!(fill(20), 4 * 10_000 + 8 * 20_000 + 8 * 40_000, "the whole disk: 20 pages less three for each cached one");
 }
