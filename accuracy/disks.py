@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from scipy.stats import t as student
 
 from accuracy.options import reference_option
+from blklab.analysis.iocost import JOBS, LARGE, LOADS, MeasuredDisk, median, model_of
 from blklab.cli.common import cluster_option, computing, emit, json_option
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
@@ -19,32 +21,21 @@ from blklab.report import markdown as gfm
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import interval
-from blklab.spec import cells, load
+from blklab.runners.sim.uncertainty import NORMAL, interval
+from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 
 KERNEL: Final = "5.4"
 RUNTIME: Final = "1500ms"
 SLOW: Final = "120s"  # Of rotating disks
 
-IOCOST: Final = {
-    "Samsung SSD 980 PRO 1TB": "980-pro",
-    "Samsung SSD 870": "870-evo",
-    "Samsung SSD 860": "ssd-consumer",
-    "CT1000P3PSSD8": "nvme-qlc",
-}
-"""The library's models of disks in iocost.csv; others are of the class `nvme-consumer`, which rests on them."""
+CLASS: Final = "nvme-consumer"
+"""The class that rests on the NVMe disks in iocost.csv."""
 
-LOADS: Final[Mapping[str, tuple[str, str, int]]] = {
-    "rbps": ("read", "1m", 8),
-    "rseqiops": ("read", "4k", 256),
-    "rrandiops": ("randread", "4k", 256),
-    "wbps": ("write", "1m", 8),
-    "wseqiops": ("write", "4k", 256),
-    "wrandiops": ("randwrite", "4k", 256),
-}
-"""The figures of iocost.csv: `rw`, `bs` and `iodepth` of eight jobs. For bytes, resctl-bench has `bs` = 128 MiB, which
-the kernel splits."""
+IOCOST: Final = {"Samsung SSD 870": "870-evo", "Samsung SSD 860": "ssd-consumer", "Samsung SSD 980 PRO 1TB": "980-pro"}
+"""The library's models of disks in iocost.csv that do not rest on it."""
+
+OTHER_CLASS: Final = ("CT1000P3PSSD8",)  # Four bits in a cell; the only one, so that its class cannot be judged
 
 PLOTS: Final[Mapping[str, tuple[str, str]]] = {
     "INTEL": ("ssd-datacenter", "server SSD"),
@@ -102,7 +93,7 @@ class Measurement:
 
     def cell(self) -> Cell:
         """Returns the cell that predicts it."""
-        slow = self.group == "HDD" or str(self.device["model"]).startswith("hdd")
+        slow = self.group == "HDD" or str(self.device.get("model")).startswith("hdd")
         raw = {
             "devices": {"disk": dict(self.device)},
             "stacks": {"alone": {"device": "disk"}},
@@ -150,24 +141,74 @@ def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> lis
         options = {**row.workload, **row.workload.get("options", {})}
         words = " ".join(f"{key}={value}" for key, value in options.items() if key != "options")
         limits = interval(cell, outcome).iops
-        model = " ".join(map(str, row.device.values()))
+        model = f"{row.device['model']} {row.device.get('state', '')}".strip() if "model" in row.device else row.group
         rows.append(DiskRow(row.source, row.group, row.disk, model, words, row.iops, iops, limits))
     return rows
 
 
 def iocost(directory: Path) -> Iterator[Measurement]:
-    """Yields the medians of iocost.csv."""
-    models: dict[str, list[Mapping[str, float]]] = {}
-    for where, row in table_rows(directory / "foreign/iocost.csv", ("model", *LOADS)):
-        models.setdefault(row["model"], []).append({figure: number(where, row, figure) for figure in LOADS})
-    for disk, rows in models.items():
-        model = IOCOST.get(disk, "nvme-consumer")
-        group = "its class rests on it" if model == "nvme-consumer" else "NVMe and SATA SSD"
-        for figure, (rw, bs, depth) in LOADS.items():
-            median = statistics.median(row[figure] for row in rows)
-            iops = median / (1 << 20) if figure.endswith("bps") else median
-            workload = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": 8}
-            yield Measurement("iocost.csv", group, disk, {"model": model}, workload, iops)
+    """Yields the medians of iocost.csv: each disk with its class without the disk's family, then with its own model."""
+    disks = medians(directory)
+    flash = members(disks)
+    for disk, measured in disks.items():
+        ways: list[tuple[str, Mapping[str, Any]]] = []
+        if disk in flash:
+            others = class_model([of for other, of in flash.items() if other[:3] != disk[:3]])
+            capacity = measured.capacity or others["capacity"]
+            ways.append(("class, without its family", {**stock_models.scaled(others, capacity), "capacity": capacity}))
+        if disk in IOCOST:
+            ways.append(("data sheet and class", {"model": IOCOST[disk]}))
+        elif identified := stock_models.identify(disk):
+            ways.append(("its own model", {"model": identified.model.name}))
+        for group, device in ways:
+            for figure, (rw, bs, depth) in LOADS.items():
+                iops = measured.figures[figure] / (LARGE if figure.endswith("bps") else 1)
+                workload = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": JOBS}
+                yield Measurement("iocost.csv", group, disk, device, workload, iops)
+
+
+def medians(directory: Path) -> dict[str, MeasuredDisk]:
+    """Returns the disks in iocost.csv, each with the median of each figure."""
+    disks: dict[str, list[MeasuredDisk]] = {}
+    for where, row in table_rows(directory / "foreign/iocost.csv", ("model", "size", *LOADS)):
+        measured = {figure: number(where, row, figure) for figure in LOADS}
+        size = int(number(where, row, "size"))
+        disks.setdefault(row["model"], []).append(MeasuredDisk(row["model"], measured, size))
+    return {name: MeasuredDisk(name, median(rows), rows[0].capacity) for name, rows in disks.items()}
+
+
+def members(disks: Mapping[str, MeasuredDisk]) -> dict[str, MeasuredDisk]:
+    """Returns the disks of the class."""
+    return {name: disk for name, disk in disks.items() if "SSD 8" not in name and name not in OTHER_CLASS}
+
+
+def class_model(disks: Sequence[MeasuredDisk]) -> dict[str, Any]:
+    """Returns the typical disk of a class that these disks show, and how far another disk of the class is from it.
+
+    The bytes that flash takes are in proportion to the dies, so to the capacity.
+    """
+    known = stock_models.stock(CLASS)["capacity"]
+    shares = [disk.figures | {"wbps": disk.figures["wbps"] * known / (disk.capacity or known)} for disk in disks]
+    logarithms = {figure: [math.log(disk[figure]) for disk in shares] for figure in LOADS}
+    typical = {figure: math.exp(statistics.fmean(values)) for figure, values in logarithms.items()}
+    base = stock_models.stock(CLASS)
+    model = model_of(typical, base)
+    count = len(disks)
+    wider = float(student.ppf(0.95, count - 1)) / NORMAL * math.sqrt(1 + 1 / count)
+    deviations = {
+        kind: round(
+            wider * math.sqrt(statistics.fmean(statistics.variance(logarithms[figure]) for figure in figures)), 2
+        )
+        for kind, figures in (("read", list(LOADS)[:3]), ("write", list(LOADS)[3:]))
+    }
+    return {
+        **base,
+        "sustained_read_command_ns": model["read_command_ns"],
+        "sustained_write_command_ns": model["write_command_ns"],
+        "sustained_read_bandwidth": model["read_bandwidth"],
+        "fold_ns": round(base["units"] * base["program_bytes"] * 1e9 / typical["wbps"]),
+        "uncertainty": {**base["uncertainty"], **deviations, "mixed": max(deviations.values())},
+    }
 
 
 def plots(directory: Path) -> Iterator[Measurement]:

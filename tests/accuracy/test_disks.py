@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from accuracy import disks
+from blklab.spec import stock_models
 from tests.conftest import Run
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -26,11 +27,22 @@ def test_random_writes_of_named_disks_are_in_the_interval() -> None:
         [
             row
             for row in disks.iocost(REFERENCE)
-            if row.group != "its class rests on it" and row.workload["rw"].startswith("rand")
+            if row.group == "data sheet and class" and row.workload["rw"].startswith("rand")
         ]
     )
     assert {row.disk for row in rows} >= {"Samsung SSD 980 PRO 1TB", "Samsung SSD 870"}
     assert all(row.inside for row in rows), [row for row in rows if not row.inside]
+
+
+def test_disks_are_in_the_interval_of_a_class_without_their_family() -> None:
+    rows = disks.predicted([row for row in disks.iocost(REFERENCE) if row.group.startswith("class")])
+    assert len(rows) == 66
+    assert sum(row.inside for row in rows) >= 0.85 * len(rows)
+
+
+def test_the_class_is_the_mean_of_its_disks() -> None:
+    made = disks.class_model(list(disks.members(disks.medians(REFERENCE)).values()))
+    assert made == stock_models.stock(disks.CLASS)
 
 
 def test_mistakes_are_one_line_and_status_2(judge: Run, tmp_path: Path) -> None:

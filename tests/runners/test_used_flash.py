@@ -108,8 +108,9 @@ def test_a_disk_is_filled_as_fast_as_published(
     size = capacity * 10**7  # a hundredth, so that the simulation is short
     program, direct, fold = (round(96 * 98_304 / rate) for rate in rates)  # ns
     device = (
-        f'model = "nvme-consumer", state = "fresh", capacity = {size}, slc_bytes = {cache * 10**7}, cell_bits = {bits},'
-        f" write_bandwidth = 7_000_000_000, program_ns = {program}, direct_ns = {direct}, fold_ns = {fold}"
+        f'model = "nvme-consumer", state = "fresh", capacity = {size}, units = 96, slc_bytes = {cache * 10**7},'
+        f" cell_bits = {bits}, write_bandwidth = 7_000_000_000, program_ns = {program}, direct_ns = {direct},"
+        f" fold_ns = {fold}"
     )
     workload = f'rw = "write"\nbs = "1m"\niodepth = 4\nsize = {size}'
     written = changed_device.simulate(run, tmp_path, device, workload, "1h")["write"]

@@ -344,14 +344,14 @@ def as_toml(calibration: Calibration, source: str) -> str:
         '# Written by `blklab calibrate`. An experiment takes it as calibrated = "this file".',
         "",
         "[device]",
-        f"source = {_shown(source)}",
+        f"source = {toml_value(source)}",
     ]
     for key, value in calibration.device.items():
         if key != "source":
             mark = "  # fitted" if key in calibration.fitted else ""
             if limits := calibration.intervals.get(key):
                 mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({NOMINAL:.0%})"
-            lines.append(f"{key} = {_shown(value)}{mark}")
+            lines.append(f"{key} = {toml_value(value)}{mark}")
     lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
         predicted, measured = (
@@ -363,11 +363,14 @@ def as_toml(calibration: Calibration, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Returns a value as TOML has it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_shown(inner)}" for key, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {toml_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str):
         harmless = printable(value).replace("\\", "\\\\").replace('"', '\\"')
         return f'"{harmless}"'

@@ -28,7 +28,8 @@ class IdentifiedDisk:
     says: str  # Vendor and model as the kernel reads them
     bytes: int | None
     model: LibraryModel | None
-    guess: str = ""  # Why it is the typical model of a class; empty if a pattern matches
+    guess: str = ""  # Why it is not the model of this product; empty if it is
+    capacity: int | None = None  # Bytes to which the model is scaled
     obstacle: str = ""  # Why there is no model
 
 
@@ -56,10 +57,8 @@ def _identify(node: Path, roots: Roots) -> IdentifiedDisk:
     if (zoned := text(node / "queue/zoned")) == "host-managed":
         why = "the host must write its zones in sequence, which md and most filesystems cannot do"
         return replace(disk, obstacle=f"{HOST_MANAGED}: {why}")
-    matching = [stock_models.identify(name) for name in (words, model) if name]
-    known = next((model for model in matching if model), None)
-    if known:
-        return replace(disk, model=known)
+    if known := next(filter(None, (stock_models.identify(name, disk.bytes) for name in (words, model) if name)), None):
+        return replace(disk, model=known.model, guess=known.why, capacity=known.capacity)
     if not words or re.match(r"(QEMU|VBOX|VMware|Virtio|Msft Virtual)", words, re.I):
         return replace(disk, obstacle="virtual disk: measure it with `blklab calibrate`")
     name, why = _class(node, zoned, roots)

@@ -77,7 +77,8 @@ def draw_disks(console: Console, disks: Sequence[IdentifiedDisk]) -> None:
             disk.name or formatting.NONE,
             printable(disk.says) or formatting.NONE,
             formatting.size(disk.bytes),
-            printable(disk.model.name) if disk.model else formatting.NONE,
+            (printable(disk.model.name) if disk.model else formatting.NONE)
+            + (f", capacity = {disk.capacity}" if disk.capacity else ""),
             disk.obstacle or disk.guess or "the library has this disk",
         ]
         for disk in disks
@@ -104,6 +105,7 @@ def disks_as_dict(disks: Sequence[IdentifiedDisk]) -> list[dict[str, object]]:
             "says": disk.says,
             "bytes": disk.bytes,
             "model": disk.model.name if disk.model else None,
+            "capacity": disk.capacity,
             "guess": disk.guess or None,
             "obstacle": disk.obstacle or None,
         }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from math import exp
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,8 +131,10 @@ def _typical(source: load.ExperimentSource) -> Iterator[str]:
     for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
         model = stock_models.library_model(name)
         if model.spread:
-            spread = f"{model.spread:.0%}"
-            yield f"{name} is a typical device of its class: others differ by about {spread}, and so do figures"
+            deviations = stock_models.stock(name)["uncertainty"]
+            factor = exp(max(deviations["read"], deviations["write"]))
+            differ = f"about {model.spread:.0%}" if factor < 1 + 2 * model.spread else f"a factor of {factor:.1f}"
+            yield f"{name} is a typical device of its class: others differ by {differ}, and so do figures"
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:

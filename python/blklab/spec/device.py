@@ -39,6 +39,10 @@ class Uncertainty(ExperimentTable):
     sync: Deviation = 0.0
     """Of flushes, and of writes with forced unit access; it counts as far as a run's time consists of them."""
 
+    latency: Deviation | None = None
+    """Of loads that leave the device idle, whose latency decides: it counts for the idle share of the time. By default
+    that of the same load with a busy device."""
+
 
 class DiskTable(DeviceQueue):
     """What every device has."""

@@ -72,6 +72,8 @@ class FlashSpec(fields.ExperimentTable):
     """Bytes of the cache of single-bit cells of an empty disk; 0: none. With less free space the cache is smaller:
     it has at most nine tenths of the free blocks, and on a full disk 5 GB for each TB.
     """
+    sustained_read_bandwidth: fields.PerSecond = Field(0, exclude_if=not_)
+    """Bytes per second of the interface from a disk in use, instead of `read_bandwidth`; 0: the same."""
     sustained_read_command_ns: fields.Nanoseconds = Field(0, exclude_if=not_)
     """Time of a read command of a disk in use, in ns, instead of `read_command_ns`; 0: the same. It comes from
     measurements of a minute or more, not from data sheets.

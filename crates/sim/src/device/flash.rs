@@ -102,6 +102,9 @@ pub struct FlashSpec {
     /// measurements of a minute or more, not from data sheets.
     #[serde(default)]
     pub sustained_read_command_ns: u64,
+    /// Bytes per second of the interface from a disk in use, instead of `read_bandwidth`; 0: the same.
+    #[serde(default)]
+    pub sustained_read_bandwidth: u64,
     /// Time of a write command of a disk in use, in ns, instead of `write_command_ns`; 0: the same.
     #[serde(default)]
     pub sustained_write_command_ns: u64,
@@ -204,14 +207,13 @@ impl DiskModel for Flash {
     fn new(model: &FlashSpec) -> Self {
         let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
         let is_fresh = model.condition == Condition::Fresh && model.used.is_none();
-        let command_ns =
-            |fresh: u64, sustained: u64| (if is_fresh || sustained == 0 { fresh } else { sustained }) as f64;
+        let present = |fresh: u64, sustained: u64| (if is_fresh || sustained == 0 { fresh } else { sustained }) as f64;
         let worn = if model.condition == Condition::Worn { WORN } else { 1.0 };
         let (slc_bytes, direct_bytes) = model.slc_and_direct_bytes();
         Self {
-            read_command_ns: command_ns(model.read_command_ns, model.sustained_read_command_ns),
-            write_command_ns: command_ns(model.write_command_ns, model.sustained_write_command_ns) * worn,
-            read_byte_ns: 1e9 / model.read_bandwidth.max(1) as f64,
+            read_command_ns: present(model.read_command_ns, model.sustained_read_command_ns),
+            write_command_ns: present(model.write_command_ns, model.sustained_write_command_ns) * worn,
+            read_byte_ns: 1e9 / present(model.read_bandwidth, model.sustained_read_bandwidth).max(1.0),
             write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64 * worn,
             interface_until: 0.0,
             dies: vec![die; model.units.clamp(1, 1 << 16) as usize],

@@ -15,12 +15,12 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
     """Find the device model for each disk of this host, or for what a disk says it is (TEXT).
 
     It reads /sys and udev's database, and changes nothing. A disk that the library does not have gets
-    the typical model of its class, and the reason.
+    one of its family with another capacity, or the typical model of its class, and the reason.
 
     \b
     Examples:
       blklab devices identify
-      blklab devices identify "Samsung SSD 870 EVO 1TB" ST16000NM001G-2KK103
+      blklab devices identify "SAMSUNG MZ7LH480HAHQ-00005" ST16000NM001G-2KK103
 
     \b
     Exit status: 0 a model for each disk; 1 there is none for a disk.
@@ -31,9 +31,11 @@ def identify(texts: tuple[str, ...], *, this_host: bool, as_json: bool) -> None:
 
     disks = identify_disks(Roots()) if this_host or not texts else []
     for words in texts:
-        model = identify_text(words)
-        obstacle = "" if model else "not in the library: see `blklab devices list` for the classes"
-        disks.append(IdentifiedDisk("", words, None, model, obstacle=obstacle))
+        if found := identify_text(words):
+            disks.append(IdentifiedDisk("", words, None, found.model, found.why, capacity=found.capacity))
+        else:
+            obstacle = "no such name is known: see `blklab devices list` for the classes"
+            disks.append(IdentifiedDisk("", words, None, None, obstacle=obstacle))
     emit(report.disks_as_dict(disks), as_json, lambda console: report.draw_disks(console, disks))
     if any(disk.model is None for disk in disks):
         raise Exit(1)

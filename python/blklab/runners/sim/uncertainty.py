@@ -50,11 +50,16 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
 
 
 def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
-    """Returns the deviation of a device's load: that of flushes for the share of time that they take."""
+    """Returns the deviation of a device's load: that of flushes for the share of time that they take, and that of
+    latencies for the share in which it is idle.
+    """
     reads, writes = device.ios
     ios = uncertainty.read if reads > writes else uncertainty.write
     if min(reads, writes) > MIXED * (reads + writes):
         ios = uncertainty.mixed
+    if uncertainty.latency is not None:
+        busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
+        ios = busy * ios + (1 - busy) * uncertainty.latency
     durable_ns = (device.work or {}).get("durable_ns", 0)
     flushes = min(1.0, ((device.flush_ns or 0) + durable_ns) / watched_ns)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)

@@ -25,6 +25,7 @@ fn disk() -> Flash {
         flush_ns: 50_000,
         fua_ns: 20_000,
         sustained_read_command_ns: 0,
+        sustained_read_bandwidth: 0,
         sustained_write_command_ns: 0,
         condition: Condition::Fresh,
         used: None,

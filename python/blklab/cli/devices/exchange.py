@@ -1,0 +1,107 @@
+"""`blklab devices import` and `devices export`: models of disks from io.cost's figures, and back."""
+
+from pathlib import Path
+
+import click
+
+from blklab.cli.common import json_option, note, tell, warn
+from blklab.errors import UsageError
+from blklab.output import check as check_output
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--name", metavar="TEXT", help="The disk's name as the kernel reads it, if no file says it.")
+@click.option("--model", metavar="NAME", help="What the figures do not show is that of this model.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the model here instead of stdout.")
+def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, output: Path | None) -> None:
+    """Make the model of a flash disk from its figures for the kernel's io.cost controller.
+
+    FILE is a result of resctl-bench (JSON, also with gzip), or has a line as in io.cost.model. Several
+    files are of one disk: the median of each figure counts. For results of fio, use `blklab
+    calibrate`. The figures say how much the disk does when it is saturated; its latency stays that of
+    a typical disk, with a wide interval.
+
+    In ~/.config/blklab/devices, the file is a model of your library.
+
+    \b
+    Examples:
+      blklab devices import result.json.gz -o ~/.config/blklab/devices/my-disk.toml
+      cat /sys/fs/cgroup/io.cost.model | blklab devices import /dev/stdin --model nvme-datacenter
+
+    \b
+    Exit status: 0 success; 2 a file has no figures, or there are different disks.
+    """
+    from blklab.analysis import iocost
+    from blklab.spec import stock_models
+
+    if output is not None:
+        check_output(str(output))
+    disks = [disk for path in files for disk in iocost.read(path)]
+    names = sorted({disk.name for disk in disks if disk.name})
+    if len(names) > 1:
+        raise UsageError(f"{names[0]!r} and {names[1]!r} are different disks: import one at a time")
+    name = name or (names[0] if names else "")
+    found = stock_models.identify(name) if name else None
+    if model is None and found is None:
+        raise UsageError("--model: expected a model such as nvme-consumer: no file says which disk it is")
+    try:
+        typical = stock_models.library_model(model or (found.model.device_class if found else ""))
+    except ValueError as error:
+        raise UsageError(f"--model: {error}") from None
+    if typical.kind not in {"ssd", "nvme"}:
+        raise UsageError(f"--model: expected a flash disk, found {typical.kind}")
+    about: dict[str, object] = {
+        "name": name or "A measured disk",
+        "class": typical.device_class,
+        "certainty": "measured",
+    }
+    if name:
+        about["match"] = [f"{name}*"]
+    base = stock_models.stock(typical.name)
+    source = f"io.cost figures: {', '.join(map(str, files))}"
+    capacity = next((disk.capacity for disk in disks if disk.capacity), None)
+    text = iocost.as_toml(iocost.median(disks), base, about, source, capacity)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        from blklab.output import write
+
+        write(output, text.encode())
+        tell(f"{output}: written")
+
+
+@click.command("export")
+@click.argument("name")
+@click.option("--iocost", is_flag=True, help="As lines of io.cost.model and io.cost.qos; there is no other form yet.")
+@click.option("--device", default="MAJ:MIN", metavar="MAJ:MIN", help="The number of the device, as in lsblk.")
+@json_option
+def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
+    """Print the lines of the kernel's io.cost.model and io.cost.qos for the model NAME, from its simulation.
+
+    The latencies of io.cost.qos are one and a half times the 95th percentile at 90 % of the random
+    rates, as resctl-bench chooses them. No measurement judges them.
+
+    \b
+    Example:
+      blklab devices export pm983 --iocost --device 259:0
+    """
+    from blklab.analysis import iocost as analysis
+    from blklab.cli.common import emit
+    from blklab.spec import stock_models
+
+    if not iocost:
+        raise UsageError("expected --iocost")
+    try:
+        table = stock_models.stock(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if table["kind"] == "throttled":
+        raise UsageError(f"{name} is a virtual disk: the kernel of its host has the controller")
+    if stock_models.library_model(name).certainty == "typical":
+        warn(f"{name} is a typical disk of its class: measure yours")
+    figures = analysis.simulated(table)
+    qos = analysis.qos(table, figures)
+    lines = [f"{device} ctrl=user model=linear {analysis.words(figures)}", f"{device} {analysis.words(qos)}"]
+    note("the first line is for /sys/fs/cgroup/io.cost.model, the second for io.cost.qos")
+    emit({"model": figures, "qos": qos}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True))

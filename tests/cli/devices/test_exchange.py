@@ -1,0 +1,103 @@
+"""`blklab devices import` and `export`: the figures of io.cost become a model, and a model has them again."""
+
+import gzip
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blklab.analysis import iocost
+from tests.conftest import Run
+
+XG6 = {
+    "rbps": 2_419_411_544, "rseqiops": 256_089, "rrandiops": 229_994,
+    "wbps": 833_689_535, "wseqiops": 12_618, "wrandiops": 22_672,
+}  # fmt: skip
+LINE = f"259:0 ctrl=user model=linear {' '.join(f'{key}={value}' for key, value in XG6.items())}\n"
+
+
+def result(**changed: int) -> list[Any]:
+    """Returns what resctl-bench writes, as far as blklab reads it."""
+    report = {"scr_dev_model": "KXG6AZNV512G TOSHIBA", "scr_dev_size": 512_110_190_592}
+    model = {**XG6, **changed}
+    before = {"model": dict.fromkeys(XG6, 1)}
+    return [
+        {
+            "spec": {"kind": "iocost-params"},
+            "sysinfo": {"sysreqs_report": report, "iocost": before},
+            "record": {"devnr": "259:0", "model": model, "scaled": [dict.fromkeys(XG6, 7)]},
+        }
+    ]
+
+
+def test_an_imported_disk_has_the_measured_rates(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    plain, packed = tmp_path / "1.json", tmp_path / "2.json.gz"
+    plain.write_text(json.dumps(result()))
+    packed.write_bytes(gzip.compress(json.dumps(result(rrandiops=229_994)).encode()))
+    own = tmp_path / "blklab/devices/mine.toml"
+    own.parent.mkdir(parents=True)
+    done = run("devices", "import", plain, packed, "-o", own)
+    assert (done.status, done.out) == (0, ""), done.err
+    table = tomllib.loads(own.read_text())
+    assert table["library"] == {
+        "name": "KXG6AZNV512G TOSHIBA", "class": "nvme-consumer", "certainty": "measured",
+        "match": ["KXG6AZNV512G TOSHIBA*"],
+    }  # fmt: skip
+    assert table["capacity"] == 512_110_190_592
+    (disk,) = json.loads(run("devices", "identify", "KXG6AZNV512G TOSHIBA", "--json").out)
+    assert disk["model"] == "mine"
+    exported = json.loads(run("devices", "export", "mine", "--iocost", "--json").out)["model"]
+    for figure in ("rbps", "rseqiops", "rrandiops", "wbps", "wrandiops"):
+        assert exported[figure] == pytest.approx(XG6[figure], rel=0.05), figure
+    # Sequential small writes have no parameter, and the interval says so.
+    assert exported["wseqiops"] > 1.5 * XG6["wseqiops"]
+    assert table["uncertainty"]["write"] > 2 * table["uncertainty"]["read"]
+
+
+def test_lines_of_the_kernel_are_read_and_printed(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "io.cost.model"
+    path.write_text(LINE)
+    done = run("devices", "import", path, "--model", "nvme-consumer", "--name", "KXG6")
+    assert done.status == 0, done.err
+    assert tomllib.loads(done.out)["read_command_ns"] < 1e9 / XG6["rrandiops"]
+    done = run("devices", "export", "pm983", "--iocost", "--device", "259:0")
+    model, qos = done.out.splitlines()
+    assert iocost.words(iocost._in_lines(model).__next__().figures) == model.partition("model=linear ")[2]
+    assert qos.startswith("259:0 enable=1 rpct=95 rlat=")
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        ("", (), "no figures of a disk"),
+        ("[]", (), "no figures of a disk"),
+        ("[" * 100_000, (), "no figures of a disk"),
+        (LINE.replace("rbps=2419411544", "rbps=0"), (), "no figures of a disk"),
+        (LINE, (), "--model: expected a model such as nvme-consumer"),
+        (LINE, ("--model", "nvme-consume"), "did you mean 'nvme-consumer'?"),
+        (LINE, ("--model", "hdd-7200"), "--model: expected a flash disk, found hdd"),
+        (json.dumps([*result(), {**result()[0], "sysinfo": {"sysreqs_report": {"scr_dev_model": "B"}}}]), (),
+         "'B' and 'KXG6AZNV512G TOSHIBA' are different disks"),
+    ],
+)  # fmt: skip
+def test_what_is_no_result_is_refused(
+    run: Run, tmp_path: Path, content: str, words: tuple[str, ...], message: str
+) -> None:
+    path = tmp_path / "x"
+    path.write_text(content)
+    done = run("devices", "import", path, *words)
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
+
+
+def test_broken_compression_and_missing_files_are_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"x" * 1000)[:20])
+    for name in (path, tmp_path / "nothing", tmp_path):
+        done = run("devices", "import", name)
+        assert (done.status, done.err.count("\n")) == (2, 1), done.err
+    assert run("devices", "export", "aws-gp3", "--iocost").status == 2
+    assert run("devices", "export", "pm983").status == 2

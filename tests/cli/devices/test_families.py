@@ -1,0 +1,88 @@
+"""Names of products that `blklab devices identify` recognises, and what it makes of their capacity."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blklab.spec import stock_models
+from tests.conftest import Run
+from tests.runners import changed_device
+
+NAMES = {
+    "SAMSUNG MZ7LH480HAHQ": ("pm883", 480_103_981_056),
+    "SAMSUNG MZ7LH480HAHQ-00005": ("pm883", 480_103_981_056),
+    "SAMSUNG MZ7LH3T8HMLT-00005": ("pm883", None),
+    "MZ7LH256HAJD-00000": ("ssd-consumer", None),
+    "SAMSUNG MZ7KH960HAJR-00005": ("sm883", 960_197_124_096),
+    "SAMSUNG MZ7LM1T9HMJP-00005": ("ssd-datacenter", None),
+    "SAMSUNG MZQLB960HAJR-00007": ("pm983", 960_197_124_096),
+    "SAMSUNG MZQL21T9HCJR-00A07": ("pm9a3", 1_920_383_410_176),
+    "SAMSUNG MZVLB512HBJQ-000L7": ("nvme-consumer", None),
+    "SAMSUNG MZWLJ3T8HBLS-00007": ("nvme-datacenter", None),
+    "Samsung SSD 870 EVO 500GB": ("870-evo", 500_107_862_016),
+    "Samsung SSD 860 PRO 512GB": ("ssd-consumer", None),
+    "Samsung SSD 980 PRO 2TB": ("980-pro", 2_000_398_934_016),
+    "Samsung SSD 960 EVO 250GB": ("nvme-consumer", None),
+    "INTEL SSDPE2KX040T8": ("p4510", 4_000_787_030_016),
+    "SSDPF2KX019TZ": ("p5510", 1_920_383_410_176),
+    "INTEL SSDSC2KB480G8": ("s4510", 480_103_981_056),
+    "INTEL SSDSC2KG480G8": ("ssd-datacenter", None),
+    "INTEL SSDPED1D280GA": ("p4800x", None),
+    "INTEL SSDPEKNW512G8": ("intel-660p", 512_110_190_592),
+    "Micron_5300_MTFDDAK1T9TDS": ("ssd-datacenter", None),
+    "Micron_7450_MTFDKCC1T6TFS": ("micron-7450-pro", 1_600_321_314_816),
+    "CT500MX500SSD1": ("mx500", 500_107_862_016),
+    "CT1000P3PSSD8": ("p3-plus", None),
+    "CT500P1SSD8": ("nvme-qlc", None),
+    "WDC WDS500G2B0A-00SM50": ("ssd-consumer", None),
+    "WDS200T3X0E": ("sn770", 2_000_398_934_016),
+    "WDC PC SN730 SDBQNTY-512G-1001": ("sn730", 512_110_190_592),
+    "WDC WD40EFRX-68N32N0": ("wd40efrx", None),
+    "WD5000AAKS-00V1A0": ("hdd-7200", None),
+    "HGST HUS726040ALE614": ("hdd-7200", None),
+    "ST8000DM004-2CX188": ("hdd-smr", None),
+    "ST1200MM0129": ("exos-10e2400", None),
+    "ST3500630AS": ("hdd-7200", None),
+    "KINGSTON SA400S37240G": ("ssd-consumer", None),
+    "KINGSTON SEDC500M960G": ("ssd-datacenter", None),
+    "KINGSTON SA2000M8500G": ("kingston-a2000", 500_107_862_016),
+    "HFS512GD9TNG-62A0A": ("hynix-bc501", 512_110_190_592),
+    "KXG6AZNV1T02 TOSHIBA": ("kioxia-xg6", 1_024_209_543_168),
+    "KCD61LUL3T84": ("nvme-datacenter", None),
+    "TOSHIBA MG04ACA400E": ("hdd-7200", None),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES.items(), ids=list(NAMES))
+def test_a_product_is_recognised(name: str, expected: tuple[str, int | None]) -> None:
+    found = stock_models.identify(name)
+    assert found and (found.model.name, found.capacity) == expected
+    if found.capacity:
+        assert "a disk of the same family with" in found.why
+
+
+@pytest.mark.parametrize("name", ["QEMU HARDDISK", "ACME 9", "", "LOGICAL VOLUME", "PERC H730"])
+def test_other_names_are_not(name: str) -> None:
+    assert stock_models.identify(name) is None
+
+
+def test_each_family_has_its_model() -> None:
+    families = stock_models._read(stock_models.FAMILIES)["patterns"]
+    assert {family["model"] for family in families} <= set(stock_models.names())
+
+
+def test_what_identify_prints_can_be_simulated(run: Run, tmp_path: Path) -> None:
+    (disk,) = json.loads(run("devices", "identify", "INTEL SSDPE2KX010T8", "--json").out)
+    assert disk["guess"] == "a disk of the same family with 1.82 TiB, scaled by capacity"
+    load = 'rw = "write"\nbs = "128k"\niodepth = 32'
+    rates = [
+        changed_device.simulate(run, tmp_path, f'model = "p4510"{capacity}', load, "1s")
+        for capacity in (f", capacity = {disk['capacity']}", "", ", capacity = 4_000_787_030_016")
+    ]
+    one, two, four = (rate["write"]["bw_bytes"] for rate in rates)
+    # Another family, the P4500, has rated sequential writes of 0.6, 1.05 and 1.8 GB/s with 1, 2 and 4 TB.
+    assert one / two == pytest.approx(0.6 / 1.05, rel=0.2)
+    assert four / two == pytest.approx(1.8 / 1.05, rel=0.2)
+    lows = [rate["prediction"]["iops"][0] for rate in rates]
+    assert lows[0] < lows[1] > lows[2], "the interval is wider"
