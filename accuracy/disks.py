@@ -185,10 +185,13 @@ def members(disks: Mapping[str, MeasuredDisk]) -> dict[str, MeasuredDisk]:
 def class_model(disks: Sequence[MeasuredDisk]) -> dict[str, Any]:
     """Returns the typical disk of a class that these disks show, and how far another disk of the class is from it.
 
-    The bytes that flash takes are in proportion to the dies, so to the capacity.
+    The rate at which flash takes bytes grows with the capacity, as in `scaled`.
     """
     known = stock_models.stock(CLASS)["capacity"]
-    shares = [disk.figures | {"wbps": disk.figures["wbps"] * known / (disk.capacity or known)} for disk in disks]
+    shares = [
+        disk.figures | {"wbps": disk.figures["wbps"] * (known / (disk.capacity or known)) ** stock_models.WRITES}
+        for disk in disks
+    ]
     logarithms = {figure: [math.log(disk[figure]) for disk in shares] for figure in LOADS}
     typical = {figure: math.exp(statistics.fmean(values)) for figure, values in logarithms.items()}
     base = stock_models.stock(CLASS)

@@ -25,9 +25,16 @@ TABLE: Final = "device"  # The table of a calibrated file
 LIBRARY: Final = "library"  # The table that says which product a file is about
 FAMILIES: Final = DIRECTORY.parent / "families.toml"
 SAME_CAPACITY: Final = 0.1  # Capacities that differ by a smaller share are the same flash, with other spare space
+WRITES: Final = 0.75
+"""The power of the capacity with which the rate of writes grows in a family. Data sheets have 0.5 (PM983) to 0.9
+(P4510, P4500), measured consumer disks up to 1.4 (reference/foreign/iocost.csv)."""
+
+SATA_WRITES: Final = 1e-3
+"""Bytes per second for each byte of capacity that the dies of a SATA disk write at least: 480 GB fill the interface."""
+
 FAMILY: Final = 0.25
-"""The standard deviation of a disk's rates if they come from a disk of its family with another capacity. Rated writes
-of the P4500 with 1 and 4 TB differ by 14 % from what those with 2 TB say, and reads by 14 and 34 %."""
+"""The standard deviation of a disk's rates if they come from a disk of its family with another capacity: as far as
+families differ in the power above, for four times the capacity."""
 
 
 DATA_SHEET: Final = 0.15
@@ -188,8 +195,16 @@ def scaled(device: DeviceTable, capacity: int) -> DeviceTable:
         return device
     factor = capacity / known
     changed = {key: max(1, round(device[key] * factor)) for key in ("units", "slc_bytes") if device.get(key)}
+    writes = factor**WRITES
+    if device["kind"] == "ssd" and writes < 1:  # the interface hides what the dies of a larger disk could do
+        rate = device["units"] * device["program_bytes"] * 1e9 / device["program_ns"]
+        writes = max(writes, min(1.0, capacity * SATA_WRITES / rate))
+    longer = changed["units"] / device["units"] / writes
+    changed |= {key: round(device[key] * longer) for key in ("program_ns", "fold_ns", "direct_ns") if device.get(key)}
+    most = max(device["read_bandwidth"], device["write_bandwidth"])
+    changed["write_bandwidth"] = round(min(most, device["write_bandwidth"] * max(1.0, writes)))
     wider = {
-        kind: round(math.hypot(value, 0 if kind == "sync" else FAMILY), 3)
+        kind: value if kind == "sync" else round(math.hypot(value, FAMILY), 3)
         for kind, value in device.get("uncertainty", {}).items()
     }
     return {**device, **changed, "uncertainty": wider}
