@@ -21,7 +21,7 @@ from blklab.report import markdown as gfm
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import NORMAL, interval
+from blklab.runners.sim.uncertainty import NOMINAL, NORMAL, interval
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 
@@ -73,6 +73,12 @@ class DiskRow:
     def factor(self) -> float:
         """Predicted over measured IOPS."""
         return self.predicted / self.measured
+
+    @property
+    def score(self) -> float:
+        """The interval score of Gneiting and Raftery (2007), in logarithms: its width, and a penalty outside it."""
+        low, high = (math.log(limit) for limit in self.limits)
+        return high - low + 2 / (1 - NOMINAL) * max(0.0, low + math.log(self.factor), -math.log(self.factor) - high)
 
     @property
     def inside(self) -> bool:
@@ -254,8 +260,11 @@ def _page(rows: Sequence[DiskRow]) -> str:
         "# Disks that strangers measured",
         "`accuracy/run disks -o docs/explanation/disks.md` writes this page. Nothing is fitted to these disks: each\n"
         "has the library's model of its name, or of its class. A row is inside if the measurement is in the 90 %\n"
-        'interval of its prediction. "Its class rests on it" and "flushes that were used": figures of the library\n'
-        "come from these rows, so that they judge nothing.",
+        'interval of its prediction. "Class, without its family" is the class of the other disks. "Its own model",\n'
+        '"its class rests on it" and "flushes that were used": figures of the library come from these rows, so that\n'
+        "they judge nothing. Ratio is the upper over the lower bound of an interval, a median; a ratio of more than\n"
+        "12 means that the rate of such a disk is not known. Score is the mean interval score of logarithms: the\n"
+        "smaller, the better.",
         "\n".join(gfm.markdown_table(_groups(rows))),
         "## Measurements outside the interval",
         "IOPS.",
@@ -265,14 +274,18 @@ def _page(rows: Sequence[DiskRow]) -> str:
 
 
 def _groups(rows: Sequence[DiskRow]) -> TextTable:
+    """Returns a line for each source and kind of model; `ratio` is the upper over the lower bound of an interval."""
     groups: dict[tuple[str, str], list[DiskRow]] = {}
     for row in rows:
         groups.setdefault((row.source, row.group), []).append(row)
     lines = []
-    for (source, group), members in groups.items():
-        errors = [abs(math.log(row.factor)) for row in members]
-        inside = sum(row.inside for row in members)
-        median, worst = (math.exp(error) for error in (statistics.median(errors), max(errors)))
-        lines.append([source, group, str(len(members)), str(inside), f"×{median:.2f}", f"×{worst:.2f}"])
-    columns = [text("source"), text("disks"), *figures("rows", "inside", "median error", "worst")]
-    return TextTable("Disks that strangers measured", columns, lines)
+    for (source, group), of_group in groups.items():
+        errors = [abs(math.log(row.factor)) for row in of_group]
+        inside = sum(row.inside for row in of_group)
+        median_error, worst = (math.exp(error) for error in (statistics.median(errors), max(errors)))
+        ratio = statistics.median(row.limits[1] / row.limits[0] for row in of_group)
+        score = statistics.fmean(row.score for row in of_group)
+        counts = [str(len(of_group)), str(inside), f"{inside / len(of_group):.0%}"]
+        lines.append([source, group, *counts, f"×{median_error:.2f}", f"×{worst:.2f}", f"{ratio:.1f}", f"{score:.1f}"])
+    names = ("rows", "inside", "coverage", "median error", "worst", "ratio", "score")
+    return TextTable("Disks that strangers measured", [text("source"), text("disks"), *figures(*names)], lines)

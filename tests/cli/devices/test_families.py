@@ -84,5 +84,5 @@ def test_what_identify_prints_can_be_simulated(run: Run, tmp_path: Path) -> None
     # Another family, the P4500, has rated sequential writes of 0.6, 1.05 and 1.8 GB/s with 1, 2 and 4 TB.
     assert one / two == pytest.approx(0.6 / 1.05, rel=0.2)
     assert four / two == pytest.approx(1.8 / 1.05, rel=0.2)
-    lows = [rate["prediction"]["iops"][0] for rate in rates]
+    lows = [rate["interval"]["iops"][0] for rate in rates]
     assert lows[0] < lows[1] > lows[2], "the interval is wider"
