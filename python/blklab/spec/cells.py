@@ -22,9 +22,11 @@ from blklab.spec.fields import shown
 from blklab.spec.overrides import Override, applied, only_simulated
 from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
+from blklab.units import format_size, parse_size
 
 MOST: Final = 100_000  # Cells of one experiment
 PAIR: Final = ("stack", "workload")
+UNLIKE: Final = 1.05  # Ratio of sizes from which a RAID-0 has zones worth a note
 OWN: Final = (*PAIR, "repeat")  # Axes that every experiment has
 
 
@@ -121,13 +123,20 @@ def plan(
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     kept = _only(cells, only or {})
-    notes = [*source.notes, *(_typical(source) if form.runner == "sim" else [])]
+    simulated = [*_typical(source), *dict.fromkeys(_zones(cells))] if form.runner == "sim" else []
+    notes = [*source.notes, *simulated]
     return ExperimentPlan(str(title), kept, varied, form.runner, source.path, source.raw, notes)
 
 
 def _typical(source: load.ExperimentSource) -> Iterator[str]:
-    """Returns a note for each model that stands for a class of devices."""
+    """Yields a note for each model that stands for a class of devices, or for other disks of its family."""
     tables = source.raw.get("devices", {}).values()
+    for table in tables:
+        if isinstance(table.get("model"), str) and "capacity" in table:
+            base = stock_models.stock(table["model"])
+            if stock_models.scaled(base, capacity := parse_size(str(table["capacity"]))) != base:
+                sizes = f"{format_size(base['capacity'])} to {format_size(capacity)}"
+                yield f"{table['model']} is scaled from {sizes}: its figures are those of its family, not of this disk"
     for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
         model = stock_models.library_model(name)
         if model.spread:
@@ -135,6 +144,20 @@ def _typical(source: load.ExperimentSource) -> Iterator[str]:
             factor = exp(max(deviations["read"], deviations["write"]))
             differ = f"about {model.spread:.0%}" if factor < 1 + 2 * model.spread else f"a factor of {factor:.1f}"
             yield f"{name} is a typical device of its class: others differ by {differ}, and so do figures"
+
+
+def _zones(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yields a note for each RAID-0 of disks of unlike size."""
+    for cell in cells:
+        array = cell.document["stack"].get("md", {})
+        nodes = [member["node"].get("device") for member in array.get("members", [])]
+        sizes = [cell.document["devices"][node]["bytes"] for node in nodes if node is not None]
+        if array.get("level") == "raid0" and sizes and max(sizes) > UNLIKE * min(sizes):
+            size = format_size(len(sizes) * min(sizes))
+            yield (
+                f"{array['name']} is a RAID-0 of disks of unlike size, so it has zones: beyond {size}, only the larger"
+                " disks have data"
+            )
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:
