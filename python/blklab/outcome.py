@@ -91,6 +91,8 @@ class DeviceResult:
     tag_waits: int | None = None  # This and what follows: only in simulations
     throttle_waits: int | None = None
     controller_ns: int | None = None  # Time in which its controller worked for it
+    held_ns: int | None = None  # Time for which its controller held back completions
+    cache_waits: int | None = None  # Writes that waited for its controller's cache
     work: Mapping[str, Any] | None = None
 
 

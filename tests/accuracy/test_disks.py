@@ -45,6 +45,18 @@ def test_the_class_is_the_mean_of_its_disks() -> None:
     assert made == stock_models.stock(disks.CLASS)
 
 
+def test_disks_on_a_p420i_wait_for_its_interrupts() -> None:
+    measured = [
+        row
+        for row in disks.plots(REFERENCE)
+        if row.device.get("controller") and row.workload["numjobs"] == 1 and row.workload["iodepth"] in {4, 8}
+    ]
+    rows = [row for row in disks.predicted(measured) if "worn" not in row.model]
+    judges = [row for row in rows if row.group != "a delay rests on it"]
+    assert len({row.disk for row in judges}) == 7
+    assert all(0.75 < row.factor < 1.35 for row in judges), judges
+
+
 def test_mistakes_are_one_line_and_status_2(judge: Run, tmp_path: Path) -> None:
     nothing = judge("disks", "--reference", tmp_path)
     assert nothing.status == 2 and "no tables; expected iocost.csv" in nothing.err

@@ -38,11 +38,12 @@ def explain(document: Cell, outcome: Outcome) -> list[str]:
         *_limits(document, outcome),
         *_states(document, outcome),
         *_wear(document, outcome),
-        *_cleaning(outcome),
+        *_cleaning(document, outcome),
         *_shares(outcome),
         *_targets(document, outcome),
         *_hits_over_time(outcome),
         *_waits(document, outcome),
+        *_controller_waits(document, outcome),
     ]
 
 
@@ -92,16 +93,17 @@ def _wear(document: Cell, outcome: Outcome) -> Iterator[str]:
             )
 
 
-def _cleaning(outcome: Outcome) -> Iterator[str]:
-    """Says when the media cache of a shingled disk was full."""
-    for device in outcome.devices:
+def _cleaning(document: Cell, outcome: Outcome) -> Iterator[str]:
+    """Says when the media cache of a shingled disk, or a disk's media log, was full."""
+    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         full_ns, bands = _work(device)["media_cache_full_ns"], _work(device)["bands_cleaned"]
-        if full_ns is not None and not _work(device)["flash_bytes"]:
-            yield (
-                f"The media cache of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, writes waited"
-                f" until a band was rewritten ({format_count(bands)} bands in all). `media_cache_fill` is how full it"
-                " is at first."
-            )
+        if full_ns is None or _work(device)["flash_bytes"]:
+            continue
+        place, then = "media cache", f"writes waited until a band was rewritten ({format_count(bands)} bands in all)"
+        last = "`media_cache_fill` is how full it is at first."
+        if of_cell["model"].get("media_log_writes"):
+            place, then, last = "media log", "each write went to its place", "The disk empties it when it is idle."
+        yield f"The {place} of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, {then}. {last}"
 
 
 def _work(device: DeviceResult) -> DiskWork:
@@ -129,8 +131,8 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
             saturated.append(f"{device.name} ({PARTS[part]} {share:.0%} of the time)")
     saturated += [
         f"controller {name} ({share:.0%} of the time)"
-        for name, share in _controllers(document, outcome).items()
-        if share >= BUSY
+        for name, devices in _behind_controllers(document, outcome).items()
+        if (share := sum(device.controller_ns or 0 for device in devices) / runtime) >= BUSY
     ]
     if saturated:
         yield f"Saturated: {', '.join(saturated)}."
@@ -149,13 +151,13 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         )
 
 
-def _controllers(document: Cell, outcome: Outcome) -> dict[str, float]:
-    """Returns the busy share of each controller, by name."""
-    shares: dict[str, float] = {}
+def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:
+    """Returns the devices behind each controller, by its name."""
+    behind: dict[str, list[DeviceResult]] = {}
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         if name := of_cell.get("controller"):
-            shares[name] = shares.get(name, 0.0) + (device.controller_ns or 0) / outcome.observed_ns
-    return shares
+            behind.setdefault(name, []).append(device)
+    return behind
 
 
 def _is_throttled(device: DeviceResult) -> bool:
@@ -319,4 +321,17 @@ def _waits(document: Cell, outcome: Outcome) -> Iterator[str]:
             yield (
                 f"{device.name} spent {min(1, durable_ns / runtime):.0%} of the time in making"
                 f" writes with forced unit access durable.{protection}"
+            )
+
+
+def _controller_waits(document: Cell, outcome: Outcome) -> Iterator[str]:
+    """Says how long controllers held completions back, and how often writes waited for their caches."""
+    for name, devices in _behind_controllers(document, outcome).items():
+        if held_ns := sum(device.held_ns or 0 for device in devices):
+            each = format_duration(held_ns / max(1, sum(sum(device.ios) for device in devices)))
+            yield f"Controller {name} coalesces interrupts: it held completions back for {each} on average."
+        if waits := sum(device.cache_waits or 0 for device in devices):
+            yield (
+                f"The write cache of controller {name} was full: {format_count(waits)} writes waited until older ones"
+                " were on the disks."
             )

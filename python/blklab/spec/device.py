@@ -52,7 +52,7 @@ class DiskTable(DeviceQueue):
     """What the stack uses of it; by default all of it."""
 
     start: Sectors = 0
-    """Where the used part begins on the disk."""
+    """Where the used part begins on the disk; 0 is the outer edge of a rotating one, where it is fastest."""
 
     count: Annotated[int, Field(ge=1, le=256), NUMBER] = 1
     """Number of equal devices: `x` stands for `x1`, `x2` …, and as a member for all of them."""
@@ -61,7 +61,7 @@ class DiskTable(DeviceQueue):
     """The whole disk."""
 
     write_back: bool | None = None
-    """Whether it reports a volatile write cache."""
+    """Whether it reports a volatile write cache; a rotating disk with `volatile_cache = false` does not."""
 
     max_hw_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     """The largest request that it accepts."""
@@ -84,6 +84,11 @@ class DiskTable(DeviceQueue):
     def deviations(self) -> Uncertainty:
         """The uncertainty of the device in its present state."""
         return self.uncertainty
+
+    @property
+    def reports_cache(self) -> bool:
+        """Whether it reports a volatile write cache."""
+        return self.kind != "nvme" if self.write_back is None else self.write_back
 
     @property
     def parts(self) -> dict[str, object]:
@@ -138,6 +143,10 @@ class Hdd(HddSpec, ShingledSpec, DiskTable):
     capacity: Annotated[Sectors, Field(gt=0)]
 
     @property
+    def reports_cache(self) -> bool:
+        return self.volatile_cache and super().reports_cache
+
+    @property
     def parts(self) -> dict[str, object]:
         shingled = {"shingled": _described(self, ShingledSpec)} if self.media_cache_bytes else {}
         return {"capacity": self.capacity, **shingled}
@@ -149,6 +158,8 @@ class Hdd(HddSpec, ShingledSpec, DiskTable):
             raise ValueError(f"media_cache_bytes needs {', '.join(missing)}")
         if not self.media_cache_bytes and self.media_cache_fill != "0%":
             raise ValueError(f"media_cache_fill {self.media_cache_fill!r} needs media_cache_bytes: the disk has none")
+        if self.media_cache_bytes and self.media_log_writes:
+            raise ValueError("media_log_writes needs a disk without media_cache_bytes: expected one of them")
         if self.media_cache_bytes >= self.capacity:
             raise ValueError(f"media_cache_bytes must be less than the capacity, {self.capacity}")
         return self

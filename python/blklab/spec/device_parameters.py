@@ -9,14 +9,20 @@ from blklab.spec import fields
 
 
 class ControllerSpec(fields.ExperimentTable):
-    """What several disks share: an HBA, a RAID controller that passes commands on, or the SATA ports of a chip set."""
+    """What several disks share: an HBA, a RAID controller, or the SATA ports of a chip set."""
 
     bandwidth: fields.PerSecond = 0
     """Bytes per second, of all its disks together, in both directions; 0: no limit."""
+    coalesce_ns: fields.Nanoseconds = 0
+    """Time for which it holds completions back while three or more commands are in flight, in ns, to interrupt the
+    host once for several: 100 µs of an HP Smart Array P420i; 0: it does not.
+    """
     iops: fields.Rate = 0
     """Commands per second, of all its disks together; 0: no limit."""
     latency_ns: fields.Nanoseconds = 0
     """Time that it adds to each command, in ns; other commands are served meanwhile."""
+    write_cache_bytes: fields.Size = 0
+    """Bytes of its write cache, which a battery or flash protects; 0: none."""
 
 
 class FlashSpec(fields.ExperimentTable):
@@ -136,6 +142,10 @@ class HddSpec(fields.ExperimentTable):
     """
     controller_ns: fields.Nanoseconds = 0
     """Time that a controller adds to a command before the disk has it, in ns; other commands are served meanwhile."""
+    media_log_writes: Annotated[int, Field(ge=0, le=1000000000), fields.NUMBER] = Field(0, exclude_if=not_)
+    """Writes that the disk's media log holds: with the volatile cache off, a write goes there without a seek until
+    it is full, and the idle disk empties it; 0: no log.
+    """
     order: Literal["rotation", "seek", "arrival"] = "rotation"
     """How the disk orders the commands in its queue."""
 

@@ -277,9 +277,7 @@ def queue_document(path: str, disk: DiskTable, settings: Settings) -> cell.Queue
     elif wbt and version < kernels.WBT:
         message = f"kernel {settings.kernel} has no writeback throttling: expected 0, or kernel 4.10 or later"
         raise problems.fail(f"{path}.wbt_lat_usec", message)
-    back = disk.write_back if disk.write_back is not None else kind != "nvme"
-    if disk.write_cache is not None:
-        back = disk.write_cache == "write back"
+    back = disk.reports_cache if disk.write_cache is None else disk.write_cache == "write back"
     return {
         "scheduler": scheduler,
         "nr_requests": requests,

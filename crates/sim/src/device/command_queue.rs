@@ -13,12 +13,6 @@ pub struct QueuedCommand {
     pub ready: Time, // When the controller passes it on
 }
 
-impl PartialEq for QueuedCommand {
-    fn eq(&self, other: &Self) -> bool {
-        self.command.request == other.command.request
-    }
-}
-
 /// Where a command begins, for the search by angle.
 #[derive(Clone, Copy, Debug)]
 struct Angle {
@@ -127,7 +121,7 @@ impl CommandQueue {
             return self.first_reached(from, without);
         }
         let reach = |queued: &QueuedCommand| from.reach_time(queued, &position_of(queued));
-        let distance = |queued: &QueuedCommand| from.geometry.distance(from.head, &position_of(queued));
+        let distance = |queued: &QueuedCommand| (position_of(queued).cylinder - from.head.cylinder).abs();
         let index = match self.order {
             CommandOrder::Rotation => self.least(without, |queued| reach(queued) as f64),
             CommandOrder::Seek => self.least(without, distance),

@@ -81,15 +81,14 @@ impl Geometry {
             return 0;
         }
         let seek = self.seek_time((to.cylinder - from.cylinder).abs(), from.track != to.track);
-        let arrival = now as f64 + seek;
-        let ahead = to.angle - fraction(arrival / self.rotation);
-        let wait = if ahead < 0.0 { ahead + 1.0 } else { ahead } * self.rotation;
-        (seek + wait) as Time
+        (seek + self.wait(now as f64 + seek, to)) as Time
     }
 
-    /// The distance between two positions, in cylinders.
-    pub fn distance(&self, from: &DiskPosition, to: &DiskPosition) -> f64 {
-        (to.cylinder - from.cylinder).abs()
+    /// The time from `now` until the angle of a position is under the head, in ns.
+    #[inline]
+    pub fn wait(&self, now: f64, to: &DiskPosition) -> f64 {
+        let ahead = to.angle - fraction(now / self.rotation);
+        if ahead < 0.0 { (ahead + 1.0) * self.rotation } else { ahead * self.rotation }
     }
 
     /// False if a seek over a distance certainly takes more than the shortest seek and `time`.

@@ -10,6 +10,9 @@
 //! - **Read-ahead.** While no command waits the disk reads on. Reads of cached bytes need no mechanism.
 //! - **Write cache.** Writes are acknowledged from the cache, up to a number. They are written when no reads wait or
 //!   the cache is full. A flush writes them all.
+//! - **Media log.** Without the write cache, some disks append writes to a log on the tracks near the heads, and move
+//!   them to their places when idle (HGST: "media cache"). A write waits for a part of a revolution, without a seek,
+//!   until the log is full.
 //! - **Shingled tracks.** A write goes to the media cache, and bands are cleaned: see `shingled`.
 
 use crate::bio::Op;
@@ -73,6 +76,11 @@ pub struct HddSpec {
     /// Extra time to write a request from the cache, in addition to seek and rotation, in ns: shingled disks keep a
     /// journal.
     pub destage_ns: u64,
+    /// Writes that the disk's media log holds: with the volatile cache off, a write goes there without a seek until it
+    /// is full, and the idle disk empties it; 0: no log.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [0, 1_000_000_000]})))]
+    pub media_log_writes: u32,
     /// How the disk manages shingled tracks; `null` if it has none.
     #[serde(default)]
     pub shingled: Option<ShingledSpec>,
@@ -108,7 +116,7 @@ struct ReadAheadStream {
 }
 
 /// What the heads are doing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum MechanismState {
     Nothing,
     Read(QueuedCommand),  // Reading for a command
@@ -138,6 +146,8 @@ pub struct Hdd {
     cache_hits: u64,
     shingled: Option<Box<Shingled>>,
     media_cache_full_ns: Option<Time>, // When it was full for the first time
+    logged: u32,                       // Writes in the media log
+    log_end: u64,                      // The byte behind the last of them
 }
 
 impl DiskModel for Hdd {
@@ -163,6 +173,8 @@ impl DiskModel for Hdd {
             cache_hits: 0,
             shingled: model.shingled.as_ref().map(|spec| Box::new(Shingled::new(spec, model.capacity))),
             media_cache_full_ns: None,
+            logged: 0,
+            log_end: 0,
             model: model.clone(),
         }
     }
@@ -190,6 +202,7 @@ impl DiskModel for Hdd {
 
     fn start(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
         self.clean_after_idle(now, events);
+        self.empty_log_after_idle(now);
         match command.op {
             Op::Flush => self.flush = Some(command.request),
             Op::Discard => unreachable!("queues answer discards"),
@@ -211,7 +224,7 @@ impl DiskModel for Hdd {
                 self.dirty.push(waiting);
             }
         }
-        if self.mechanism == MechanismState::Nothing {
+        if matches!(self.mechanism, MechanismState::Nothing) {
             self.start_next(now, events);
         }
     }
@@ -224,13 +237,8 @@ impl DiskModel for Hdd {
                 let stream = self.record_stream(&waiting.command);
                 self.answer_from_cache(now, stream, events);
             }
-            MechanismState::Write(waiting) => {
-                if !self.model.write_cache {
-                    events.plan_completion(now, waiting.command.request);
-                } else {
-                    self.fill_cache(now, events);
-                }
-            }
+            MechanismState::Write(_) if self.model.write_cache => self.fill_cache(now, events),
+            MechanismState::Write(waiting) => events.plan_completion(now, waiting.command.request),
             MechanismState::Flush(request) => events.plan_completion(now, request),
             MechanismState::Clean | MechanismState::Nothing => {}
         }
@@ -272,20 +280,15 @@ impl Hdd {
     fn fill_cache(&mut self, now: Time, events: &mut DiskEvents) {
         while !self.is_full() {
             let Some(command) = self.uncached_writes.pop_front() else { break };
-            self.cache_write(now, command, events);
+            let done = self.transfer_bytes(now, command.bytes);
+            events.plan_completion(done, command.request);
+            // A write that continues a cached one is written with it, up to a track.
+            if !self.dirty.append(command.byte, command.bytes, self.model.inner_track_bytes.min(1 << 30)) {
+                // The request's number can be used again from now on.
+                let waiting = self.queued_command(now, DiskCommand { request: u32::MAX, ..command });
+                self.dirty.push(waiting);
+            }
         }
-    }
-
-    fn cache_write(&mut self, now: Time, command: DiskCommand, events: &mut DiskEvents) {
-        let done = self.transfer_bytes(now, command.bytes);
-        events.plan_completion(done, command.request);
-        // A write that continues a cached one is written with it, up to a track.
-        if self.dirty.append(command.byte, command.bytes, self.model.inner_track_bytes.min(1 << 30)) {
-            return;
-        }
-        // The request's number can be used again from now on.
-        let waiting = self.queued_command(now, DiskCommand { request: u32::MAX, ..command });
-        self.dirty.push(waiting);
     }
 
     /// Chooses the next operation and plans its end.
@@ -330,6 +333,10 @@ impl Hdd {
         if reads && !self.reads.iter().any(|w| w.batch != self.batch) {
             self.batch = self.batch.wrapping_add(1);
         }
+        if !reads && self.is_logging() {
+            let wait = |queued: &QueuedCommand| self.log_wait(now, queued);
+            return self.dirty.iter().map(wait).enumerate().min_by_key(|&(_, time)| time);
+        }
         let queue = if reads { &self.reads } else { &self.dirty };
         let from = Departure { geometry: &self.geometry, head: &self.head, now, overhead: self.model.command_ns };
         queue.first(&from, reads.then_some(self.batch), |queued| match &self.shingled {
@@ -342,8 +349,17 @@ impl Hdd {
     fn move_head_over(&mut self, now: Time, waiting: &QueuedCommand, reach: Time) -> Time {
         let end = waiting.command.byte + u64::from(waiting.command.bytes);
         let Some(shingled) = &mut self.shingled else {
-            self.head = self.geometry.locate(end);
-            return reach + self.geometry.pass_time(&waiting.position, &self.head);
+            let to = self.geometry.locate(end);
+            let duration = reach + self.geometry.pass_time(&waiting.position, &to);
+            if waiting.command.op == Op::Write && self.is_logging() {
+                (self.logged, self.log_end) = (self.logged + 1, end);
+                if !self.is_logging() {
+                    self.media_cache_full_ns.get_or_insert(now);
+                }
+            } else {
+                self.head = to;
+            }
+            return duration;
         };
         let (byte, bytes) = (waiting.position.byte, end.saturating_sub(waiting.position.byte));
         let segments = match waiting.command.op {
@@ -360,6 +376,26 @@ impl Hdd {
             duration += self.geometry.pass_time(&from, &self.head);
         }
         duration
+    }
+
+    /// Whether writes go to the media log.
+    fn is_logging(&self) -> bool {
+        !self.model.write_cache && self.logged < self.model.media_log_writes
+    }
+
+    /// The time until a write goes to the media log, which has room at every angle: it takes the place at its own.
+    fn log_wait(&self, now: Time, queued: &QueuedCommand) -> Time {
+        let ready = now + self.model.command_ns;
+        let continues = queued.position.byte == self.log_end;
+        if continues { 0 } else { ready - now + self.geometry.wait(ready as f64, &queued.position) as Time }
+    }
+
+    /// Accounts for the writes that the idle disk moved from its media log to their places, in the order of these.
+    fn empty_log_after_idle(&mut self, now: Time) {
+        if self.logged > 0 && matches!(self.mechanism, MechanismState::Nothing) {
+            let each = self.model.seek_track_ns + self.geometry.rotation as Time / 2;
+            self.logged -= ((now - self.idle_since) / each).min(self.logged.into()) as u32;
+        }
     }
 
     /// Whether a band must be cleaned before a write, because the media cache is full.
@@ -381,7 +417,7 @@ impl Hdd {
 
     /// Accounts for the bands that the idle disk cleaned since its last command. It completes the last one first.
     fn clean_after_idle(&mut self, now: Time, events: &mut DiskEvents) {
-        if self.shingled.is_none() || self.mechanism != MechanismState::Nothing {
+        if self.shingled.is_none() || !matches!(self.mechanism, MechanismState::Nothing) {
             return;
         }
         let mut end = self.idle_since + IDLE_BEFORE_CLEANING;
@@ -420,19 +456,13 @@ impl Hdd {
         }
     }
 
-    /// Accounts for the read-ahead that the idle disk did since its last command.
+    /// Accounts for the read-ahead that the idle disk did since its last command, as far as the stream's goes.
     fn read_on_idle(&mut self, now: Time) {
-        if self.mechanism == MechanismState::Nothing && self.idle_since < now {
-            let idle = now - self.idle_since;
-            self.idle_since = now;
-            self.read_ahead(idle);
+        if !matches!(self.mechanism, MechanismState::Nothing) || self.idle_since >= now {
+            return;
         }
-    }
-
-    /// Reads ahead from the head for a time, as far as the stream's read-ahead goes.
-    fn read_ahead(&mut self, time: Time) {
-        let head = self.head.byte;
-        let (most, kept) = (self.model.read_ahead_bytes, self.kept_bytes());
+        let time = now - std::mem::replace(&mut self.idle_since, now);
+        let (head, most, kept) = (self.head.byte, self.model.read_ahead_bytes, self.kept_bytes());
         let Some(stream) = self.streams.iter_mut().find(|s| s.end == head) else { return };
         let furthest = (stream.asked + most).min(self.model.capacity);
         stream.end = (stream.end + self.geometry.bytes_in(&self.head, time)).min(furthest).max(stream.end);

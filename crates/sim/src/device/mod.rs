@@ -4,6 +4,7 @@
 //! line in the registry below.
 
 mod command_queue;
+mod controller;
 mod flash;
 mod geometry;
 mod hdd;
@@ -17,6 +18,7 @@ use crate::bio::Op;
 use crate::events::{Event, EventQueue, Time};
 use serde::{Deserialize, Serialize};
 
+pub use controller::{Admission, Controller, ControllerSpec};
 pub use flash::{Condition, FlashSpec};
 pub use hdd::{CommandOrder, HddSpec};
 pub use throttled::ThrottledSpec;
@@ -84,42 +86,6 @@ pub trait DiskModel: Debug {
     fn busy_ns(&self) -> u64;
 }
 
-/// What several disks share: an HBA, a RAID controller that passes commands on, or the SATA ports of a chip set.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[cfg_attr(feature = "schema", schemars(extend("toml" = {"always": true})))]
-pub struct ControllerSpec {
-    /// Time that it adds to each command, in ns; other commands are served meanwhile.
-    pub latency_ns: u64,
-    /// Commands per second, of all its disks together; 0: no limit.
-    pub iops: f64,
-    /// Bytes per second, of all its disks together, in both directions; 0: no limit.
-    pub bandwidth: u64,
-}
-
-/// A controller, which serves one command after the other.
-#[derive(Debug)]
-pub struct Controller {
-    spec: ControllerSpec,
-    until: f64, // When it is free
-}
-
-impl Controller {
-    /// An idle controller.
-    pub fn new(spec: &ControllerSpec) -> Self {
-        Self { spec: spec.clone(), until: 0.0 }
-    }
-
-    /// Serves a command that a disk has done: when the host learns of it, and how long the controller works for it.
-    pub fn serve(&mut self, now: Time, bytes: u64) -> (Time, f64) {
-        let each = |rate: f64, amount: f64| if rate > 0.0 { amount * 1e9 / rate } else { 0.0 };
-        let work = each(self.spec.iops, 1.0).max(each(self.spec.bandwidth as f64, bytes as f64));
-        self.until = self.until.max(now as f64) + work;
-        (self.until as Time + self.spec.latency_ns, work)
-    }
-}
-
 /// The work of a disk's parts. Times of parallel parts are their mean.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -137,8 +103,8 @@ pub struct DiskWork {
     pub flash_bytes: u64,
     /// Bands that a shingled disk cleaned.
     pub bands_cleaned: u64,
-    /// When a shingled disk's media cache, or a flash disk's cache of single-bit cells, was full for the first time, in
-    /// ns of simulated time; otherwise `null`.
+    /// When a shingled disk's media cache, a disk's media log, or a flash disk's cache of single-bit cells was full for
+    /// the first time, in ns of simulated time; otherwise `null`.
     pub media_cache_full_ns: Option<u64>,
 }
 

@@ -22,6 +22,7 @@ pub fn disk() -> HddSpec {
         write_cache_requests: 64,
         flush_ns: 0,
         destage_ns: 0,
+        media_log_writes: 0,
         shingled: None,
     }
 }

@@ -4,14 +4,13 @@ mod elevator;
 mod request;
 mod sorted;
 mod spec;
-mod stats;
 mod wbt;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::bio::{Bio, Flags, NONE, Op};
-use crate::device::{Controller, Disk, DiskCommand, DiskEvents, Model};
+use crate::device::{Admission, Controller, Disk, DiskCommand, DiskEvents, Model};
 use crate::engine::{Limits, Mapped, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
@@ -19,11 +18,15 @@ use elevator::Elevator;
 use request::{Request, Requests};
 use wbt::WritebackThrottle;
 
-pub use spec::{Device, QueueSettings, Scheduler};
-pub use stats::DiskStats;
+pub use spec::{Device, DiskStats, QueueSettings, Scheduler};
 
 /// A bit of a timer's number: the controller has served the request.
 const SERVED: u32 = 1 << 31;
+/// A bit of a timer's number: the disk has written sectors from the controller's cache; the other bits are their number.
+const DRAINED: u32 = 1 << 30;
+/// Writes from a controller's cache that a disk has at the same time. With three, a full cache gains as little as was
+/// measured: two WD disks of 1 TB as RAID-0 did 598 random writes per second and 546 reads (gist dmsimard/2737832d).
+const DRAINS: u32 = 3;
 
 /// Whether a bio was accepted by a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ pub struct DiskQueue {
     throttle: WritebackThrottle,
     disk: Disk,
     controller: Option<Rc<RefCell<Controller>>>,
+    draining: u32,   // Writes from its cache that the disk has
+    drained_to: u64, // Where the last of them ends
     /// Free tags. Single-queue kernels have as many for reads as for writes (`struct request_list`); multi-queue
     /// kernels have one pool, the first.
     tags: [u32; 2],
@@ -60,7 +65,8 @@ pub struct DiskQueue {
     /// A queue has one flush in flight. Those that come meanwhile share the next one (`blk_kick_flush`).
     flushes: Vec<u32>,
     flushing: Vec<u32>, // Those that the running flush serves
-    /// SATA's FLUSH CACHE is not a queued command: the disk must be empty, and runs nothing else with it.
+    /// SATA's FLUSH CACHE is not a queued command: the disk must be empty, and runs nothing else with it. A controller
+    /// with a write cache answers flushes itself.
     flushes_alone: bool,
     /// Whether the disk has writes with forced unit access; otherwise a flush follows them (`blk_flush_policy`). libata
     /// does not use those of SATA disks (`libata.fua=0`), and virtio has none.
@@ -94,8 +100,8 @@ impl Target for DiskQueue {
     fn timer(&mut self, sim: &mut Simulation, timer: u32) {
         if timer == DiskEvents::OWN_TIMER {
             self.disk.timer(sim.now, &mut DiskEvents::new(&mut sim.events, self.id));
-        } else if self.controller.is_some() && timer & SERVED == 0 {
-            self.pass_controller(sim, timer);
+        } else if self.controller.is_some() {
+            self.continue_in_controller(sim, timer);
         } else {
             self.end_request(sim, timer & !SERVED);
         }
@@ -147,7 +153,8 @@ impl DiskQueue {
             elevator: Elevator::new(queue.scheduler),
             throttle: WritebackThrottle::new(target, queue.queue_depth.max(1), queue.write_back),
             disk: Disk::new(&device.model),
-            controller,
+            draining: 0,
+            drained_to: 0,
             tags: [queue.nr_requests.max(1); 2],
             in_disk: 0,
             holds_one: queue.scheduler == Scheduler::MqDeadline
@@ -155,23 +162,64 @@ impl DiskQueue {
             held: None,
             flushes: Vec::new(),
             flushing: Vec::new(),
-            flushes_alone: !matches!(device.model, Model::Nvme(_)),
+            flushes_alone: !matches!(device.model, Model::Nvme(_))
+                && !controller.as_ref().is_some_and(|controller| controller.borrow().has_cache()),
             has_fua: matches!(device.model, Model::Nvme(_)),
             freed: 0,
             tag_waiters: WaitList::default(),
             throttle_waiters: WaitList::default(),
-            stats: DiskStats::new(&device.name),
+            controller,
+            stats: DiskStats { name: device.name.clone(), ..DiskStats::default() },
         }
     }
 
-    /// The disk has done a command, which the controller serves before the host learns of it.
+    /// Gives a command to the disk, unless the controller in front of it answers it.
+    #[inline(always)]
+    fn start_command(&mut self, sim: &mut Simulation, command: DiskCommand) {
+        let admission = self.controller.as_ref().map(|controller| controller.borrow_mut().start(self.id, command));
+        match admission {
+            None | Some(Admission::Passed) => {
+                self.disk.start(sim.now, command, &mut DiskEvents::new(&mut sim.events, self.id));
+            }
+            Some(Admission::Cached) => self.pass_controller(sim, self.id, command.request, command.bytes),
+            Some(Admission::Waits) => self.stats.cache_waits += 1,
+        }
+    }
+
+    /// The disk has done a command, or a write from the controller's cache, or the controller has served a request. The
+    /// cache then takes waiting writes, and the disk more of what it holds.
     #[cold]
-    fn pass_controller(&mut self, sim: &mut Simulation, number: u32) {
+    fn continue_in_controller(&mut self, sim: &mut Simulation, timer: u32) {
+        let Some(controller) = self.controller.clone() else { return };
+        if timer & SERVED != 0 {
+            self.end_request(sim, timer & !SERVED);
+        } else if timer & DRAINED != 0 {
+            self.draining -= 1;
+            controller.borrow_mut().free(u64::from(timer & !DRAINED) * 512);
+            for (disk, command) in std::iter::from_fn(|| controller.borrow_mut().admit()) {
+                self.pass_controller(sim, disk, command.request, command.bytes);
+            }
+        } else {
+            self.pass_controller(sim, self.id, timer, self.requests[timer].sectors * 512);
+        }
+        while self.draining < DRAINS
+            && let Some((byte, bytes)) = controller.borrow_mut().next_dirty(self.id, self.drained_to)
+        {
+            self.draining += 1;
+            self.drained_to = byte + u64::from(bytes);
+            let command = DiskCommand { request: DRAINED | (bytes / 512), op: Op::Write, byte, bytes, fua: false };
+            self.disk.start(sim.now, command, &mut DiskEvents::new(&mut sim.events, self.id));
+        }
+    }
+
+    /// A request of a disk passes the controller before the host learns of it.
+    #[cold]
+    fn pass_controller(&mut self, sim: &mut Simulation, disk: u16, request: u32, bytes: u32) {
         let Some(controller) = &self.controller else { return };
-        let bytes = u64::from(self.requests[number].sectors) * 512;
-        let (done, work) = controller.borrow_mut().serve(sim.now, bytes);
+        let (done, work, held_ns) = controller.borrow_mut().serve(sim.now, u64::from(bytes));
         self.stats.controller_ns += work as u64;
-        DiskEvents::new(&mut sim.events, self.id).plan_completion(done, number | SERVED);
+        self.stats.held_ns += held_ns;
+        DiskEvents::new(&mut sim.events, disk).plan_completion(done, request | SERVED);
     }
 
     /// Maps discards, and bios that are larger than a request.
@@ -302,9 +350,9 @@ impl DiskQueue {
     /// Sends a flush for all that wait. Without a volatile cache the block layer completes them itself
     /// (`blk_insert_flush`).
     fn dispatch_flush(&mut self, sim: &mut Simulation) {
-        let mut events = DiskEvents::new(&mut sim.events, self.id);
         if !self.write_back {
             // Neither the disk nor its controller sees them.
+            let mut events = DiskEvents::new(&mut sim.events, self.id);
             for number in self.flushes.drain(..) {
                 events.plan_completion(sim.now, number | SERVED);
             }
@@ -312,8 +360,7 @@ impl DiskQueue {
             std::mem::swap(&mut self.flushing, &mut self.flushes);
             let number = self.flushing[0];
             self.requests[number].dispatched = sim.now;
-            let command = DiskCommand { request: number, op: Op::Flush, byte: 0, bytes: 0, fua: false };
-            self.disk.start(sim.now, command, &mut events);
+            self.start_command(sim, DiskCommand { request: number, op: Op::Flush, byte: 0, bytes: 0, fua: false });
         }
     }
 
@@ -325,7 +372,7 @@ impl DiskQueue {
         let byte = self.start + request.sector * 512;
         let (op, fua) = (request.op, request.fua && self.has_fua);
         let command = DiskCommand { request: number, op, byte, bytes: request.sectors * 512, fua };
-        self.disk.start(sim.now, command, &mut DiskEvents::new(&mut sim.events, self.id));
+        self.start_command(sim, command);
     }
 
     /// Ends a request and its bios, sends others to the disk, and wakes tasks.
@@ -386,7 +433,10 @@ impl DiskQueue {
         self.in_disk -= 1;
         let pool = self.tag_pool(request.op);
         self.tags[pool] += 1;
-        self.stats.count(now, request);
+        let (direction, sectors) = (request.op as usize, u64::from(request.sectors));
+        self.stats.ios[direction] += 1;
+        self.stats.sectors[direction] += sectors;
+        self.stats.ticks_ns[direction] += now - request.start;
         if request.op == Op::Read {
             self.throttle.record_read_latency(now - request.dispatched);
         }

@@ -1,8 +1,8 @@
-//! A disk and its queue in an experiment.
+//! A disk and its queue in documents: in an experiment and in its results.
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::Model;
+use crate::device::{DiskWork, Model};
 
 /// One disk: its model, and how the kernel queues for it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -62,4 +62,38 @@ pub enum Scheduler {
     Deadline,
     /// Fair queueing of processes, in single-queue kernels.
     Cfq,
+}
+
+/// The statistics of a disk, in the words of /proc/diskstats.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DiskStats {
+    /// Name of the disk.
+    pub name: String,
+    /// Requests completed: reads, writes.
+    pub ios: [u64; 2],
+    /// Bios that were merged into a waiting request: reads, writes.
+    pub merges: [u64; 2],
+    /// Sectors moved: reads, writes.
+    pub sectors: [u64; 2],
+    /// Time from tag to completion in ns, all requests added up: reads, writes.
+    pub ticks_ns: [u64; 2],
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Time in which the disk flushed, in ns.
+    pub flush_ns: u64,
+    /// Time in which the controller worked for this disk, in ns; 0 without a controller.
+    pub controller_ns: u64,
+    /// Time for which the controller held back completions of this disk, in ns, all added up.
+    pub held_ns: u64,
+    /// How often a write waited because the controller's write cache was full.
+    pub cache_waits: u64,
+    /// Time with something in the disk, in ns.
+    pub busy_ns: u64,
+    /// The work of the disk's parts.
+    pub work: DiskWork,
+    /// How often a task slept for a tag (`nr_requests`).
+    pub tag_waits: u64,
+    /// How often a task slept in the writeback throttle.
+    pub throttle_waits: u64,
 }
