@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.exceptions import Exit
 from scipy.stats import t as student
 
 from accuracy.options import reference_option
 from blklab.analysis.iocost import JOBS, LARGE, LOADS, MeasuredDisk, median, model_of
-from blklab.cli.common import cluster_option, computing, emit, json_option
+from blklab.cli.common import cluster_option, computing, emit, json_option, warn
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.imports.reference import number, table_rows
@@ -55,6 +56,9 @@ P420I: Final = {"p420i": {"coalesce_ns": "100us"}}
 P420I_SETS, 64 and 167 us, set its delay; the other sets judge it."""
 
 P420I_SETS: Final = ("P420i_INTEL_D3", "P420i", "5MINUTES")
+
+LEAST: Final = 0.8
+"""The least coverage of an interval of 90 %: a group with less fails the command."""
 
 COUNTS: Final = ("iodepth", "numjobs")
 
@@ -125,7 +129,8 @@ def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json:
     """Predict single disks that strangers measured, and print how far the predictions are away.
 
     Nothing is fitted to these disks: each has the library's model of its name, or of its class. A
-    row is inside if the measurement is in the 90 % interval of its prediction.
+    row is inside if the measurement is in the 90 % interval of its prediction. The exit status is 1
+    if fewer than 80 % of the rows of a kind are inside.
 
     \b
     Examples:
@@ -142,6 +147,9 @@ def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json:
         write(output, _page(rows).encode())
     documents = [{**vars(row), "factor": row.factor, "inside": row.inside} for row in rows]
     emit(documents, as_json, lambda console: draw_table(console, _groups(rows)))
+    if low := [group for group, of_group in _grouped(rows).items() if coverage(of_group) < LEAST]:
+        warn(f"fewer than {LEAST:.0%} of the rows are inside the interval: {', '.join(map(': '.join, low))}")
+        raise Exit(1)
 
 
 def predicted(measured: Sequence[Measurement], parallel: Parallel = HERE) -> list[DiskRow]:
@@ -286,19 +294,28 @@ def _page(rows: Sequence[DiskRow]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _groups(rows: Sequence[DiskRow]) -> TextTable:
-    """Returns a line for each source and kind of model; `ratio` is the upper over the lower bound of an interval."""
+def coverage(rows: Sequence[DiskRow]) -> float:
+    """Returns the share of measurements that are inside the interval of their prediction."""
+    return sum(row.inside for row in rows) / len(rows)
+
+
+def _grouped(rows: Sequence[DiskRow]) -> dict[tuple[str, str], list[DiskRow]]:
     groups: dict[tuple[str, str], list[DiskRow]] = {}
     for row in rows:
         groups.setdefault((row.source, row.group), []).append(row)
+    return groups
+
+
+def _groups(rows: Sequence[DiskRow]) -> TextTable:
+    """Returns a line for each source and kind of model; `ratio` is the upper over the lower bound of an interval."""
     lines = []
-    for (source, group), of_group in groups.items():
+    for (source, group), of_group in _grouped(rows).items():
         errors = [abs(math.log(row.factor)) for row in of_group]
         inside = sum(row.inside for row in of_group)
         median_error, worst = (math.exp(error) for error in (statistics.median(errors), max(errors)))
         ratio = statistics.median(row.limits[1] / row.limits[0] for row in of_group)
         score = statistics.fmean(row.score for row in of_group)
-        counts = [str(len(of_group)), str(inside), f"{inside / len(of_group):.0%}"]
+        counts = [str(len(of_group)), str(inside), f"{coverage(of_group):.0%}"]
         lines.append([source, group, *counts, f"×{median_error:.2f}", f"×{worst:.2f}", f"{ratio:.1f}", f"{score:.1f}"])
     names = ("rows", "inside", "coverage", "median error", "worst", "ratio", "score")
     return TextTable("Disks that strangers measured", [text("source"), text("disks"), *figures(*names)], lines)

@@ -27,6 +27,8 @@ class DeviceQueue(ExperimentTable):
 WORN: Final = 0.85
 """What the logarithm of a worn flash disk's writes deviates by: they have a tenth of their rate, or all of it."""
 
+WORN_READS: Final = 0.3  # The same of its reads: old data need retries, and how many is not known
+
 Deviation = Annotated[float, Field(ge=0, le=3), NUMBER]
 
 
@@ -110,7 +112,8 @@ class _Flash(FlashSpec, FlashUse, DiskTable):
     def deviations(self) -> Uncertainty:
         if self.state != "worn":
             return self.uncertainty
-        wider = {kind: hypot(getattr(self.uncertainty, kind), WORN) for kind in ("write", "mixed")}
+        more = {"read": WORN_READS, "write": WORN, "mixed": WORN}
+        wider = {kind: hypot(getattr(self.uncertainty, kind), deviation) for kind, deviation in more.items()}
         return self.uncertainty.model_copy(update=wider)
 
     @model_validator(mode="after")
