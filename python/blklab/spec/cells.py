@@ -150,7 +150,7 @@ def _zones(cells: Sequence[Cell]) -> Iterator[str]:
     """Yields a note for each RAID-0 of disks of unlike size."""
     for cell in cells:
         array = cell.document["stack"].get("md", {})
-        nodes = [member["node"].get("device") for member in array.get("members", [])]
+        nodes = [(member["node"] or {}).get("device") for member in array.get("members", [])]
         sizes = [cell.document["devices"][node]["bytes"] for node in nodes if node is not None]
         if array.get("level") == "raid0" and sizes and max(sizes) > UNLIKE * min(sizes):
             size = format_size(len(sizes) * min(sizes))
