@@ -136,6 +136,19 @@ def test_reads_of_blocks_that_were_never_written(
         assert ("warning: alone: a read took 20 µs, and flash takes longer" in outcome.err) is warns
 
 
+def test_a_directory_has_a_file_for_each_load(run: Run, measured: dict[str, float]) -> None:
+    for name, iops in measured.items():
+        path = Path("bench") / WORKLOADS[name]["bs"] / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(as_json({name: iops}))
+    outcome = run("calibrate", "bench", "--model", "sm883", "--size", "1GiB", "--json")
+    assert outcome.status == 0, outcome.err
+    residuals = {item["run"]: item["error"] for item in json.loads(outcome.out)["residuals"]}
+    assert residuals.keys() == {"randread bs=4k iodepth=32 numjobs=4", "randread bs=64k iodepth=32 numjobs=1"}
+    Path("empty").mkdir()
+    assert run("calibrate", "empty", "--model", "sm883").status == 2
+
+
 def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> None:
     Path("fio.json").write_text(as_json({"small": measured["small"]}))
     outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB")

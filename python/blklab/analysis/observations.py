@@ -1,7 +1,7 @@
 """Measurements of a single device: fio runs, from fio's output or from a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +49,12 @@ class Observation:
     @property
     def random(self) -> bool:
         return str(self.workload["rw"]).startswith("rand")
+
+    @property
+    def named_by_its_load(self) -> "Observation":
+        """The same run under a name that says what it did."""
+        words = (f"{key}={self.workload[key]}" for key in ("bs", "iodepth", "numjobs") if key in self.workload)
+        return replace(self, name=" ".join([str(self.workload["rw"]), *words]))
 
     @property
     def seconds_alone(self) -> float:

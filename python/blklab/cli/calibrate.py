@@ -88,7 +88,8 @@ def calibrate(
 ) -> None:
     """Fit a device model to fio runs on one device: to INPUT, or to measurements that it makes now.
 
-    INPUT is fio's output (JSON or text), or a directory of tables such as reference/. Most parameters
+    INPUT is fio's output (JSON or text), a directory of such JSON files, as bench-fio writes one for
+    each load, or a directory of tables such as reference/. Most parameters
     come from data sheets and physics. The few important ones are fitted in stages, each to the runs
     that depend on it. The command prints the interval that holds each of them with a
     probability of 90 %, and the error of the fitted model for each run.
@@ -244,6 +245,8 @@ def _runs(path: Path, target: str | None) -> "list[Observation]":
 
     if not path.is_dir():
         return observations.from_fio(path)
+    if not any(path.glob("*.csv")) and (results := sorted(path.rglob("*.json"))):
+        return [run.named_by_its_load for file in results for run in observations.from_fio(file)]
     rows = reference.read_reference(path)
     singles = sorted({run.target for run in rows.singles()})
     if target is None and len(singles) == 1:
