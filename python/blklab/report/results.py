@@ -1,6 +1,6 @@
 """The cells of an experiment in the terms of their runner, and their results: as tables and as explanations."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from blklab.analysis.metrics import METRICS, lowest_devices
@@ -13,6 +13,7 @@ from blklab.runners.base import RunResult
 from blklab.runners.kind import CellDescriptions
 from blklab.runners.registry import RUNNERS, did
 from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.stock_models import library_model
 from blklab.text import printable
 
 NAMED: Final = ("stack", "workload")  # Columns before those of the runner
@@ -145,7 +146,7 @@ def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -
 def explanations(
     console: Console, plan: ExperimentPlan, results: Sequence[RunResult], explained: Sequence[Sequence[str]]
 ) -> None:
-    """Prints the explanation of each cell."""
+    """Prints the explanation of each cell, and where the figures of the devices come from."""
     from rich.rule import Rule
     from rich.text import Text
 
@@ -156,6 +157,19 @@ def explanations(
         console.print(Text(f"{stack_line(plan, cell)} · {_figures(result)}", "dim"))
         for sentence in sentences:
             console.print(Text(f"· {printable(sentence)}"))
+    console.print()
+    for line in _sources(plan):
+        console.print(Text(printable(line), "dim"))
+
+
+def _sources(plan: ExperimentPlan) -> Iterator[str]:
+    """Yields where the figures of each device come from."""
+    for name, table in plan.raw.get("devices", {}).items():
+        source = table.get("source") or "parameters of the experiment"
+        if "model" in table:
+            model = library_model(table["model"])
+            source = f"{model.name}, {model.certainty or 'yours'}: {model.source}"
+        yield f"{name}: {table.get('calibrated', source)}"
 
 
 def _figures(result: RunResult) -> str:
