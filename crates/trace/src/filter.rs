@@ -7,8 +7,7 @@ use crate::source::{Source, TraceInfo};
 use serde::{Deserialize, Serialize};
 
 /// Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Filter {
     /// Devices by number (`major,minor`) or name. Empty: all.
     pub devices: Vec<String>,

@@ -28,8 +28,7 @@ const DATA_START: u64 = 16;
 const MOST_WRITEBACKS: usize = 64;
 
 /// A backing device with a bcache. The names are those of make-bcache and sysfs.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bcache {
     /// Its name in results.
@@ -58,8 +57,7 @@ pub struct Bcache {
 }
 
 /// What a bcache counted, in the words of sysfs; only reads are hits and misses.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct BcacheReport {
     /// Its name.
     pub name: String,

@@ -4,8 +4,7 @@ use crate::event::{Action, Event, Rwbs};
 use serde::{Deserialize, Serialize};
 
 /// A number of bios or requests, and their bytes.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Amount {
     /// Number of bios or requests.
     pub count: u64,
@@ -34,8 +33,7 @@ impl Amount {
 pub type AmountPair = [Amount; 2]; // Read and write sides of a count: index 0 is "not a write"
 
 /// Counts of a CPU, or of all CPUs together.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct Tally {
     /// Bios queued: reads, writes.
     pub queued: AmountPair,

@@ -5,8 +5,7 @@ use blklab_stats::{Level, LevelSummary, Merge, Timeline};
 use serde::{Deserialize, Serialize};
 
 /// Queue depth in one slice of time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct DepthSlice {
     /// The times of all I/Os in flight, added up, in ns: divided by the width, it is the mean depth.
     pub area_ns: u64,
@@ -37,8 +36,7 @@ pub struct QueueDepth {
 }
 
 /// Queue depth over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct DepthOverTime {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,

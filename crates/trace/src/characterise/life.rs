@@ -63,8 +63,7 @@ impl Life {
 }
 
 /// What became of the I/Os of one operation, and when.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct LifeProfile {
     /// I/Os with a queue and a completion event.
     pub completed: u64,

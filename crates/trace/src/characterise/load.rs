@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_GROUPS: usize = 512; // The largest number of groups on one device; further ones are counted together
 
 /// Counts of one operation's arrivals.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct OpCounts {
     /// I/Os queued.
     pub ios: u64,
@@ -55,8 +54,7 @@ pub struct GroupLoad {
 merge_fields!(GroupLoad: ops, q2c, errors);
 
 /// The I/Os of a CPU, of a process, or from a device.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct GroupProfile {
     /// Number of the CPU, name of the process, or `major,minor` of the device; `direct`: not remapped; `(others)`: all
     /// beyond 512.
@@ -185,8 +183,7 @@ pub struct Load {
 }
 
 /// The load of one operation.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct OpLoadProfile {
     /// Counts.
     #[serde(flatten)]
@@ -200,8 +197,7 @@ pub struct OpLoadProfile {
 }
 
 /// The load of one device.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct LoadProfile {
     /// The load by operation: `read`, `write`, `discard`, `flush`.
     pub ops: BTreeMap<&'static str, OpLoadProfile>,

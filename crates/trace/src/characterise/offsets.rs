@@ -46,8 +46,7 @@ pub struct Offsets {
 checked!(Offsets, Offsets::is_valid);
 
 /// Where on a device reads and writes begin, over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct OffsetsProfile {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,

@@ -49,8 +49,7 @@ pub struct ProcessSeries(Timeline<Slice>);
 checked!(Slice, |slice| slice.0.len() <= DISTINCT + 1);
 
 /// The I/Os of processes over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct ProcessesOverTime {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,

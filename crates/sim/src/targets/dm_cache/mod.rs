@@ -62,8 +62,7 @@ mod bio_state {
 }
 
 /// What a cache counted, in the words of `dmsetup status`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct LvmCacheReport {
     /// Its name.
     pub name: String,

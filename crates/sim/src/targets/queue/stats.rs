@@ -7,8 +7,7 @@ use crate::device::DiskWork;
 use crate::events::Time;
 
 /// The statistics of a disk, in the words of /proc/diskstats.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct DiskStats {
     /// Name of the disk.
     pub name: String,
