@@ -13,7 +13,6 @@ pub struct Amount {
 }
 
 impl Amount {
-    #[inline]
     fn add(&mut self, bytes: u32) {
         self.count += 1;
         self.bytes = self.bytes.wrapping_add(i64::from(bytes));
@@ -141,13 +140,11 @@ impl Default for ActionCounts {
 
 impl ActionCounts {
     /// Actions above 31, such as messages, share a cell that counts only in the number of events.
-    #[inline]
     fn index(action: Action, write: bool, passthrough: bool) -> usize {
         let action = if action.0 < 32 { usize::from(action.0) } else { 0 };
         action << 2 | usize::from(write) << 1 | usize::from(passthrough)
     }
 
-    #[inline]
     pub(super) fn add(&mut self, event: &Event) {
         let index = Self::index(event.action, event.rwbs.has(Rwbs::WRITE), event.rwbs.has(Rwbs::PASSTHROUGH));
         self.0[index].add(event.bytes);

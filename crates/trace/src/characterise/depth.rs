@@ -60,13 +60,11 @@ impl QueueDepth {
     }
 
     /// The present number.
-    #[inline]
     pub fn now(&self) -> u64 {
         self.now
     }
 
     /// Sets the number from a time on.
-    #[inline]
     pub fn set(&mut self, time: u64, depth: u64) {
         if time >= self.since {
             self.begin();
@@ -81,7 +79,6 @@ impl QueueDepth {
     }
 
     /// I/Os that were in flight when the window opened count from there.
-    #[inline]
     fn begin(&mut self) {
         if !self.begun && self.since > 0 {
             self.level.set(self.since, self.now);
@@ -91,7 +88,6 @@ impl QueueDepth {
     }
 
     /// Counts the time from the last change to `time` in its slices.
-    #[inline]
     fn spend(&mut self, time: u64) {
         while self.now > 0 && self.changed < time {
             let mut to = time;

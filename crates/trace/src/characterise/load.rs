@@ -29,7 +29,6 @@ pub struct OpCounts {
 }
 
 impl OpCounts {
-    #[inline]
     fn add(&mut self, row: &QueuedIo) {
         self.ios += 1;
         self.bytes += u64::from(row.bytes);
@@ -72,7 +71,6 @@ pub struct GroupProfile {
 }
 
 impl GroupLoad {
-    #[inline]
     fn add(&mut self, op: Op, bytes: u32) {
         let cell = &mut self.ops[op as usize];
         cell.0 += 1;
@@ -119,7 +117,6 @@ impl GroupTable {
     const OTHERS: u32 = u32::MAX; // The key of all groups beyond [`MAX_GROUPS`]
     const RECENT: usize = 64; // Entries of `recent`
 
-    #[inline]
     fn at(&mut self, key: u32) -> &mut GroupLoad {
         let place = key as usize % Self::RECENT;
         let at = match self.recent.get(place) {
@@ -216,7 +213,6 @@ pub struct LoadProfile {
 }
 
 impl Load {
-    #[inline]
     fn widen(&mut self, first: u64, end: u64) {
         let (low, high) = self.span.get_or_insert((first, end));
         *low = first.min(*low);

@@ -77,7 +77,6 @@ impl Offsets {
     }
 
     /// The cell of a time and sector.
-    #[inline]
     fn cell(&mut self, time: u64, sector: u64) -> &mut Cell {
         let row = sector >> self.shift;
         if self.used.is_none_or(|(low, high)| row < low || row > high) {

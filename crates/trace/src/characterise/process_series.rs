@@ -14,7 +14,6 @@ const OTHERS: u32 = u32::MAX; // Index of all others, which is not that of a pro
 struct Slice(Vec<(u32, u64)>);
 
 impl Slice {
-    #[inline]
     fn add(&mut self, process: u32, ios: u64) {
         match self.0.iter().position(|(known, _)| *known == process) {
             Some(at) => self.0[at].1 += ios,

@@ -91,7 +91,6 @@ impl SlowIos {
     }
 
     /// Adds a time without completions that `io` ended.
-    #[inline]
     fn add_silence(&mut self, io: &Io) {
         let start = io.t_queue.max(self.last_complete);
         if io.t_complete.saturating_sub(start) > self.silences.bar {
