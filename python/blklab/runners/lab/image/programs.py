@@ -40,38 +40,7 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
 
 CONFIGURATION: Final = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
 
-LVM_CONF: Final = """\
-# There is no udev here, no other machine, and no one who cleans up.
-activation {
-    monitoring = 0
-    udev_rules = 0
-    udev_sync = 0
-}
-backup {
-    # With neither, every command warns.
-    archive = 0
-    backup = 1
-}
-devices {
-    dir = "/dev"
-    obtain_device_list_from_udev = 0
-    scan = [ "/dev" ]
-    # Stacks are nested: a volume may be made of volumes.
-    scan_lvs = 1
-    use_devicesfile = 0
-}
-global {
-    cache_check_executable = "/usr/sbin/cache_check"
-    cache_dump_executable = "/usr/sbin/cache_dump"
-    cache_repair_executable = "/usr/sbin/cache_repair"
-    event_activation = 0
-    thin_check_executable = "/usr/sbin/thin_check"
-    thin_dump_executable = "/usr/sbin/thin_dump"
-    thin_repair_executable = "/usr/sbin/thin_repair"
-    use_lvmlockd = 0
-    use_lvmpolld = 0
-}
-"""
+LVM_CONF: Final = Path(__file__).with_name("lvm.conf").read_text(encoding="utf-8")
 
 DIRECTORIES: Final = {
     "dev": 0o755,
