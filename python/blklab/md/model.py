@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from blklab.md_levels import PARITIES, REDUNDANT
 from blklab.system.diskstats import DeviceCounters
 from blklab.units import SECTOR
 
-MAX_DISKS: Final = 1920  # More members than this in a superblock mean that it is damaged
+MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
 
 
 @dataclass(frozen=True)

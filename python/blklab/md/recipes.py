@@ -9,15 +9,14 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.md import good_copies
 from blklab.md.model import Array, ArrayMember
 
-NEW_DISK: Final = "/dev/NEW-DISK"  # The user types the name of an empty disk
-OLD_DISK: Final = "/dev/OLD-DISK"  # The user types the name of the member that is missing
+NEW_DISK = "/dev/NEW-DISK"  # The user types the name of an empty disk
+OLD_DISK = "/dev/OLD-DISK"  # The user types the name of the member that is missing
 
-COMMANDS: Final[dict[str, str]] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+COMMANDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 """Each command on one line, by name."""
 
 
@@ -38,7 +37,7 @@ class Recipe:
     lines: tuple[str, ...]
 
 
-OFFLINE: Final = (
+OFFLINE = (
     "# Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.",
     "# Debian, Ubuntu: add break=premount to the kernel command line; dracut: rd.break=pre-mount.",
     "# Lists must be empty: mdadm keeps a list with entries, and still exits with status 0.",

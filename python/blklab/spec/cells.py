@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 from blklab.spec import cell_form, documents, load, problems, sim_cell, stack_resolution, stock_models, sweep
@@ -22,9 +22,9 @@ from blklab.spec.overrides import Override, applied, only_simulated
 from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
 
-MOST: Final = 100_000  # Cells of one experiment
-PAIR: Final = ("stack", "workload")
-OWN: Final = (*PAIR, "repeat")  # Axes that every experiment has
+MOST = 100_000  # Cells of one experiment
+PAIR = ("stack", "workload")
+OWN = (*PAIR, "repeat")  # Axes that every experiment has
 
 
 @dataclass(frozen=True)

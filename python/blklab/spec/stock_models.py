@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 from blklab.spec import problems
@@ -18,21 +18,21 @@ from blklab.text import document_path
 DeviceTable = dict[str, Any]
 """A device as in an experiment file."""
 
-DIRECTORY: Final = Path(__file__).parent / "devices"
-TABLE: Final = "device"  # The table of a calibrated file
-LIBRARY: Final = "library"  # The table that says which product a file is about
+DIRECTORY = Path(__file__).parent / "devices"
+TABLE = "device"  # The table of a calibrated file
+LIBRARY = "library"  # The table that says which product a file is about
 
 
-DATA_SHEET: Final = 0.15
+DATA_SHEET = 0.15
 """The standard deviation of measured over predicted IOPS of a model that is not calibrated. The rates of the two flash
 disks in reference/ differ from their data sheets by 8 % (root mean square), and models may differ from theirs by 10 %
 (tests/runners/test_rated.py)."""
 
-FLUSH: Final = 0.5
+FLUSH = 0.5
 """The standard deviation of a flush's time, as a natural logarithm: the same disk differs by a factor of four between
 days (docs/explanation/simulator.md, "Flushes")."""
 
-UNCERTAIN: Final = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
+UNCERTAIN = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
 
 
 @dataclass(frozen=True)

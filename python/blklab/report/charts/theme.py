@@ -3,21 +3,21 @@
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.report.view import DeviceView
 
-_COLOURS: Final = tomllib.loads((Path(__file__).parents[1] / "assets/colours.toml").read_text(encoding="utf-8"))
-LIGHT: Final[dict[str, str]] = _COLOURS["light"]
-DARK: Final[dict[str, str]] = _COLOURS["dark"]  # Colours for dark mode
+_COLOURS = tomllib.loads((Path(__file__).parents[1] / "assets/colours.toml").read_text(encoding="utf-8"))
+LIGHT: dict[str, str] = _COLOURS["light"]
+DARK: dict[str, str] = _COLOURS["dark"]  # Colours for dark mode
 
 
-SERIES: Final = tuple(f"@s{number}" for number in range(1, 9))  # Colours for items without a colour, in order of use
-PROCESSES: Final = ("@s3", "@s4", "@s8", "@s6", "@s7")  # Colours of the largest processes in a report on a trace
-MEMBERS: Final = tuple(f"@m{number}" for number in range(1, 7))
+SERIES = tuple(f"@s{number}" for number in range(1, 9))  # Colours for items without a colour, in order of use
+PROCESSES = ("@s3", "@s4", "@s8", "@s6", "@s7")  # Colours of the largest processes in a report on a trace
+MEMBERS = tuple(f"@m{number}" for number in range(1, 7))
 """Colours of devices in a report on a trace, after Tol's muted scheme (https://personal.sron.nl/~pault/)."""
 
-REST: Final = "@soft"  # The colour of all others together
+REST = "@soft"  # The colour of all others together
 
 
 def process_colours(device: DeviceView) -> dict[str, str]:
@@ -29,7 +29,7 @@ def member_colours(names: Iterable[str]) -> dict[str, str]:
     return dict(zip(dict.fromkeys(names), MEMBERS, strict=False))
 
 
-NAMES: Final = frozenset({"data", "domain", "sort", "values"})
+NAMES = frozenset({"data", "domain", "sort", "values"})
 """Keys of a specification whose values contain names of the data."""
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.archive import MERGED, PackageFiles
 from blklab.runners.lab.image.debian import DebianPackage
 
-PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
+PROGRAMS: dict[str, tuple[str, ...]] = {
     "bcache-tools": ("usr/sbin/bcache-super-show", "usr/sbin/make-bcache"),
     "blktrace": ("usr/bin/blkparse", "usr/sbin/blktrace"),
     "coreutils": ("usr/bin/mkdir", "usr/bin/rm"),
@@ -38,11 +37,11 @@ PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Programs by package; links to them (modprobe, lvcreate, cache_check, mkfs.ext4) are added."""
 
-CONFIGURATION: Final = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
+CONFIGURATION = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
 
-LVM_CONF: Final = Path(__file__).with_name("lvm.conf").read_text(encoding="utf-8")
+LVM_CONF = Path(__file__).with_name("lvm.conf").read_text(encoding="utf-8")
 
-DIRECTORIES: Final = {
+DIRECTORIES = {
     "dev": 0o755,
     "etc/mdadm": 0o755,
     "mnt": 0o755,
@@ -54,23 +53,21 @@ DIRECTORIES: Final = {
     "var/lib": 0o755,
 }
 
-LINKS: Final = {
+LINKS = {
     **{name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")},
     "etc/mtab": "../proc/self/mounts",
     "var/lock": "../run/lock",
     "var/run": "../run",
 }
 
-_REVISION: Final = 1  # Changes when this file changes apart from the constants above
+_REVISION = 1  # Changes when this file changes apart from the constants above
 
-RECIPE: Final = hashlib.sha256(
-    repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()
-).hexdigest()
+RECIPE = hashlib.sha256(repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()).hexdigest()
 
-_SEARCHED: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
+_SEARCHED = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
 """Where the dynamic linker looks: ld.so(8), and Debian's /etc/ld.so.conf.d."""
 
-_LINKED_FROM: Final = ("usr/bin", "usr/sbin")
+_LINKED_FROM = ("usr/bin", "usr/sbin")
 
 
 def may_matter(deb: DebianPackage) -> bool:
