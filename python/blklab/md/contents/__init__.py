@@ -265,7 +265,7 @@ def _locate_files(
         if geometry is None or geometry.kind != "ext4":
             reason = "mount it (`-o ro` is enough)" if geometry else "it has no ext4 or XFS"
             raise BlklabError(failure or f"not mounted: {reason}")
-        yield from find_unmounted_files(path, geometry.block, place.spans)
+        yield from find_unmounted_files(path, geometry.block_bytes, place.spans)
         return
     if whole_mount.kind not in file_search.KINDS:
         raise BlklabError(f"it has {whole_mount.kind}, expected ext4 or XFS")

@@ -168,9 +168,9 @@ def array_samples(array: Array) -> Iterator[Sample]:
     for action in ACTIONS:
         yield "array_sync_action", (*name, action), action == (sync.action if sync else "idle")
     if sync:
-        if sync.done is not None and sync.total:
-            yield "array_sync_done_ratio", name, sync.done / sync.total
-        speed = None if sync.speed is None else sync.speed << 10
+        if sync.done_sectors is not None and sync.total_sectors:
+            yield "array_sync_done_ratio", name, sync.done_sectors / sync.total_sectors
+        speed = None if sync.speed_kib is None else sync.speed_kib << 10
         yield "array_sync_speed_bytes_per_second", name, speed
         yield "array_sync_left_seconds", name, sync.left_seconds
 

@@ -1,5 +1,6 @@
 """Colours and fonts of the charts: one configuration, with colours or CSS variables."""
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 from blklab.report.view import DeviceView
 
-_COLOURS = tomllib.loads((Path(__file__).parents[1] / "assets/colours.toml").read_text(encoding="utf-8"))
+_ASSETS = Path(__file__).parents[1] / "assets"
+_CONFIG = json.loads((_ASSETS / "charts.json").read_text(encoding="utf-8"))
+_COLOURS = tomllib.loads((_ASSETS / "colours.toml").read_text(encoding="utf-8"))
 LIGHT: dict[str, str] = _COLOURS["light"]
 DARK: dict[str, str] = _COLOURS["dark"]  # Colours for dark mode
 
@@ -54,41 +57,4 @@ def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
 
 def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:
     """Returns the Vega-Lite configuration of all charts."""
-    ops = [colours[name] for name in ("read", "write", "discard", "flush")]
-    axis = {
-        "labelColor": colours["soft"],
-        "titleColor": colours["soft"],
-        "gridColor": colours["line"],
-        "domainColor": colours["line"],
-        "tickColor": colours["line"],
-        "labelFontSize": 11,
-        "titleFontSize": 11,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-        "labelLimit": 150,
-    }
-    return {
-        "background": "transparent",
-        "font": font,
-        "padding": 4,
-        "view": {"stroke": None, "continuousHeight": 210},
-        "axis": axis,
-        "axisX": {"grid": False, "labelFlush": True, "labelOverlap": "greedy", "labelSeparation": 6},
-        "axisY": {"domain": False, "ticks": False, "tickCount": 5},
-        "legend": {
-            "orient": "top",
-            "labelColor": colours["ink"],
-            "titleColor": colours["soft"],
-            "labelFontSize": 12,
-            "symbolSize": 90,
-            "offset": 6,
-        },
-        "title": {"color": colours["ink"], "fontSize": 13, "anchor": "start"},
-        "text": {"color": colours["ink"], "fill": colours["ink"]},
-        "rule": {"color": colours["soft"], "stroke": colours["soft"]},
-        "area": {"line": False, "fillOpacity": 0.75},
-        "bar": {"cornerRadiusEnd": 1.5},
-        "line": {"strokeWidth": 1.8},
-        "range": {"category": ops, "series": [colours[name[1:]] for name in SERIES]},
-        "mark": {"color": colours["read"]},
-    }
+    return {**coloured(_CONFIG, colours), "font": font}

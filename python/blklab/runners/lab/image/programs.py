@@ -2,6 +2,7 @@
 
 import hashlib
 import posixpath
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -12,53 +13,13 @@ from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.archive import MERGED, PackageFiles
 from blklab.runners.lab.image.debian import DebianPackage
 
-PROGRAMS: dict[str, tuple[str, ...]] = {
-    "bcache-tools": ("usr/sbin/bcache-super-show", "usr/sbin/make-bcache"),
-    "blktrace": ("usr/bin/blkparse", "usr/sbin/blktrace"),
-    "coreutils": ("usr/bin/mkdir", "usr/bin/rm"),
-    "dmsetup": ("usr/sbin/dmsetup",),
-    "e2fsprogs": ("usr/sbin/mke2fs",),
-    "fio": ("usr/bin/fio",),
-    "kmod": ("usr/bin/kmod",),
-    "lvm2": ("usr/sbin/lvm",),
-    "mdadm": ("usr/sbin/mdadm",),
-    "mount": ("usr/bin/mount", "usr/bin/umount"),
-    "thin-provisioning-tools": ("usr/sbin/pdata_tools",),
-    "util-linux": (
-        "usr/bin/dmesg",
-        "usr/bin/lsblk",
-        "usr/bin/setpriv",
-        "usr/sbin/blkdiscard",
-        "usr/sbin/blkid",
-        "usr/sbin/blockdev",
-        "usr/sbin/wipefs",
-    ),
-    "xfsprogs": ("usr/sbin/mkfs.xfs",),
-}
-"""Programs by package; links to them (modprobe, lvcreate, cache_check, mkfs.ext4) are added."""
-
+_GUEST = tomllib.loads(Path(__file__).with_name("guest.toml").read_text(encoding="utf-8"))
+PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in _GUEST["programs"].items()}
+DIRECTORIES: dict[str, int] = _GUEST["directories"]  # Their modes
+LINKS: dict[str, str] = _GUEST["links"]  # Their targets
 CONFIGURATION = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
 
 LVM_CONF = Path(__file__).with_name("lvm.conf").read_text(encoding="utf-8")
-
-DIRECTORIES = {
-    "dev": 0o755,
-    "etc/mdadm": 0o755,
-    "mnt": 0o755,
-    "proc": 0o755,
-    "root": 0o700,
-    "run": 0o755,
-    "sys": 0o755,
-    "tmp": 0o1777,
-    "var/lib": 0o755,
-}
-
-LINKS = {
-    **{name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")},
-    "etc/mtab": "../proc/self/mounts",
-    "var/lock": "../run/lock",
-    "var/run": "../run",
-}
 
 _REVISION = 1  # Changes when this file changes apart from the constants above
 
