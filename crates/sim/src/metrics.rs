@@ -75,7 +75,6 @@ pub struct Point {
 }
 
 /// What the jobs of a run measured.
-#[derive(Debug)]
 pub struct JobMetrics {
     pub runtime_ns: u64, // The time that counts: without the ramp
     pub read: Direction,
@@ -107,7 +106,6 @@ struct DirectionSums {
 }
 
 /// Counts the jobs' I/Os.
-#[derive(Debug)]
 pub struct MetricsRecorder {
     groups: Vec<(String, [DirectionSums; 2])>,
     syncs: Quantiles,

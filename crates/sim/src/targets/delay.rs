@@ -42,7 +42,6 @@ pub struct DelayReport {
 }
 
 /// A delay in a running simulation.
-#[derive(Debug)]
 pub struct DelayTarget {
     origin: Child,
     limits: Limits,

@@ -49,7 +49,6 @@ pub trait Reported {
 }
 
 /// What targets must know when they are built.
-#[derive(Debug)]
 pub struct BuildContext<'a> {
     pub kernel: Kernel,                                          // The kernel generation
     pub host: &'a Host,                                          // Processor time for an I/O
