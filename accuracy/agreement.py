@@ -3,14 +3,13 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, figures_of_cells
 from blklab.outcome import IoCost
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, ExperimentPlan
 
-ENOUGH: Final = 0.9  # Share of cells that must be within both bounds
+ENOUGH = 0.9  # Share of cells that must be within both bounds
 
 
 @dataclass(frozen=True)

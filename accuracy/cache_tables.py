@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.imports.reference import RANDOMIO, RUNS, TARGETS, Reference, number, read_tables, table_rows
 from blklab.spec.files import read_toml
 
-CACHES: Final = "cache_runs.csv"
+CACHES = "cache_runs.csv"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from click.exceptions import Exit
@@ -26,19 +26,19 @@ from blklab.runners.sim.uncertainty import NOMINAL, NORMAL, interval
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 
-KERNEL: Final = "5.4"
-RUNTIME: Final = "1500ms"
-SLOW: Final = "120s"  # Of rotating disks
+KERNEL = "5.4"
+RUNTIME = "1500ms"
+SLOW = "120s"  # Of rotating disks
 
-CLASS: Final = "nvme-consumer"
+CLASS = "nvme-consumer"
 """The class that rests on the NVMe disks in iocost.csv."""
 
-IOCOST: Final = {"Samsung SSD 870": "870-evo", "Samsung SSD 860": "ssd-consumer", "Samsung SSD 980 PRO 1TB": "980-pro"}
+IOCOST = {"Samsung SSD 870": "870-evo", "Samsung SSD 860": "ssd-consumer", "Samsung SSD 980 PRO 1TB": "980-pro"}
 """The library's models of disks in iocost.csv that do not rest on it."""
 
-OTHER_CLASS: Final = ("CT1000P3PSSD8",)  # Four bits in a cell; the only one, so that its class cannot be judged
+OTHER_CLASS = ("CT1000P3PSSD8",)  # Four bits in a cell; the only one, so that its class cannot be judged
 
-PLOTS: Final[Mapping[str, tuple[str, str]]] = {
+PLOTS: Mapping[str, tuple[str, str]] = {
     "INTEL": ("ssd-datacenter", "server SSD"),
     "KINGSTON": ("ssd-datacenter", "server SSD"),
     "PM883": ("pm883", "server SSD"),
@@ -51,18 +51,18 @@ PLOTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """By a word of the set's name: the model, and the group of rows. The disk of the set WD740GD was failing."""
 
-P420I: Final = {"p420i": {"coalesce_ns": "100us"}}
+P420I = {"p420i": {"coalesce_ns": "100us"}}
 """The controller of sets whose name has `P420i` or `5MINUTES`. The random reads at depths 2 and 4 of the first set in
 P420I_SETS, 64 and 167 us, set its delay; the other sets judge it."""
 
-P420I_SETS: Final = ("P420i_INTEL_D3", "P420i", "5MINUTES")
+P420I_SETS = ("P420i_INTEL_D3", "P420i", "5MINUTES")
 
-LEAST: Final = 0.8
+LEAST = 0.8
 """The least coverage of an interval of 90 %: a group with less fails the command."""
 
-COUNTS: Final = ("iodepth", "numjobs")
+COUNTS = ("iodepth", "numjobs")
 
-UNWRITTEN: Final = ("TEST01", "P420i_SAMSUNG_PM883", "AHCI_INTEL", "AHCI_SAMSUNG_PM833")
+UNWRITTEN = ("TEST01", "P420i_SAMSUNG_PM883", "AHCI_INTEL", "AHCI_SAMSUNG_PM833")
 """Sets of new disks: their reads do not touch flash."""
 
 

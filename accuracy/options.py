@@ -1,11 +1,10 @@
 """Options that the commands share."""
 
 from pathlib import Path
-from typing import Final
 
 import click
 
-reference_option: Final = click.option(
+reference_option = click.option(
     "--reference",
     "directory",
     type=click.Path(path_type=Path),
@@ -17,7 +16,7 @@ reference_option: Final = click.option(
 )
 """Decorator: add `--reference`."""
 
-output_option: Final = click.option(
+output_option = click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
@@ -26,5 +25,5 @@ output_option: Final = click.option(
 )
 """Decorator: add `--output`."""
 
-check_option: Final = click.option("--check", is_flag=True, help="Exit with status 1 if a row is outside its bound.")
+check_option = click.option("--check", is_flag=True, help="Exit with status 1 if a row is outside its bound.")
 """Decorator: add `--check`."""

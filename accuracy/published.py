@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from accuracy import published_caches, published_cells
 from accuracy.cache_tables import CacheTables
@@ -103,7 +103,7 @@ class ErrorBound:
     share: float | None = None
 
 
-BOUNDS: Final = (
+BOUNDS = (
     ErrorBound("arrays of flash", "flash", 0.15, None, 0.05, 0.05),
     ErrorBound("arrays of two HDDs", "hdds", 0.30),
     ErrorBound("ten spindles", "spindles", 0.20, 0.25),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Literal
 
 from accuracy.cache_tables import CACHES, CacheRun, CacheTables
 from blklab.cluster import HERE, Parallel
@@ -17,20 +17,20 @@ from blklab.spec.cells import Cell
 
 CacheClass = Literal["stuck", "bouncing", "fixed"]
 
-HIT_RATE: Final = 0.015  # Allowed error of the hit rate of repaired kernels, as a fraction of all I/Os
-PROMOTIONS: Final = 0.10  # Allowed relative error of their promotions
-JUDGED_BYTES: Final = 8 << 30  # Most data of a run whose hit rate is judged: what larger runs held at first is unknown
-STUCK: Final = 0.05  # A cache that promotes fewer of its misses is stuck
-BOUNCING: Final = 1.25  # One that promotes more often than this for each block of the data is bouncing
+HIT_RATE = 0.015  # Allowed error of the hit rate of repaired kernels, as a fraction of all I/Os
+PROMOTIONS = 0.10  # Allowed relative error of their promotions
+JUDGED_BYTES = 8 << 30  # Most data of a run whose hit rate is judged: what larger runs held at first is unknown
+STUCK = 0.05  # A cache that promotes fewer of its misses is stuck
+BOUNCING = 1.25  # One that promotes more often than this for each block of the data is bouncing
 
-MOST_IOS: Final = 3_000_000  # A run with more I/Os is simulated in part
-LAST: Final = 0.9  # The share of the simulated time after which its last rates are counted
-KINDS: Final = {"dm-cache-smq": "lvmcache", "bcache-sc4m": "bcache"}
-STATES: Final = {"empty": "layout", "full": "junk", "": "empty"}
-METADATA: Final = 8 << 20  # LVM's least metadata, and before it an extent
-EXTENT: Final = 4 << 20
-CHUNK: Final = 64 << 10
-ORIGIN: Final = 100 << 30
+MOST_IOS = 3_000_000  # A run with more I/Os is simulated in part
+LAST = 0.9  # The share of the simulated time after which its last rates are counted
+KINDS = {"dm-cache-smq": "lvmcache", "bcache-sc4m": "bcache"}
+STATES = {"empty": "layout", "full": "junk", "": "empty"}
+METADATA = 8 << 20  # LVM's least metadata, and before it an extent
+EXTENT = 4 << 20
+CHUNK = 64 << 10
+ORIGIN = 100 << 30
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 from blklab.imports.reference import RandomioRun, Reference
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 
-MODELS: Final = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
+MODELS = {"ssd": "sm883", "nvme": "pm983", "hdd": "st5000lm000"}
 """The stock model of a target's device, from which its calibration starts."""
 
-PARTITION: Final = "10GiB"  # Size of the partitions at the start of the disks, of which all targets consist
-SINGLE_KERNEL: Final = "4.19"  # The kernel of the single-device rows
-STACK: Final = "target"
+PARTITION = "10GiB"  # Size of the partitions at the start of the disks, of which all targets consist
+SINGLE_KERNEL = "4.19"  # The kernel of the single-device rows
+STACK = "target"
 
 
 def fio_cell(reference: Reference, target: str, test: str, devices: Mapping[str, Mapping[str, Any]]) -> Cell:
@@ -48,7 +48,7 @@ def fio_cell(reference: Reference, target: str, test: str, devices: Mapping[str,
     return cells.plan(load.ExperimentSource(reference.path / "targets.toml", raw)).cells[0]
 
 
-_KEYS: Final = ("bs", "numjobs", "iodepth", "size")
+_KEYS = ("bs", "numjobs", "iodepth", "size")
 """From `[workload_common]`. Without `batch`: fio prints every batch of 1 to 4 as "4=100%", and
 the NVMe merged nothing in sequential reads, so I/Os were submitted one by one, fio's default.
 """

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from accuracy import agreement
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_key, agreement_rows
@@ -20,8 +20,8 @@ from blklab.output import write
 from blklab.spec import cells, problems
 from blklab.spec.overrides import Override
 
-SHORT: Final = "short"  # The suite for a quick check; its cells are similar to those of the others
-ALL: Final = "all"
+SHORT = "short"  # The suite for a quick check; its cells are similar to those of the others
+ALL = "all"
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,12 @@ RUST_FUNCTION = re.compile(r"( *)(?:pub(?:\(.*?\))? )?(?:const |async |unsafe )*
 
 CRATES = {
     "agent": set[str](),
-    "stats": set[str](),
-    "cache": {"stats"},
-    "trace": {"stats"},
-    "sim": {"cache", "md", "stats"},
-    "md": set[str](),
+    "schema": set[str](),
+    "stats": {"schema"},
+    "cache": {"schema", "stats"},
+    "trace": {"schema", "stats"},
+    "sim": {"cache", "md", "schema", "stats"},
+    "md": {"schema"},
     "documents": {"cache", "trace", "sim", "md"},
     "py": {"stats", "cache", "trace", "sim", "md"},
 }

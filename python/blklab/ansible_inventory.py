@@ -13,21 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError, UsageError
 
-REACHES: Final = frozenset(f"ansible_{key}" for key in ("host", "user", "port", "connection")) | frozenset(
+REACHES = frozenset(f"ansible_{key}" for key in ("host", "user", "port", "connection")) | frozenset(
     f"ansible_ssh_{key}" for key in ("host", "user", "port")
 )
 """Variables. `ansible_ssh_*` are their former names, which win (documentation of Ansible's plugin ssh)."""
 
-SSH: Final = frozenset(
-    {"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"}
-)
-MOST: Final = 10_000  # Hosts of a file
-_SECTION: Final = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
-_RANGE: Final = re.compile(r"\[(?:(\d*):(\d+)|([A-Za-z]):([A-Za-z]))(?::(\d+))?\]", re.A)
+SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"})
+MOST = 10_000  # Hosts of a file
+_SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
+_RANGE = re.compile(r"\[(?:(\d*):(\d+)|([A-Za-z]):([A-Za-z]))(?::(\d+))?\]", re.A)
 
 
 @dataclass

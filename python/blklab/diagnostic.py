@@ -1,10 +1,10 @@
 """What a check reports: one type, whether it looked at runs, arrays, machines or traces."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 Severity = Literal["critical", "warning", "note"]
-SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "note")  # The worst first
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")  # The worst first
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 import re
 import shutil
 import subprocess
-from typing import Final
 
-PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 """Directories of system programs, which are often not in the PATH of other users than root."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents import outcome as simulated
 
@@ -292,7 +292,7 @@ class Outcome:
             return msgspec.convert(known, cls)
 
 
-_DECODING: Final = Lock()
+_DECODING = Lock()
 """msgspec 0.22 crashes if two threads look at the same class for the first time."""
 
 

@@ -11,11 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import UsageError
 
-STDOUT: Final = frozenset({"-", "/dev/stdout"})  # Names that mean standard output
+STDOUT = frozenset({"-", "/dev/stdout"})  # Names that mean standard output
 
 
 def check(path: str | Path, *, overwrite: bool = True) -> None:

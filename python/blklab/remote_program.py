@@ -11,17 +11,16 @@ import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import blklab
 
-ROOT: Final = Path(blklab.__file__).parent
-OLDEST: Final = (3, 11)  # As in pyproject.toml
+ROOT = Path(blklab.__file__).parent
+OLDEST = (3, 11)  # As in pyproject.toml
 
-COMMAND: Final = "-I -S -c 'import sys; exec(sys.stdin.buffer.readline())'"
+COMMAND = "-I -S -c 'import sys; exec(sys.stdin.buffer.readline())'"
 """Arguments of Python on the host. Every login shell understands them, and the program is the first line of stdin."""
 
-LOADER: Final = """
+LOADER = """
 import os, sys
 if sys.version_info < {oldest}:
     sys.exit("found Python %d.%d, expected {wanted} or newer: install it, or name another Python"
@@ -61,7 +60,7 @@ def program(modules: Sequence[str], main: str) -> bytes:
 
 
 PDEATHSIG, SUBREAPER = 1, 36  # prctl(2)
-SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 def guarded(work: Callable[[], int], *, ending: int = signal.SIGKILL) -> int:

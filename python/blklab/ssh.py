@@ -1,11 +1,10 @@
 """The command that reaches another host, with the user's ssh configuration, keys and agent."""
 
 import shutil
-from typing import Final
 
 from blklab.errors import EnvironmentLacks, UsageError
 
-SAFE: Final = ("BatchMode=yes", "ForwardAgent=no", "ForwardX11=no", "RemoteCommand=none")
+SAFE = ("BatchMode=yes", "ForwardAgent=no", "ForwardX11=no", "RemoteCommand=none")
 
 
 def command(host: str, remote: str, *options: str) -> list[str]:

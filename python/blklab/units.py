@@ -5,14 +5,13 @@ Sizes are in powers of 1024 and durations in whole nanoseconds, as everywhere in
 
 import re
 from fractions import Fraction
-from typing import Final
 
-_SIZE_PREFIXES: Final = "KMGTPE"
-_SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A)
+_SIZE_PREFIXES = "KMGTPE"
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<prefix>[kmgtpe]?)(?P<unit>i?b)?", re.I | re.A)
 
-SECTOR: Final = 512  # Bytes; every size and offset of a block device is a multiple of it
+SECTOR = 512  # Bytes; every size and offset of a block device is a multiple of it
 
-NANOSECONDS: Final = {  # Every suffix a duration may have, and its length
+NANOSECONDS = {  # Every suffix a duration may have, and its length
     "ns": 1,
     "us": 1_000,
     "µs": 1_000,  # U+00B5, the micro sign
@@ -25,8 +24,8 @@ NANOSECONDS: Final = {  # Every suffix a duration may have, and its length
     "d": 86_400 * 1_000_000_000,
 }
 
-LONGEST: Final = 2**64 - 1  # ns of the longest duration: the native core counts 64 bits of them
-_DURATION_PART: Final = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
+LONGEST = 2**64 - 1  # ns of the longest duration: the native core counts 64 bits of them
+_DURATION_PART = re.compile(r" ?(\d+(?:\.\d+)?) ?([a-zµμ]*)", re.A)
 
 
 def parse_size(text: str) -> int:

@@ -2,7 +2,7 @@
 //!
 //! PID 1 must also wait for processes that it does not know, so one thread waits for all of them.
 
-use crate::lock::lock;
+use crate::failure::lock;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, wait, waitid};
 use std::collections::HashMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! The connection to the host, and the control of a running request by other requests.
 
+use crate::failure::lock;
 use crate::frame;
-use crate::lock::lock;
 use rustix::process::Pid;
 use serde_json::{Value, json};
 use std::fs::File;

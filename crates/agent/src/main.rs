@@ -13,7 +13,6 @@ mod files;
 mod frame;
 mod glob;
 mod guest;
-mod lock;
 mod run;
 mod sample;
 mod server;

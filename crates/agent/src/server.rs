@@ -3,9 +3,12 @@
 use crate::call::{self, Call};
 use crate::children::Children;
 use crate::control::{HostStream, RequestControl};
-use crate::lock::lock;
 use crate::run::{self, Environment, Listener};
-use crate::{export, failure, files, frame, sample};
+use crate::{
+    export,
+    failure::{self, lock},
+    files, frame, sample,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -6,6 +6,11 @@
 
 #![allow(missing_docs, reason = "the comment behind a field or variant says what it is")]
 
+#[cfg(not(feature = "schema"))]
+use blklab_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub mod bcache;
 pub mod bounds;
 pub mod check;

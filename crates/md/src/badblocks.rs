@@ -5,8 +5,7 @@ use serde::Serialize;
 use crate::bytes;
 
 /// A range of bad sectors.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, crate::JsonSchema)]
 pub struct SectorRange {
     /// First sector of the range, from the start of the member (data offset included).
     pub sector: u64,
@@ -15,8 +14,7 @@ pub struct SectorRange {
 }
 
 /// A configured bad-block list.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct BadBlocks {
     /// First sector of the list's area, from the start of the member.
     pub sector: u64,

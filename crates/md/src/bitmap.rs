@@ -11,8 +11,7 @@ const MAGIC: u32 = 0x6d74_6962;
 pub(crate) const BYTES: usize = 256;
 
 /// A bitmap's superblock.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct Bitmap {
     /// Offset of the bitmap in bytes, from the start of the member.
     pub offset: u64,

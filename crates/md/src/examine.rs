@@ -6,8 +6,7 @@ use crate::source::{ReadError, Source, read};
 use crate::{BadBlocks, Bitmap, Member, SECTOR, badblocks, bitmap, bytes, refusal, v0, v1};
 
 /// All metadata on a device or image.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct Examined {
     /// md's superblocks: a correct member has exactly one. Others are left over from earlier use.
     pub members: Vec<Member>,
@@ -102,8 +101,7 @@ fn read_bitmap(
 }
 
 /// A foreign metadata format.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub enum ForeignMetadata {
     /// SNIA's Disk Data Format (DDF 2.0, 4.1: the anchor is the last sector).
     #[serde(rename = "DDF")]

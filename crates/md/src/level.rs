@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// md's levels.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Members one after the other.

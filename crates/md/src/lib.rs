@@ -6,6 +6,11 @@
 //! include/uapi/linux/raid/md_p.h (`mdp_super_t`, `mdp_superblock_1`), drivers/md/md.c (`super_90_load`,
 //! `super_1_load`), drivers/md/md-bitmap.h, Linux 6.1; and the output of mdadm 4.2 for the same bytes.
 
+#[cfg(not(feature = "schema"))]
+use blklab_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 mod badblocks;
 mod bitmap;
 mod bytes;
@@ -30,8 +35,7 @@ pub use uuid::Uuid;
 pub const SECTOR: u64 = 512;
 
 /// A superblock of either format. Sectors are 512 bytes; times are seconds since 1970.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, crate::JsonSchema)]
 pub struct Superblock {
     /// `0.90`, `1.0`, `1.1` or `1.2`.
     pub version: &'static str,
@@ -80,8 +84,7 @@ pub struct Superblock {
 }
 
 /// What a member is in its array.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The member of a slot.
@@ -95,8 +98,7 @@ pub enum Role {
 }
 
 /// A checksum: stored and computed.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, crate::JsonSchema)]
 pub struct Checksum {
     /// The checksum in the superblock.
     pub stored: u32,
@@ -112,8 +114,7 @@ impl Checksum {
 }
 
 /// One member's metadata.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, crate::JsonSchema)]
 pub struct Member {
     /// Offset of the superblock in bytes, from the start of the member.
     pub offset: u64,

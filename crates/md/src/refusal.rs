@@ -5,8 +5,7 @@ use serde::Serialize;
 use crate::{Checksum, SECTOR, Superblock, bytes, v0, v1};
 
 /// What the kernel does not accept.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, crate::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalReason {
     /// Position or length of the bad-block list.
@@ -30,8 +29,7 @@ pub enum RefusalReason {
 }
 
 /// A reason why the kernel refuses a superblock.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct Refusal {
     /// What the kernel does not accept.
     pub reason: RefusalReason,

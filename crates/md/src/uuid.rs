@@ -5,9 +5,8 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 /// 16 bytes; printed as `3156a3e6:4a433ea3:f425167f:2e6739fd`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(with = "String"))]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, crate::JsonSchema)]
+#[schemars(with = "String")]
 pub struct Uuid(pub [u8; 16]);
 
 impl fmt::Display for Uuid {

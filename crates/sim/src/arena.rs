@@ -10,8 +10,46 @@ pub trait ArenaItem {
     fn link(&mut self) -> &mut u32;
 }
 
-/// All items of a kind that are in use.
+/// Items without such a field.
 #[derive(Debug)]
+pub struct Numbered<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Numbered<T> {
+    pub fn is_empty(&self) -> bool {
+        self.slots.len() == self.free.len()
+    }
+
+    /// Stores an item and returns its number.
+    pub fn add(&mut self, item: T) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[number as usize] = Some(item);
+        number
+    }
+
+    pub fn get(&mut self, number: u32) -> &mut T {
+        self.slots[number as usize].as_mut().expect("the number of an item in use")
+    }
+
+    /// Removes an item: its number is used again.
+    pub fn remove(&mut self, number: u32) -> T {
+        self.free.push(number);
+        self.slots[number as usize].take().expect("the number of an item in use")
+    }
+}
+
+/// All items of a kind that are in use.
 pub struct Arena<T> {
     slots: Vec<T>,
     free: u32, // The first free slot; each names the next by its link

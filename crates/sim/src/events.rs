@@ -66,7 +66,6 @@ struct CalendarEntry {
 }
 
 /// The events to come.
-#[derive(Debug)]
 pub struct EventQueue {
     heads: [u32; SLOTS], // The first event of each slot. A time belongs to slot `(time >> WIDTH) % SLOTS`.
     filled: [u64; WORDS], // Which slots have events

@@ -2,6 +2,11 @@
 //!
 //! [`cell::Cell`] describes what to simulate, [`run`] simulates it, [`outcome::Outcome`] has the measurements.
 
+#[cfg(not(feature = "schema"))]
+use blklab_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 mod arena;
 mod bio;
 mod build;

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A journalling filesystem with one file: overwriting it changes its time stamps, which the journal commits.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Filesystem {
     /// Time between the commits of the journal while something changes, in ns: ext4's `commit=5`.
@@ -12,8 +11,7 @@ pub struct Filesystem {
 }
 
 /// A group of equal jobs, in fio's words.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// Name of the group.
@@ -81,8 +79,7 @@ fn one_job() -> u32 {
 }
 
 /// Whether a job maps the blocks that it has visited, as fio does without `norandommap`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RandomMap {
     /// Any block can be visited again at any time.
@@ -95,8 +92,7 @@ pub enum RandomMap {
 }
 
 /// Where random offsets fall, fio's `random_distribution`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
     /// Uniform.
@@ -125,8 +121,7 @@ pub enum Distribution {
 }
 
 /// How a trace is replayed.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
     /// Whether I/Os are submitted at their recorded times (open loop); otherwise as fast as `iodepth` allows.
@@ -143,8 +138,7 @@ fn unity() -> f64 {
 }
 
 /// Processor time of I/Os, spent by the job that issues them.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
     /// Time to prepare and submit one I/O to a device, system call included, in ns.

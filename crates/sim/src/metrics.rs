@@ -7,8 +7,7 @@ use crate::events::Time;
 use blklab_stats::{Merge, Quantiles, QuantilesSummary, Timeline, merge_fields};
 
 /// One direction's figures in fio's words.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Direction {
     /// I/Os submitted after the ramp, as fio counts them.
     pub total_ios: u64,
@@ -24,8 +23,7 @@ pub struct Direction {
 }
 
 /// The jobs' fsyncs, as in fio's `sync`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Syncs {
     /// Fsyncs and fdatasyncs completed after the ramp.
     pub total_ios: u64,
@@ -36,8 +34,7 @@ pub struct Syncs {
 }
 
 /// Latencies in ns.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Latency {
     /// Their quantiles.
     #[serde(flatten)]
@@ -52,8 +49,7 @@ pub struct Latency {
 const BINS: u32 = 40;
 
 /// One job group's figures.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Group {
     /// Name of the job.
     pub name: String,
@@ -64,8 +60,7 @@ pub struct Group {
 }
 
 /// One interval of the time series.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Point {
     /// Start of the interval, in ns since the end of the ramp.
     pub time_ns: u64,
@@ -80,7 +75,6 @@ pub struct Point {
 }
 
 /// What the jobs of a run measured.
-#[derive(Debug)]
 pub struct JobMetrics {
     pub runtime_ns: u64, // The time that counts: without the ramp
     pub read: Direction,
@@ -112,7 +106,6 @@ struct DirectionSums {
 }
 
 /// Counts the jobs' I/Os.
-#[derive(Debug)]
 pub struct MetricsRecorder {
     groups: Vec<(String, [DirectionSums; 2])>,
     syncs: Quantiles,

@@ -11,8 +11,7 @@ pub use crate::targets::md::{MdReport, SlotStats};
 pub use crate::targets::queue::DiskStats;
 
 /// The result of one run. Times are of the simulation.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Outcome {
     /// Simulated time that counts, in ns, without the ramp.
     pub runtime_ns: u64,

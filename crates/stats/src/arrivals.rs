@@ -36,8 +36,7 @@ pub struct Arrivals {
 }
 
 /// How arrivals are spread over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalPattern {
     /// More regular than chance: gaps vary by less than half their mean, and at no scale with five arrivals or more in
@@ -52,8 +51,7 @@ pub enum ArrivalPattern {
 
 /// Index of dispersion at one width of windows: 0 is regular, 1 is chance, more is bursty. Windows begin at the first
 /// arrival.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct Dispersion {
     /// Width of the windows, in ns.
     pub window_ns: u64,
@@ -68,8 +66,7 @@ pub struct Dispersion {
 }
 
 /// When I/Os arrive.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct ArrivalsSummary {
     /// Number of arrivals.
     pub count: u64,

@@ -22,8 +22,7 @@ pub struct Level {
 checked!(Level, |level| level.spent.len() <= HIGHEST_LEVEL + 1);
 
 /// Time spent at one level, or at a range of them.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct LevelTime {
     /// Lowest level of the range.
     pub low: u64,
@@ -35,8 +34,7 @@ pub struct LevelTime {
 
 /// A level over time, such as queue depth, weighted by how long each value lasted. Levels above 4,096 count as 4,096 in
 /// means and percentiles.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct LevelSummary {
     /// Time observed, in ns.
     pub time_ns: u64,

@@ -8,6 +8,11 @@
 //! Units everywhere: times are ns (`u64`), sectors are 512 bytes (`u64`), sizes are bytes (`u32`).
 //! Floating-point summary fields are finite, or `None` where the number does not exist.
 
+#[cfg(not(feature = "schema"))]
+use blklab_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub mod arrivals;
 pub mod checked;
 pub mod distinct;

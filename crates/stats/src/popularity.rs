@@ -20,8 +20,7 @@ pub struct Popularity {
 }
 
 /// Share of I/O that the hottest part of the blocks receives.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, crate::JsonSchema)]
 pub struct HotShare {
     /// Hottest fraction of the blocks, 0 to 1.
     pub fraction: f64,

@@ -37,8 +37,7 @@ pub struct Quantiles {
 }
 
 /// Quantiles of values, in the unit of the key that has them. Percentiles are of nearest rank.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct QuantilesSummary {
     /// Number of values.
     pub count: u64,

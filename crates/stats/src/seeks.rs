@@ -16,8 +16,7 @@ pub struct Seeks {
 }
 
 /// Seeks with a distance in a range.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct SeekRange {
     /// Lowest distance in sectors, inclusive; negative means towards sector 0.
     pub low_sectors: i64,
@@ -28,8 +27,7 @@ pub struct SeekRange {
 }
 
 /// Distances from the end of one read or write to the start of the next.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct SeeksSummary {
     /// Number of distances: one fewer than reads and writes.
     pub count: u64,

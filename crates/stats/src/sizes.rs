@@ -29,8 +29,7 @@ pub struct SizeHistogram {
 checked!(SizeHistogram, SizeHistogram::is_bounded);
 
 /// How many I/Os had one exact size.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct SizeCount {
     /// Size in bytes.
     pub bytes: u32,
@@ -39,8 +38,7 @@ pub struct SizeCount {
 }
 
 /// How many I/Os fell in one bin of 4 KiB.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct SizeBin {
     /// Centre of the bin in KiB. The bin extends from 2 KiB below it to just under 2 KiB above.
     pub center_kib: u32,
@@ -49,8 +47,7 @@ pub struct SizeBin {
 }
 
 /// Sizes of I/Os. Percentiles are of nearest rank.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct SizeSummary {
     /// Number of I/Os.
     pub count: u64,

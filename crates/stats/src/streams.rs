@@ -45,8 +45,7 @@ pub struct Streams {
 checked!(Streams, |streams| matches!(streams.sets.len(), 0 | SETS) && streams.looks.len() == LOOKS);
 
 /// Lengths of runs, in I/Os or bytes.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct RunLengths {
     /// Mean length; `null` without runs.
     pub mean: Option<f64>,
@@ -59,8 +58,7 @@ pub struct RunLengths {
 }
 
 /// Sequential streams. A run is a chain of I/Os that each continue the one before; a single I/O is a run too.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct StreamsSummary {
     /// Number of I/Os; those without sectors, such as flushes, do not count.
     pub ios: u64,

@@ -21,8 +21,7 @@ use crate::popularity::{Popularity, PopularityClass};
 use serde::Serialize;
 
 /// How popularity is spread over blocks.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub enum ZipfVerdict {
     /// Follows Zipf's law: the exponent is 0.2 or more, the KS distance 0.05 or less.
     #[serde(rename = "zipf")]
@@ -36,8 +35,7 @@ pub enum ZipfVerdict {
 }
 
 /// Zipf's law, fitted to the popularity of blocks.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct ZipfFit {
     /// The verdict.
     pub verdict: ZipfVerdict,

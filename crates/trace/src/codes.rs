@@ -78,7 +78,6 @@ impl Rwbs {
     pub const FUA: Rwbs = Rwbs(1 << 15); // Forced unit access: on stable media before it completes
 
     /// True when any bit of `other` is set.
-    #[inline]
     pub const fn has(self, other: Rwbs) -> bool {
         self.0 & other.0 != 0
     }

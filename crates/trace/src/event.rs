@@ -104,26 +104,22 @@ pub struct Event {
 
 impl Event {
     /// The operation of the event's I/O.
-    #[inline]
     pub fn op(&self) -> Op {
         op_of(self.rwbs, self.bytes)
     }
 
     /// Length in sectors.
-    #[inline]
     pub fn sectors(&self) -> u64 {
         u64::from(self.bytes >> 9)
     }
 
     /// One past the last sector.
-    #[inline]
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(self.sectors())
     }
 }
 
 /// The operation of an I/O with these category bits and this length.
-#[inline]
 pub fn op_of(rwbs: Rwbs, bytes: u32) -> Op {
     if rwbs.has(Rwbs::DISCARD) {
         Op::Discard

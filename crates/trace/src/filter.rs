@@ -7,8 +7,7 @@ use crate::source::{Source, TraceInfo};
 use serde::{Deserialize, Serialize};
 
 /// Which I/Os count; by default all. An I/O counts at the time, and for the process, of its queueing.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Filter {
     /// Devices by number (`major,minor`) or name. Empty: all.
     pub devices: Vec<String>,
@@ -106,13 +105,11 @@ impl Filter {
     }
 
     /// Whether this time counts. I/Os without a queueing time count by their dispatch.
-    #[inline]
     pub fn wants_time(&self, time: u64) -> bool {
         self.since_ns.is_none_or(|since| time >= since) && self.until_ns.is_none_or(|until| time < until)
     }
 
     /// Whether the operation counts.
-    #[inline]
     pub fn wants_op(&self, op: Op) -> bool {
         self.ops.is_empty() || self.ops.iter().any(|o| o == op.name())
     }
@@ -147,7 +144,6 @@ impl Filter {
     }
 
     /// Whether an I/O passes, apart from its process and device.
-    #[inline]
     pub fn wants_io(&self, io: &Io) -> bool {
         let time = if io.t_queue == NEVER { io.t_dispatch } else { io.t_queue };
         self.wants_time(time)
@@ -157,7 +153,6 @@ impl Filter {
     }
 
     /// Whether the sectors and the size count.
-    #[inline]
     pub fn wants_range(&self, sector: u64, bytes: u32) -> bool {
         let end = sector.saturating_add(u64::from(bytes >> 9));
         self.first_sector.is_none_or(|first| end > first && bytes > 0)
@@ -167,7 +162,6 @@ impl Filter {
     }
 
     /// Whether the operation, the sectors and the size of a request count.
-    #[inline]
     pub fn wants_request(&self, event: &Event) -> bool {
         self.wants_op(event.op()) && self.wants_range(event.sector, event.bytes)
     }

@@ -31,19 +31,16 @@ pub struct Io {
 
 impl Io {
     /// Its operation.
-    #[inline]
     pub fn op(&self) -> Op {
         op_of(self.rwbs, self.bytes)
     }
 
     /// One past its last sector.
-    #[inline]
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.bytes >> 9))
     }
 
     /// The time between two of its events; `None` if one is missing or they are in the wrong order.
-    #[inline]
     pub fn between(from: u64, to: u64) -> Option<u64> {
         if from == NEVER || to == NEVER { None } else { to.checked_sub(from) }
     }

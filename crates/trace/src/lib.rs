@@ -3,6 +3,11 @@
 //! `open` finds the reader ([`formats`]); a reader is a [`source::Source`] of events. [`blkparse`] prints them,
 //! [`pair`] makes I/Os of them, [`characterise`] describes the workload, [`export`] writes them.
 
+#[cfg(not(feature = "schema"))]
+use blklab_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 mod archive;
 pub mod blkparse;
 pub mod blktrace;

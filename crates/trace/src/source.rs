@@ -38,8 +38,7 @@ pub fn single_file(inputs: Vec<OpenInput>, format: &str) -> Result<OpenFile> {
 }
 
 /// What the records of a format contain. Other properties are unknown, which is not the same as absent.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Capabilities {
     /// Whether it has the path through the block layer: remaps, merges and dispatches.
     pub layers: bool,
@@ -65,8 +64,7 @@ impl Capabilities {
 }
 
 /// A problem that does not stop reading.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Warning {
     /// The file that the warning is about, or the name of the input.
     pub path: String,
@@ -75,8 +73,7 @@ pub struct Warning {
 }
 
 /// One input of a set: a blktrace name with its per-CPU files, or a single file.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Input {
     /// blkparse's name of the input, usually a device such as `md127`; empty if events name their devices themselves.
     pub name: String,
@@ -85,8 +82,7 @@ pub struct Input {
 }
 
 /// Information about a trace. It changes while reading, and is final at the end of the source.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct TraceInfo {
     /// Name of the trace's format, which `--format` accepts.
     pub format: String,

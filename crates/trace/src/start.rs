@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 const ENOUGH: usize = 1024; // Events of a device after which a trace without Q is taken as recorded without Q
 
 /// The action with which I/Os begin, named after blkparse's letters.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub enum StartAction {
     /// The I/Os are bios, from their queueing (Q).
     #[default]

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from blklab.advice import figures as situations
 from blklab.advice.arrangement import Arrangement, members_of, names_in
@@ -25,18 +25,18 @@ from blklab.spec.documents import SimCell
 from blklab.text import printable
 from blklab.units import format_duration, format_size, parse_size
 
-FEW: Final = 1_000  # I/Os of a trace below which its 99th percentile is that of fewer than ten I/Os
-MOST_ROWS: Final = 8  # Arrangements in the answer
+FEW = 1_000  # I/Os of a trace below which its 99th percentile is that of fewer than ten I/Os
+MOST_ROWS = 8  # Arrangements in the answer
 
 
-BLOCK: Final = 4096  # Bytes of a filesystem block
-GROUP: Final = "data"  # The volume group, its volume, and the outermost array
-MOUNT: Final = "/srv/data"
-CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
-RULES: Final = "/etc/udev/rules.d/66-blklab-advice.rules"
+BLOCK = 4096  # Bytes of a filesystem block
+GROUP = "data"  # The volume group, its volume, and the outermost array
+MOUNT = "/srv/data"
+CONFIGURATION = "/etc/mdadm/mdadm.conf"
+RULES = "/etc/udev/rules.d/66-blklab-advice.rules"
 """After 63-md-raid-arrays.rules, which reads the names of arrays."""
 
-UNKNOWN: Final = "/dev/disk/by-id/"  # What the user completes
+UNKNOWN = "/dev/disk/by-id/"  # What the user completes
 
 
 def script(of: Arrangement, node: Table, paths: Mapping[str, str], filesystem: str) -> list[str]:

@@ -7,15 +7,14 @@ with mdadm's default, RAID-10 with the layout near.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
 
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import DiskPool, Question, Table
 
-CHUNKS: Final = ("512K", "64K", "256K", "1M")  # mdadm's default first
-LAYOUTS: Final = {"n": "near", "f": "far", "o": "offset"}
-MOST_COPIES: Final = 4  # Copies of a mirror; more only cost writes
-CACHES: Final[Sequence[tuple[str, dict[str, str], bool]]] = (
+CHUNKS = ("512K", "64K", "256K", "1M")  # mdadm's default first
+LAYOUTS = {"n": "near", "f": "far", "o": "offset"}
+MOST_COPIES = 4  # Copies of a mirror; more only cost writes
+CACHES: Sequence[tuple[str, dict[str, str], bool]] = (
     ("lvmcache", {"mode": "writethrough"}, False),
     ("lvmcache", {"mode": "writeback"}, True),
     ("bcache", {"mode": "writethrough"}, False),
@@ -24,13 +23,13 @@ CACHES: Final[Sequence[tuple[str, dict[str, str], bool]]] = (
 )
 """Caches, and whether they hold data that the slow disks do not have yet."""
 
-CACHE_WORDS: Final = {"lvmcache": "dm-cache", "bcache": "bcache", "writecache": "dm-writecache"}
-LVM_CHUNKS: Final = 1_000_000  # Chunks of a cache above which LVM takes larger ones (lvm2, cache_manip.c)
-SMALL_CHUNK: Final = 64 << 10  # Bytes; LVM's smallest default
-CHUNK_UNIT: Final = 32 << 10  # Bytes; chunks are multiples of it (lvmcache(7))
-SMALL_CACHE: Final = 60 << 30  # Bytes that LVM_CHUNKS of SMALL_CHUNK hold, rounded down
-SIMILAR: Final = 2.0  # Disks that serve at most so many times as many random reads as others share arrays with them
-FASTER: Final = 4.0
+CACHE_WORDS = {"lvmcache": "dm-cache", "bcache": "bcache", "writecache": "dm-writecache"}
+LVM_CHUNKS = 1_000_000  # Chunks of a cache above which LVM takes larger ones (lvm2, cache_manip.c)
+SMALL_CHUNK = 64 << 10  # Bytes; LVM's smallest default
+CHUNK_UNIT = 32 << 10  # Bytes; chunks are multiples of it (lvmcache(7))
+SMALL_CACHE = 60 << 30  # Bytes that LVM_CHUNKS of SMALL_CHUNK hold, rounded down
+SIMILAR = 2.0  # Disks that serve at most so many times as many random reads as others share arrays with them
+FASTER = 4.0
 """How many times as many random reads a disk must serve as another to be worth being its cache."""
 
 

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from blklab.advice.answer import Answer
 from blklab.advice.question import Table
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 
-MOST: Final = 4  # Arrangements in the experiment
+MOST = 4  # Arrangements in the experiment
 
 
 def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from blklab._core import MD_STRIPE_CACHE
 from blklab.advice.arrangement import Arrangement, members_of
@@ -12,12 +11,12 @@ from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
 
-KEEPS_UP: Final = 0.97  # Share of the recorded rate that still counts as keeping up
-SATURATED: Final = 0.98  # Busy share of a device that has no headroom
-MOST_HEADROOM: Final = 256.0  # Times today's load that are tried
-REFINED: Final = 3  # Halvings of the interval of the headroom
-DAY: Final = 86_400
-STRIPE_CACHE: Final = 4096  # Pages for each member that are tried with levels 5 and 6
+KEEPS_UP = 0.97  # Share of the recorded rate that still counts as keeping up
+SATURATED = 0.98  # Busy share of a device that has no headroom
+MOST_HEADROOM = 256.0  # Times today's load that are tried
+REFINED = 3  # Halvings of the interval of the headroom
+DAY = 86_400
+STRIPE_CACHE = 4096  # Pages for each member that are tried with levels 5 and 6
 
 
 @dataclass(frozen=True)

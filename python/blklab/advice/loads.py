@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from blklab.advice.question import Load, Table
 from blklab.errors import UsageError
@@ -10,7 +9,7 @@ from blklab.spec import cell_form, fio_job, load, problems
 from blklab.spec.files import read_toml
 from blklab.units import format_size
 
-MIXES: Final = Path(__file__).parent / "mixes"
+MIXES = Path(__file__).parent / "mixes"
 
 
 def weighted(text: str) -> tuple[str, float]:

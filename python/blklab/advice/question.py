@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.spec import load, problems, stock_models
@@ -14,10 +13,10 @@ from blklab.units import format_size, parse_size
 Table = Mapping[str, object]
 """A table of an experiment file."""
 
-_DISKS: Final = re.compile(r"(?:(\d{1,3})x)?(.+?)(?::([^:/]+))?", re.A)
-MOST_DISKS: Final = 64
+_DISKS = re.compile(r"(?:(\d{1,3})x)?(.+?)(?::([^:/]+))?", re.A)
+MOST_DISKS = 64
 
-FLASH: Final = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them
+FLASH = ("ssd", "nvme")  # Kinds of devices whose figures depend on how much was written to them
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,17 @@ paired comparisons: an arrangement leaves when another is surely faster and as g
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import Load, Question
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 
-ROUNDS: Final = (64, 16, 4, 1)  # What part of the longest simulation each round has
-LONGEST: Final = 65_536  # I/Os of the longest simulation
-SHORTEST: Final = 256
-SAME: Final = 0.05  # Differences of latency that are no reason to choose
-REPRESENTATIVE: Final = 4  # A simulation of this part of the longest one, or more, compares those of all classes
-KEPT: Final = 3  # A round keeps at most a third of each class, and the preferred one
+ROUNDS = (64, 16, 4, 1)  # What part of the longest simulation each round has
+LONGEST = 65_536  # I/Os of the longest simulation
+SHORTEST = 256
+SAME = 0.05  # Differences of latency that are no reason to choose
+REPRESENTATIVE = 4  # A simulation of this part of the longest one, or more, compares those of all classes
+KEPT = 3  # A round keeps at most a third of each class, and the preferred one
 
 
 @dataclass(frozen=True)

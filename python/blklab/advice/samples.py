@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
@@ -19,13 +18,13 @@ from blklab.runners.sim.uncertainty import interval
 from blklab.spec import cells
 from blklab.spec.cells import Cell
 
-BUILD: Final = [__version__, Path(str(_core.__file__)).stat().st_mtime_ns]  # Of the simulator
-BATCHES: Final = 16  # Parts of a run, for its interval
-WARM_UP: Final = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
-COMPARED: Final = BATCHES - WARM_UP
-T_95: Final = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
-LONG: Final = 10**15  # ns of simulated time at most; the number of I/Os ends a run
-PEAK_DEPTH: Final = 32  # I/Os in flight when a trace is replayed as fast as possible
+BUILD = [__version__, Path(str(_core.__file__)).stat().st_mtime_ns]  # Of the simulator
+BATCHES = 16  # Parts of a run, for its interval
+WARM_UP = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
+COMPARED = BATCHES - WARM_UP
+T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
+LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
+PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
 
 
 @dataclass(frozen=True)

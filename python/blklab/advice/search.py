@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from blklab import _core
 from blklab.advice.arrangement import Arrangement
@@ -18,7 +17,7 @@ from blklab.spec import load, problems, stack, stack_resolution
 from blklab.spec.problems import SpecProblems
 from blklab.units import format_size
 
-LEVELS: Final = tuple(sorted(stack.LEVELS, key=lambda word: (len(word), word)))
+LEVELS = tuple(sorted(stack.LEVELS, key=lambda word: (len(word), word)))
 PROBE_IOS = 2_000  # Random reads that tell how fast one disk is
 
 

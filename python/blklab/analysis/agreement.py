@@ -6,15 +6,15 @@ writes if it only writes, otherwise of both. Of caches it uses the hit rate inst
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.metrics import lowest_devices
 from blklab.outcome import IoCost, Outcome
 
-IOPS: Final = 0.10  # Allowed relative error of predicted IOPS
-SHARE: Final = 0.05  # Allowed error of a member's share, as a fraction of all I/Os
-CACHE_IOPS: Final = 0.15
-HIT_RATE: Final = 0.015  # The same of caches: of IOPS, and of the hit rate
+IOPS = 0.10  # Allowed relative error of predicted IOPS
+SHARE = 0.05  # Allowed error of a member's share, as a fraction of all I/Os
+CACHE_IOPS = 0.15
+HIT_RATE = 0.015  # The same of caches: of IOPS, and of the hit rate
 
 
 @dataclass(frozen=True)

@@ -8,31 +8,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
 
 from blklab.analysis.variation import series_variance
 
-DRIFT: Final = 0.10
+DRIFT = 0.10
 """Share of the mean: what the SNIA's Solid State Storage Performance Test Specification 2.0.1,
 2.1.24, allows a steady state's best line to rise or fall."""
 
-CERTAIN: Final = 0.001  # Probability that chance looks like a drift: one of a thousand steady runs is reported wrongly
-FEWEST: Final = 20  # Minimum number of intervals of a series for these checks
-SCORE: Final = 5.0
+CERTAIN = 0.001  # Probability that chance looks like a drift: one of a thousand steady runs is reported wrongly
+FEWEST = 20  # Minimum number of intervals of a series for these checks
+SCORE = 5.0
 """Deviation of an outlier from the median, in normal standard deviations estimated from the median absolute deviation.
 Iglewicz and Hoaglin ("How to Detect and Handle Outliers", 1993) use 3.5 for one value; a series has thousands."""
 
-NORMAL: Final = 0.6745  # The median absolute deviation of a normal distribution with standard deviation 1
-STALL: Final = 0.5  # Share of the median from which a deviation is reported: half the work was not done
-CHANCE: Final = 6.0  # Standard deviations of a Poisson count that are accepted as chance
-RARE: Final = 0.05  # Share of intervals above which deviations are normal for the series, and not outliers
-REPEAT: Final = 0.05  # Share of the median by which a repeat must differ to be reported
-LEVELS: Final = 0.85
+NORMAL = 0.6745  # The median absolute deviation of a normal distribution with standard deviation 1
+STALL = 0.5  # Share of the median from which a deviation is reported: half the work was not done
+CHANCE = 6.0  # Standard deviations of a Poisson count that are accepted as chance
+RARE = 0.05  # Share of intervals above which deviations are normal for the series, and not outliers
+REPEAT = 0.05  # Share of the median by which a repeat must differ to be reported
+LEVELS = 0.85
 """Share of the variance that two levels must explain. The best cut explains 2/π = 0.64 of the
 variance of a normal distribution and 0.75 of that of a straight slope."""
 
-APART: Final = 0.2  # Minimum distance of two levels, as a share of the mean
-LEAST_SHARE: Final = 0.1  # Minimum share of intervals at the rarer level
+APART = 0.2  # Minimum distance of two levels, as a share of the mean
+LEAST_SHARE = 0.1  # Minimum share of intervals at the rarer level
 
 
 def drift(values: Sequence[float]) -> float | None:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
@@ -24,14 +24,14 @@ from blklab.spec.stock_models import DeviceTable
 from blklab.text import printable
 from blklab.units import SECTOR, parse_size
 
-HOLD: Final = 0.003  # The weight of the penalty: of the squared logarithmic distance from the initial value
-ENOUGH_IOS: Final = 300_000
+HOLD = 0.003  # The weight of the penalty: of the squared logarithmic distance from the initial value
+ENOUGH_IOS = 300_000
 """I/Os that the simulation of a run has in a fit: enough for the steady state of a fast disk."""
 
-BEFORE: Final = 1.1  # Half of the width of a parameter's interval before the fit, logarithmic: a factor of three
-STEP: Final = 0.1  # Logarithmic step of a parameter that shows how much runs depend on it
-BAD: Final = 0.25  # A larger error means that the model does not describe the device
-ENOUGH_TIME: Final = "300s"  # Maximum simulated time: dozens of flushes of a slow disk
+BEFORE = 1.1  # Half of the width of a parameter's interval before the fit, logarithmic: a factor of three
+STEP = 0.1  # Logarithmic step of a parameter that shows how much runs depend on it
+BAD = 0.25  # A larger error means that the model does not describe the device
+ENOUGH_TIME = "300s"  # Maximum simulated time: dozens of flushes of a slow disk
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def _busy_writes(run: Observation) -> bool:
     return run.writes and not run.alone and not run.synced
 
 
-LATENCIES: Final = (
+LATENCIES = (
     Stage(("read_latency_ns",), lambda run: run.reads and run.alone),
     Stage(("write_latency_ns",), lambda run: run.writes and run.alone and not run.synced),
 )
 """One I/O at a time shows the latency of flash."""
 
-STAGES: Final[dict[str, tuple[Stage, ...]]] = {
+STAGES: dict[str, tuple[Stage, ...]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
         Stage(("read_command_ns", "read_bandwidth"), lambda run: run.reads and not run.alone),
@@ -239,7 +239,7 @@ def check(
     _Bench({"kernel": kernel, "filesystem": filesystem}, size, where).check(device, runs)
 
 
-ONE_LIMIT: Final = 0.05  # Difference of two rates, as a share, that the same limit makes
+ONE_LIMIT = 0.05  # Difference of two rates, as a share, that the same limit makes
 
 
 def as_limits(runs: Sequence[Observation]) -> dict[str, float]:

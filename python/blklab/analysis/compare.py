@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from statistics import geometric_mean
-from typing import Any, Final
+from typing import Any
 
 from blklab import units
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
@@ -21,15 +21,15 @@ from blklab.spec.workload import Job
 from blklab.store.query import Selection, StoredRun
 from blklab.text import differing
 
-REPEAT: Final = "repeat"  # The label that numbers the runs of a cell
+REPEAT = "repeat"  # The label that numbers the runs of a cell
 Key = tuple[str, ...]
 Merged = Sequence[Sequence[RunSample]]  # The cells that a row merges on one side
 
 
 Pair = Sequence[Sequence[StoredRun]]  # The runs of one cell, for each side
-TIMES: Final[Mapping[str, str]] = {"runtime_ns": "runtime", "ramp_ns": "ramp", "max_ios": "max_ios"}
+TIMES: Mapping[str, str] = {"runtime_ns": "runtime", "ramp_ns": "ramp", "max_ios": "max_ios"}
 
-PLACE_OPTIONS: Final = ("name", "filename", "directory", "size", "io_bytes", "offset_increment")
+PLACE_OPTIONS = ("name", "filename", "directory", "size", "io_bytes", "offset_increment")
 """Options of a job that depend on where it runs."""
 
 
@@ -335,10 +335,10 @@ def _value(cells: Merged, ends: Sequence[tuple[float, float] | None]) -> CellVal
     return CellValue(middle, len(values), min(values), max(values), low, high)
 
 
-PLACES: Final = ("campaign", "stack", "device", "file", "host", "source", "heading")
+PLACES = ("campaign", "stack", "device", "file", "host", "source", "heading")
 """Labels that say where a workload ran."""
 
-LOAD: Final = frozenset({"workload", "repeat", *Job.model_fields})  # Labels that say what a workload does
+LOAD = frozenset({"workload", "repeat", *Job.model_fields})  # Labels that say what a workload does
 
 
 def distinguish(selections: Sequence[Selection]) -> tuple[str, list[str]] | None:

@@ -10,16 +10,15 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import RunSample, Spread, mean, spreads
 
-NEGLIGIBLE: Final = 0.005  # A change that is surely smaller is no change, however small the variation is
-MARGIN: Final = 0.05  # Two cells are `same` if they surely differ by less than this share
-POWER: Final = 0.8  # The probability with which the advised number of repeats decides
-MOST_REPEATS: Final = 100  # The largest number of further repeats that is computed
-WIDEST: Final = 50.0  # The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow
+NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, however small the variation is
+MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share
+POWER = 0.8  # The probability with which the advised number of repeats decides
+MOST_REPEATS = 100  # The largest number of further repeats that is computed
+WIDEST = 50.0  # The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow
 
 
 @dataclass(frozen=True)

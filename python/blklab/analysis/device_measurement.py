@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.observations import Observation, observation
 from blklab.errors import UsageError
@@ -11,7 +11,7 @@ from blklab.spec.load import ExperimentSource
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
-READS: Final[dict[str, dict[str, Any]]] = {
+READS: dict[str, dict[str, Any]] = {
     "randread-1": {"rw": "randread", "bs": "4k", "iodepth": 1},
     "randread-8": {"rw": "randread", "bs": "4k", "iodepth": 8},
     "randread-128": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4},
@@ -20,7 +20,7 @@ READS: Final[dict[str, dict[str, Any]]] = {
 }
 """Tests that destroy nothing."""
 
-WRITES: Final[dict[str, dict[str, Any]]] = {
+WRITES: dict[str, dict[str, Any]] = {
     "seqwrite-1m": {"rw": "write", "bs": "1m", "iodepth": 8},
     "seqwrite": {"rw": "write", "bs": "4k", "iodepth": 32},
     "randwrite-1": {"rw": "randwrite", "bs": "4k", "iodepth": 1},
@@ -30,11 +30,11 @@ WRITES: Final[dict[str, dict[str, Any]]] = {
     "mixed-40": {"rw": "randrw", "rwmixread": 40, "bs": "4k", "iodepth": 32, "numjobs": 4},
 }
 
-FORCED: Final[dict[str, dict[str, Any]]] = {"randwrite-sync": {"rw": "randwrite", "bs": "4k", "options": {"sync": 1}}}
+FORCED: dict[str, dict[str, Any]] = {"randwrite-sync": {"rw": "randwrite", "bs": "4k", "options": {"sync": 1}}}
 """Only for devices: in a file, `sync=1` also writes the filesystem's journal."""
 
-FILE_SIZE: Final = "8GiB"  # Size of the file below a directory
-RAMP: Final = 0.1  # Share of a test's time that is not counted
+FILE_SIZE = "8GiB"  # Size of the file below a directory
+RAMP = 0.1  # Share of a test's time that is not counted
 
 
 def device_experiment(device: str, *, destroy: Sequence[str], seconds: float) -> ExperimentSource:

@@ -5,7 +5,7 @@ and repeats), and here. The same diagnostic of several runs is merged.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
@@ -21,14 +21,14 @@ from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
 
-BUSY: Final = 0.98  # Share of time with I/O in flight from which a device counts as always busy (iostat: %util)
-PROCESSOR: Final = 0.95  # Share of a CPU from which a job is limited by its CPU
-MACHINE: Final = 0.05  # Share of all CPUs, idle or waiting for I/O, below which CPUs are the limit
-OFF: Final = 0.10  # Error of a good prediction: devices of one model differ as much
-SHOWN: Final = 3  # Maximum number of runs that a sentence names
+BUSY = 0.98  # Share of time with I/O in flight from which a device counts as always busy (iostat: %util)
+PROCESSOR = 0.95  # Share of a CPU from which a job is limited by its CPU
+MACHINE = 0.05  # Share of all CPUs, idle or waiting for I/O, below which CPUs are the limit
+OFF = 0.10  # Error of a good prediction: devices of one model differ as much
+SHOWN = 3  # Maximum number of runs that a sentence names
 
 
-SAID: Final = frozenset({"warning", "forced"})
+SAID = frozenset({"warning", "forced"})
 """Codes whose message comes from a program: one diagnostic for each message."""
 
 

@@ -1,7 +1,7 @@
 """Explain a simulated run: saturated parts, shares of devices, choices of the balancer, waits."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import cast
 
 from blklab.documents.cell import Cell
 from blklab.documents.outcome import (
@@ -15,9 +15,9 @@ from blklab.documents.outcome import (
 from blklab.outcome import DeviceResult, Outcome
 from blklab.units import format_count, format_duration, format_rate, format_size
 
-BUSY: Final = 0.95  # A part is saturated if it is busy for more than this share of the time
+BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
 
-REASONS: Final = {  # The reasons of the read balancer
+REASONS = {  # The reasons of the read balancer
     "only": "no other member could serve them",
     "sequential": "they continued its last read",
     "idlest": "it had the fewest I/Os pending",
@@ -25,10 +25,10 @@ REASONS: Final = {  # The reasons of the read balancer
     "lowest": "its copy has the lowest address (far and offset layouts)",
 }
 
-PARTS: Final = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
+PARTS = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
 """Names of the parts of a device."""
 
-COPIES: Final = 1.05
+COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""
 
 

@@ -5,23 +5,22 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.analysis.comparison import Comparison, ComparisonRow
 from blklab.analysis.metrics import LATENCIES, METRICS, metric_name
 from blklab.errors import UsageError
 from blklab.units import parse_duration, parse_size
 
-OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
 
-_WORDS: Final = re.compile(r"\s*([\w.]+)\s*(<=|>=|<|>)\s*(.+?)\s*", re.A)
-_NUMBER: Final = r"(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)"
-_SHARE: Final = re.compile(rf"(?:{_NUMBER}\s*\*\s*)?baseline(?:\s*\*\s*{_NUMBER})?", re.A)
+_WORDS = re.compile(r"\s*([\w.]+)\s*(<=|>=|<|>)\s*(.+?)\s*", re.A)
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)"
+_SHARE = re.compile(rf"(?:{_NUMBER}\s*\*\s*)?baseline(?:\s*\*\s*{_NUMBER})?", re.A)
 
 
 @dataclass(frozen=True)

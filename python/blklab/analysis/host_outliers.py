@@ -11,17 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Final, cast
+from typing import cast
 
 from blklab.analysis import decision
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.variation import RunSample
 from blklab.outcome import Outcome
 
-NAMES: Final = ("iops", "read.p99", "write.p99")  # Metrics by which hosts are compared
-FEWEST: Final = 3  # Hosts for which a median says what is usual
-SCORE: Final = 3.5  # The modified z-score above which a value is an outlier
-CONSISTENT: Final = 0.6745  # Quantile 0.75 of the normal distribution: the MAD of a standard normal variable
+NAMES = ("iops", "read.p99", "write.p99")  # Metrics by which hosts are compared
+FEWEST = 3  # Hosts for which a median says what is usual
+SCORE = 3.5  # The modified z-score above which a value is an outlier
+CONSISTENT = 0.6745  # Quantile 0.75 of the normal distribution: the MAD of a standard normal variable
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.spec import stock_models
@@ -11,13 +10,13 @@ from blklab.spec.stock_models import LibraryModel
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, entries, text
 
-CLASSES_BY_RPM: Final = ((5_999, "hdd-5400"), (7_999, "hdd-7200"), (11_999, "hdd-10000"))  # Above: hdd-15000
+CLASSES_BY_RPM = ((5_999, "hdd-5400"), (7_999, "hdd-7200"), (11_999, "hdd-10000"))  # Above: hdd-15000
 
-NO_DISKS: Final = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "bcache", "drbd")
+NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "bcache", "drbd")
 """Beginnings of the names of block devices that are no disks."""
 
 
-HOST_MANAGED: Final = "host-managed shingled disk"
+HOST_MANAGED = "host-managed shingled disk"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.calibrate import toml_value
 from blklab.errors import UsageError
@@ -21,7 +21,7 @@ from blklab.runners.sim import runner as sim
 from blklab.spec import cells, load
 from blklab.spec.stock_models import DeviceTable
 
-LOADS: Final[Mapping[str, tuple[str, str, int]]] = {
+LOADS: Mapping[str, tuple[str, str, int]] = {
     "rbps": ("read", "1m", 8),
     "rseqiops": ("read", "4k", 256),
     "rrandiops": ("randread", "4k", 256),
@@ -32,21 +32,21 @@ LOADS: Final[Mapping[str, tuple[str, str, int]]] = {
 """`rw`, `bs` and `iodepth` of the eight jobs that measure each figure. For bytes, resctl-bench has `bs` = 128 MiB,
 which the kernel splits."""
 
-JOBS: Final = 8
+JOBS = 8
 SMALL, LARGE = 4096, 1 << 20  # Bytes of an I/O, and of one of `rbps` and `wbps`
-LEAST_NS: Final = 100  # Of a command: some disks do more bytes in small I/Os than in large ones
-SEQUENTIAL: Final = 1.1
+LEAST_NS = 100  # Of a command: some disks do more bytes in small I/Os than in large ones
+SEQUENTIAL = 1.1
 """If a disk does more sequential small reads than random ones by this factor, its flash limits the random ones: several
 sequential reads share a page."""
 
-SPARE: Final = 1.2  # How much more the flash does than the interface, if the interface is the limit
-CONTROLLER: Final = 0.15
+SPARE = 1.2  # How much more the flash does than the interface, if the interface is the limit
+CONTROLLER = 0.15
 """The least standard deviation of a disk that others measured: results of one model, on other hosts and with other
 firmware, differ by 1 to 17 % (reference/foreign/iocost.csv)."""
 
-LATENCY: Final = 0.5  # Of loads that do not saturate the disk, whose latency is that of the class
+LATENCY = 0.5  # Of loads that do not saturate the disk, whose latency is that of the class
 
-MOST: Final = 1e15  # No figure is as large
+MOST = 1e15  # No figure is as large
 
 Figures = dict[str, float]
 """The figures by name: bytes a second, and 4 KiB I/Os a second."""

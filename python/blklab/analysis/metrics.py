@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.problems import near
 
-WAYS: Final = ("read", "write")  # The directions of I/O, in the order of pairs
+WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def _command(key: str, outcome: Outcome) -> float | None:
     return fmean(getattr(run, key) for run in runs) if runs else None
 
 
-LATENCIES: Final = {
+LATENCIES = {
     "mean": "mean latency",
     "p50": "median latency",
     "p95": "95th percentile of the latency",
@@ -65,9 +64,9 @@ LATENCIES: Final = {
 """Latencies of one direction. Without a direction, a name means the direction that all sides of a
 comparison have, reads rather than writes: see `with_direction`."""
 
-BIN: Final = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)
+BIN = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_IO_U_PLAT_BITS is 6)
 
-_ALL: Final = [
+_ALL = [
     Metric("iops", "I/Os a second", "rate", True, partial(_sum, "iops")),
     Metric("bw", "bandwidth", "bandwidth", True, partial(_sum, "bw_bytes")),
     *(
@@ -105,7 +104,7 @@ _ALL: Final = [
     Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),
 ]
 
-METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}  # All metrics by name
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}  # All metrics by name
 
 
 def metric_name(text: str) -> str:

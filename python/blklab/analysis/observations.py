@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output, text
@@ -63,11 +63,11 @@ class Observation:
         return 1 / self.read_iops if small and self.reads and self.random and self.alone else float("inf")
 
 
-WORDS: Final = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync", "options"))
+WORDS = (*("rw", "bs", "iodepth", "numjobs", "rwmixread", "rwmixwrite"), *("size", "offset", "fsync", "options"))
 """fio's options that describe the load of a device."""
 
 
-DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
+DIFFERENT: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
         (*("rate", "rate_iops", "rate_min", "rate_iops_min", "thinktime"), *("bssplit", "bsrange", "blockalign", "ba")),
         frozenset({"", "0"}),

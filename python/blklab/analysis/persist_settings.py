@@ -4,13 +4,12 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.outcome import Outcome
 from blklab.spec.sweep import MD, VM
 
-UDEV: Final = "/etc/udev/rules.d/60-blklab.rules"
-SYSCTL: Final = "/etc/sysctl.d/60-blklab.conf"
+UDEV = "/etc/udev/rules.d/60-blklab.rules"
+SYSCTL = "/etc/sysctl.d/60-blklab.conf"
 
 
 @dataclass(frozen=True)

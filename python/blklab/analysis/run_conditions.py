@@ -3,16 +3,15 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from blklab.analysis.metrics import METRICS
 from blklab.diagnostic import Diagnostic
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 
-SURE: Final = 0.01  # Largest p of a reported drift
-LEAST_DRIFT: Final = 0.02  # Smallest reported drift, from the first to the last run
-MOST_WARNINGS: Final = 3  # Kinds of warnings that are quoted
+SURE = 0.01  # Largest p of a reported drift
+LEAST_DRIFT = 0.02  # Smallest reported drift, from the first to the last run
+MOST_WARNINGS = 3  # Kinds of warnings that are quoted
 
 
 def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic]:

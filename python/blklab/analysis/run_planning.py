@@ -7,7 +7,6 @@ with its length (batch means: Law, Simulation Modeling and Analysis, 5th edition
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.analysis.decision import MOST_REPEATS, repeats_to_find
 from blklab.analysis.metrics import Metric
@@ -15,8 +14,8 @@ from blklab.analysis.samples import Points, run_samples
 from blklab.analysis.variation import RunSample, Spread, series_variance, spreads
 from blklab.store.query import StoredRun
 
-LENGTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # Times the present length that are considered
-SHORTEST: Final = 5.0  # Seconds; a shorter run is mostly its beginning
+LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # Times the present length that are considered
+SHORTEST = 5.0  # Seconds; a shorter run is mostly its beginning
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.metrics import lowest_devices
 from blklab.analysis.saturation import in_flight
@@ -16,28 +16,28 @@ from blklab.outcome import DeviceResult, Outcome
 from blklab.store.query import StoredRun
 from blklab.units import format_duration, format_rate, format_size
 
-ENOUGH: Final = 1000  # Minimum number of I/Os for these checks
-ROTATION_NS: Final = 4e6  # One revolution at 15,000 rpm, the fastest disks
-SETTLE_NS: Final = 0.5e6
+ENOUGH = 1000  # Minimum number of I/Os for these checks
+ROTATION_NS = 4e6  # One revolution at 15,000 rpm, the fastest disks
+SETTLE_NS = 0.5e6
 """Minimum time of a seek to a neighbouring track (data sheets of 15,000 rpm disks: 0.2 ms, plus settling)."""
 
-DEEPEST: Final = 256  # Maximum number of I/Os that a disk can reorder: SCSI's queue; SATA has 32
-BUSES: Final = {"SATA": 600e6, "one rotating disk": 600e6, "PCIe 5.0 ×4": 15.8e9}
+DEEPEST = 256  # Maximum number of I/Os that a disk can reorder: SCSI's queue; SATA has 32
+BUSES = {"SATA": 600e6, "one rotating disk": 600e6, "PCIe 5.0 ×4": 15.8e9}
 """Maximum bytes per second: SATA 3.x at 6 Gbit/s 8b/10b; the outer tracks of two actuators (data
 sheets: 550 MB/s); four lanes of 32 GT/s 128b/130b."""
 
-UNWRITTEN_NS: Final = 30_000
+UNWRITTEN_NS = 30_000
 """A shorter read of 4 KiB, one at a time, did not come from cells with several bits, whose pages take 40 µs or more."""
 
-FAST_CELLS: Final = re.compile("optane|SSDPE[D2L][1K]|MEMPE", re.IGNORECASE)  # Their reads take 10 µs
+FAST_CELLS = re.compile("optane|SSDPE[D2L][1K]|MEMPE", re.IGNORECASE)  # Their reads take 10 µs
 
-UNSEEN: Final = 0.5
+UNSEEN = 0.5
 """Share of the jobs' bytes that must reach the devices. Mirrors and parity increase it; only a
 cache decreases it: merging makes fewer I/Os with the same bytes."""
 
-TWICE: Final = 2  # Data must be larger than a cache by this factor, so that at least half of the I/Os miss it
-ALIKE: Final = 1.2  # Ratio of the I/Os of twins up to which their work is equal
-UNEQUAL: Final = 1.5
+TWICE = 2  # Data must be larger than a cache by this factor, so that at least half of the I/Os miss it
+ALIKE = 1.2  # Ratio of the I/Os of twins up to which their work is equal
+UNEQUAL = 1.5
 """Ratio of the times of twins for equal work that is reported. Causes are temperature, firmware or
 a failing head. Two disks of a model differ by less than a tenth."""
 

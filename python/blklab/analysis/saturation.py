@@ -7,14 +7,14 @@ idle; above it, I/Os mostly wait. A load is saturated at 95 % of the largest ban
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.metrics import METRICS
 from blklab.outcome import Outcome
 from blklab.spec.workload import SYNCHRONOUS
 
-SATURATED: Final = 0.95  # Share of the largest bandwidth that counts as saturated
-LOADS: Final = ("numjobs", "iodepth")  # Labels that set the load
+SATURATED = 0.95  # Share of the largest bandwidth that counts as saturated
+LOADS = ("numjobs", "iodepth")  # Labels that set the load
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Final
 
 from blklab.analysis.fail_if import Condition
 from blklab.analysis.metrics import Metric
 from blklab.errors import UsageError
 
-_STEPS: Final = 32
-_FACTORS: Final = [2 ** (8 * step / _STEPS) for step in range(_STEPS)]
-_PRIOR: Final = [(factor, 1 / factor / sum(1 / each for each in _FACTORS)) for factor in _FACTORS]
+_STEPS = 32
+_FACTORS = [2 ** (8 * step / _STEPS) for step in range(_STEPS)]
+_PRIOR = [(factor, 1 / factor / sum(1 / each for each in _FACTORS)) for factor in _FACTORS]
 """Multiples of the distance, and their weights: half of the weight is below twice the distance."""
 
-FEWEST: Final = 2  # Runs of each side before a decision: one run can be an outlier
+FEWEST = 2  # Runs of each side before a decision: one run can be an outlier
 
 
 def check_condition(condition: Condition) -> None:

@@ -11,11 +11,11 @@ docs/explanation/verdicts.md has the simulations.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-FEWEST_CELLS: Final = 4  # Number of cells with repeats from which the distribution of variances is fitted
-MOST_PRIOR: Final = 4.0  # Maximum degrees of freedom of that distribution
-LEAST_SAMPLES: Final = 60
+FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
+MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution
+LEAST_SAMPLES = 60
 """Number of intervals from which one run has a confidence interval: with 30 and a correlation of
 0.9, a 95 % interval would hold the true value in 90 % of cases."""
 

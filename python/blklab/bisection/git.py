@@ -6,17 +6,16 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.bisection import program
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 
-SHORT: Final = 12  # Digits of a commit's short name
-_FORMAT: Final = "--format=%H%n%s%n%an <%ae>, %as%n%n%B"  # Hash, subject, author and date, message
-_NEXT: Final = re.compile(r"^\[([0-9a-f]{40,64})\]", re.M)
-_LEFT: Final = re.compile(r"^Bisecting: (\d+) revisions? left to test after this \(roughly (\d+) steps?\)", re.M)
-_IDENTITY: Final = {"NAME": "blklab", "EMAIL": "blklab@localhost", "DATE": "2000-01-01T00:00:00Z"}
+SHORT = 12  # Digits of a commit's short name
+_FORMAT = "--format=%H%n%s%n%an <%ae>, %as%n%n%B"  # Hash, subject, author and date, message
+_NEXT = re.compile(r"^\[([0-9a-f]{40,64})\]", re.M)
+_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left to test after this \(roughly (\d+) steps?\)", re.M)
+_IDENTITY = {"NAME": "blklab", "EMAIL": "blklab@localhost", "DATE": "2000-01-01T00:00:00Z"}
 """Of the commits that stand for kernels: the same commits every time."""
 
 

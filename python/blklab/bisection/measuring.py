@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from blklab.bisection.git import Commit
 from blklab.bisection.source import BisectionSource, BuildFailed, Note
@@ -15,8 +14,8 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store import query
 from blklab.store.campaigns import Store, StoredCampaign
 
-REPEAT: Final = "repeat"
-PHASE: Final = "phase"  # The label that tells the search from the check at its end
+REPEAT = "repeat"
+PHASE = "phase"  # The label that tells the search from the check at its end
 SEARCH, CHECK = "search", "check"
 
 Labels = tuple[tuple[str, str], ...]

@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab import output
 from blklab.analysis.sequential_test import check_condition
@@ -22,7 +21,7 @@ from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
 from blklab.store.campaigns import Store
 
-STEPS: Final = (
+STEPS = (
     ("3.6", "RAID-1 with a member that is not rotational reads from the one with the fewest pending I/Os"),
     ("3.13", "virtio disks are multi-queue"),
     ("3.19", "NVMe disks are multi-queue"),

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Final
 
 from blklab.analysis.fail_if import Condition
 from blklab.analysis.metrics import METRICS, with_direction
@@ -16,11 +15,11 @@ from blklab.bisection.measuring import CHECK, SEARCH, CommitMeasuring, Labels, O
 from blklab.bisection.source import BisectionSource, BuildFailed
 from blklab.errors import BlklabError, UsageError
 
-TRIES: Final = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
-FURTHER: Final = 5  # Decisions besides those of the steps: both ends, both commits of the check, and a skipped one
+TRIES = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
+FURTHER = 5  # Decisions besides those of the steps: both ends, both commits of the check, and a skipped one
 
 
-LIMIT: Final = 2.0
+LIMIT = 2.0
 """Standard errors that are added to the distance of the nearer end: noise must not bring the hypotheses together."""
 
 TestKey = tuple[Labels, str]  # A cell, and the text of a condition

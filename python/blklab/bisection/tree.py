@@ -11,7 +11,6 @@ import tarfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from blklab.bisection import program
 from blklab.bisection.git import Commit, GitFailed, Repository, shared
@@ -25,8 +24,8 @@ from blklab.runners.lab.runner import LabRunner
 from blklab.spec.overrides import Override
 from blklab.text import printable
 
-DIRECTORY: Final = "drivers/md"
-MODULES: Final = {  # Directories of the modules, in the kernel's tree
+DIRECTORY = "drivers/md"
+MODULES = {  # Directories of the modules, in the kernel's tree
     **dict.fromkeys(("md-mod", "raid0", "raid1", "raid10", "raid456"), DIRECTORY),
     **dict.fromkeys(("dm-mod", "dm-cache", "dm-cache-smq", "dm-writecache", "dm-delay"), DIRECTORY),
     "bcache": f"{DIRECTORY}/bcache",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,11 +13,11 @@ from blklab.caches.model import hit_share
 from blklab.errors import BlklabError, UsageError
 from blklab.spec.files import read_text
 
-HIT_TOLERANCE: Final = 0.02
+HIT_TOLERANCE = 0.02
 """Difference of a share of hits that is not reported: without completions in the trace, the replay assumes latencies,
 which decide when smq ticks."""
 
-COUNT_TOLERANCE: Final = 0.1
+COUNT_TOLERANCE = 0.1
 """The same for promotions and for the number of accesses, as a share."""
 
 

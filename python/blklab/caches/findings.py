@@ -1,19 +1,18 @@
 """Problems and risks of caches, one function for each kind of cache."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from blklab.caches.model import BlockCache
 from blklab.diagnostic import Diagnostic
 from blklab.units import SECTOR, format_size
 
-LARGE_CHUNK: Final = 1 << 20
+LARGE_CHUNK = 1 << 20
 """Bytes of a chunk from which a promotion copies much more than was read."""
 
-FEWEST_CHUNKS: Final = 8
+FEWEST_CHUNKS = 8
 """Chunks that migration_threshold must cover, as LVM sets it since 2.03.02 (January 2019)."""
 
-FULL_METADATA: Final = 0.9
+FULL_METADATA = 0.9
 
 
 def find_problems(caches: tuple[BlockCache, ...]) -> list[Diagnostic]:
@@ -129,4 +128,4 @@ def _writecache(cache: BlockCache) -> Iterator[Diagnostic]:
         )
 
 
-_RULES: Final = {"dm-cache": _dm_cache, "bcache": _bcache, "writecache": _writecache}
+_RULES = {"dm-cache": _dm_cache, "bcache": _bcache, "writecache": _writecache}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import dmsetup, output
 from blklab.caches.model import BlockCache, CacheInventory, EarlierCall
@@ -21,7 +21,7 @@ from blklab.system.process import boot_id
 from blklab.system.roots import Roots, entries, text
 from blklab.units import SECTOR
 
-BCACHE_COUNTS: Final = {
+BCACHE_COUNTS = {
     "cache_hits": "read_hits",
     "cache_misses": "read_misses",
     "cache_bypass_hits": "bypass_hits",
@@ -30,19 +30,19 @@ BCACHE_COUNTS: Final = {
 }
 """Files of `stats_total`."""
 
-DEVICE_SETTINGS: Final = ("sequential_cutoff", "writeback_percent", "writeback_delay", "writeback_running")
-SET_SETTINGS: Final = ("congested_read_threshold_us", "congested_write_threshold_us", "cache_available_percent")
+DEVICE_SETTINGS = ("sequential_cutoff", "writeback_percent", "writeback_delay", "writeback_running")
+SET_SETTINGS = ("congested_read_threshold_us", "congested_write_threshold_us", "cache_available_percent")
 
 
-CACHE_COUNTS: Final = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions")
+CACHE_COUNTS = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions")
 
-WRITECACHE_COUNTS: Final = (
+WRITECACHE_COUNTS = (
     "reads", "read_hits", "writes", "write_hits_uncommitted", "write_hits", "write_misses", "allocated", "blocked",
     "flushes", "discards",
 )  # fmt: skip
 """Since 5.15 or so; older kernels have none."""
 
-REDUNDANT: Final = {"raid1", "raid10", "raid4", "raid5", "raid6"}
+REDUNDANT = {"raid1", "raid10", "raid4", "raid5", "raid6"}
 
 
 def read_dm_caches(roots: Roots) -> tuple[list[BlockCache], list[str]]:
@@ -205,7 +205,7 @@ def _bcache_figure(path: Path) -> int | None:
     return round(float(match[1]) * 1024 ** " kMGTPEZY".index(match[2] or " ")) if match else None
 
 
-FILE: Final = "caches.json"
+FILE = "caches.json"
 """In the state directory: the counters of the last call."""
 
 

@@ -1,7 +1,7 @@
 """`blklab calibrate`: fit a device model to measurements of one device."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from blklab.analysis.observations import Observation
     from blklab.spec.load import ExperimentSource
 
-SHORTEST: Final = 10 * 10**9  # ns of all tests together
+SHORTEST = 10 * 10**9  # ns of all tests together
 
-VIRTUAL: Final = "virtual"
+VIRTUAL = "virtual"
 """Instead of a model: a disk with limits and a latency, as virtual machines have them."""
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blklab.cluster import Parallel
 
 F = TypeVar("F", bound=Callable[..., Any])
-PIPED_WIDTH: Final = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
+PIPED_WIDTH = 100  # The width of tables if stdout is not a terminal and COLUMNS is not set
 
 
 class Quantity(click.ParamType[Any]):
@@ -44,8 +44,8 @@ class Quantity(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-SIZE: Final = Quantity("size", units.parse_size)  # Option type: `4k`, `10GiB`, `512`; gives bytes
-DURATION: Final = Quantity("duration", units.parse_duration)  # Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds
+SIZE = Quantity("size", units.parse_size)  # Option type: `4k`, `10GiB`, `512`; gives bytes
+DURATION = Quantity("duration", units.parse_duration)  # Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds
 
 
 class _Input(click.Path):
@@ -57,14 +57,14 @@ class _Input(click.Path):
         return super().convert(value, param, ctx)
 
 
-INPUT: Final = _Input(path_type=str)
+INPUT = _Input(path_type=str)
 """Argument type: a file to read. The reader checks whether it exists: its message is better."""
 
 
-json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
 
-store_option: Final = click.option(
+store_option = click.option(
     "--store",
     metavar="FILE|URL",
     help="The store: an SQLite file or postgresql://…; default: $BLKLAB_STORE, otherwise"
@@ -72,7 +72,7 @@ store_option: Final = click.option(
 )
 """Decorator: add `--store`, passed as `store`. Every command that uses the store has it."""
 
-cluster_option: Final = click.option(
+cluster_option = click.option(
     "--cluster",
     metavar="ADDRESS",
     help="Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
@@ -94,7 +94,7 @@ def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Paralle
         yield Parallel(cluster=client)
 
 
-confidence_option: Final = click.option(
+confidence_option = click.option(
     "--confidence",
     type=click.FloatRange(0.5, 0.999),
     default=0.95,
@@ -113,7 +113,7 @@ def parse_share(_context: click.Context, _parameter: click.Parameter, text: str)
     raise click.BadParameter(f"{text!r}: expected a share between 0 and 100 %, such as 5%")
 
 
-margin_option: Final = click.option(
+margin_option = click.option(
     "--margin",
     callback=parse_share,
     default="5%",
@@ -124,7 +124,7 @@ margin_option: Final = click.option(
 """Decorator: add `--margin`, for verdicts of equality."""
 
 
-PIECES: Final = 1 << 16  # Pieces of JSON that are written at once
+PIECES = 1 << 16  # Pieces of JSON that are written at once
 
 
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:

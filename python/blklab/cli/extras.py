@@ -4,12 +4,11 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import EnvironmentLacks
 from blklab.text import document_path
 
-EXTRAS: Final = {
+EXTRAS = {
     "run": ("alembic", "platformdirs", "polars", "pydantic", "scipy", "sqlalchemy", "numpy"),
     "report": ("jinja2", "markupsafe", "vl_convert"),
     "lab": ("elftools",),
@@ -20,7 +19,7 @@ EXTRAS: Final = {
 }
 """Packages by extra, as they are imported; pyproject.toml has their names and versions."""
 
-OPTIONS: Final = {
+OPTIONS = {
     " --cluster ": "cluster",
     " --html ": "report",
     " --keep ": "run",

@@ -3,13 +3,13 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from blklab.cli.extras import missing
 
-NEEDED: Final = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
+NEEDED = "blklab.extras"  # Key in `Context.meta`: the extras of the commands that were resolved
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import NoReturn
 
-HANDLER_TIMEOUT_S: Final = 2.0  # How long a signal may stay unhandled before the thread ends blklab
-AGAIN_S: Final = 0.05  # After so long, a finalizer in which a signal came has ended
-ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+HANDLER_TIMEOUT_S = 2.0  # How long a signal may stay unhandled before the thread ends blklab
+AGAIN_S = 0.05  # After so long, a finalizer in which a signal came has ended
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 _unfinished: set[Path] = set()
 _handled = threading.Event()

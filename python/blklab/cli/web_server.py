@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blklab.http_server.server import ListenAddress
     from blklab.http_server.web_config import WebConfig
 
-web_config_option: Final = click.option(
+web_config_option = click.option(
     "--web-config",
     type=click.Path(path_type=Path),
     metavar="FILE",

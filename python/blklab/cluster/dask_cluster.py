@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blklab import __version__
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-CONNECT_S: Final = 10.0  # Time for the scheduler to answer
-WAITING_EACH: Final = 2  # Tasks at the scheduler for each thread of a worker: one runs, one is ready
-FEWEST_WAITING: Final = 8  # Tasks at the scheduler in any case, so that clusters that grow on demand see a demand
-COUNT_S: Final = 5.0  # Time after which the threads of the workers are counted again
-RELEASE_S: Final = 5.0  # Time for the scheduler to say goodbye
+CONNECT_S = 10.0  # Time for the scheduler to answer
+WAITING_EACH = 2  # Tasks at the scheduler for each thread of a worker: one runs, one is ready
+FEWEST_WAITING = 8  # Tasks at the scheduler in any case, so that clusters that grow on demand see a demand
+COUNT_S = 5.0  # Time after which the threads of the workers are counted again
+RELEASE_S = 5.0  # Time for the scheduler to say goodbye
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio.node import JsonNode
 from blklab.outcome import LatencyResult
 
-RELATIVE_ERROR: Final = 1 / 128
+RELATIVE_ERROR = 1 / 128
 """Relative error of a quantile: fio counts in 64 buckets per octave and reports the middle of a
 bucket (stat.h of fio 3.33: about 1/2^(FIO_IO_U_PLAT_BITS+1), with FIO_IO_U_PLAT_BITS = 6).
 """
 
-QUANTILES: Final = {  # The quantiles of a result, in percent
+QUANTILES = {  # The quantiles of a result, in percent
     **{f"p{percent}": float(percent) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
     "p99_9": 99.9,
     "p99_99": 99.99,
@@ -71,7 +70,7 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-NOTHING: Final = LatencySummary()  # The latency of no I/O, or of I/O without measured latency
+NOTHING = LatencySummary()  # The latency of no I/O, or of I/O without measured latency
 
 
 def parse_latency(direction: JsonNode, total_ios: int, key: str = "clat_ns") -> LatencySummary:

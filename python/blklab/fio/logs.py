@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio.output import FioJobResult
 
-_LINE: Final = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
-LATE: Final = 1.5  # Intervals since the previous line from which it is a gap without I/O, and not a late line
-RAGGED: Final = 0.1  # In intervals: a shorter remainder at the end is part of the last interval
-MOST_SLICES: Final = 1_000_000
+_LINE = re.compile(r"\s*(\d{1,18})\s*,\s*(\d{1,19})\s*,\s*(\d)\s*(?:,.*)?", re.A)
+LATE = 1.5  # Intervals since the previous line from which it is a gap without I/O, and not a late line
+RAGGED = 0.1  # In intervals: a shorter remainder at the end is part of the last interval
+MOST_SLICES = 1_000_000
 
 
 class LogSample(NamedTuple):

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.text import printable
 
 FioDocument = dict[str, Any]  # fio's JSON, or a part of it, before it is checked
-LARGEST: Final = 1 << 64  # fio's counters have 64 bits
+LARGEST = 1 << 64  # fio's counters have 64 bits
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import latency
@@ -19,17 +18,17 @@ from blklab.fio.node import FioDocument, JsonNode
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, GroupResult, Outcome, SyncResult, device_kind
 from blklab.text import printable
 
-WAYS: Final = ("read", "write")
-MOST_TRIES: Final = 100  # Positions in a text at which a document can begin
-MOST_NOTES: Final = 1000
-WORTH: Final = ("note:", "fio: ", "warning", "Warning")  # Beginnings of the notes that a result keeps
-START_S: Final = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
-_OBJECT: Final = re.compile(r'\{\s{0,99}"')
-_HEAD: Final = re.compile(r'\{\s{0,99}"fio version')
-_QUOTED: Final = re.compile(r"^[ \t]{0,8}>[> \t]{0,20}\{", re.M)
+WAYS = ("read", "write")
+MOST_TRIES = 100  # Positions in a text at which a document can begin
+MOST_NOTES = 1000
+WORTH = ("note:", "fio: ", "warning", "Warning")  # Beginnings of the notes that a result keeps
+START_S = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
+_OBJECT = re.compile(r'\{\s{0,99}"')
+_HEAD = re.compile(r'\{\s{0,99}"fio version')
+_QUOTED = re.compile(r"^[ \t]{0,8}>[> \t]{0,20}\{", re.M)
 """The first line of a document in a mail or in Markdown."""
 
-_NAN: Final = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
+_NAN = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 """printf's text for 0/0: fio wrote it if nothing was measured."""
 
 
@@ -283,9 +282,7 @@ def divide(
     ]
 
 
-_COUNTERS: Final = re.compile(
-    r"total_ios|io_bytes|io_kbytes|ctx|in_queue|N|(?:read|write)_(?:ios|merges|ticks|sectors)"
-)
+_COUNTERS = re.compile(r"total_ios|io_bytes|io_kbytes|ctx|in_queue|N|(?:read|write)_(?:ios|merges|ticks|sectors)")
 
 
 def _unwrap(node: JsonNode, name: str) -> list[str]:

@@ -6,16 +6,15 @@ are KiB, bandwidths KiB/s, latencies µs. A line is a job. I/Os are rates times 
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output
 from blklab.fio.node import FioDocument
 
-LINE: Final = re.compile(r"[ \t>]{0,9}([345];fio[-\w.+]{1,60};[^;\n]{0,999};\d{1,9};\d{1,9};\d.*)")
+LINE = re.compile(r"[ \t>]{0,9}([345];fio[-\w.+]{1,60};[^;\n]{0,999};\d{1,9};\d{1,9};\d.*)")
 """Version, fio's version, job, group, error."""
 
-_DISK: Final = (
+_DISK = (
     *("name", "read_ios", "write_ios", "read_merges", "write_merges"),
     *("read_ticks", "write_ticks", "in_queue", "util"),
 )

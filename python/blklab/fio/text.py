@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio import latency, output
@@ -20,62 +20,58 @@ from blklab.fio.output import FioDirection, FioJobResult
 from blklab.outcome import Outcome
 from blklab.text import printable
 
-MOST_JOBS: Final = 100_000  # Maximum number of jobs in a text
-MIXED: Final = ("rw", "readwrite", "randrw")  # Words that read and write; fio prints only directions with I/O
-UNITS: Final = {"nsec": 1, "usec": 1000, "msec": 10**6}
+MOST_JOBS = 100_000  # Maximum number of jobs in a text
+MIXED = ("rw", "readwrite", "randrw")  # Words that read and write; fio prints only directions with I/O
+UNITS = {"nsec": 1, "usec": 1000, "msec": 10**6}
 
-_NAME: Final = r"\S.{0,200}?"
-NAME: Final = f"(?P<name>{_NAME})"  # Characters of a job name
-_HEADER: Final = re.compile(NAME + r": \(g=(?P<group>\d{1,9})\):\s{0,9}rw=(?P<rw>\w+),(?P<rest>.*)")
-_SIZES: Final = re.compile(
-    r"(?P<low>[\d.]{1,20})(?P<low_unit>[kKMG]?)(?:i?B)?-(?P<high>[\d.]{1,20})(?P<high_unit>[kKMG]?)"
-)
-_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{0,9})?) ?([kKMGTP]?)(i?)([Bb]?)")
-_SCALES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-_JOB: Final = re.compile(
+_NAME = r"\S.{0,200}?"
+NAME = f"(?P<name>{_NAME})"  # Characters of a job name
+_HEADER = re.compile(NAME + r": \(g=(?P<group>\d{1,9})\):\s{0,9}rw=(?P<rw>\w+),(?P<rest>.*)")
+_SIZES = re.compile(r"(?P<low>[\d.]{1,20})(?P<low_unit>[kKMG]?)(?:i?B)?-(?P<high>[\d.]{1,20})(?P<high_unit>[kKMG]?)")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{0,9})?) ?([kKMGTP]?)(i?)([Bb]?)")
+_SCALES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_JOB = re.compile(
     NAME + r": \(groupid=(?P<group>\d{1,9}),\s{0,9}jobs=(?P<jobs>\d{1,9})\)"
     r"(?::\s{0,9}err=\s{0,9}(?P<error>\d{1,9})(?P<why>[^)]{0,300}\))?)?"
 )
-_PID: Final = re.compile(r"\bpid=(\d{1,10})")
-_NUMBER: Final = r"(\d{1,18}(?:\.\d{0,9})?)"
-_WAY: Final = re.compile(
+_PID = re.compile(r"\bpid=(\d{1,10})")
+_NUMBER = r"(\d{1,18}(?:\.\d{0,9})?)"
+_WAY = re.compile(
     r"(?P<way>\w+)\s{0,3}:\s{0,3}io=\s{0,9}(?P<io>[\d.]{1,20} ?\w{0,4})\s?,\s{0,9}"
     r"bw=\s{0,9}(?P<bw>[\d.]{1,20} ?\w{0,4})(?:/s(?:ec)?)?\s?,\s{0,9}"
     r"iops=\s{0,9}(?P<iops>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}runt=\s{0,9}(?P<runtime>\d{1,18})\s?msec"
 )
-_WAY_3: Final = re.compile(
+_WAY_3 = re.compile(
     r"(?P<way>\w+)\s{0,3}:\s{0,3}IOPS=\s{0,9}(?P<iops>[\d.]{1,20}[kKMG]?),\s{0,9}"
     r"BW=\s{0,9}(?P<bw>[\d.]{1,20}\w{0,4})/s\s{0,9}(?:\([^)]{0,40}\))?\s{0,9}"
     r"\((?P<io>[\d.]{1,20}\w{0,4})\s?/\s?(?P<runtime>\d{1,18})msec\)"
 )
-_LATENCY: Final = re.compile(
+_LATENCY = re.compile(
     r"(?:clat|sync) \((?P<unit>\w+)\)\s{0,9}:\s{0,9}"
     r"min=\s{0,20}(?P<min>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}"
     r"max=\s{0,20}(?P<max>[\d.]{1,20}[kKMG]?)\s{0,9},\s{0,9}avg=\s{0,20}(?P<mean>[\d.]{1,20}[kKMG]?)"
     r"\s{0,9},\s{0,9}stdev=\s{0,20}(?P<stddev>[\d.]{1,20}[kKMG]?)"
 )
-_TABLE: Final = re.compile(r"(?:clat|sync) percentiles \((\w+)\)")
-_PERCENTILE: Final = re.compile(r"(\d{1,3}\.\d{1,6})th=\[\s{0,20}>?=?(\d{1,18})\s{0,9}\]")
-_CPU: Final = re.compile(
-    rf"usr=\s{{0,9}}{_NUMBER}%,\s{{0,9}}sys=\s{{0,9}}{_NUMBER}%,\s{{0,9}}ctx=\s{{0,9}}(\d{{1,18}})"
-)
-_ISSUED: Final = re.compile(
+_TABLE = re.compile(r"(?:clat|sync) percentiles \((\w+)\)")
+_PERCENTILE = re.compile(r"(\d{1,3}\.\d{1,6})th=\[\s{0,20}>?=?(\d{1,18})\s{0,9}\]")
+_CPU = re.compile(rf"usr=\s{{0,9}}{_NUMBER}%,\s{{0,9}}sys=\s{{0,9}}{_NUMBER}%,\s{{0,9}}ctx=\s{{0,9}}(\d{{1,18}})")
+_ISSUED = re.compile(
     r"total=(?:r=)?(\d{1,18})[,/](?:w=)?(\d{1,18})(?:[,/](?:[dt]=)?(\d{1,18}))?(?:,(\d{1,18}))?"
     r"(?: short=(\d{1,18}))?"
 )
-_STARTING: Final = re.compile(r"(\d{1,9}) (?:process|thread)")
-_DISK: Final = re.compile(r"([^\s:,]{1,100}): (.*)")
-_PAIR: Final = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{1,18}))?")
+_STARTING = re.compile(r"(\d{1,9}) (?:process|thread)")
+_DISK = re.compile(r"([^\s:,]{1,100}): (.*)")
+_PAIR = re.compile(r"\b(\w{2,20})=\s{0,9}(\d{1,18}(?:\.\d{1,9})?)(?:/(\d{1,18}))?")
 
 
-LONGEST: Final = 4000  # Maximum characters of a line that are read; fio's lines are shorter
-WIDTH: Final = 79  # Characters: a line of this length may have been wrapped in the middle of a word
-_ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
-_ETA: Final = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
-_QUOTED: Final = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
-JOINED: Final = 300  # Characters: a longer line with a job's results has lost its line ends
+LONGEST = 4000  # Maximum characters of a line that are read; fio's lines are shorter
+WIDTH = 79  # Characters: a line of this length may have been wrapped in the middle of a word
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B]|[=>])")
+_ETA = re.compile(r"Jobs: \d{1,9} \(f=.{0,3000}?\[eta [\w:-]{0,40}\]?")
+_QUOTED = re.compile(r"(?:[ \t]{0,3}>){1,20} ?")
+JOINED = 300  # Characters: a longer line with a job's results has lost its line ends
 
-_BREAKS: Final = re.compile(
+_BREAKS = re.compile(
     r"\S{1,200}: \((?:g=|groupid=)\d{1,9}|\bfio-\d{1,3}\.\d[\w.+-]{0,60}|\bStarting \d"
     r"|\b(?:read|write|trim|mixed)\s{0,3}:\s{0,3}(?:io|IOPS)\s{0,3}="
     r"|\b(?:slat|clat|lat|sync)(?: percentiles)? \([num]sec\)|\| {1,3}\d{1,2}\.\d{1,6}th="
@@ -85,7 +81,7 @@ _BREAKS: Final = re.compile(
 )
 
 
-_KINDS: Final = {
+_KINDS = {
     "header": _NAME + r": \(g=\d{1,9}\):",
     "job": _NAME + r": \(groupid=\d{1,9},",
     "version": r"(?:fio[ -]\d{1,3}\.\d[\w.+-]{0,60}|[12]\.\d{1,2}(?:\.\d{1,2})?)$",
@@ -107,9 +103,9 @@ _KINDS: Final = {
     ),
 }
 
-_START: Final = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _KINDS.items()))
+_START = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _KINDS.items()))
 
-_END: Final = {  # The end of a complete line, by kind; lines of other kinds are not read
+_END = {  # The end of a complete line, by kind; lines of other kinds are not read
     "header": re.compile(r"iodepth=\d+$"),
     "job": re.compile(r"pid=\d+(?::.{0,60}\d{4})?$"),
     "way": re.compile(r"msec\)?(?:; \d+ zone resets)?$"),
@@ -120,7 +116,7 @@ _END: Final = {  # The end of a complete line, by kind; lines of other kinds are
     "disk": re.compile(r"util=\s{0,9}[\d.]+%$"),
 }
 
-_REST: Final = re.compile(r"[\w.,%/:=)\]]{1,30}")  # The end that a wrapped line can lose although it looks complete
+_REST = re.compile(r"[\w.,%/:=)\]]{1,30}")  # The end that a wrapped line can lose although it looks complete
 
 
 class TextLine(NamedTuple):
@@ -460,8 +456,8 @@ class _TextReader:
         return FioJobResult(job.name, job.group, (read, write), sync, trims, *job.cpu, options, doubts)
 
 
-_DID: Final = {"read": "read", "write": "wrote"}
-_DISK_WORDS: Final = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
+_DID = {"read": "read", "write": "wrote"}
+_DISK_WORDS = {"ios": "ios", "sectors": "sectors", "merge": "merges", "ticks": "ticks"}
 
 
 def _made(direction: _TextDirection | None, issued: int | None, size: int | None) -> FioDirection:

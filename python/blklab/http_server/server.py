@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -27,11 +27,11 @@ from blklab.http_server.web_config import WebConfig
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-REQUEST_TIMEOUT_S: Final = 10.0  # Time that a client has for its TLS handshake and its whole request
-ANSWER_TIMEOUT_S: Final = 30.0  # Time that a client has to receive the whole answer
-SLOW_S: Final = 0.25  # Time that a request or an answer has at least, even if other connections wait
-MAX_CONNECTIONS: Final = 32  # Limits the number of threads if scrapes hang, for example because of a disk
-WAIT_S: Final = 5.0  # Time that a connection waits for the end of another one; more of them wait in the kernel
+REQUEST_TIMEOUT_S = 10.0  # Time that a client has for its TLS handshake and its whole request
+ANSWER_TIMEOUT_S = 30.0  # Time that a client has to receive the whole answer
+SLOW_S = 0.25  # Time that a request or an answer has at least, even if other connections wait
+MAX_CONNECTIONS = 32  # Limits the number of threads if scrapes hang, for example because of a disk
+WAIT_S = 5.0  # Time that a connection waits for the end of another one; more of them wait in the kernel
 Log = Callable[[str], None]
 
 

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 
-VERIFY_MODES: Final = {  # Policies of Go's `crypto/tls` that Python supports; the others verify nothing
+VERIFY_MODES = {  # Policies of Go's `crypto/tls` that Python supports; the others verify nothing
     "NoClientCert": ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
 
-TLS_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
-DUMMY_HASH: Final = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
+DUMMY_HASH = "$2b${:02}$abcdefghijklmnopqrstuuBMoLJ7nbvfTSZRKRgxoYk3fbzTVbpWW"
 """A hash of a given cost, to compare with if there is no such user."""
 
 Check = Callable[[str, object], Any]

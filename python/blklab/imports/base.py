@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
-MOST_RUNS: Final = 100_000  # Maximum runs of an import
+MOST_RUNS = 100_000  # Maximum runs of an import
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ events are printed above it, otherwise the bytes over the throughput, which is r
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, direction_result, outcome
@@ -15,16 +14,16 @@ from blklab.outcome import DeviceResult, device_kind
 from blklab.text import printable
 from blklab.units import SECTOR
 
-_SECTION: Final = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
-_THROUGHPUT: Final = re.compile(r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s")
-_EVENTS: Final = re.compile(r"Events \(([^()]{1,100})\): ([\d,]{1,26}) entries")
-_COUNT: Final = r"(\d{1,3}(?:,\d{3}){1,6}|\d{1,18})(?!\d)"
-_FIGURE: Final = re.compile(
+_SECTION = re.compile(r"(CPU\d{1,6}|Total) \(([^()]{1,100})\):\s*")
+_THROUGHPUT = re.compile(r"Throughput \(R/W\): ([\d,]{1,26})([KMG])iB/s / ([\d,]{1,26})([KMG])iB/s")
+_EVENTS = re.compile(r"Events \(([^()]{1,100})\): ([\d,]{1,26}) entries")
+_COUNT = r"(\d{1,3}(?:,\d{3}){1,6}|\d{1,18})(?!\d)"
+_FIGURE = re.compile(
     r"(Reads?|Writes?|IO|Timer) (Queued|Dispatches|Requeued|Completed|Merges|depth|unplugs):"
     r"\s{0,20}" + _COUNT + r"(?:,\s{1,20}" + _COUNT + r"([KMG])iB)?"
 )
-_EVENT: Final = re.compile(r"\s{0,9}\d{1,9},\d{1,9}\s+\d{1,6}\s+\d{1,12}\s+(\d{1,9}\.\d{1,9})\s")
-_SCALES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_EVENT = re.compile(r"\s{0,9}\d{1,9},\d{1,9}\s+\d{1,6}\s+\d{1,12}\s+(\d{1,9}\.\d{1,9})\s")
+_SCALES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def matches(file: ImportFile) -> bool:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
@@ -26,13 +26,13 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
 from blklab.text import common_start, printable
 
-LARGEST: Final = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
-LIMIT: Final = 1 << 63
+LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
+LIMIT = 1 << 63
 
-STDIN: Final = "-"
+STDIN = "-"
 
 
-FORMATS: Final = {  # By name; a format is one module and one line here
+FORMATS = {  # By name; a format is one module and one line here
     each.name: each
     for each in (
         ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
@@ -59,7 +59,7 @@ FORMATS: Final = {  # By name; a format is one module and one line here
     )
 }
 
-DIRECTORY_FORMATS: Final = (  # The formats of a directory of published figures
+DIRECTORY_FORMATS = (  # The formats of a directory of published figures
     ImportFormat("published", "randomio", "", reference.matches, reference.read_randomio),
     ImportFormat("published", "fio", "", reference.matches, reference.read),
 )
@@ -223,7 +223,7 @@ def _recognised(file: ImportFile) -> str | None:
     raise UsageError(f"{file.where}: unknown format; known are {known}")
 
 
-_LOG_NAME: Final = re.compile(r'"write_(?:bw|lat|iops|hist)_log"\s*:\s*"([^"]{1,400})"')
+_LOG_NAME = re.compile(r'"write_(?:bw|lat|iops|hist)_log"\s*:\s*"([^"]{1,400})"')
 
 
 def _companions(documents: Sequence[ImportFile], logs: Sequence[ImportFile]) -> dict[Path, list[ImportFile]]:

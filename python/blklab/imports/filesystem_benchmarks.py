@@ -8,33 +8,32 @@ creation are no I/O of blocks: both are left out, as are tests that were too sho
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, direction_result, outcome
 from blklab.text import printable
 from blklab.units import parse_size
 
-IOZONE: Final = (  # The tests in the order of the table's columns, and fio's rw
+IOZONE = (  # The tests in the order of the table's columns, and fio's rw
     *(("write", "write"), ("rewrite", "write"), ("read", "read"), ("reread", "read")),
     *(("random-read", "randread"), ("random-write", "randwrite"), ("backward-read", "read")),
     *(("record-rewrite", "write"), ("stride-read", "read"), ("fwrite", "write")),
     *(("frewrite", "write"), ("fread", "read"), ("freread", "read")),
 )
 
-BONNIE: Final = (("write", "write"), ("rewrite", "rw"), ("read", "read"), ("seeks", "randread"))
+BONNIE = (("write", "write"), ("rewrite", "rw"), ("read", "read"), ("seeks", "randread"))
 """The tests, and fio's rw. A rewrite reads each chunk and writes it again."""
 
-_HEAD: Final = re.compile(r"\s{0,99}kB\s{1,20}reclen\s{1,20}write\b", re.I)
-_ROW: Final = re.compile(r"\s{0,99}\d{1,15}\s{1,30}\d{1,9}\s{1,30}\d[\d.\s]{0,900}")
-_COMMAND: Final = re.compile(r"\biozone((?:\s{1,20}[^\s`|>]{1,200}){1,60})")
-_UNIT: Final = re.compile(r"Output is in (?!kBytes/sec)(.{1,40})", re.I)
-_TABLE: Final = re.compile(r"\s{0,9}Version\s{1,9}[@#]?\d\.\d{1,2}\w?\s{1,20}-{2,9}Sequential Output")
-_CSV: Final = re.compile(r"\s{0,9}1\.9\d,[12]\.\d{1,2}\w?,[^,]{1,99},\d{1,6},\d{0,12},\d{1,12}[KMG]?,.{30,900}")
-_SIZE: Final = re.compile(r"(\d{1,15}[KMGT]?)(?::(\d{1,9}[kKmM]?))?")
-_FIGURE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kKmM]?)|\+{3,9}|")
-_TIME: Final = re.compile(r"(\d{1,12})(us|ms|s)")
-_SCALES: Final = {"us": 1e3, "ms": 1e6, "s": 1e9}
+_HEAD = re.compile(r"\s{0,99}kB\s{1,20}reclen\s{1,20}write\b", re.I)
+_ROW = re.compile(r"\s{0,99}\d{1,15}\s{1,30}\d{1,9}\s{1,30}\d[\d.\s]{0,900}")
+_COMMAND = re.compile(r"\biozone((?:\s{1,20}[^\s`|>]{1,200}){1,60})")
+_UNIT = re.compile(r"Output is in (?!kBytes/sec)(.{1,40})", re.I)
+_TABLE = re.compile(r"\s{0,9}Version\s{1,9}[@#]?\d\.\d{1,2}\w?\s{1,20}-{2,9}Sequential Output")
+_CSV = re.compile(r"\s{0,9}1\.9\d,[12]\.\d{1,2}\w?,[^,]{1,99},\d{1,6},\d{0,12},\d{1,12}[KMG]?,.{30,900}")
+_SIZE = re.compile(r"(\d{1,15}[KMGT]?)(?::(\d{1,9}[kKmM]?))?")
+_FIGURE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kKmM]?)|\+{3,9}|")
+_TIME = re.compile(r"(\d{1,12})(us|ms|s)")
+_SCALES = {"us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def matches_iozone(file: ImportFile) -> bool:

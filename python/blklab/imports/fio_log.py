@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.fio import latency, logs
@@ -20,18 +20,16 @@ from blklab.fio.output import FioJobResult
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, of_points, outcome
 from blklab.store.series import JOBS, SeriesPoint
 
-NAME: Final = re.compile(
-    r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S
-)
-_FIRST: Final = re.compile(r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)")
+NAME = re.compile(r"(?P<prefix>.{0,200})_(?P<kind>clat_hist|iops|bw|clat|slat|lat)(?:\.(?P<job>\d{1,9}))?\.log", re.S)
+_FIRST = re.compile(r"\s{0,9}\d{1,18}\s{0,9},\s{0,9}\d{1,19}\s{0,9},\s{0,9}\d\s{0,9}(?:,\s{0,9}\d|\s*$)")
 
-_HISTOGRAM: Final = re.compile(r"\d{1,18}, ?[0-2], ?\d{1,12}((?:, ?\d{1,18}){16,1856})\s*")
+_HISTOGRAM = re.compile(r"\d{1,18}, ?[0-2], ?\d{1,12}((?:, ?\d{1,18}){16,1856})\s*")
 """Time, direction, block size, I/Os by latency."""
 
-BINS: Final = {1856: 1, 1216: 1000}
+BINS = {1856: 1, 1216: 1000}
 """Bins of a histogram without `log_hist_coarseness`, and their unit, ns: fio 3, and fio 2."""
 
-SECOND: Final = 10**9
+SECOND = 10**9
 
 
 def matches(file: ImportFile) -> bool:

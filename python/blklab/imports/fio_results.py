@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output, terse, text
@@ -108,10 +107,10 @@ def asked(outcome: Outcome) -> dict[str, str]:
     return {**common, **{key: common[alias] for alias, key in _ALIASES.items() if alias in common}}
 
 
-_ALIASES: Final = {"blocksize": "bs", "readwrite": "rw"}
+_ALIASES = {"blocksize": "bs", "readwrite": "rw"}
 
 
-_SIGN: Final = re.compile(r"\(groupid=\d{1,9}, ?jobs=\d{1,9}\)|Run status group \d")
+_SIGN = re.compile(r"\(groupid=\d{1,9}, ?jobs=\d{1,9}\)|Run status group \d")
 
 
 def matches_text(file: ImportFile) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
@@ -19,12 +19,12 @@ from blklab.store.series import JOBS, SeriesPoint
 from blklab.text import printable
 from blklab.units import SECTOR
 
-SECOND: Final = 10**9
+SECOND = 10**9
 
 
-MOST: Final = 10_000_000  # Maximum rows of a file
+MOST = 10_000_000  # Maximum rows of a file
 
-COLUMNS: Final = frozenset(
+COLUMNS = frozenset(
     (
         *("rrqm/s", "wrqm/s", "drqm/s", "%rrqm", "%wrqm", "%drqm"),
         *("r/s", "w/s", "d/s", "f/s", "rsec/s", "wsec/s", "rkB/s", "wkB/s", "dkB/s"),
@@ -34,19 +34,19 @@ COLUMNS: Final = frozenset(
         *("dsec/s", "kB/s", "rB/s", "wB/s"),
     )
 )
-CPU: Final = frozenset({"%user", "%nice", "%system", "%iowait", "%steal", "%idle"})
+CPU = frozenset({"%user", "%nice", "%system", "%iowait", "%steal", "%idle"})
 
-_ANSI: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B])")
-_COMMAND: Final = re.compile(r"(?:^|[\s#$>/])iostat((?:\s+[^\s|>&;]{1,100}){0,40})")
-_TIME: Final = re.compile(
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,40}[ -/]{0,4}[@-~]|[()][0-9A-B])")
+_COMMAND = re.compile(r"(?:^|[\s#$>/])iostat((?:\s+[^\s|>&;]{1,100}){0,40})")
+_TIME = re.compile(
     r"(?:Time:\s{0,3})?(?:[\d./年月日-]{6,14}[ T]\s{0,3})?"
     r"(?P<before>[AP]M|午前|午後|上午|下午)?\s{0,3}"
     r"(?P<hours>\d{1,2})[:.h時时点](?P<minutes>\d{2})[:.m分](?P<seconds>\d{2})秒?"
     r"(?:\s{0,3}(?P<after>[AaPp]\.?[Mm]\.?|午前|午後|上午|下午))?"
     r"(?:\s{0,3}(?:[+-]\d{2}:?\d{2}|Z|[A-Z]{2,5}))?"
 )
-_VALUE: Final = re.compile(r"(\d{1,18}(?:[.,]\d{1,9})?)([kKMGT%]?)")
-_SCALES: Final = {"": 1, "%": 1, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_VALUE = re.compile(r"(\d{1,18}(?:[.,]\d{1,9})?)([kKMGT%]?)")
+_SCALES = {"": 1, "%": 1, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclass

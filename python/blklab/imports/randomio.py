@@ -11,7 +11,6 @@ between tables that names threads or sizes applies to all following tables:
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, outcome, times
@@ -19,19 +18,17 @@ from blklab.outcome import DirectionResult
 from blklab.text import printable
 from blklab.units import parse_size
 
-_HEAD: Final = re.compile(r"iops\s+min\s+avg\s+max\s+sdev\s*\|\s*iops\s+min\s+avg\s+max\s+sdev")
-_ROW: Final = re.compile(r"\s{0,20}(?:(\S[^|]{0,60}?)\s{1,20})?(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})")
-_CLOCK: Final = re.compile(r"[\d./-]{0,12}[ T]?\d{1,2}:\d\d(?::\d\d)?")
-_COMMAND: Final = re.compile(
+_HEAD = re.compile(r"iops\s+min\s+avg\s+max\s+sdev\s*\|\s*iops\s+min\s+avg\s+max\s+sdev")
+_ROW = re.compile(r"\s{0,20}(?:(\S[^|]{0,60}?)\s{1,20})?(-?[\d.,]{1,20})\s{0,9}\|([^|]{1,200})\|(.{0,400})")
+_CLOCK = re.compile(r"[\d./-]{0,12}[ T]?\d{1,2}:\d\d(?::\d\d)?")
+_COMMAND = re.compile(
     r"\brandomio\s+(\S{1,200})\s+(\d{1,6})\s+([\d.]{1,12})\s+([\d.]{1,12})\s+(\d{1,12})\s+"
     r"(\d{1,9})\b"
 )
-_PAIR: Final = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w.-]{0,60})=(\S{1,200})")
-_THREADS: Final = re.compile(
-    r"\b(?:threads?|jobs)\s{0,3}[:=]\s{0,3}(\d{1,6})\b|\b(\d{1,6})[ -]?(?:threads?\b|jobs\b)", re.I
-)
-_SIZE: Final = re.compile(r"\b(\d{1,12})\s?(bytes\b|[KMG](?:i?B)?\b|B\b)", re.I)
-_LABEL: Final = {"threads": "numjobs", "thread": "numjobs", "size": "bs", "iosize": "bs"}
+_PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w.-]{0,60})=(\S{1,200})")
+_THREADS = re.compile(r"\b(?:threads?|jobs)\s{0,3}[:=]\s{0,3}(\d{1,6})\b|\b(\d{1,6})[ -]?(?:threads?\b|jobs\b)", re.I)
+_SIZE = re.compile(r"\b(\d{1,12})\s?(bytes\b|[KMG](?:i?B)?\b|B\b)", re.I)
+_LABEL = {"threads": "numjobs", "thread": "numjobs", "size": "bs", "iosize": "bs"}
 
 
 def matches(file: ImportFile) -> bool:
@@ -149,7 +146,7 @@ def _run(
     )
 
 
-_ASKED: Final[tuple[str, ...]] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread", "filename")
+_ASKED: tuple[str, ...] = ("workload", "rw", "bs", "numjobs", "iodepth", "rwmixread", "filename")
 
 
 def _direction(figures: list[float], seconds: int, size: int) -> DirectionResult:

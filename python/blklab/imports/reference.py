@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, outcome, times
@@ -20,10 +20,10 @@ from blklab.outcome import DeviceResult, DirectionResult
 from blklab.spec.files import read_toml
 from blklab.units import parse_size
 
-TARGETS: Final = "targets.toml"
-RUNS: Final = "fio_runs.csv"
-DEVICE_IO: Final = "fio_device_io.csv"
-RANDOMIO: Final = "randomio_runs.csv"
+TARGETS = "targets.toml"
+RUNS = "fio_runs.csv"
+DEVICE_IO = "fio_device_io.csv"
+RANDOMIO = "randomio_runs.csv"
 
 
 @dataclass(frozen=True)

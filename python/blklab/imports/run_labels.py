@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
@@ -16,14 +15,14 @@ from blklab.outcome import target_devices
 from blklab.text import differing, printable
 from blklab.units import parse_size
 
-TOLD: Final = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
+TOLD = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
 
-DISTINGUISHING: Final = (  # Options that become labels only if they distinguish runs of one workload
+DISTINGUISHING = (  # Options that become labels only if they distinguish runs of one workload
     *("ioengine", "direct", "buffered", "sync", "fsync", "fdatasync", "size", "io_size", "offset"),
     *("bssplit", "bsrange", "rwmixwrite", "random_distribution", "rate", "rate_iops", "thinktime"),
 )
 
-_NUMBERED: Final = re.compile(  # Parts of a name that number or date a run
+_NUMBERED = re.compile(  # Parts of a name that number or date a run
     r"(?<![a-z])(?:run|rep|repeat|repetition|iter|iteration|try|pass|round|trial|attempt)"
     r"[-_. #]?\d{1,6}(?!\d)"
     r"|(?<!\d)20\d\d[-_.]?\d\d[-_.]?\d\d(?:[-_.T ]?\d\d[-_:.h]?\d\d(?:[-_:.m]?\d\d)?)?(?!\d)"
@@ -31,8 +30,8 @@ _NUMBERED: Final = re.compile(  # Parts of a name that number or date a run
     re.I,
 )
 
-_LINE: Final = re.compile(r":\d{1,9}$")
-_FIELD: Final = re.compile(r"\{([^{}]{0,60})\}")
+_LINE = re.compile(r":\d{1,9}$")
+_FIELD = re.compile(r"\{([^{}]{0,60})\}")
 
 Labels = dict[str, str]
 

@@ -7,14 +7,13 @@ stripe is good if no more members are bad or missing there than the level has pa
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.md.model import MAX_DISKS, Array, ArrayMember, merge_ranges
 from blklab.md.superblocks import SectorRange
 from blklab.md_levels import PARITIES
 from blklab.units import SECTOR
 
-PAGE: Final = 4096 // SECTOR  # Sectors of a page
+PAGE = 4096 // SECTOR  # Sectors of a page
 
 
 @dataclass(frozen=True)

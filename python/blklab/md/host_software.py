@@ -5,7 +5,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from blklab import child_process
 from blklab.dmsetup import PATH
@@ -13,12 +12,12 @@ from blklab.errors import EnvironmentLacks
 from blklab.md.model import Software
 from blklab.system.roots import Roots, entries, text
 
-CHECKERS: Final = (  # Files of cron, the word to look for in them, and the name of the check
+CHECKERS = (  # Files of cron, the word to look for in them, and the name of the check
     ("etc/cron.d/mdadm", "checkarray", "checkarray of /etc/cron.d/mdadm"),
     ("etc/cron.d/raid-check", "raid-check", "raid-check of /etc/cron.d"),
 )
 
-TIMERS: Final = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm's own, and Fedora's)
+TIMERS = ("mdcheck_start.timer", "raid-check.timer")  # Timers of systemd (mdadm's own, and Fedora's)
 
 
 def read_software(roots: Roots, mdadm: str | None = None) -> Software:

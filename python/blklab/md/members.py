@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from blklab.md.model import ArrayMember
 from blklab.md.probing import Probe
@@ -11,8 +10,8 @@ from blklab.md.superblocks import SectorRange, Superblock, SuperblockReading
 from blklab.system.roots import Roots, entries, text
 from blklab.units import SECTOR
 
-PAGE: Final = 4096  # Bytes of a bad-block list that sysfs shows at most
-LONGEST_LINE: Final = 32  # Bytes of the longest entry: with less space left in the page, entries may be cut off
+PAGE = 4096  # Bytes of a bad-block list that sysfs shows at most
+LONGEST_LINE = 32  # Bytes of the longest entry: with less space left in the page, entries may be cut off
 
 
 def read_members(node: Path, uuid: str, roots: Roots, reader: Probe) -> Iterator[ArrayMember]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from blklab.md_levels import PARITIES, REDUNDANT
 from blklab.system.diskstats import DeviceCounters
 from blklab.units import SECTOR
 
-MAX_DISKS: Final = 1920  # More members than this in a superblock mean that it is damaged
+MAX_DISKS = 1920  # More members than this in a superblock mean that it is damaged
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,9 @@ class Geometry:
 
     kind: str  # `ext4` or `xfs`
     device: str  # Path of its device
-    block: int  # Bytes
-    unit: int  # Bytes of a chunk: ext4's stride, XFS's sunit; 0 if not set
-    width: int  # Bytes of a stripe; 0 if not set
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "device": self.device,
-            "block_bytes": self.block,
-            "unit_bytes": self.unit,
-            "width_bytes": self.width,
-        }
+    block_bytes: int
+    unit_bytes: int  # A chunk: ext4's stride, XFS's sunit; 0 if not set
+    width_bytes: int  # A stripe; 0 if not set
 
 
 @dataclass(frozen=True, order=True)
@@ -228,25 +219,16 @@ class SyncPass:
     """A running sync action of an array."""
 
     action: str  # `resync`, `recover`, `check`, `repair` or `reshape`
-    done: int | None = None  # Sectors; None while it waits for another array
-    total: int | None = None
-    speed: int | None = None  # KiB/s
+    done_sectors: int | None = None  # None while it waits for another array
+    total_sectors: int | None = None
+    speed_kib: int | None = None  # KiB/s
 
     @property
     def left_seconds(self) -> float | None:
         """Seconds left at its present speed."""
-        if self.done is None or self.total is None or not self.speed:
+        if self.done_sectors is None or self.total_sectors is None or not self.speed_kib:
             return None
-        return max(0, self.total - self.done) / 2 / self.speed
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "action": self.action,
-            "done_sectors": self.done,
-            "total_sectors": self.total,
-            "speed_kib": self.speed,
-            "left_seconds": self.left_seconds,
-        }
+        return max(0, self.total_sectors - self.done_sectors) / 2 / self.speed_kib
 
 
 @dataclass(frozen=True)
@@ -396,7 +378,7 @@ class Array:
             "state": self.state or None,
             "degraded": self.degraded,
             "usable_members": self.usable,
-            "sync": self.sync.as_dict() if self.sync else None,
+            "sync": {**asdict(self.sync), "left_seconds": self.sync.left_seconds} if self.sync else None,
             "last_action": self.last_action,
             "mismatch_sectors": self.mismatches,
             "bitmap": self.bitmap,
@@ -405,7 +387,7 @@ class Array:
             "suspended": self.suspended,
             "slots_not_given": list(self.absent),
             "mounts": [mount for part in self.parts for mount in part.mounts],
-            "filesystems": [part.geometry.as_dict() for part in self.parts if part.geometry],
+            "filesystems": [asdict(part.geometry) for part in self.parts if part.geometry],
             "users": list(self.users),
             "members": [member.as_dict() for member in self.members],
             "unseen": list(self.unseen),

@@ -7,7 +7,6 @@ import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from blklab import dmsetup
 from blklab.dmsetup import PATH
@@ -18,7 +17,7 @@ from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots
 from blklab.system.users import uses
 
-TIMEOUT_S: Final = 20.0  # Time to wait for a disk
+TIMEOUT_S = 20.0  # Time to wait for a disk
 
 
 def read_disk(path: str, kind: str = "") -> tuple[str, str]:

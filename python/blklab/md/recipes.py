@@ -1,68 +1,22 @@
-"""All commands that blklab prints for the user or runs on arrays, and recipes made of them.
+"""Commands on arrays (commands.toml), and recipes made of them.
 
 A proof makes arrays in a guest, runs what blklab printed for them, and compares the data before and after
-(tests/md/guest/test_recipes.py). It fails for a command of this file that no array printed.
+(tests/md/guest/test_recipes.py). It fails for a command that no array printed.
 """
 
 import shlex
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
 
 from blklab.md import good_copies
 from blklab.md.model import Array, ArrayMember
 
-NEW_DISK: Final = "/dev/NEW-DISK"  # The user types the name of an empty disk
-OLD_DISK: Final = "/dev/OLD-DISK"  # The user types the name of the member that is missing
+NEW_DISK = "/dev/NEW-DISK"  # The user types the name of an empty disk
+OLD_DISK = "/dev/OLD-DISK"  # The user types the name of the member that is missing
 
-COMMANDS: Final = {
-    # mdadm(8)
-    "add": "mdadm {array} --add {disk}",
-    "add-bitmap": "mdadm --grow --bitmap=internal {array}",
-    "assemble-force": "mdadm --assemble --force --run {array} {disks}",
-    "assemble-scan": "mdadm --assemble --scan",
-    "assemble-without-lists": "mdadm --assemble {array} --update=no-bbl {disks}",
-    "check": "mdadm --action=check {array}",
-    "detail": "mdadm --detail {array}",
-    "examine": "mdadm --examine {disk}",
-    "examine-badblocks": "mdadm --examine-badblocks {disk}",
-    "examine-version": "mdadm --examine --metadata={version} {disk}",
-    "fail": "mdadm {array} --fail {disk}",
-    "idle": "mdadm --action=idle {array}",
-    "re-add": "mdadm {array} --re-add {disk}",
-    "re-add-without-list": "mdadm {array} --re-add {disk} --update=no-bbl",
-    "readwrite": "mdadm --readwrite {array}",
-    "remove": "mdadm {array} --remove {disk}",
-    "remove-bitmap": "mdadm --grow --bitmap=none {array}",
-    "replace": "mdadm {array} --replace {disk} --with {new}",
-    "run": "mdadm --run {array}",
-    "stop": "mdadm --stop {array}",
-    "wait": "mdadm --wait {array}",
-    "zero-superblock": "mdadm --zero-superblock {disk}",
-    # Documentation/admin-guide/md.rst
-    "clear-write-error": "echo -write_error > /sys/block/{name}/md/dev-{member}/state",
-    "resume-writes": "echo 0 > /sys/block/{name}/md/suspend_hi",
-    "show-mismatches": "cat /sys/block/{name}/md/mismatch_cnt",
-    "fix": "blklab md fix bbl {array}",
-    "plan": "blklab md fix bbl {array} --plan",
-    "resume": "blklab md fix --resume",
-    "audit": "blklab md audit",
-    "disable-lists": "echo 'CREATE bbl=no' >> {file}",
-    "kill": "kill {process}",
-    "make-directory": "mkdir -p {directory}",
-    "list-lvm": "lvs -a -o name,raid_sync_action,raid_mismatch_count,lv_health_status",
-    "rewrite": "dd if={array} of={array} bs=4096 skip={page} seek={page} count={count} iflag=direct oflag=direct"
-    " conv=notrunc",
-    "set-stripe": "tune2fs -E stride={stride},stripe_width={width} {disk}",
-    "set-timeout": "echo {seconds} > /sys/block/{name}/device/timeout",
-    "limit-retries": "smartctl --log=scterc,70,70 {disk}",
-    "show-signatures": "wipefs --no-act {disk}",
-    "show-smart": "smartctl --all {disk}",
-    "show-smart-of-type": "smartctl --all --device={type} {disk}",
-    "stop-swap": "swapoff {file}",
-    "stop-unit": "systemctl stop {unit}",
-    "unmount": "umount {directory}",
-}
+COMMANDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
 """Each command on one line, by name."""
 
 
@@ -83,7 +37,7 @@ class Recipe:
     lines: tuple[str, ...]
 
 
-OFFLINE: Final = (
+OFFLINE = (
     "# Remove the lists while the array is stopped, in a rescue system or in the shell of an initramfs.",
     "# Debian, Ubuntu: add break=premount to the kernel command line; dracut: rd.break=pre-mount.",
     "# Lists must be empty: mdadm keeps a list with entries, and still exits with status 0.",

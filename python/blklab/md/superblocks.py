@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -11,7 +10,7 @@ from blklab.documents import superblock as examined
 from blklab.errors import BlklabError
 from blklab.md_levels import NUMBERS
 
-LEVELS: Final = {**NUMBERS, -4: "multipath", -5: "faulty"}  # Names in sysfs (include/uapi/linux/raid/md_u.h)
+LEVELS = {**NUMBERS, -4: "multipath", -5: "faulty"}  # Names in sysfs (include/uapi/linux/raid/md_u.h)
 
 
 @dataclass(frozen=True, order=True)
@@ -92,7 +91,7 @@ class SuperblockReading(msgspec.Struct):
     failure: str = ""  # Why it could not be read; empty if it could
 
 
-READINGS: Final = msgspec.json.Decoder(SuperblockReading)
+READINGS = msgspec.json.Decoder(SuperblockReading)
 """Made once, with the module: msgspec 0.22 crashes if two threads look at the same class for the first time."""
 
 

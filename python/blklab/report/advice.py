@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
 
 from blklab.advice.answer import Answer
 from blklab.advice.figures import ArrangementFigures
@@ -16,7 +15,7 @@ from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 from blklab.units import format_duration, format_size
 
-SMALL: Final = 0.02  # Changes of latency that a sentence does not list
+SMALL = 0.02  # Changes of latency that a sentence does not list
 
 
 def verdict(answer: Answer) -> str:

@@ -6,15 +6,14 @@ md's threads are named after the array: `md0_raid1` writes superblocks, bitmaps 
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
 from blklab.report import formatting
 from blklab.report.formatting import Sentence
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.view import BLOCK, DeviceView, OriginGroup, ProfileView
 
-MD_THREAD: Final = re.compile(r"md\w*_(raid\d+|resync|reshape|multipath)")
-MOST_NAMED: Final = 3
+MD_THREAD = re.compile(r"md\w*_(raid\d+|resync|reshape|multipath)")
+MOST_NAMED = 3
 
 
 def members(view: ProfileView, array: DeviceView) -> list[DeviceView]:

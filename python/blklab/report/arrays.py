@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.md.audit.rule import list_names
@@ -16,12 +16,12 @@ from blklab.report.terminal import draw_table
 from blklab.text import printable
 from blklab.units import format_size
 
-FORMAT_VERSION: Final = 1
-LAYOUTS: Final = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
+FORMAT_VERSION = 1
+LAYOUTS = ("left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric")
 """Of parity levels (mdadm(8), --layout)."""
 
-NO_VALUE: Final = "–"
-MOST_ARRAYS: Final = 8  # With more arrays, only the worst ones are shown
+NO_VALUE = "–"
+MOST_ARRAYS = 8  # With more arrays, only the worst ones are shown
 
 
 def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic]) -> None:

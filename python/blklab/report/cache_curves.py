@@ -1,7 +1,6 @@
 """Hit ratios by cache size, in the terminal and as a page."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, PolicyCurve
 from blklab.report import formatting, shell, terminal
@@ -12,12 +11,12 @@ from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TextTable, figures
 
-COLOURS: Final[Mapping[str, str]] = dict(zip(("smq", "bcache", "lru", "opt"), theme.SERIES, strict=False))
+COLOURS: Mapping[str, str] = dict(zip(("smq", "bcache", "lru", "opt"), theme.SERIES, strict=False))
 
-MOST_CHUNKS: Final = 1_000_000
+MOST_CHUNKS = 1_000_000
 """Chunks above which LVM takes larger ones (lvm2, lib/metadata/cache_manip.c)."""
 
-LARGEST_ERROR: Final = 0.02
+LARGEST_ERROR = 0.02
 """The half-width of an interval from which a doubt is shown."""
 
 

@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from blklab.caches.model import BlockCache, CacheInventory, hit_share
 from blklab.diagnostic import Diagnostic
@@ -16,9 +16,9 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from blklab.caches.expected import CacheCheck
 
-DAY: Final = 86_400
+DAY = 86_400
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION = 1
 
 
 def show(console: Console, inventory: CacheInventory, findings: Sequence[Diagnostic]) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
 
 from blklab.analysis.identified_disks import IdentifiedDisk
 from blklab.report import formatting
@@ -12,7 +11,7 @@ from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.text import printable
 
-WORDS: Final = {
+WORDS = {
     "random_read_iops": "random reads/s, 4 KiB",
     "random_write_iops": "random writes/s, 4 KiB, new disk",
     "steady_random_write_iops": "random writes/s, 4 KiB, used disk",

@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.report.console import Console
@@ -14,12 +14,12 @@ from blklab.units import format_size
 if TYPE_CHECKING:
     from rich.text import Text
 
-STYLES: Final = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-INDENT: Final = 10  # Characters before a diagnostic's message
-MOST_FILES: Final = 20  # File extents that are shown under a diagnostic
-LEAST_ALIKE: Final = 3  # Diagnostics that are printed once if only names differ
-MOST_ALIKE: Final = 20  # Their subjects that are named
-TITLES: Final = {  # Titles of codes whose own words are not clear
+STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+INDENT = 10  # Characters before a diagnostic's message
+MOST_FILES = 20  # File extents that are shown under a diagnostic
+LEAST_ALIKE = 3  # Diagnostics that are printed once if only names differ
+MOST_ALIKE = 20  # Their subjects that are named
+TITLES = {  # Titles of codes whose own words are not clear
     "cpus": "CPUs",
     "impossible-rate": "A cache, or no such disk",
     "page-cache": "The page cache answered",

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.output import write
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart
 
-WIDTH: Final = {True: 900, False: 560}  # Pixels of a wide chart and of a narrow one, before scaling
-SCALE: Final = 2.0  # PNG pixels for each pixel of the chart
-FONT: Final = "Liberation Sans, DejaVu Sans, Arial, sans-serif"
+WIDTH = {True: 900, False: 560}  # Pixels of a wide chart and of a narrow one, before scaling
+SCALE = 2.0  # PNG pixels for each pixel of the chart
+FONT = "Liberation Sans, DejaVu Sans, Arial, sans-serif"
 
 
 def export(charts: Sequence[Chart], directory: Path) -> Iterator[Path]:

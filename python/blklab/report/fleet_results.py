@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import fmean
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS
@@ -15,7 +15,7 @@ from blklab.text import printable
 if TYPE_CHECKING:
     from blklab.runners.base import RunResult
 
-LATENCIES: Final = ("read.p50", "read.p99", "write.p50", "write.p99")
+LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
 
 
 def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":

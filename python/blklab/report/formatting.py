@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blklab import units
 from blklab.documents.profile import QuantilesSummary, ZipfFit
 
-NONE: Final = "–"  # Text for a missing figure
-BLOCKS: Final = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
+NONE = "–"  # Text for a missing figure
+BLOCKS = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high
 
 
 class Sentence(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents.profile import LevelTime, SeekRange
 from blklab.report import formatting
@@ -11,9 +11,9 @@ from blklab.report.terminal import bar, blocks
 from blklab.report.view import OPS, DeviceView
 from blklab.units import SECTOR
 
-NARROWEST: Final = 10
-WIDEST: Final = 60  # Characters of the longest bar
-COLOURS: Final = {"reads": "blue", "writes": "yellow", "discards": "magenta", "flushes": "green"}
+NARROWEST = 10
+WIDEST = 60  # Characters of the longest bar
+COLOURS = {"reads": "blue", "writes": "yellow", "discards": "magenta", "flushes": "green"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def depth(device: DeviceView) -> list[Histogram]:
     return histograms
 
 
-SINGLE: Final = 16  # Depths up to this have one bin each; larger ones have bins between powers of two
+SINGLE = 16  # Depths up to this have one bin each; larger ones have bins between powers of two
 
 
 def _grouped(levels: list[LevelTime]) -> list[Bin]:
@@ -119,7 +119,7 @@ def _distance(entry: SeekRange) -> str:
     return f"from {formatting.size(low)}" if low > 0 else f"from {formatting.size(high)}"
 
 
-KINDS: Final[dict[str, Callable[[DeviceView], list[Histogram]]]] = {
+KINDS: dict[str, Callable[[DeviceView], list[Histogram]]] = {
     "size": sizes,
     "latency": latency,
     "depth": depth,

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from blklab.report.console import Console, RenderableType
 from blklab.report.formatting import sparkline
@@ -13,7 +13,7 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import FioCellDocument, minimum_ns
 from blklab.text import printable
 
-WIDTH: Final = 30  # Number of values in the sparkline
+WIDTH = 30  # Number of values in the sparkline
 
 
 def expected(cells: Sequence[Cell]) -> float:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
 
 from blklab.report import formatting, terminal
 from blklab.report.console import Console
@@ -12,9 +11,9 @@ from blklab.report.tables import life, load
 from blklab.report.view import DeviceView, ProfileView
 from blklab.trace.record.live import LiveLook
 
-COURSE: Final = 40  # Looks in the sparklines
-PROCESSES: Final = 5
-SLOWEST: Final = 5
+COURSE = 40  # Looks in the sparklines
+PROCESSES = 5
+SLOWEST = 5
 
 
 class LiveScreen:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from blklab.report.charts.base import Chart
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TextTable
 
-SPECIAL: Final = re.compile(r"([\\`*\[\]|~#])")
+SPECIAL = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escaped(text: str) -> str:

@@ -1,6 +1,6 @@
 """The report on a trace: one self-contained HTML page."""
 
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents.cache_curves import CacheCurves
 from blklab.report import array_members, cache_curves, diagnostics, formatting, shell
@@ -149,11 +149,11 @@ def _made(view: ProfileView) -> list[TextTable]:
     )
 
 
-BOX_WIDTH: Final = 116
-BOX_HEIGHT: Final = 46
-GAP: Final = 22
-LAYER: Final = 96
-MOST: Final = 8  # Maximum number of devices in a layer; if there are more, there is no drawing
+BOX_WIDTH = 116
+BOX_HEIGHT = 46
+GAP = 22
+LAYER = 96
+MOST = 8  # Maximum number of devices in a layer; if there are more, there is no drawing
 
 
 def diagram(view: ProfileView) -> dict[str, Any] | None:

@@ -1,7 +1,6 @@
 """The cells of an experiment in the terms of their runner, and their results: as tables and as explanations."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from blklab.analysis.metrics import METRICS, lowest_devices
 from blklab.outcome import LoadRamp
@@ -16,8 +15,8 @@ from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.stock_models import library_model
 from blklab.text import printable
 
-NAMED: Final = ("stack", "workload")  # Columns before those of the runner
-FIGURES_OF_CELLS: Final = ("capacity",)  # Columns of numbers
+NAMED = ("stack", "workload")  # Columns before those of the runner
+FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
 
 
 def print_cells(console: Console, plan: ExperimentPlan) -> None:
@@ -54,7 +53,7 @@ def stack_line(plan: ExperimentPlan, cell: Cell) -> str:
     return printable(RUNNERS[plan.runner].descriptions().COLUMNS["stack"](cell))
 
 
-SPARE: Final = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
+SPARE = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
 
 
 def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:

@@ -1,22 +1,20 @@
 """Five sentences that describe a workload, for the terminal and for pages."""
 
-from typing import Final
-
 from blklab.documents.profile import ArrivalsSummary, StreamsSummary, ZipfFit
 from blklab.report import formatting
 from blklab.report.formatting import Sentence
 from blklab.report.view import BLOCK, OPS, UNKNOWN, DeviceView, OriginGroup
 from blklab.units import SECTOR
 
-ALMOST_ALL: Final = 0.95  # Share from which a value is called nearly the only one
-FEWEST: Final = 20  # Minimum number of I/Os for a statement about their order
+ALMOST_ALL = 0.95  # Share from which a value is called nearly the only one
+FEWEST = 20  # Minimum number of I/Os for a statement about their order
 
 
-START: Final = {  # The beginning of the description of a device whose I/Os were not recorded from their queueing
+START = {  # The beginning of the description of a device whose I/Os were not recorded from their queueing
     "D": "This trace has no Q events: I/Os are counted when they were dispatched (D), without time in the queue. ",
     "C": "This trace has only C events: I/Os are counted when they completed; latency and depth are unknown. ",
 }
-STARTED: Final = {"Q": "queued", "D": "dispatched", "C": "completed"}
+STARTED = {"Q": "queued", "D": "dispatched", "C": "completed"}
 
 
 def sentences(device: DeviceView) -> list[Sentence]:

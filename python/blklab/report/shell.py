@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from blklab import __version__
 from blklab.report.charts import theme
@@ -19,8 +19,8 @@ from blklab.report.tables.base import TextTable
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-SHORT: Final = 24  # Maximum rows of a folded table that is unfolded in print
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+SHORT = 24  # Maximum rows of a folded table that is unfolded in print
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def policy(scripts: list[str], *, forms: bool = False) -> str:
     )
 
 
-ESCAPES: Final = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def inert_json(document: Any) -> Any:
@@ -185,9 +185,9 @@ def inert_json(document: Any) -> Any:
     return Markup(text.translate(ESCAPES))  # noqa: S704  # nothing that HTML looks at is left
 
 
-CLOCK: Final = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
-UNITS: Final = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
-FIGURE: Final = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
+CLOCK = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
+UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
+FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d[\d,]*(?:\.\d+)?{UNITS})(?![\w/-])")
 
 
 def emphasised(text: str) -> Any:

@@ -1,7 +1,7 @@
 """Print sentences and tables in the terminal."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from blklab.report import array_members, diagnostics, formatting
 from blklab.report.console import Console, RenderableType
@@ -11,11 +11,11 @@ from blklab.report.tables import devices, life, load, pattern, trace
 from blklab.report.tables.base import TableColumn, TextTable, only
 from blklab.report.view import DeviceView, ProfileView
 
-BAR_WIDTH: Final = 12  # Characters of a bar; half of it in narrow terminals
-GAP: Final = 2  # Spaces between columns
-NARROW: Final = 100  # Terminal width below which bars are halved
-NOTHING: Final = TextTable("", [], [])
-DETAILS: Final[tuple[Callable[[DeviceView], TextTable], ...]] = (  # The tables of a device, in order
+BAR_WIDTH = 12  # Characters of a bar; half of it in narrow terminals
+GAP = 2  # Spaces between columns
+NARROW = 100  # Terminal width below which bars are halved
+NOTHING = TextTable("", [], [])
+DETAILS: tuple[Callable[[DeviceView], TextTable], ...] = (  # The tables of a device, in order
     load.over_time,
     load.operations,
     life.stages,
@@ -168,8 +168,8 @@ def _cell(column: TableColumn, cell: str, console: Console) -> RenderableType:
     return Text(cell, style="" if cell != formatting.NONE else "dim")
 
 
-EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-ASCII: Final = str.maketrans(formatting.BLOCKS + EIGHTHS[1:-1], "_.-:=+*#-------")
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+ASCII = str.maketrans(formatting.BLOCKS + EIGHTHS[1:-1], "_.-:=+*#-------")
 """Characters for block characters on a terminal without them."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.decision import MARGIN, Decision, Rule, decide
 from blklab.analysis.metrics import Metric
@@ -19,19 +19,19 @@ from blklab.report.tables import devices, trace
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.report.view import DeviceView, ProfileView
 
-SIDES: Final = ("A", "B")
-VERDICTS: Final = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
+SIDES = ("A", "B")
+VERDICTS = {"differs": "differs", "chance": "may be chance", "unknown": "cannot tell: too few I/Os"}
 
-NOTE: Final = (
+NOTE = (
     "The 95 % intervals hold together. They come from the variation over time within each recording: two recordings"
     " that differ do not show that all such recordings do."
 )
 
-MOST_IN_HEADLINE: Final = 4
-LENGTHS: Final = 2.0  # Ratio of the lengths of two recordings from which a note says so
+MOST_IN_HEADLINE = 4
+LENGTHS = 2.0  # Ratio of the lengths of two recordings from which a note says so
 
 
-FEWEST_IN_SLICE: Final = {"p50": 10, "p99": 100}
+FEWEST_IN_SLICE = {"p50": 10, "p99": 100}
 """I/Os in the median slice from which its quantile says something about that of the recording."""
 
 Series = Callable[[SliceProfile], float | None]
@@ -191,7 +191,7 @@ def _of_direction(direction: str) -> list[TraceMetric]:
     ]
 
 
-METRICS: Final = (  # The metrics in the order of the table
+METRICS = (  # The metrics in the order of the table
     TraceMetric("iops", "IOPS", "rate", lambda side: side.iops, lambda s: float(s.reads + s.writes + s.others)),
     *_of_direction("read"),
     *_of_direction("write"),

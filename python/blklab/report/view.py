@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final
 
 from blklab.documents.profile import (
     Capabilities,
@@ -22,8 +21,8 @@ from blklab.text import printable
 from blklab.trace.profile import own_names
 from blklab.trace.shards.merging import ShardSummary
 
-OPS: Final = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
-STAGES: Final = {  # Stages of an I/O in btt's letters, and their meaning
+OPS = ("read", "write", "discard", "flush")  # Operations in the order in which they are shown
+STAGES = {  # Stages of an I/O in btt's letters, and their meaning
     "q2c": "queued to completed",
     "q2d": "queued to dispatched",
     "d2c": "dispatched to completed",
@@ -33,11 +32,11 @@ STAGES: Final = {  # Stages of an I/O in btt's letters, and their meaning
     "q2m": "queued to merged",
     "m2d": "merged to dispatched",
 }
-BLOCK: Final = 4096  # Block size of hotness and working set, bytes
-DIRECT: Final = "direct"  # The source in a profile for I/Os that were not remapped
+BLOCK = 4096  # Block size of hotness and working set, bytes
+DIRECT = "direct"  # The source in a profile for I/Os that were not remapped
 
 
-UNKNOWN: Final = "(unknown)"  # The process name in a profile if the trace does not name the process
+UNKNOWN = "(unknown)"  # The process name in a profile if the trace does not name the process
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ The jobs first run without a limit. Then each runs with `rate_iops` at shares of
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from blklab.outcome import LoadRamp, LoadStep, Outcome
 from blklab.spec.documents import RAMP_SEARCHES, LoadRampDocument
 from blklab.store.series import FinishedRun
 
-KINDS: Final = ("read", "write")
-FIGURES: Final = ("mean", "p50", "p95", "p99", "p99_9")
+KINDS = ("read", "write")
+FIGURES = ("mean", "p50", "p95", "p99", "p99_9")
 
 Document = TypeVar("Document", bound=Mapping[str, object])
 

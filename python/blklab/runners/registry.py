@@ -1,11 +1,9 @@
 """Every runner by name. A new runner is a module or package with a `KIND`, and a word here."""
 
-from typing import Final
-
 from blklab.runners import fleet, host, lab, sim
 from blklab.runners.kind import RunnerKind
 
-RUNNERS: Final[dict[str, RunnerKind]] = {kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND, fleet.KIND)}
+RUNNERS: dict[str, RunnerKind] = {kind.name: kind for kind in (sim.KIND, lab.KIND, host.KIND, fleet.KIND)}
 """The values of `--on`, in this order."""
 
 

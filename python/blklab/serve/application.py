@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.routing import Map, Rule
@@ -30,8 +30,8 @@ from blklab.trace.profile import kept_profile
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-METHODS: Final = ["GET"]  # and HEAD
-ADDRESSES: Final = {
+METHODS = ["GET"]  # and HEAD
+ADDRESSES = {
     "/": "campaigns",
     "/campaigns/<int(max=2147483647):number>": "campaign",
     "/campaigns/<int(max=2147483647):number>/report": "report",

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, geometric_mean
-from typing import Final
 
 from blklab.analysis import compare as analysis
 from blklab.analysis.compare import distinguish
@@ -22,9 +21,9 @@ from blklab.store.campaigns import Store
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.text import printable
 
-METRICS_SHOWN: Final = "iops,mean,p99"
-MOST_CAMPAIGNS: Final = 50  # Campaigns of a trend, the newest
-MOST_LINES: Final = 8  # Cells in the chart of a trend
+METRICS_SHOWN = "iops,mean,p99"
+MOST_CAMPAIGNS = 50  # Campaigns of a trend, the newest
+MOST_LINES = 8  # Cells in the chart of a trend
 
 
 def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:

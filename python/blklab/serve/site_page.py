@@ -4,21 +4,20 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from blklab.report import shell
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import LinkedCell
 
-SITE: Final = (
+SITE = (
     LinkedCell("Campaigns", "/"),
     LinkedCell("Runs", "/runs"),
     LinkedCell("Trends", "/trends"),
     LinkedCell("Traces", "/traces"),
     LinkedCell("Hosts", "/hosts"),
 )
-ROWS: Final = 100  # Rows of a list on one page
+ROWS = 100  # Rows of a list on one page
 
 
 @dataclass(frozen=True)

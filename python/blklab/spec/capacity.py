@@ -5,16 +5,15 @@ what md may use of it.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from blklab._core import MdMap
 from blklab.md_levels import LEVELS, PARITIES
 from blklab.units import SECTOR
 
-EXTENT: Final = 4 << 20  # Bytes of a physical extent, LVM's default
-FEWEST_BUCKETS: Final = 512  # A bcache needs more buckets than this on its cache device
-MOST: Final = 255  # Most members of an array that are simulated
-MOST_WITH_PARITY: Final = 64  # Most members of an array with parity that are simulated
+EXTENT = 4 << 20  # Bytes of a physical extent, LVM's default
+FEWEST_BUCKETS = 512  # A bcache needs more buckets than this on its cache device
+MOST = 255  # Most members of an array that are simulated
+MOST_WITH_PARITY = 64  # Most members of an array with parity that are simulated
 
 
 def short(level: str) -> str:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from math import exp
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 from blklab.spec import cell_form, documents, load, problems, sim_cell, stack_resolution, stock_models, sweep
@@ -24,10 +24,10 @@ from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
 from blklab.units import format_size, parse_size
 
-MOST: Final = 100_000  # Cells of one experiment
-PAIR: Final = ("stack", "workload")
-UNLIKE: Final = 1.05  # Ratio of sizes from which a RAID-0 has zones worth a note
-OWN: Final = (*PAIR, "repeat")  # Axes that every experiment has
+MOST = 100_000  # Cells of one experiment
+PAIR = ("stack", "workload")
+UNLIKE = 1.05  # Ratio of sizes from which a RAID-0 has zones worth a note
+OWN = (*PAIR, "repeat")  # Axes that every experiment has
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A device table: the disk, how much of it is used, and its queue."""
 
 from math import hypot
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -24,10 +24,10 @@ class DeviceQueue(ExperimentTable):
     """As in `queue/write_cache`; by default the model's `write_back` decides."""
 
 
-WORN: Final = 0.85
+WORN = 0.85
 """What the logarithm of a worn flash disk's writes deviates by: they have a tenth of their rate, or all of it."""
 
-WORN_READS: Final = 0.3  # The same of its reads: old data need retries, and how many is not known
+WORN_READS = 0.3  # The same of its reads: old data need retries, and how many is not known
 
 Deviation = Annotated[float, Field(ge=0, le=3), NUMBER]
 
@@ -185,7 +185,7 @@ class Throttled(ThrottledSpec, DiskTable):
 
 
 Device = Annotated[Ssd | Nvme | Hdd | Throttled, Field(discriminator="kind")]  # A device with its model's parameters
-KINDS: Final[dict[str, type[DiskTable]]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "throttled": Throttled}
+KINDS: dict[str, type[DiskTable]] = {"ssd": Ssd, "nvme": Nvme, "hdd": Hdd, "throttled": Throttled}
 
 
 def model_document(device: DiskTable) -> Model:

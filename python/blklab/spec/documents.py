@@ -4,7 +4,7 @@ Sizes are bytes, times ns. Optional keys are missing in cells of older stores.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from blklab.documents import cell as simulated
 
@@ -174,8 +174,8 @@ def as_lab(document: Mapping[str, Any]) -> LabCellDocument:
     return cast(LabCellDocument, document)
 
 
-READING: Final = frozenset({"read", "randread"})  # Values of `rw` that do not write
-RAMP_SEARCHES: Final = 4  # Further measurements with p99_below; each halves the interval of the searched rate
+READING = frozenset({"read", "randread"})  # Values of `rw` that do not write
+RAMP_SEARCHES = 4  # Further measurements with p99_below; each halves the interval of the searched rate
 
 
 def job_writes(options: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
 """An experiment: devices, stacks, workloads, settings, and what is varied."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
@@ -14,12 +14,12 @@ from blklab.spec.sweep import Sweep
 from blklab.spec.target import Fleet, HostRun, StableId, Target
 from blklab.spec.workload import Workload
 
-COMMITS: Final = {"ext3": 5 * 10**9, "ext4": 5 * 10**9, "xfs": 30 * 10**9}
+COMMITS = {"ext3": 5 * 10**9, "ext4": 5 * 10**9, "xfs": 30 * 10**9}
 """ns between journal commits: ext4's `commit=5` (ext4(5)); XFS's `fs.xfs.xfssyncd_centisecs`."""
 
-NO_FILESYSTEM: Final = "none"
+NO_FILESYSTEM: Literal["none"] = "none"
 
-AUTO: Final = "auto"
+AUTO: Literal["auto"] = "auto"
 
 
 def _kernel(value: Any) -> str:

@@ -2,20 +2,20 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from blklab import units
 from blklab.units import SECTOR
 
-LARGEST: Final = 2**63 - 1  # Bytes; sizes are 64-bit numbers in the simulator and signed numbers in JSON readers
-EXACT: Final = 2**53  # Largest whole number that is exact as a floating-point number; the simulator divides by it
-HOUR: Final = 3600 * 10**9  # ns; longer than anything a disk or host does
-NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
+LARGEST = 2**63 - 1  # Bytes; sizes are 64-bit numbers in the simulator and signed numbers in JSON readers
+EXACT = 2**53  # Largest whole number that is exact as a floating-point number; the simulator divides by it
+HOUR = 3600 * 10**9  # ns; longer than anything a disk or host does
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.A)
 """Valid names of devices and stacks: such a name is part of `near.chunk` in a matrix."""
 
-BARE: Final = re.compile(r"\s*\d{1,20}(\.\d{1,20})?\s*", re.A)  # A number without a unit
+BARE = re.compile(r"\s*\d{1,20}(\.\d{1,20})?\s*", re.A)  # A number without a unit
 
 
 class ExperimentTable(BaseModel):
@@ -139,7 +139,7 @@ def no_truth(value: Any) -> Any:
     return value
 
 
-NUMBER: Final = BeforeValidator(no_truth)  # Goes before the bounds of every number
+NUMBER = BeforeValidator(no_truth)  # Goes before the bounds of every number
 Count = Annotated[int, Field(ge=1, lt=2**32), NUMBER]  # A count, at least one
 Number = Annotated[int, Field(ge=0, lt=2**32), NUMBER]  # A count, which can be 0
 
@@ -163,7 +163,7 @@ Rate = Annotated[float, Field(ge=0), AfterValidator(_throttle), NUMBER]  # Per s
 Share = Annotated[float, Field(ge=0, le=1), NUMBER]  # 0 to 1
 
 
-CONDITIONS: Final = {"used": 0.5, "fresh": 0.0, "unwritten": 0.0, "worn": 0.5}
+CONDITIONS = {"used": 0.5, "fresh": 0.0, "unwritten": 0.0, "worn": 0.5}
 """States of a flash disk that say nothing of how full it is, and how full the disk is then in the simulator."""
 
 

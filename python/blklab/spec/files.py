@@ -2,11 +2,11 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 
-LARGEST: Final = 16 << 20  # Bytes; people type experiment files, so they are small
+LARGEST = 16 << 20  # Bytes; people type experiment files, so they are small
 
 
 def read_text(path: Path) -> str:

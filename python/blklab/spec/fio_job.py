@@ -7,7 +7,7 @@ cell can have are errors.
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,9 +18,9 @@ from blklab.spec.files import read_text
 from blklab.spec.workload import Job
 
 Tables = dict[str, dict[str, Any]]  # Valid tables of jobs, by name, as in an experiment file
-STONEWALL: Final = frozenset({"stonewall", "wait_for_previous"})
+STONEWALL = frozenset({"stonewall", "wait_for_previous"})
 
-FIXED: Final = {  # Options that are accepted with these values only
+FIXED = {  # Options that are accepted with these values only
     "nrfiles": ({"1"}, "expected 1: blklab uses one file"),
     "loops": ({"1"}, "expected 1: blklab makes one pass; io_size makes more"),
     "zonemode": ({"none"}, "expected none"),
@@ -33,8 +33,8 @@ FIXED: Final = {  # Options that are accepted with these values only
     "gid": (set[str](), "run blklab as this user"),
 }
 
-DEFAULTS: Final = {"ioengine": "psync", "direct": "0"}  # fio's defaults where those of experiment files differ
-WITHOUT_EFFECT: Final = frozenset({"name", "description"})
+DEFAULTS = {"ioengine": "psync", "direct": "0"}  # fio's defaults where those of experiment files differ
+WITHOUT_EFFECT = frozenset({"name", "description"})
 
 
 def read(path: Path) -> tuple[list[tuple[str, Tables]], list[str]]:

@@ -4,7 +4,6 @@ As in fio(1) of fio 3.33 and fio's own options.c. Every function raises ValueErr
 """
 
 import re
-from typing import Final
 
 from blklab import units
 from blklab.documents.cell import Distribution
@@ -12,7 +11,7 @@ from blklab.units import SECTOR
 
 Sizes = list[tuple[int, float]]  # Block sizes and their weights, which add up to 1
 
-RW: Final = {  # What each value of `rw` does: reads, writes, at random
+RW = {  # What each value of `rw` does: reads, writes, at random
     "read": (True, False, False),
     "write": (False, True, False),
     "randread": (True, False, True),
@@ -22,7 +21,7 @@ RW: Final = {  # What each value of `rw` does: reads, writes, at random
     "randrw": (True, True, True),
 }
 
-OPTIONS: Final = frozenset(
+OPTIONS = frozenset(
     re.findall(
         r"\S+",
         """
@@ -47,7 +46,7 @@ OPTIONS: Final = frozenset(
 None of them names a file or a program, changes what fio measures or how it reports.
 """
 
-HARMLESS: Final = frozenset(
+HARMLESS = frozenset(
     re.findall(
         r"\S+",
         """
@@ -71,10 +70,10 @@ HARMLESS: Final = frozenset(
 those that are not in OPTIONS itself.
 """
 
-NAMES_FILES: Final = {"mem": ":", "iomem": ":", "buffer_pattern": "'"}
+NAMES_FILES = {"mem": ":", "iomem": ":", "buffer_pattern": "'"}
 """Options that name a file if their value has this character."""
 
-ALIASES: Final = {  # fio's aliases: job files may use them; for experiment files a message names the one to use
+ALIASES = {  # fio's aliases: job files may use them; for experiment files a message names the one to use
     "readwrite": "rw",
     "blocksize": "bs",
     "ba": "blockalign",
@@ -84,11 +83,11 @@ ALIASES: Final = {  # fio's aliases: job files may use them; for experiment file
     "timeout": "runtime",
 }
 
-LARGEST_BLOCK: Final = 1 << 30  # Bytes; sizes of I/Os are 32-bit numbers in the simulator
-_PERCENT: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s?%", re.A)
+LARGEST_BLOCK = 1 << 30  # Bytes; sizes of I/Os are 32-bit numbers in the simulator
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s?%", re.A)
 
 
-_BINARY: Final = re.compile(r"(\d)\s?([kmgtpe])ib", re.I | re.A)
+_BINARY = re.compile(r"(\d)\s?([kmgtpe])ib", re.I | re.A)
 
 
 def sizes_for_fio(text: str) -> str:

@@ -5,7 +5,7 @@ Sizes are bytes, times ns; jobs have fio's own options (fio(1)).
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.ansible_inventory import expanded
 from blklab.spec import fio_options, load, problems, sim_cell, sweep
@@ -15,16 +15,16 @@ from blklab.spec.fields import shown
 from blklab.spec.target import PLACES, Target
 from blklab.spec.workload import RAMP, Command, Job, Replay
 
-INTERVAL: Final = 10**9  # ns between two points of a series, the default of `series`
+INTERVAL = 10**9  # ns between two points of a series, the default of `series`
 
-AS_THEY_ARE: Final = (  # Options of a job that fio has as well, with the same meaning and units
+AS_THEY_ARE = (  # Options of a job that fio has as well, with the same meaning and units
     *("rw", "bs", "bssplit", "blockalign", "iodepth", "iodepth_batch", "iodepth_batch_complete"),
     *("iodepth_low", "numjobs", "rwmixread", "rwmixwrite", "random_distribution", "fsync"),
     *("thinktime_blocks", "rate", "rate_iops", "ioengine"),
 )
 
-SIZES: Final = frozenset({"bs", "bssplit", "blockalign", "rate"})  # Options that are sizes, or contain sizes
-DEFAULTS: Final = {"blockalign": None, "iodepth_low": 0, "fsync": 0}  # Options that are left to fio at this value
+SIZES = frozenset({"bs", "bssplit", "blockalign", "rate"})  # Options that are sizes, or contain sizes
+DEFAULTS = {"blockalign": None, "iodepth_low": 0, "fsync": 0}  # Options that are left to fio at this value
 
 
 def document(
@@ -61,7 +61,7 @@ def document(
     return made, 0, None, ()
 
 
-FORM: Final = CellForm("host", document, on_targets=True)
+FORM = CellForm("host", document, on_targets=True)
 
 
 def _place(source: load.ExperimentSource, name: str, target: Target) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def fleet_document(
     return {**made, "hosts": hosts, "python": fleet.python}, *rest  # type: ignore[return-value]
 
 
-FLEET_FORM: Final = CellForm("fleet", fleet_document, on_targets=True)
+FLEET_FORM = CellForm("fleet", fleet_document, on_targets=True)
 
 
 def host_of(name: str, hosts: Iterable[str]) -> str | None:

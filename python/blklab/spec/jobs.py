@@ -1,15 +1,13 @@
 """Converts a workload's options to the jobs that the simulator takes, and checks them."""
 
-from typing import Final
-
 from blklab import units
 from blklab.documents import cell
 from blklab.spec import fio_options, problems, sweep
 from blklab.spec.fio_options import HARMLESS
 from blklab.spec.workload import RAMP, SYNCHRONOUS, Job
 
-UNSYNCED: Final = {"0", 0, "none"}  # Values that switch an option off
-ENDLESS: Final = 1 << 62  # Bytes of a `time_based` job: more than any runtime allows
+UNSYNCED = {"0", 0, "none"}  # Values that switch an option off
+ENDLESS = 1 << 62  # Bytes of a `time_based` job: more than any runtime allows
 
 
 def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> cell.Job:

@@ -22,21 +22,21 @@ Sources, by file of the kernel and the version where it changed:
 """
 
 import re
-from typing import Final, Literal
+from typing import Literal
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
 """Kinds of devices: SATA flash, NVMe flash, SATA disk, QEMU's virtio disk."""
 
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]  # Schedulers that are simulated
-FIRST: Final = (2, 6)
-LAST_MAJOR: Final = 7
-LAST_MINOR: Final = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}  # The last release of each major version
-_VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
-ALLOWED: Final = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"  # Valid kernel generations, for messages
-SCSI_MQ: Final = (4, 19)
-NO_SINGLE_QUEUE: Final = (5, 0)
-MQ_SCHEDULERS: Final = (4, 11)
-WBT: Final = (4, 10)
+FIRST = (2, 6)
+LAST_MAJOR = 7
+LAST_MINOR = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}  # The last release of each major version
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
+ALLOWED = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"  # Valid kernel generations, for messages
+SCSI_MQ = (4, 19)
+NO_SINGLE_QUEUE = (5, 0)
+MQ_SCHEDULERS = (4, 11)
+WBT = (4, 10)
 
 
 def parse(text: str) -> tuple[int, int]:

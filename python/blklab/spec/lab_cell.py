@@ -12,7 +12,7 @@ smallest device: what a modelled device does with them alone is what its disk is
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents import cell
 from blklab.spec import host_cell, jobs, load, problems, sim_cell, stack_resolution, sweep
@@ -24,8 +24,8 @@ from blklab.spec.target import Target
 from blklab.spec.workload import Command, Job, Replay
 from blklab.units import format_duration
 
-FILE_SHARE: Final = 0.9  # Share of a filesystem's device that a file in it may take: the filesystem needs the rest
-QUEUE: Final = ("scheduler", "max_sectors_kb", "nr_requests", "wbt_lat_usec")
+FILE_SHARE = 0.9  # Share of a filesystem's device that a file in it may take: the filesystem needs the rest
+QUEUE = ("scheduler", "max_sectors_kb", "nr_requests", "wbt_lat_usec")
 """Keys of a device's queue that are changed only if they are given. A change of scheduler resets
 the keys after it (block/elevator.c, `elevator_switch`)."""
 
@@ -82,7 +82,7 @@ def document(
     return made, room, None, ()
 
 
-FORM: Final = CellForm("lab", document)
+FORM = CellForm("lab", document)
 
 
 def _check_failures(failures: Sequence[FailureDocument], runtime_ns: int | None, ramp_ns: int) -> None:

@@ -4,7 +4,7 @@ import copy
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.spec import problems, schema
 from blklab.spec.experiment import Lab, Settings
@@ -14,21 +14,21 @@ from blklab.spec.workload import Command, Job, Replay
 
 Path = tuple[str, ...]
 
-SECTIONS: Final = ("devices", "stacks", "workloads")
+SECTIONS = ("devices", "stacks", "workloads")
 
-KEYS: Final = {"devices": schema.DEVICE, "stacks": schema.STACK, "workloads": schema.WORKLOAD}
+KEYS = {"devices": schema.DEVICE, "stacks": schema.STACK, "workloads": schema.WORKLOAD}
 """Keys of the tables in each section."""
 
-TABLES: Final = {"host": HostRun.model_fields, "fleet": Fleet.model_fields, "lab": Lab.model_fields}
+TABLES = {"host": HostRun.model_fields, "fleet": Fleet.model_fields, "lab": Lab.model_fields}
 """Keys of the file's other tables, by table."""
 
-SCALARS: Final = ("title", "seed", "repeats")  # Keys of the file itself that `--set` may change
+SCALARS = ("title", "seed", "repeats")  # Keys of the file itself that `--set` may change
 
 
-MODELLED: Final = ("kernel", "filesystem", "host", "latency_ns")
+MODELLED = ("kernel", "filesystem", "host", "latency_ns")
 """Settings of the simulator: a host has a kernel and filesystems already."""
 
-LISTS: Final = frozenset({"members", "write_mostly", "rebuilding"})
+LISTS = frozenset({"members", "write_mostly", "rebuilding"})
 """Keys whose value is a list; for any other key, a list means several values: an axis of the matrix."""
 
 

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from blklab.errors import UsageError
 from blklab.spec.fields import shown
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-MOST: Final = 5  # Most problems in one message
-MOST_NAMES: Final = 60  # Most names that a message lists: more than any table has keys
+MOST = 5  # Most problems in one message
+MOST_NAMES = 60  # Most names that a message lists: more than any table has keys
 
 
 Known = Mapping[tuple[str, ...], Sequence[str]]
 """Keys of each kind of table, by the end of its path (`blklab.spec.schema`)."""
 
 
-WANTED: Final = {  # Our words for pydantic's longer ones
+WANTED = {  # Our words for pydantic's longer ones
     "model_type": "a table",
     "model_attributes_type": "a table",
     "dict_type": "a table",

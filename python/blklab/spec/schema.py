@@ -4,22 +4,22 @@ import ast
 import inspect
 import json
 from itertools import pairwise
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from blklab.spec import device, device_parameters, experiment, stack, sweep, target, workload
 from blklab.spec.fields import ExperimentTable
 
-ADDRESS: Final = "https://json-schema.org/draft/2020-12/schema"
-SOURCES: Final = ("model", "calibrated", "kind")  # Keys that select a device's model; exactly one must be given
+ADDRESS = "https://json-schema.org/draft/2020-12/schema"
+SOURCES = ("model", "calibrated", "kind")  # Keys that select a device's model; exactly one must be given
 
 
 def _of(*tables: type[ExperimentTable]) -> list[str]:
     return list(dict.fromkeys(key for table in tables for key in table.model_fields))
 
 
-DEVICE: Final = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))  # Keys of a device of any kind
+DEVICE = list(dict.fromkeys([*SOURCES, *_of(*device.KINDS.values())]))  # Keys of a device of any kind
 
-KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
+KNOWN: dict[tuple[str, ...], list[str]] = {
     ("settings", "host"): _of(experiment.Host),
     ("settings", "filesystem", "<table>"): _of(experiment.Filesystem),
     ("settings",): _of(experiment.Settings),
@@ -45,9 +45,9 @@ KNOWN: Final[dict[tuple[str, ...], list[str]]] = {
 }
 """The keys of a table, by its path as pydantic gives it; `*` is any name."""
 
-ROOT: Final = _of(experiment.Experiment)  # Keys of the file itself
-STACK: Final = _of(stack.Bare, stack.Md, *stack.VOLUMES.values())  # Keys of a stack of any kind
-WORKLOAD: Final = _of(workload.Job, workload.Replay)  # Keys of a workload that a matrix may vary in all workloads
+ROOT = _of(experiment.Experiment)  # Keys of the file itself
+STACK = _of(stack.Bare, stack.Md, *stack.VOLUMES.values())  # Keys of a stack of any kind
+WORKLOAD = _of(workload.Job, workload.Replay)  # Keys of a workload that a matrix may vary in all workloads
 
 
 def document() -> dict[str, Any]:

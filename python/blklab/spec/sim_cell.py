@@ -1,7 +1,7 @@
 """A cell as the simulator takes it (crates/sim/src/cell)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
@@ -12,7 +12,7 @@ from blklab.spec.experiment import Experiment
 from blklab.spec.workload import RAMP, Command, Job, Jobs, Replay, Workload
 from blklab.units import format_size
 
-RAMP_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+RAMP_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Rates of a load ramp, as shares of the rate without a limit."""
 
 
@@ -59,7 +59,7 @@ def document(
     return document, built.capacity, source_of, [table.deviations for table in built.tables]
 
 
-FORM: Final = CellForm("sim", document, settings_are_keys=True)
+FORM = CellForm("sim", document, settings_are_keys=True)
 
 
 def job_tables(experiment: Experiment, workload: str) -> tuple[str, Workload, dict[str, tuple[str, Job]]]:

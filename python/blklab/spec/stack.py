@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
@@ -11,13 +11,13 @@ from blklab.spec import capacity
 from blklab.spec.capacity import short
 from blklab.spec.fields import NUMBER, Count, ExperimentTable, Milliseconds, Seconds, Size, shown
 
-CHUNK: Final = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
-PAGE: Final = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
-MISSING: Final = "missing"  # mdadm's word for an empty slot
+CHUNK = 512 << 10  # Bytes; mdadm's default since 3.1 (mdadm(8), --chunk)
+PAGE = 4096  # Bytes; a chunk must be a multiple of it (drivers/md/md.c, `update_size`, and each level)
+MISSING = "missing"  # mdadm's word for an empty slot
 
-LEVELS: Final = {short(level): level for level in md_levels.LEVELS}  # Levels by mdadm's --level, their names in a cell
-MOST_COPIES: Final = 32  # Most copies of a block in RAID-10 that are simulated
-_LAYOUT: Final = re.compile(r"([nfo])(\d{1,2})", re.A)
+LEVELS = {short(level): level for level in md_levels.LEVELS}  # Levels by mdadm's --level, their names in a cell
+MOST_COPIES = 32  # Most copies of a block in RAID-10 that are simulated
+_LAYOUT = re.compile(r"([nfo])(\d{1,2})", re.A)
 
 
 def _level(value: Any) -> str:
@@ -312,14 +312,8 @@ class Delay(Volume):
         return sizes["origin"][0]
 
 
-KINDS: Final[tuple[type[Volume], ...]] = (
-    Lvm,
-    LvmCache,
-    Bcache,
-    Writecache,
-    Delay,
-)  # The registry of stacks with a `kind`
-VOLUMES: Final = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}  # The same, by `kind`
+KINDS: tuple[type[Volume], ...] = (Lvm, LvmCache, Bcache, Writecache, Delay)  # The registry of stacks with a `kind`
+VOLUMES = {get_args(kind.model_fields["kind"].annotation)[0]: kind for kind in KINDS}  # The same, by `kind`
 
 
 def parts(stack: "Stack") -> list[str]:

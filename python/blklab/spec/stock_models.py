@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import UsageError
 from blklab.spec import problems
@@ -20,33 +20,33 @@ from blklab.units import SECTOR, format_size
 DeviceTable = dict[str, Any]
 """A device as in an experiment file."""
 
-DIRECTORY: Final = Path(__file__).parent / "devices"
-TABLE: Final = "device"  # The table of a calibrated file
-LIBRARY: Final = "library"  # The table that says which product a file is about
-FAMILIES: Final = DIRECTORY.parent / "families.toml"
-SAME_CAPACITY: Final = 0.1  # Capacities that differ by a smaller share are the same flash, with other spare space
-WRITES: Final = 0.75
+DIRECTORY = Path(__file__).parent / "devices"
+TABLE = "device"  # The table of a calibrated file
+LIBRARY = "library"  # The table that says which product a file is about
+FAMILIES = DIRECTORY.parent / "families.toml"
+SAME_CAPACITY = 0.1  # Capacities that differ by a smaller share are the same flash, with other spare space
+WRITES = 0.75
 """The power of the capacity with which the rate of writes grows in a family. Data sheets have 0.5 (PM983) to 0.9
 (P4510, P4500), measured consumer disks up to 1.4 (reference/foreign/iocost.csv)."""
 
-SATA_WRITES: Final = 1e-3
+SATA_WRITES = 1e-3
 """Bytes per second for each byte of capacity that the dies of a SATA disk write at least: 480 GB fill the interface."""
 
-FAMILY: Final = 0.25
+FAMILY = 0.25
 """The standard deviation of a disk's rates if they come from a disk of its family with another capacity: as far as
 families differ in the power above, for four times the capacity."""
 
 
-DATA_SHEET: Final = 0.15
+DATA_SHEET = 0.15
 """The standard deviation of measured over predicted IOPS of a model that is not calibrated. The rates of the two flash
 disks in reference/ differ from their data sheets by 8 % (root mean square), and models may differ from theirs by 10 %
 (tests/runners/test_rated.py)."""
 
-FLUSH: Final = 0.5
+FLUSH = 0.5
 """The standard deviation of a flush's time, as a natural logarithm: the same disk differs by a factor of four between
 days (docs/explanation/simulator.md, "Flushes")."""
 
-UNCERTAIN: Final = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
+UNCERTAIN = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
 
 
 @dataclass(frozen=True)

@@ -3,27 +3,27 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from blklab.spec.fields import shown
 
-MODES: Final = ("one", "all")  # One setting at a time away from the baseline, or every combination
-MODE: Final = "mode"
-AS_IS: Final = "as is"  # The label of a setting that is not changed: the baseline
+MODES = ("one", "all")  # One setting at a time away from the baseline, or every combination
+MODE = "mode"
+AS_IS = "as is"  # The label of a setting that is not changed: the baseline
 
-QUEUE: Final = (  # Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth
+QUEUE = (  # Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs-block), and device/queue_depth
     *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "queue_depth", "rotational"),
     *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
 )
 
-MD: Final = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
+MD = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
 """Keys of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
 
-VM: Final = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)
+VM = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)
 
-SIMULATED: Final = {  # Settings that the simulator has too, by their names in [settings]
+SIMULATED = {  # Settings that the simulator has too, by their names in [settings]
     "scheduler": "scheduler",
     "nr_requests": "nr_requests",
     "queue_depth": "queue_depth",

@@ -1,14 +1,14 @@
 """Where a stack is on this host, and how it is measured there: [targets.NAME] and [host]."""
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
 from blklab.spec.fields import NUMBER, ExperimentTable, Seconds, Sectors, Share, Size, shown
 from blklab.spec.stack import KeyedError
 
-PLACES: Final = ("directory", "filesystem", "device")
+PLACES = ("directory", "filesystem", "device")
 """The places a target can be, exactly one of them: files in a directory, a mounted filesystem, a raw device."""
 
 

@@ -1,7 +1,7 @@
 """A workload table: fio's options, several jobs, a fio job file, a trace to replay, a command."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -53,11 +53,11 @@ Percent = Annotated[int, Field(ge=0, le=100), NUMBER]
 
 Engine = Literal["libaio", "io_uring", "posixaio", "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"]
 
-SYNCHRONOUS: Final = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
+SYNCHRONOUS = frozenset({"sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"})
 """Engines that keep one I/O in flight and ignore `iodepth`."""
 
 
-RAMP: Final = "ramp"  # The value of `rate` that measures latency against offered load
+RAMP = "ramp"  # The value of `rate` that measures latency against offered load
 
 
 def _options(table: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-CHECKS: Final[dict[str, Callable[[str], object]]] = {  # Raise ValueError for an option's value that fio would refuse
+CHECKS: dict[str, Callable[[str], object]] = {  # Raise ValueError for an option's value that fio would refuse
     "bs": lambda text: fio_options.block_sizes(text, None),
     "bssplit": lambda text: fio_options.block_sizes(None, text),
     "random_distribution": fio_options.distribution,
@@ -213,7 +213,7 @@ class Command(ExperimentTable):
         return words
 
 
-TAGS: Final = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>", "command": "<command>"}
+TAGS = {"jobs": "<jobs>", "job_file": "<job file>", "replay": "<replay>", "command": "<command>"}
 
 
 def _kind(value: Any) -> str:

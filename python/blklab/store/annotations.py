@@ -3,12 +3,11 @@
 import getpass
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 import sqlalchemy as sa
 
-from blklab.store.campaigns import Store
+from blklab.store.campaigns import Store, timestamp
 from blklab.store.tables import annotations
 
 AnnotationKind = Literal["tag", "note"]
@@ -28,7 +27,7 @@ class Annotation:
 def annotate(store: Store, campaigns: Collection[int], kind: AnnotationKind, text: str) -> None:
     """Adds a tag or a note to campaigns; a tag that a campaign has already stays as it is."""
     tagged = {number for number, texts in tags(store).items() if kind == "tag" and text in texts}
-    values = {"kind": kind, "text": text, "author": _author(), "created": _now()}
+    values = {"kind": kind, "text": text, "author": _author(), "created": timestamp()}
     rows = [{**values, "campaign": campaign} for campaign in campaigns if campaign not in tagged]
     if rows:
         with store.database.writing() as connection:
@@ -67,7 +66,3 @@ def _author() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without a name
         return "unknown"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -105,7 +105,7 @@ class Store:
         with self.database.writing() as connection:
             number = self._campaign(connection, plan)
             at = _environment(connection, environment)
-            now = _now()
+            now = timestamp()
             for cell in plan.cells:
                 values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
                 run = _inserted(connection, runs, values)
@@ -116,7 +116,7 @@ class Store:
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
         values = {name: getattr(plan, name) for name in ("name", "title", "runner", "digest")}
         values |= {"path": str(plan.path), "experiment": _plain(plan.raw), "version": __version__}
-        return _inserted(connection, campaigns, values | {"created": _now(), "host": host})
+        return _inserted(connection, campaigns, values | {"created": timestamp(), "host": host})
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Store:
 
         def work(connection: sa.Connection, again: bool) -> bool:
             at = _environment(connection, environment)
-            claimed = _update(run, state="running", owner=self._me, started=_now(), environment=at)
+            claimed = _update(run, state="running", owner=self._me, started=timestamp(), environment=at)
             taken = connection.execute(claimed.where(runs.c.state == "planned"))
             return taken.rowcount == 1 or (again and _is(connection, run, "running", self._me))
 
@@ -149,7 +149,7 @@ class Store:
 
     def fail(self, run: int, message: str) -> None:
         """Records that a run of this process failed, and why; waits for an unavailable server."""
-        self._end(run, "failed", message=message, finished=_now())
+        self._end(run, "failed", message=message, finished=timestamp())
 
     def release(self, run: int) -> None:
         """Plans a run again that was not finished."""
@@ -221,7 +221,7 @@ class Store:
 
 def _written(finished: FinishedRun) -> dict[str, Any]:
     return {
-        "finished": _now(),
+        "finished": timestamp(),
         "seconds": finished.seconds,
         "outcome": _plain(finished.outcome.as_document()),
         "raw": zlib.compress(finished.raw.encode()) if finished.raw else None,
@@ -291,7 +291,8 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _now() -> str:
+def timestamp() -> str:
+    """Returns the time as the store keeps it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

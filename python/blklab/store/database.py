@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -27,27 +27,27 @@ from blklab.text import printable
 
 T = TypeVar("T")
 
-VARIABLE: Final = "BLKLAB_STORE"
+VARIABLE = "BLKLAB_STORE"
 
-PAUSES: Final = (0.5, 1, 2, 4, 8, *[15] * 7)
+PAUSES = (0.5, 1, 2, 4, 8, *[15] * 7)
 """Seconds to wait for an unavailable server before each new attempt: two minutes in all."""
 
-AWAY: Final = ("08", "57P", "53300")
+AWAY = ("08", "57P", "53300")
 """Prefixes of a PostgreSQL server's error codes that pass: no connection, a restart, too many
 users (PostgreSQL's manual, appendix A). An error without a code means that there was no server."""
 
-READING: Final = "blklab_reading"  # The execution option of a read-only connection
-LOCK: Final = 0x626C6B6C6162  # Our PostgreSQL advisory lock while the tables are migrated: `blklab`
+READING = "blklab_reading"  # The execution option of a read-only connection
+LOCK = 0x626C6B6C6162  # Our PostgreSQL advisory lock while the tables are migrated: `blklab`
 
 
-PATIENCE_MS: Final = 60_000  # ms that one process waits while another writes
-WAL: Final = "pragma journal_mode = wal"
-READ: Final = "select count(*) from sqlite_master"  # Fails if a file cannot be read
-ROOM: Final = 1 << 20
+PATIENCE_MS = 60_000  # ms that one process waits while another writes
+WAL = "pragma journal_mode = wal"
+READ = "select count(*) from sqlite_master"  # Fails if a file cannot be read
+ROOM = 1 << 20
 """Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks
 are smaller than pages and none is free, touching it ends the process (SIGBUS)."""
 
-KINDS: Final = {
+KINDS = {
     stat.S_IFBLK: "a block device",
     stat.S_IFCHR: "a character device",
     stat.S_IFDIR: "a directory",
@@ -354,7 +354,7 @@ def _upgrade(connection: sa.Connection) -> None:
     command.upgrade(config, "head")
 
 
-SERIES_FILE: Final = re.compile(r"run-(\d{1,18})\.parquet", re.A)
+SERIES_FILE = re.compile(r"run-(\d{1,18})\.parquet", re.A)
 
 
 def take_over_series(connection: sa.Connection, directory: Path) -> list[Path]:

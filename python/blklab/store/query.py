@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -25,7 +25,7 @@ from blklab.store.campaigns import Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
 
-INTERRUPTED: Final = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
+INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def points(store: Store, number: int) -> list[series.SeriesPoint]:
 
 # --- choosing ------------------------------------------------------------------------------------
 
-WORDS: Final = re.compile(
+WORDS = re.compile(
     r"(?:(?P<number>\d{1,9})|(?P<name>[^@:~]+)(?:@(?P<place>[\w.-]+))?(?:~(?P<back>\d{1,6}))?)"
     r"(?::(?P<labels>.*))?",
     re.A | re.S,

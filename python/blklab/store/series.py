@@ -3,13 +3,13 @@
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents import outcome as simulated
 from blklab.errors import StoreError
 from blklab.outcome import Outcome
 
-JOBS: Final = "jobs"  # The source that stands for all jobs together
+JOBS = "jobs"  # The source that stands for all jobs together
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class SeriesPoint:
     write_clat_ns: float | None
 
 
-NAMES: Final = tuple(field.name for field in fields(SeriesPoint))
+NAMES = tuple(field.name for field in fields(SeriesPoint))
 
-KINDS: Final = {"source": "String", **dict.fromkeys(NAMES[1:7], "Int64"), **dict.fromkeys(NAMES[7:], "Float64")}
+KINDS = {"source": "String", **dict.fromkeys(NAMES[1:7], "Int64"), **dict.fromkeys(NAMES[7:], "Float64")}
 """Columns with their types in polars."""
 
 

@@ -1,16 +1,14 @@
 """The present tables of the store; `migrations/versions` makes and changes them."""
 
-from typing import Final
-
 import sqlalchemy as sa
 from sqlalchemy import JSON, Column, ForeignKey, Integer, String
 
-KNOWN: Final = ("0001", "0002", "0003", "0004", "0005")  # The migrations, oldest first
-REVISION: Final = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
-STATES: Final = ("planned", "running", "done", "failed")  # The states of a run, in order
-metadata: Final = sa.MetaData()
+KNOWN = ("0001", "0002", "0003", "0004", "0005")  # The migrations, oldest first
+REVISION = KNOWN[-1]  # The newest migration: an older store is migrated, a newer one refused
+STATES = ("planned", "running", "done", "failed")  # The states of a run, in order
+metadata = sa.MetaData()
 
-campaigns: Final = sa.Table(
+campaigns = sa.Table(
     "campaigns",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -28,7 +26,7 @@ campaigns: Final = sa.Table(
     sqlite_autoincrement=True,  # a number is never given twice
 )
 
-environments: Final = sa.Table(
+environments = sa.Table(
     "environments",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -36,7 +34,7 @@ environments: Final = sa.Table(
     Column("document", JSON, nullable=False),
 )
 
-runs: Final = sa.Table(
+runs = sa.Table(
     "runs",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -61,14 +59,14 @@ runs: Final = sa.Table(
     sqlite_autoincrement=True,
 )
 
-series: Final = sa.Table(
+series = sa.Table(
     "series",
     metadata,
     Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("points", sa.LargeBinary, nullable=False),  # Parquet: `blklab.store.series`
 )
 
-documents: Final = sa.Table(
+documents = sa.Table(
     "documents",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -80,7 +78,7 @@ documents: Final = sa.Table(
     sqlite_autoincrement=True,
 )
 
-annotations: Final = sa.Table(
+annotations = sa.Table(
     "annotations",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -93,7 +91,7 @@ annotations: Final = sa.Table(
     sqlite_autoincrement=True,
 )
 
-meta: Final = sa.Table(
+meta = sa.Table(
     "meta",
     metadata,
     # What tells this store from all others: a UUID, in the only row.

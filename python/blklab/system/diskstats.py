@@ -9,20 +9,20 @@ also 2 of flushes. Before 2.6.25 partitions had only 4, without merges and times
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.system.roots import Roots
 
-WRAP: Final = 1 << 32
-MS: Final = 1_000_000
+WRAP = 1 << 32
+MS = 1_000_000
 
-MOST_IN_FLIGHT: Final = 65536
+MOST_IN_FLIGHT = 65536
 """Most I/Os in flight on one device: Linux gives NVMe at most 1023 per queue by default
 (drivers/nvme/host/pci.c) and one queue per CPU. Their times add up to as many seconds a second,
 which limits how fast `ticks` and `queue` can grow."""
-FASTEST_IOS: Final = 20_000_000  # Most I/Os a second on one device; matters only for 32-bit kernels
-FASTEST_SECTORS: Final = 100 << 21  # Most sectors a second, 100 GiB/s; matters only for 32-bit kernels
+FASTEST_IOS = 20_000_000  # Most I/Os a second on one device; matters only for 32-bit kernels
+FASTEST_SECTORS = 100 << 21  # Most sectors a second, 100 GiB/s; matters only for 32-bit kernels
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def _sum(first: Any, other: Any) -> Any:
     return None if first is None or other is None else first + other
 
 
-_NUMERIC: Final = tuple(f.name for f in fields(DeviceCounters))[2:]
-_TICKS: Final = frozenset({"read_ticks", "write_ticks", "queue", "discard_ticks", "flush_ticks"})
+_NUMERIC = tuple(f.name for f in fields(DeviceCounters))[2:]
+_TICKS = frozenset({"read_ticks", "write_ticks", "queue", "discard_ticks", "flush_ticks"})
 
 
 def parse(content: str, source: str = "/proc/diskstats") -> dict[str, DeviceCounters | None]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import __version__
 from blklab.system.identity import of_node
@@ -13,22 +13,22 @@ from blklab.system.layers import SysfsLayer, mounted_devices
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots, entries, text
 
-QUEUE: Final = (  # Files of queue/ (Documentation/ABI/stable/sysfs-block)
+QUEUE = (  # Files of queue/ (Documentation/ABI/stable/sysfs-block)
     *("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "max_hw_sectors_kb", "rotational", "nomerges"),
     *("rq_affinity", "add_random", "iostats", "wbt_lat_usec", "write_cache", "fua", "io_poll", "zoned"),
     *("logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "discard_max_bytes"),
 )
 
-MD: Final = (  # Files of md/ (Documentation/admin-guide/md.rst)
+MD = (  # Files of md/ (Documentation/admin-guide/md.rst)
     *("level", "layout", "raid_disks", "chunk_size", "metadata_version", "array_state", "degraded"),
     *("sync_action", "sync_completed", "sync_speed_min", "sync_speed_max", "mismatch_cnt", "consistency_policy"),
     *("stripe_cache_size", "preread_bypass_threshold", "group_thread_cnt", "skip_copy", "rmw_level", "journal_mode"),
     *("bitmap/location", "bitmap/chunksize", "bitmap/metadata"),
 )
 
-MEMBER: Final = ("state", "slot", "errors", "offset", "size")  # Files in md/dev-NAME/
+MEMBER = ("state", "slot", "errors", "offset", "size")  # Files in md/dev-NAME/
 
-VM: Final = (  # Files of /proc/sys/vm
+VM = (  # Files of /proc/sys/vm
     *("dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"),
     *("dirty_expire_centisecs", "dirty_writeback_centisecs", "swappiness", "vfs_cache_pressure"),
 )

@@ -13,39 +13,39 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blklab.errors import BlklabError
 from blklab.system.spans import Span, spans_without
 
-OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
-KINDS: Final = {"ext2", "ext3", "ext4", "xfs"}
+KINDS = {"ext2", "ext3", "ext4", "xfs"}
 """Filesystems whose extents are bytes of their device; those of btrfs, for example, are not."""
 
-UNREACHED: Final = "in use, but in no file that was found"
+UNREACHED = "in use, but in no file that was found"
 """Trees of extents, deleted files that are open, files hidden by another mount."""
 
 Advance = Callable[[int], None]
 
 
-FIEMAP: Final = 0xC020660B  # FS_IOC_FIEMAP, _IOWR('f', 11, struct fiemap): the same number on every architecture
-FSMAP: Final = 0xC0C0583B  # FS_IOC_GETFSMAP, _IOWR('X', 59, struct fsmap_head)
-EXTENT: Final = struct.Struct("=QQQ16xI12x")
-HEAD: Final = struct.Struct("=QQIIII")
-RECORD: Final = struct.Struct("=IIQQQQ24x")
-EXTENTS_PER_CALL: Final = 256
+FIEMAP = 0xC020660B  # FS_IOC_FIEMAP, _IOWR('f', 11, struct fiemap): the same number on every architecture
+FSMAP = 0xC0C0583B  # FS_IOC_GETFSMAP, _IOWR('X', 59, struct fsmap_head)
+EXTENT = struct.Struct("=QQQ16xI12x")
+HEAD = struct.Struct("=QQIIII")
+RECORD = struct.Struct("=IIQQQQ24x")
+EXTENTS_PER_CALL = 256
 
-LAST_EXTENT: Final = 0x1
-NOT_ON_DISK: Final = 0x2 | 0x4 | 0x8 | 0x200  # Unknown, not yet written, encoded, or inside the inode
-SHARED: Final = 0x2000
+LAST_EXTENT = 0x1
+NOT_ON_DISK = 0x2 | 0x4 | 0x8 | 0x200  # Unknown, not yet written, encoded, or inside the inode
+SHARED = 0x2000
 
-SPECIAL: Final = 0x10
-MAX_U64: Final = (1 << 64) - 1
-FREE: Final = 1
-UNKNOWN: Final = 2
+SPECIAL = 0x10
+MAX_U64 = (1 << 64) - 1
+FREE = 1
+UNKNOWN = 2
 
-XFS: Final = {  # FMR_OWNER('X', …), by both filesystems
+XFS = {  # FMR_OWNER('X', …), by both filesystems
     1: "the filesystem's own metadata",
     2: "journal",
     3: "the filesystem's own metadata",
@@ -55,7 +55,7 @@ XFS: Final = {  # FMR_OWNER('X', …), by both filesystems
     7: "copy-on-write staging",
     8: "marked as defective",
 }
-EXT4: Final = {1: "group descriptors", 2: "reserved for group descriptors", 3: "block bitmap", 4: "inode bitmap"}
+EXT4 = {1: "group descriptors", 2: "reserved for group descriptors", 3: "block bitmap", 4: "inode bitmap"}
 """FMR_OWNER('f', …)."""
 
 

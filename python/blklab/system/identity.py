@@ -10,13 +10,12 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, UsageError
 from blklab.system.layers import loop_file, node_of, number_of
 from blklab.system.roots import Roots, entries, text
 
-BY_ID: Final = "disk/by-id"
+BY_ID = "disk/by-id"
 
 
 @dataclass(frozen=True)

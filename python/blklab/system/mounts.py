@@ -4,15 +4,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.system.roots import Roots, entries
 
-NETWORK: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "fuse.sshfs", "lustre"}
-)
-MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-NO_DEVICE: Final = NETWORK | MEMORY  # Filesystems that write to no block device of this machine
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "fuse.sshfs", "lustre"})
+MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+NO_DEVICE = NETWORK | MEMORY  # Filesystems that write to no block device of this machine
 
 
 @dataclass(frozen=True)

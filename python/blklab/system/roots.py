@@ -3,9 +3,8 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
-ROOTS_STATE: Final = "var/lib/blklab"  # Relative to /; only for root
+ROOTS_STATE = "var/lib/blklab"  # Relative to /; only for root
 
 
 def state_directory() -> Path:

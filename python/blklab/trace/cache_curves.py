@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from blklab import _core
 from blklab.cluster import HERE, Parallel
 from blklab.documents.cache_curves import CacheCurves
 
-POLICIES: Final = ("smq", "bcache", "lru", "opt")
+POLICIES = ("smq", "bcache", "lru", "opt")
 
 
 def read_curves(

@@ -5,13 +5,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import _core
 from blklab.errors import UsageError
 from blklab.output import STDOUT, is_stream
 
-SUFFIXES: Final = (".parquet", ".iolog", ".bin")  # Suffixes that select a format (crates/trace/src/export/target.rs)
+SUFFIXES = (".parquet", ".iolog", ".bin")  # Suffixes that select a format (crates/trace/src/export/target.rs)
 
 
 def convert(

@@ -4,7 +4,7 @@ import ctypes
 import os
 import stat
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,10 +73,10 @@ def read_mounted_files(
     return MountedFiles(printable(mount.point), devices, list(owners), extents), warnings
 
 
-PROFILES: Final = msgspec.json.Decoder(Profile)
+PROFILES = msgspec.json.Decoder(Profile)
 """Made once, with the module: msgspec 0.22 crashes if two threads look at the same class for the first time."""
 
-BYTES_OF_BLOCK: Final = 80
+BYTES_OF_BLOCK = 80
 """Memory for the counts of one block: 16 bytes in a table that is between 5/16 and 5/8 full and doubles to grow."""
 
 

@@ -86,7 +86,7 @@ def test_what_filesystems_are_told(guest: Guest, kind: str, words: list[str]) ->
         guest.agent.run([*facts, f"/dev/{name}"])
         result = probing.parse_geometry(guest.disk(PLAIN).read(0, 4096), name)
         assert result is not None
-        assert (result.kind, result.block) == (kind, 4096)
-        assert (result.unit, result.width) == (unit, unit * disks)
+        assert (result.kind, result.block_bytes) == (kind, 4096)
+        assert (result.unit_bytes, result.width_bytes) == (unit, unit * disks)
     assert result is not None
     assert alignment.mkfs_command(result, 512 << 10, 2).endswith(given.replace("_", "-"))

@@ -12,8 +12,7 @@ use serde::Serialize;
 pub use simulated::{SimulatedCache, SimulatedPolicy};
 
 /// One size of a curve. Ratios are shares of block accesses, or of reads with `bcache`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct CurvePoint {
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
@@ -36,8 +35,7 @@ pub struct CurvePoint {
 }
 
 /// The curve of a policy.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct PolicyCurve {
     /// Name of the policy: `lru`, `opt`, `smq` or `bcache`.
     pub policy: String,
@@ -52,8 +50,7 @@ pub struct PolicyCurve {
 }
 
 /// The curves of one block size.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct BlockCurves {
     /// Block size in bytes.
     pub block_bytes: u64,
@@ -72,8 +69,7 @@ pub struct BlockCurves {
 }
 
 /// Hit ratios of a trace by size of the cache.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct CacheCurves {
     /// Reads and writes of the trace.
     pub requests: u64,

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What several disks share: an HBA, a RAID controller, or the SATA ports of a chip set.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", schemars(extend("toml" = {"always": true})))]
 pub struct ControllerSpec {

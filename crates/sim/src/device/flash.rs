@@ -31,8 +31,7 @@ use serde::{Deserialize, Serialize};
 const LOST: u64 = 2;
 
 /// A flash disk: an interface that serves one command after the other, then many flash units at once.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
     /// Time of the interface and the controller for a read command of any size, in ns; commands are served one after
@@ -118,8 +117,7 @@ pub struct FlashSpec {
 }
 
 /// The condition of a flash disk.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
     /// As its maker measures it: empty, with an empty cache of single-bit cells.
@@ -192,12 +190,12 @@ pub struct Flash {
     flush_until: Time,
     durable: (Time, Time), // Begin and end of the last time in which writes with forced unit access become durable
     durable_ns: u64,       // All such times
-    slc_bytes: f64, // The cache of single-bit cells, and what can be programmed directly when it is full
+    slc_bytes: f64,        // The cache of single-bit cells, and what can be programmed directly when it is full
     direct_bytes: f64,
-    direct: f64,           // Bytes programmed directly, or moved from the cache
-    extent: (u64, u64),    // The first byte that was written, and the end of the last one
-    slc_used: f64,         // Bytes in the cache of single-bit cells
-    slc_time: Time,        // Up to when they are counted
+    direct: f64,        // Bytes programmed directly, or moved from the cache
+    extent: (u64, u64), // The first byte that was written, and the end of the last one
+    slc_used: f64,      // Bytes in the cache of single-bit cells
+    slc_time: Time,     // Up to when they are counted
     slc_full_ns: Option<Time>,
 }
 

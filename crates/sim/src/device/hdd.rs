@@ -25,8 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A rotating disk.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HddSpec {
     /// Bytes of the whole disk.
@@ -87,8 +86,7 @@ pub struct HddSpec {
 }
 
 /// How a disk orders the commands in its queue.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CommandOrder {
     /// The time to reach each, rotation included: native command queueing.

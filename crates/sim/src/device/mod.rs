@@ -87,8 +87,7 @@ pub trait DiskModel: Debug {
 }
 
 /// The work of a disk's parts. Times of parallel parts are their mean.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct DiskWork {
     /// Time in which the interface and the controller worked, in ns; 0 of a throttled disk.
     pub interface_ns: u64,
@@ -112,8 +111,7 @@ pub struct DiskWork {
 macro_rules! models {
     ($($(#[$doc:meta])* $kind:ident: $spec:ty => $model:ty;)+) => {
         /// How a disk behaves.
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
         #[serde(tag = "kind", rename_all = "lowercase")]
         pub enum Model {
             $($(#[$doc])* $kind($spec),)+

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The media cache and the bands of a disk.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShingledSpec {
     /// Bytes of the media cache of a shingled disk, a log to which it appends writes; 0: none, tracks do not overlap.

@@ -16,8 +16,7 @@ use crate::events::Time;
 use serde::{Deserialize, Serialize};
 
 /// QEMU's throttling: leaky buckets. A disk that was idle lets a tenth of a second's worth through at once.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", schemars(extend("toml" = {"always": true})))]
 pub struct ThrottledSpec {

@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 
 /// A disk that is not new.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlashUse {
     /// Bytes that the disk offers.

@@ -12,7 +12,6 @@ use crate::task::journal::CommitStep;
 const PLUG: usize = 32;
 
 /// The state at the end of a run.
-#[derive(Debug)]
 pub struct FinishedRun {
     pub measured: JobMetrics,          // What the jobs measured
     pub now: Time,                     // Simulated time, the ramp included

@@ -42,7 +42,6 @@ pub struct StopCondition {
 }
 
 /// One run. Targets get it in every call: the time, bios, other tasks, random numbers.
-#[derive(Debug)]
 pub struct Simulation {
     pub now: Time,          // The simulated time
     pub events: EventQueue, // Events to come

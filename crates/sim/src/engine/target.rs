@@ -2,7 +2,6 @@
 //! device-mapper has the same interface (`struct target_type`: `map`, `end_io`, `io_hints`).
 
 use std::any::Any;
-use std::fmt::Debug;
 
 use super::Simulation;
 use crate::bio::Bio;
@@ -12,7 +11,7 @@ use crate::events::Time;
 ///
 /// A target may call [`Simulation::submit`] in [`map`](Self::map) and [`work`](Self::work), where a task runs.
 /// Elsewhere, as in the kernel's interrupt context, it completes bios and wakes tasks and its own workers.
-pub trait Target: Any + Debug {
+pub trait Target: Any {
     /// The target's size and properties.
     fn limits(&self) -> Limits;
 

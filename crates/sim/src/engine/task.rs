@@ -8,7 +8,6 @@ use crate::task::journal::Journal;
 use crate::task::replay::ReplayState;
 
 /// What a task does.
-#[derive(Debug)]
 pub enum Role {
     Job(Box<JobState>),       // A fio job
     Journal(Box<Journal>),    // A journalling filesystem's commits
@@ -28,7 +27,6 @@ pub struct Plugged {
 }
 
 /// A thread that submits I/Os and sleeps.
-#[derive(Debug)]
 pub struct Task {
     pub role: Role,              // What it does
     pub group: usize,            // The job group that its I/Os count for

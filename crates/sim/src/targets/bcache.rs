@@ -5,7 +5,6 @@
 //! Positions on the cache device are not those of buckets: new data is appended, cached data is found at its hash.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Range;
 
 use blklab_cache::bcache::{Bcache as Cache, BcacheMode, BcacheSettings, PAGE_SECTORS};
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_blocks::{InitialState, JobBlocks};
 use super::{BuildContext, Node, Reported, TargetSpec};
+use crate::arena::Numbered;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
@@ -28,8 +28,7 @@ const DATA_START: u64 = 16;
 const MOST_WRITEBACKS: usize = 64;
 
 /// A backing device with a bcache. The names are those of make-bcache and sysfs.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bcache {
     /// Its name in results.
@@ -58,8 +57,7 @@ pub struct Bcache {
 }
 
 /// What a bcache counted, in the words of sysfs; only reads are hits and misses.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct BcacheReport {
     /// Its name.
     pub name: String,
@@ -118,8 +116,7 @@ pub struct BcacheTarget {
     limits: Limits,
     thresholds: [Time; 2], // Of congestion, for reads and writes
     cache: Cache,
-    parts: Vec<Option<Part>>,
-    free: Vec<usize>,
+    parts: Numbered<Part>,
     missed: VecDeque<(u32, Range<u64>)>, // Read from the backing device, and not yet written to the cache
     read: VecDeque<Range<u64>>,          // Read by writebacks
     writebacks: usize,
@@ -128,12 +125,6 @@ pub struct BcacheTarget {
     timer_set: bool,
     worker: u32,
     report: BcacheReport,
-}
-
-impl fmt::Debug for BcacheTarget {
-    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        formatter.debug_struct("BcacheTarget").field("report", &self.report).finish_non_exhaustive()
-    }
 }
 
 impl Target for BcacheTarget {
@@ -182,8 +173,7 @@ impl Target for BcacheTarget {
 
     fn end_io(&mut self, sim: &mut Simulation, bio: &Bio) {
         let Owner::Target { number, .. } = bio.owner else { unreachable!("{bio:?}") };
-        self.free.push(number as usize);
-        let parent = match self.parts[number as usize].take().expect("the number of an I/O in flight") {
+        let parent = match self.parts.remove(number) {
             Part::Cached { parent, begun, write } => {
                 let threshold = self.thresholds[usize::from(write)];
                 if threshold > 0 {
@@ -241,7 +231,7 @@ impl Target for BcacheTarget {
 
     #[cfg(test)]
     fn assert_idle(&self) {
-        assert!(self.parts.len() == self.free.len() && self.missed.is_empty() && self.read.is_empty());
+        assert!(self.parts.is_empty() && self.missed.is_empty() && self.read.is_empty());
     }
 }
 
@@ -365,7 +355,7 @@ impl BcacheTarget {
         if let Part::Cached { parent, .. } | Part::Missed { parent, .. } | Part::Passed { parent } = part {
             sim.bios[parent].remaining += 1;
         }
-        let number = self.add_part(part);
+        let number = self.parts.add(part);
         let owner = Owner::Target { target: self.id, tag: 0, number };
         let piece = sim.bios.add(bio.clone_for(
             child.target,
@@ -393,15 +383,6 @@ impl BcacheTarget {
         let owner = Owner::Task(NONE);
         let bio = Bio { target: 0, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
         self.submit_part(sim, task, &bio, child, sector, sectors, part);
-    }
-
-    fn add_part(&mut self, part: Part) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.parts.push(None);
-            self.parts.len() - 1
-        });
-        self.parts[number] = Some(part);
-        number as u32
     }
 
     /// Brings the cache into its initial state.
@@ -473,8 +454,7 @@ impl TargetSpec for Bcache {
             limits: Limits { sectors, cpu_ns, ..backing.limits },
             thresholds: thresholds.map(|us| us * 1000),
             cache: Cache::new(settings),
-            parts: Vec::new(),
-            free: Vec::new(),
+            parts: Numbered::default(),
             missed: VecDeque::new(),
             read: VecDeque::new(),
             writebacks: 0,

@@ -19,8 +19,7 @@ const TICK: Time = 4_000_000;
 const POLLED: Time = 50_000_000;
 
 /// A delay in an experiment.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {
     /// Its name in results.
@@ -34,8 +33,7 @@ pub struct Delay {
 }
 
 /// What a delay counted.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct DelayReport {
     /// Its name.
     pub name: String,
@@ -44,7 +42,6 @@ pub struct DelayReport {
 }
 
 /// A delay in a running simulation.
-#[derive(Debug)]
 pub struct DelayTarget {
     origin: Child,
     limits: Limits,

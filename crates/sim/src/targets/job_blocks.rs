@@ -14,8 +14,7 @@ const SEED: u64 = 0x7761_726d;
 const DRAWS: u64 = 20;
 
 /// What a cache holds at first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InitialState {
     /// Nothing.

@@ -49,7 +49,6 @@ pub trait Reported {
 }
 
 /// What targets must know when they are built.
-#[derive(Debug)]
 pub struct BuildContext<'a> {
     pub kernel: Kernel,                                          // The kernel generation
     pub host: &'a Host,                                          // Processor time for an I/O
@@ -63,8 +62,7 @@ pub struct BuildContext<'a> {
 macro_rules! targets {
     ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $kind:ident($spec:ty);)+) => {
         /// A disk, or a target above others.
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
         #[serde(rename_all = "lowercase", deny_unknown_fields)]
         pub enum Node {
             /// Index of the disk in `devices` of the cell.
@@ -73,8 +71,7 @@ macro_rules! targets {
         }
 
         /// The report of a target.
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[derive(Clone, Debug, Serialize)]
+        #[derive(Clone, Debug, Serialize, crate::JsonSchema)]
         #[serde(tag = "kind", rename_all = "lowercase")]
         pub enum TargetReport {
             $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind(<<$spec as TargetSpec>::Target as Reported>::Report),)+

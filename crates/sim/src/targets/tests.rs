@@ -11,8 +11,7 @@ use crate::engine::{Child, Limits, Mapped, Simulation, Target};
 use crate::tests::{MEMBER, cell, iops, job, md, play};
 
 /// The description of the faulty target.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Faulty {
     pub origin: Box<Node>,
     pub fails_from: u64,

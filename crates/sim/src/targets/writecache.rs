@@ -28,8 +28,7 @@ const PART: u64 = 128;
 const SUPERBLOCK: u64 = 8;
 
 /// A device with a dm-writecache. The names are those of its table.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Writecache {
     /// Its name in results.
@@ -50,8 +49,7 @@ pub struct Writecache {
 }
 
 /// What a writecache counted, in the words of `dmsetup status`; blocks, except for flushes and what is blocked.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct WritecacheReport {
     /// Its name.
     pub name: String,

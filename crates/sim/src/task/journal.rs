@@ -17,7 +17,6 @@ pub enum CommitStep {
 }
 
 /// One filesystem's journal.
-#[derive(Debug)]
 pub struct Journal {
     pub interval: Time,           // Time between commits
     pub step: CommitStep,         // Its present step

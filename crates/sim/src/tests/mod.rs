@@ -94,7 +94,7 @@ pub fn play(cell: &Cell) -> Outcome {
 
 /// The error of an impossible cell.
 pub fn refusal(cell: &Cell) -> String {
-    build_simulation(cell, None).expect_err("it must be refused").to_string()
+    build_simulation(cell, None).err().expect("it must be refused").to_string()
 }
 
 /// Requests and sectors at all the disks: (reads, writes).

@@ -8,8 +8,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 /// One of the hottest blocks.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct HotBlock {
     /// Number of the block: byte offset / 4096.
     pub block: u64,
@@ -20,8 +19,7 @@ pub struct HotBlock {
 }
 
 /// Hot and cold blocks of 4 KiB. An access is one block of one read or write.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
 pub struct HotnessSummary {
     /// Number of accesses; exact also with a sample.
     pub accesses: u64,

@@ -27,7 +27,6 @@ checked!(DeviceSummary, |summary| summary.place.iter().all(|&at| usize::from(at)
 
 impl DeviceSummary {
     /// Counts an event; with `count_skips` also gaps in the sequence numbers of a CPU.
-    #[inline]
     pub fn add(&mut self, event: &Event, count_skips: bool) {
         if self.events == 0 {
             self.first_ns = event.time;
@@ -56,7 +55,6 @@ impl DeviceSummary {
     }
 
     /// The counts of a CPU; most often it is the last event's CPU.
-    #[inline]
     fn cpu(&mut self, cpu: u16) -> &mut ActionCounts {
         let at = match self.place.get(usize::from(cpu)) {
             Some(&at) if at > 0 => at,
@@ -143,7 +141,6 @@ impl Summary {
     }
 
     /// Counts an event.
-    #[inline]
     pub fn add(&mut self, event: &Event) {
         if !self.merged {
             if let Some(summary) = self.devices.get_mut(usize::from(event.input)) {

@@ -4,8 +4,7 @@ use crate::event::{Action, Event, Rwbs};
 use serde::{Deserialize, Serialize};
 
 /// A number of bios or requests, and their bytes.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct Amount {
     /// Number of bios or requests.
     pub count: u64,
@@ -14,7 +13,6 @@ pub struct Amount {
 }
 
 impl Amount {
-    #[inline]
     fn add(&mut self, bytes: u32) {
         self.count += 1;
         self.bytes = self.bytes.wrapping_add(i64::from(bytes));
@@ -34,8 +32,7 @@ impl Amount {
 pub type AmountPair = [Amount; 2]; // Read and write sides of a count: index 0 is "not a write"
 
 /// Counts of a CPU, or of all CPUs together.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub struct Tally {
     /// Bios queued: reads, writes.
     pub queued: AmountPair,
@@ -143,13 +140,11 @@ impl Default for ActionCounts {
 
 impl ActionCounts {
     /// Actions above 31, such as messages, share a cell that counts only in the number of events.
-    #[inline]
     fn index(action: Action, write: bool, passthrough: bool) -> usize {
         let action = if action.0 < 32 { usize::from(action.0) } else { 0 };
         action << 2 | usize::from(write) << 1 | usize::from(passthrough)
     }
 
-    #[inline]
     pub(super) fn add(&mut self, event: &Event) {
         let index = Self::index(event.action, event.rwbs.has(Rwbs::WRITE), event.rwbs.has(Rwbs::PASSTHROUGH));
         self.0[index].add(event.bytes);

@@ -148,13 +148,11 @@ impl Record {
     }
 
     /// The category bits.
-    #[inline]
     pub fn rwbs(&self) -> Rwbs {
         Rwbs((self.action >> 16) as u16)
     }
 
     /// True for notes (process names, time stamps, messages).
-    #[inline]
     pub fn is_note(&self) -> bool {
         self.rwbs().has(Rwbs::NOTIFY)
     }

@@ -177,7 +177,6 @@ impl BlktraceSet {
     }
 
     /// Moves the first stream back: behind the second, before those that are not earlier.
-    #[inline]
     fn reorder_first(&mut self) {
         let index = self.order[0];
         let time = self.cursors[index].time();

@@ -82,7 +82,6 @@ impl PreviousRecord {
     }
 
     /// Whether the next record must be checked: nearly never within one CPU's file.
-    #[inline]
     fn needs_check(&self, record: &Record) -> bool {
         record.time.wrapping_sub(self.time) > DAY || record.sequence != self.sequence.wrapping_add(1)
     }

@@ -28,13 +28,11 @@ impl QueuedIo {
     }
 
     /// Its operation.
-    #[inline]
     pub fn op(&self) -> Op {
         op_of(self.rwbs, self.bytes)
     }
 
     /// Length in sectors.
-    #[inline]
     pub fn sectors(&self) -> u64 {
         u64::from(self.bytes >> 9)
     }

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 /// A row of density: the I/Os with a value from `low` to below `end`. Its strings have one character for each slice of
 /// time: `.` for no I/O, otherwise the number of binary digits of the count, in base 36 (`1` is one I/O, `2` is 2 or 3,
 /// `a` is 512 to 1,023).
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct DensityRow {
     /// Lowest value of the row: a sector, or ns of Q2C.
     pub low: u64,

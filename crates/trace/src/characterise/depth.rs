@@ -5,8 +5,7 @@ use blklab_stats::{Level, LevelSummary, Merge, Timeline};
 use serde::{Deserialize, Serialize};
 
 /// Queue depth in one slice of time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct DepthSlice {
     /// The times of all I/Os in flight, added up, in ns: divided by the width, it is the mean depth.
     pub area_ns: u64,
@@ -37,8 +36,7 @@ pub struct QueueDepth {
 }
 
 /// Queue depth over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct DepthOverTime {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,
@@ -62,13 +60,11 @@ impl QueueDepth {
     }
 
     /// The present number.
-    #[inline]
     pub fn now(&self) -> u64 {
         self.now
     }
 
     /// Sets the number from a time on.
-    #[inline]
     pub fn set(&mut self, time: u64, depth: u64) {
         if time >= self.since {
             self.begin();
@@ -83,7 +79,6 @@ impl QueueDepth {
     }
 
     /// I/Os that were in flight when the window opened count from there.
-    #[inline]
     fn begin(&mut self) {
         if !self.begun && self.since > 0 {
             self.level.set(self.since, self.now);
@@ -93,7 +88,6 @@ impl QueueDepth {
     }
 
     /// Counts the time from the last change to `time` in its slices.
-    #[inline]
     fn spend(&mut self, time: u64) {
         while self.now > 0 && self.changed < time {
             let mut to = time;

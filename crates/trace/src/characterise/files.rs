@@ -41,8 +41,7 @@ impl Filesystem {
 }
 
 /// The I/Os of one file.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, crate::JsonSchema)]
 pub struct FileProfile {
     /// Path of the file; or what else the sectors hold, such as `journal`.
     pub name: String,
@@ -69,8 +68,7 @@ impl FileProfile {
 }
 
 /// The files of the filesystem on a device, by I/O.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct FilesProfile {
     /// Where the filesystem is mounted.
     pub mount: String,

@@ -194,7 +194,6 @@ impl Intake {
         }
     }
 
-    #[inline]
     fn add_request(&mut self, at: usize, event: &Event) {
         let state = &self.states[at];
         let begins = event.action == Action::DISPATCH && state.chunk.start == StartAction::D;
@@ -221,7 +220,6 @@ impl Intake {
         }
     }
 
-    #[inline]
     fn add_queued(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
         let (process, wanted) = self.look_up_process(event.pid);
@@ -241,7 +239,6 @@ impl Intake {
 
     /// Gives the event to the device's pairer, which adds the I/Os that it ends to the chunk. Returns whether the event
     /// dispatched a request that was not with the driver before.
-    #[inline]
     fn pair(&mut self, at: usize, event: &Event, origin: BioOrigin) -> bool {
         let state = &mut self.states[at];
         let ended = state.chunk.ended.len();
@@ -351,7 +348,6 @@ impl Intake {
     }
 
     /// The index of a process's name, and whether the filter wants it.
-    #[inline]
     fn look_up_process(&mut self, pid: u32) -> (u32, bool) {
         let recent = &self.recent[pid as usize % RECENT];
         if recent.known && recent.pid == pid {
@@ -524,7 +520,6 @@ impl DeviceState {
     }
 
     /// Counts a request in the driver. A recording without R shows a requeued request as dispatched twice.
-    #[inline]
     fn count_dispatched(&mut self, event: &Event, is_new: bool) {
         let now = self.dispatched.now();
         // Requests dispatched before the trace began complete without having been counted.

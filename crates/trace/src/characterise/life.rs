@@ -15,7 +15,6 @@ const STAGES: [&str; 8] = ["q2c", "q2d", "d2c", "q2g", "g2i", "i2d", "q2m", "m2d
 const COUNTED: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
 
 /// The time of each of [`STAGES`]; [`NEVER`] if the trace does not show it.
-#[inline]
 fn stage_times(io: &Io, t_queue: u64) -> [u64; STAGES.len()] {
     let between = |from, to| Io::between(from, to).unwrap_or(NEVER);
     // Only for the bio that got the request: those merged into it have Q2M and M2D instead.
@@ -63,8 +62,7 @@ impl Life {
 }
 
 /// What became of the I/Os of one operation, and when.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct LifeProfile {
     /// I/Os with a queue and a completion event.
     pub completed: u64,

@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_GROUPS: usize = 512; // The largest number of groups on one device; further ones are counted together
 
 /// Counts of one operation's arrivals.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct OpCounts {
     /// I/Os queued.
     pub ios: u64,
@@ -30,7 +29,6 @@ pub struct OpCounts {
 }
 
 impl OpCounts {
-    #[inline]
     fn add(&mut self, row: &QueuedIo) {
         self.ios += 1;
         self.bytes += u64::from(row.bytes);
@@ -55,8 +53,7 @@ pub struct GroupLoad {
 merge_fields!(GroupLoad: ops, q2c, errors);
 
 /// The I/Os of a CPU, of a process, or from a device.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct GroupProfile {
     /// Number of the CPU, name of the process, or `major,minor` of the device; `direct`: not remapped; `(others)`: all
     /// beyond 512.
@@ -74,7 +71,6 @@ pub struct GroupProfile {
 }
 
 impl GroupLoad {
-    #[inline]
     fn add(&mut self, op: Op, bytes: u32) {
         let cell = &mut self.ops[op as usize];
         cell.0 += 1;
@@ -121,7 +117,6 @@ impl GroupTable {
     const OTHERS: u32 = u32::MAX; // The key of all groups beyond [`MAX_GROUPS`]
     const RECENT: usize = 64; // Entries of `recent`
 
-    #[inline]
     fn at(&mut self, key: u32) -> &mut GroupLoad {
         let place = key as usize % Self::RECENT;
         let at = match self.recent.get(place) {
@@ -185,8 +180,7 @@ pub struct Load {
 }
 
 /// The load of one operation.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct OpLoadProfile {
     /// Counts.
     #[serde(flatten)]
@@ -200,8 +194,7 @@ pub struct OpLoadProfile {
 }
 
 /// The load of one device.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct LoadProfile {
     /// The load by operation: `read`, `write`, `discard`, `flush`.
     pub ops: BTreeMap<&'static str, OpLoadProfile>,
@@ -220,7 +213,6 @@ pub struct LoadProfile {
 }
 
 impl Load {
-    #[inline]
     fn widen(&mut self, first: u64, end: u64) {
         let (low, high) = self.span.get_or_insert((first, end));
         *low = first.min(*low);

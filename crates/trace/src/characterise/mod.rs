@@ -51,8 +51,7 @@ type PanelJob<'a> = Box<dyn FnMut(&Chunk) + Send + 'a>; // One panel's work on a
 macro_rules! panels {
     ($($(#[$meaning:meta])+ $name:ident: $panel:ty,)*) => {
         /// The workload of one device.
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
         pub struct DeviceProfile {
             /// Events and queue depth.
             #[serde(flatten)]

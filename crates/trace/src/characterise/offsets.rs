@@ -46,8 +46,7 @@ pub struct Offsets {
 checked!(Offsets, Offsets::is_valid);
 
 /// Where on a device reads and writes begin, over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct OffsetsProfile {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,
@@ -78,7 +77,6 @@ impl Offsets {
     }
 
     /// The cell of a time and sector.
-    #[inline]
     fn cell(&mut self, time: u64, sector: u64) -> &mut Cell {
         let row = sector >> self.shift;
         if self.used.is_none_or(|(low, high)| row < low || row > high) {

@@ -32,8 +32,7 @@ impl Default for OverTime {
 }
 
 /// One slice of time: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct SliceProfile {
     /// Start of the slice, in ns since the trace began.
     pub start_ns: u64,
@@ -66,8 +65,7 @@ pub struct SliceProfile {
 }
 
 /// Load and latencies of a device over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct OverTimeProfile {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,

@@ -15,8 +15,7 @@ pub struct AccessPattern {
 }
 
 /// The access pattern.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct PatternProfile {
     /// Sequential streams of the reads.
     pub read_streams: StreamsSummary,

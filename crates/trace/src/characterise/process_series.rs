@@ -14,7 +14,6 @@ const OTHERS: u32 = u32::MAX; // Index of all others, which is not that of a pro
 struct Slice(Vec<(u32, u64)>);
 
 impl Slice {
-    #[inline]
     fn add(&mut self, process: u32, ios: u64) {
         match self.0.iter().position(|(known, _)| *known == process) {
             Some(at) => self.0[at].1 += ios,
@@ -49,8 +48,7 @@ pub struct ProcessSeries(Timeline<Slice>);
 checked!(Slice, |slice| slice.0.len() <= DISTINCT + 1);
 
 /// The I/Os of processes over time.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct ProcessesOverTime {
     /// Width of a slice of time, in ns.
     pub width_ns: u64,

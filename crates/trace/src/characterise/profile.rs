@@ -34,8 +34,7 @@ impl Serialize for EventCounts {
 }
 
 /// The counts of a device's events.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct DeviceFlow {
     /// Number of the device, `major,minor`.
     pub device: String,
@@ -49,7 +48,7 @@ pub struct DeviceFlow {
     /// wall clock.
     pub observed_ns: u64,
     /// Number of events by blkparse's letter: `Q`, `C`, `UT` …
-    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, u64>"))]
+    #[schemars(with = "BTreeMap<String, u64>")]
     pub events: EventCounts,
     /// The event with which its I/Os begin: Q; D or C in a recording without Q.
     pub start: StartAction,
@@ -66,8 +65,7 @@ pub struct DeviceFlow {
 }
 
 /// blkparse's summary, as numbers.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct SummaryProfile {
     /// blkparse's name: that of the input, or `major,minor` of a device in a merged stream.
     pub name: String,
@@ -97,8 +95,7 @@ impl From<DeviceSummary> for SummaryProfile {
 }
 
 /// A characterised trace.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, crate::JsonSchema)]
 pub struct Profile {
     /// Version of this document: 1. A change of meaning increases it, a new key does not.
     pub format_version: u32,

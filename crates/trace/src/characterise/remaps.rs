@@ -37,12 +37,10 @@ impl Remaps {
     }
 
     /// The source of a queued bio (Q); the null device if nothing was remapped to it.
-    #[inline]
     pub fn source_of(&mut self, event: &Event) -> DeviceId {
         self.take((event.device, event.sector, event.bytes)).unwrap_or_default()
     }
 
-    #[inline]
     fn take(&mut self, target: RemapTarget) -> Option<DeviceId> {
         match self.latest {
             Some((latest, source)) if latest == target => {

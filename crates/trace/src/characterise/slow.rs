@@ -91,7 +91,6 @@ impl SlowIos {
     }
 
     /// Adds a time without completions that `io` ended.
-    #[inline]
     fn add_silence(&mut self, io: &Io) {
         let start = io.t_queue.max(self.last_complete);
         if io.t_complete.saturating_sub(start) > self.silences.bar {
@@ -171,8 +170,7 @@ impl Merge for SlowIos {
 }
 
 /// One of the slowest I/Os; or a stall, and the I/O whose completion ended it.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct LongTimeProfile {
     /// When the I/O was queued, in ns since the trace began. A stall begins with the completion before it, or when the
     /// first I/O that waited in it was queued.
@@ -198,8 +196,7 @@ pub struct LongTimeProfile {
 }
 
 /// The slowest I/Os and the stalls of a device.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct SlowProfile {
     /// The slowest I/Os, the slowest first; at most 20.
     pub slowest: Vec<LongTimeProfile>,

@@ -131,7 +131,6 @@ impl OutputFile {
 }
 
 impl Write for OutputFile {
-    #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(sink) = &mut self.sink else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let count = sink.write(bytes)?;

@@ -23,14 +23,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes one expected byte.
-    #[inline]
     pub fn byte(&mut self, wanted: u8) -> Option<()> {
         let (&first, remaining) = self.remaining.split_first()?;
         (first == wanted).then(|| self.remaining = remaining)
     }
 
     /// Takes spaces and tabs.
-    #[inline]
     pub fn spaces(&mut self) {
         while let [b' ' | b'\t', remaining @ ..] = self.remaining {
             self.remaining = remaining;
@@ -38,7 +36,6 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a whole number: digits only, at most `u64::MAX`.
-    #[inline]
     pub fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;
         let mut len = 0;
@@ -57,13 +54,11 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a whole number that fits 32 bits.
-    #[inline]
     pub fn number32(&mut self) -> Option<u32> {
         self.number()?.try_into().ok()
     }
 
     /// Takes a decimal number and gives it in units of 10^-`digits`; finer digits are dropped.
-    #[inline]
     pub fn decimal(&mut self, digits: u32) -> Option<u64> {
         let mut value = self.number()?;
         let mut have = 0;
@@ -83,7 +78,6 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes everything before the next `end`, and `end` itself if there is one.
-    #[inline]
     pub fn until(&mut self, end: u8) -> &'a [u8] {
         let at = self.remaining.iter().position(|&b| b == end);
         let word = &self.remaining[..at.unwrap_or(self.remaining.len())];
@@ -92,7 +86,6 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes the next word: skips white space before it, stops before the white space after it.
-    #[inline]
     pub fn word(&mut self) -> &'a [u8] {
         self.spaces();
         let at = self.remaining.iter().position(|&b| b == b' ' || b == b'\t');

@@ -26,7 +26,6 @@ impl Lines {
     }
 
     /// The next line without its end (`\n` or `\r\n`); `None` at the end of the file.
-    #[inline]
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         let mut searched = 0;
         let (len, skip) = loop {

@@ -21,7 +21,6 @@ impl NamedDevices {
     pub const MAX: usize = 65_536; // The largest number of devices; further ones share the last number
 
     /// The number of the device that the trace calls `key`; `name` makes its display name.
-    #[inline]
     pub fn number(&mut self, key: &[u8], name: impl FnOnce(&str) -> String) -> DeviceId {
         if key != self.last.as_slice() || self.numbers.is_empty() {
             self.look_up(key, name);
@@ -64,7 +63,6 @@ pub struct NewProcessNames {
 
 impl NewProcessNames {
     /// Adds a name; the first name of a process stays.
-    #[inline]
     pub fn learn(&mut self, pid: u32, name: &[u8]) {
         if self.last == Some(pid) {
             return;

@@ -223,7 +223,6 @@ impl<F: RowFeed> RowSource<F> {
         }
     }
 
-    #[inline]
     fn push_event(
         &mut self, batch: &mut EventBatch, time_zero: u64, time: u64, row: &RequestRow, action: Action, input: u16,
     ) {

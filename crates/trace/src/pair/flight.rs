@@ -31,7 +31,6 @@ pub enum BioState {
 
 impl BioState {
     /// Whether a bio is in this state.
-    #[inline]
     pub fn matches(self, io: &Io) -> bool {
         match self {
             BioState::NoRequest => io.t_get == NEVER && io.t_merge == NEVER && io.t_dispatch == NEVER,
@@ -58,13 +57,11 @@ pub struct BiosInFlight {
 
 impl BiosInFlight {
     /// The number of bios.
-    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// The bio in a slot that [`BiosInFlight::find`] returned.
-    #[inline]
     pub fn slot(&mut self, index: u32) -> &mut InFlightBio {
         &mut self.slots[index as usize]
     }
@@ -82,7 +79,6 @@ impl BiosInFlight {
     }
 
     /// The bio that starts at a sector, if it is the only one.
-    #[inline]
     pub fn single_at(&mut self, sector: u64) -> Option<&mut InFlightBio> {
         let head = self.starts.get(sector)?;
         let slot = self.slots.get_mut(head as usize)?;
@@ -90,7 +86,6 @@ impl BiosInFlight {
     }
 
     /// Takes the bio that covers exactly an event's range, if it is the only one on its sector and not partly complete.
-    #[inline]
     pub fn take_single(&mut self, event: &Event) -> Option<Io> {
         let index = self.starts.get(event.sector)?;
         let slot = self.slots.get(index as usize)?;
@@ -117,7 +112,6 @@ impl BiosInFlight {
     }
 
     /// The bio in flight that owns sector `at` of a range with `sectors` left.
-    #[inline]
     pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: BioState) -> Option<u32> {
         if let Some(head) = self.starts.get(at) {
             let slot = &self.slots[head as usize];
@@ -187,7 +181,6 @@ impl BiosInFlight {
     }
 
     /// Adds a bio as the youngest on its sector.
-    #[inline]
     pub fn add(&mut self, io: Io) {
         let left = u64::from(io.bytes >> 9);
         self.longest = self.longest.max(left);
@@ -206,7 +199,6 @@ impl BiosInFlight {
     }
 
     /// Links the bio in a slot as the youngest on its sector.
-    #[inline]
     fn link(&mut self, index: u32) {
         let sector = self.slots[index as usize].io.sector;
         self.slots[index as usize].tail = index;
@@ -224,7 +216,6 @@ impl BiosInFlight {
     }
 
     /// Removes a bio.
-    #[inline]
     pub fn remove(&mut self, index: u32) {
         let InFlightBio { io, next, prev, tail, .. } = self.slots[index as usize];
         let sector = io.sector;
@@ -292,7 +283,6 @@ impl TryFrom<StoredBios> for BiosInFlight {
 }
 
 /// Whether it is a write or a discard: the first criterion that distinguishes twins on one sector.
-#[inline]
 pub fn is_write(rwbs: Rwbs) -> bool {
     rwbs.has(Rwbs::WRITE.with(Rwbs::DISCARD))
 }

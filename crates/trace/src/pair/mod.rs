@@ -44,7 +44,6 @@ pub struct Pairer {
 impl Pairer {
     /// Adds an event of the device; appends the I/Os that it ends to `done`. `origin` matters only for Q. Returns
     /// whether the event dispatched a request that was not with the driver before.
-    #[inline]
     pub fn add_event(&mut self, event: &Event, origin: BioOrigin, done: &mut Vec<Io>) -> bool {
         match event.action {
             Action::QUEUE => self.queue(event, origin, done),
@@ -83,7 +82,6 @@ impl Pairer {
         done[first..].sort_by_key(|io| (io.t_queue.min(io.t_dispatch), io.sector));
     }
 
-    #[inline]
     fn queue(&mut self, event: &Event, origin: BioOrigin, done: &mut Vec<Io>) {
         let mut io = new_io(event);
         io.source = origin.source;
@@ -101,7 +99,6 @@ impl Pairer {
         }
     }
 
-    #[inline]
     fn dispatch(&mut self, event: &Event, done: &mut Vec<Io>) -> bool {
         self.saw_dispatch = true;
         let passthrough = event.rwbs.has(Rwbs::PASSTHROUGH);
@@ -143,7 +140,6 @@ impl Pairer {
         any
     }
 
-    #[inline]
     fn complete(&mut self, event: &Event, done: &mut Vec<Io>) {
         let passthrough = event.rwbs.has(Rwbs::PASSTHROUGH);
         if event.sectors() == 0 || passthrough {
@@ -210,7 +206,6 @@ impl Pairer {
     }
 
     /// Sets a time in every bio that the event's range covers.
-    #[inline]
     fn set_time(&mut self, event: &Event, want: BioState, set: impl Fn(&mut Io, u64)) {
         let time = event.time;
         if event.sectors() > 0 {
@@ -223,7 +218,6 @@ impl Pairer {
     }
 
     /// Calls `act` with every bio in the event's range. False if the range's first sector belongs to no bio in flight.
-    #[inline]
     fn for_each_bio(&mut self, event: &Event, want: BioState, mut act: impl FnMut(&mut Io)) -> bool {
         let write = is_write(event.rwbs);
         // Nearly always one bio with exactly this range.
@@ -245,7 +239,6 @@ impl Pairer {
         at > event.sector
     }
 
-    #[inline]
     fn add(&mut self, io: Io, done: &mut Vec<Io>) {
         if self.bios.len() >= MAX_IN_FLIGHT {
             self.give_up_older_half(done);

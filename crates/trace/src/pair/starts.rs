@@ -25,13 +25,11 @@ impl Default for StartTable {
 
 impl StartTable {
     /// Multiplies by 2^64/φ: the table is bounded, so no keyed hash is needed against hostile sectors.
-    #[inline]
     fn home(&self, sector: u64) -> usize {
         (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     /// The index of the sector's cell, or of the free cell for it.
-    #[inline]
     fn at(&self, sector: u64) -> usize {
         let mask = self.cells.len() - 1;
         let mut at = self.home(sector) & mask;
@@ -42,14 +40,12 @@ impl StartTable {
     }
 
     /// The slot that starts at `sector`.
-    #[inline]
     pub fn get(&self, sector: u64) -> Option<u32> {
         let slot = self.cells[self.at(sector)].slot;
         (slot != NONE).then_some(slot)
     }
 
     /// Sets the slot of a sector that has none; returns the sector's slot.
-    #[inline]
     pub fn put_if_free(&mut self, sector: u64, slot: u32) -> u32 {
         let at = self.at(sector);
         if self.cells[at].slot == NONE {
@@ -60,7 +56,6 @@ impl StartTable {
     }
 
     /// Sets the slot of a sector.
-    #[inline]
     pub fn set(&mut self, sector: u64, slot: u32) {
         let at = self.at(sector);
         if self.cells[at].slot == NONE {
@@ -73,7 +68,6 @@ impl StartTable {
     }
 
     /// Takes a sector out.
-    #[inline]
     pub fn remove(&mut self, sector: u64) {
         let mask = self.cells.len() - 1;
         let mut hole = self.at(sector);

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 import click
 
@@ -26,7 +25,7 @@ def _parse_share(text: str) -> float:
     return share
 
 
-SIZES: Final = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
+SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) for word in text.split(",")}))
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -13,8 +13,8 @@ from blklab.errors import UsageError
 from blklab.system.roots import Roots
 from blklab.units import NANOSECONDS
 
-NEVER: Final = 0
-HOUR: Final = NANOSECONDS["h"]
+NEVER = 0
+HOUR = NANOSECONDS["h"]
 
 
 class _Interval(click.ParamType[int]):

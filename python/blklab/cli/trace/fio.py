@@ -1,7 +1,7 @@
 """`blklab trace fio`: write a fio job that reproduces a workload, and verify it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from blklab.documents.profile import Profile
     from blklab.trace.fio import FioPlan, JobTarget, Loop, Verification
 
-MIN_RUNTIME: Final = 10**9  # ns; fio counts whole seconds
-MAX_RUNTIME: Final = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 bits of milliseconds
+MIN_RUNTIME = 10**9  # ns; fio counts whole seconds
+MAX_RUNTIME = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 bits of milliseconds
 
 
 @click.command()

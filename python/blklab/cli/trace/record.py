@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from blklab.units import format_duration, format_size
 if TYPE_CHECKING:
     from blklab.trace.record import RecordingOptions, RecordingProgress, TraceRecording
 
-LONGEST: Final = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
+LONGEST = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
 
 
 @click.command()

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -56,10 +56,10 @@ def _parse_sector(text: str) -> int:
     return int(text)
 
 
-TIME: Final = Quantity("time", _parse_time)
-COLUMNS: Final = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
+TIME = Quantity("time", _parse_time)
+COLUMNS = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
-TRACE_OPTIONS: Final = (
+TRACE_OPTIONS = (
     click.option(
         "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
     ),
@@ -68,7 +68,7 @@ TRACE_OPTIONS: Final = (
     ),
 )
 
-OPTIONS: Final = (  # The filters, in the order of the help
+OPTIONS = (  # The filters, in the order of the help
     click.option("--device", "devices", multiple=True, metavar="DEV", help="Select this device: md127 or 9,127."),
     click.option(
         "--process",

@@ -1,7 +1,6 @@
 """Read a trace for a command: with progress, warnings, and an error if it has no I/O."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from blklab import _core
 from blklab.cli.common import computing, progress, warn, warn_each
@@ -15,7 +14,7 @@ from blklab.text import printable
 from blklab.trace import shards as sharding
 from blklab.trace.profile import characterise, read_mounted_files
 
-MAX_NAMED: Final = 8  # How many devices and processes a message names
+MAX_NAMED = 8  # How many devices and processes a message names
 
 
 def read_view(

@@ -1,7 +1,5 @@
 """The rules of `md audit`: each is one function; this is their registry."""
 
-from typing import Final
-
 from blklab.diagnostic import Diagnostic
 from blklab.md.audit import alignment, bad_blocks, devices, host, metadata, redundancy, scrubbing, smart
 from blklab.md.audit.rule import Rule
@@ -9,7 +7,7 @@ from blklab.md.model import Inventory
 
 __all__ = ["RULES", "findings"]
 
-RULES: Final[tuple[Rule, ...]] = (  # In the order in which findings of one severity are printed
+RULES: tuple[Rule, ...] = (  # In the order in which findings of one severity are printed
     redundancy.check_broken,
     *(bad_blocks.check_repair, bad_blocks.check_lost_ranges, bad_blocks.check_entries),
     *(bad_blocks.check_copied_entries, bad_blocks.check_full_lists, bad_blocks.check_write_errors),

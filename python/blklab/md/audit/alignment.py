@@ -60,23 +60,23 @@ def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diag
     width = array.chunk * array.data_disks
     for part in array.parts:
         geometry = part.geometry
-        if geometry is None or geometry.block <= 0 or array.chunk % geometry.block:
+        if geometry is None or geometry.block_bytes <= 0 or array.chunk % geometry.block_bytes:
             continue
-        if (geometry.unit, geometry.width) != (array.chunk, width):
+        if (geometry.unit_bytes, geometry.width_bytes) != (array.chunk, width):
             yield _wrong_stripe(array, part, geometry, width)
 
 
 def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int) -> Diagnostic:
     """The filesystem does not know the chunk and stripe of the array, or assumes other sizes."""
     assumed = (
-        f"assumes a chunk of {format_size(geometry.unit)} and a stripe of {format_size(geometry.width)}"
-        if geometry.unit or geometry.width
+        f"assumes a chunk of {format_size(geometry.unit_bytes)} and a stripe of {format_size(geometry.width_bytes)}"
+        if geometry.unit_bytes or geometry.width_bytes
         else "does not know the chunk and the stripe of the array"
     )
     mkfs = mkfs_command(geometry, array.chunk, array.data_disks)
     commands, correction = [], ""
     if geometry.kind == "ext4":
-        blocks = array.chunk // geometry.block
+        blocks = array.chunk // geometry.block_bytes
         commands = [command("set-stripe", stride=blocks, width=blocks * array.data_disks, disk=part.path)]
     else:
         correction = f"; to correct this, mount it once with -o sunit={array.chunk // SECTOR},swidth={width // SECTOR}"
@@ -93,6 +93,6 @@ def _wrong_stripe(array: Array, part: ArrayPart, geometry: Geometry, width: int)
 def mkfs_command(geometry: Geometry, chunk: int, disks: int) -> str:
     """Returns the command that makes the filesystem for this array (mke2fs(8), mkfs.xfs(8))."""
     if geometry.kind == "ext4":
-        blocks = chunk // geometry.block
-        return f"mkfs.ext4 -b {geometry.block} -E stride={blocks},stripe-width={blocks * disks}"
+        blocks = chunk // geometry.block_bytes
+        return f"mkfs.ext4 -b {geometry.block_bytes} -E stride={blocks},stripe-width={blocks * disks}"
     return f"mkfs.xfs -d su={chunk >> 10}k,sw={disks}"

@@ -172,12 +172,12 @@ def check_sync_action(array: Array, _software: Software | None) -> Iterator[Diag
     sync = array.sync
     if sync is None:
         return
-    if sync.done is None or not sync.total:
+    if sync.done_sectors is None or not sync.total_sectors:
         progress = "waits for another array on the same disks"
     else:
-        progress = f"is running: {100 * sync.done / sync.total:.1f} %"
+        progress = f"is running: {100 * sync.done_sectors / sync.total_sectors:.1f} %"
         if sync.left_seconds is not None:
-            progress += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed:,} KiB/s"
+            progress += f", {format_duration(sync.left_seconds * 1e9)} left at {sync.speed_kib:,} KiB/s"
     risky = sync.action in {"resync", "recover", "reshape"}
     action = {"recover": "recovery"}.get(sync.action, sync.action)
     yield array_finding(array, "warning" if risky else "note", "under-way", f"{action} {progress}")

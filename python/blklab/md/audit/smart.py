@@ -5,16 +5,15 @@ predict failures); Linux RAID wiki, "Timeout Mismatch"; drivers/scsi/sd.h (SD_TI
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.audit.rule import list_names
 from blklab.md.model import Inventory, PhysicalDisk
 from blklab.md.recipes import command
 
-LONGEST_RETRY_S: Final = 180  # Seconds after which a disk without a limit has stopped to retry a sector
+LONGEST_RETRY_S = 180  # Seconds after which a disk without a limit has stopped to retry a sector
 
-WARNINGS: Final = (  # Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.1.2)
+WARNINGS = (  # Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.1.2)
     "few spare blocks are left",
     "it is too hot or too cold",
     "it is no longer reliable",
@@ -23,7 +22,7 @@ WARNINGS: Final = (  # Bits of NVMe's `critical_warning` (NVM Express 1.4, 5.14.
     "its persistent memory is read-only",
 )
 
-TEMPERATURE_WARNING: Final = 2  # The bit of `critical_warning` for temperature, which is temporary
+TEMPERATURE_WARNING = 2  # The bit of `critical_warning` for temperature, which is temporary
 
 
 def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:
@@ -167,7 +166,7 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
 
 Rule = Callable[[PhysicalDisk], Iterator[Diagnostic]]
 
-RULES: Final[tuple[Rule, ...]] = (check_verdict, check_sectors, check_wear, check_self_test, check_link_speed)
+RULES: tuple[Rule, ...] = (check_verdict, check_sectors, check_wear, check_self_test, check_link_speed)
 
 
 def _disk_finding(disk: PhysicalDisk, severity: Severity, code: str, message: str, *commands: str) -> Diagnostic:

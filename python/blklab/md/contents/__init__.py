@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from blklab.dmsetup import PATH
 from blklab.errors import BlklabError
@@ -23,8 +22,8 @@ from blklab.system.roots import Roots, entries, text
 from blklab.system.spans import Span, spans_within, spans_without
 from blklab.units import SECTOR
 
-MAX_BLOCKS: Final = 4096  # debugfs compares each of these blocks with every block of every file
-RESERVED: Final = {7: "reserved for group descriptors", 8: "journal"}  # Inodes that are not files (fs/ext4/ext4.h)
+MAX_BLOCKS = 4096  # debugfs compares each of these blocks with every block of every file
+RESERVED = {7: "reserved for group descriptors", 8: "journal"}  # Inodes that are not files (fs/ext4/ext4.h)
 
 
 def find_unmounted_files(path: str, block: int, spans: Sequence[Span]) -> list[FilesFound]:
@@ -266,7 +265,7 @@ def _locate_files(
         if geometry is None or geometry.kind != "ext4":
             reason = "mount it (`-o ro` is enough)" if geometry else "it has no ext4 or XFS"
             raise BlklabError(failure or f"not mounted: {reason}")
-        yield from find_unmounted_files(path, geometry.block, place.spans)
+        yield from find_unmounted_files(path, geometry.block_bytes, place.spans)
         return
     if whole_mount.kind not in file_search.KINDS:
         raise BlklabError(f"it has {whole_mount.kind}, expected ext4 or XFS")

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
 Log = Callable[[str], None]
 Result = TypeVar("Result")
-MAX_NEW_LINES: Final = 20  # Lines that one scrape may add to the log
-REQUEST_KEYS: Final = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
+MAX_NEW_LINES = 20  # Lines that one scrape may add to the log
+REQUEST_KEYS = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
 
 
-PREFIX: Final = "blklab_md_"
+PREFIX = "blklab_md_"
 
-STATES: Final = (
+STATES = (
     "inactive", "suspended", "readonly", "read-auto", "clean", "active", "write-pending", "active-idle", "broken",
 )  # fmt: skip
 """States of assembled arrays: drivers/md/md.c, `array_states`, Linux 6.12, without `clear`."""
 
-MEMBER_STATES: Final = (
+MEMBER_STATES = (
     "faulty", "in_sync", "journal", "write_mostly", "blocked", "spare", "write_error",
     "want_replacement", "replacement", "external_bbl", "failfast",
 )  # fmt: skip
 """States of members: drivers/md/md.c, `state_show`, Linux 6.12."""
 
-ACTIONS: Final = ("idle", *sorted(PASSES))
+ACTIONS = ("idle", *sorted(PASSES))
 
-ARRAY: Final = ("array",)
-MEMBER: Final = ("array", "member")
-CACHE: Final = ("cache",)
+ARRAY = ("array",)
+MEMBER = ("array", "member")
+CACHE = ("cache",)
 
 
 class MetricSpec(NamedTuple):
@@ -59,7 +59,7 @@ class MetricSpec(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-METRICS: Final = {
+METRICS = {
     "array_info": MetricSpec(
         "UUID, level, layout, metadata and name of the array; always 1.",
         (*ARRAY, "uuid", "level", "layout", "metadata", "name"),
@@ -168,9 +168,9 @@ def array_samples(array: Array) -> Iterator[Sample]:
     for action in ACTIONS:
         yield "array_sync_action", (*name, action), action == (sync.action if sync else "idle")
     if sync:
-        if sync.done is not None and sync.total:
-            yield "array_sync_done_ratio", name, sync.done / sync.total
-        speed = None if sync.speed is None else sync.speed << 10
+        if sync.done_sectors is not None and sync.total_sectors:
+            yield "array_sync_done_ratio", name, sync.done_sectors / sync.total_sectors
+        speed = None if sync.speed_kib is None else sync.speed_kib << 10
         yield "array_sync_speed_bytes_per_second", name, speed
         yield "array_sync_left_seconds", name, sync.left_seconds
 

@@ -7,14 +7,13 @@ readings does not wrap.
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.system import diskstats
 from blklab.system.diskstats import MS, DeviceActivity, DeviceCounters
 from blklab.system.roots import Roots
 
-READ_INTERVAL_S: Final = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
+READ_INTERVAL_S = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
 
 
 class ActivityCounter:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from blklab.md.inventory import read_inventory
 from blklab.md.model import Geometry, Inventory, Software
@@ -14,9 +14,9 @@ from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
 from blklab.system.roots import Roots, text
 
-DISK_TIMEOUT_S: Final = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
-NOT_READ: Final = "disks are not read"
-NO_ANSWER: Final = "the disks have not answered yet"
+DISK_TIMEOUT_S = 2.0  # Time that a scrape waits for disks. A disk that hangs must not hide its values in sysfs.
+NOT_READ = "disks are not read"
+NO_ANSWER = "the disks have not answered yet"
 Value = TypeVar("Value")
 
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
@@ -22,7 +21,7 @@ from blklab.md.superblocks import SuperblockReading, failure_reason
 from blklab.system.roots import Roots
 
 __all__ = ["PROBE", "RemoteHost", "audited", "read"]
-PROBE: Final = Path(__file__).with_name("probe.sh")  # The script that runs on the host
+PROBE = Path(__file__).with_name("probe.sh")  # The script that runs on the host
 
 
 @dataclass(frozen=True)

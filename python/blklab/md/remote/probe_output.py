@@ -6,21 +6,20 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.units import SECTOR
 
-HEADER: Final = b"blklab-probe 1"
-MAX_OUTPUT_BYTES: Final = 64 << 20  # A member usually needs a few KiB, and at most 1 MiB
-MAX_DISK_BYTES: Final = 256 << 20  # Limit for the content of all disks, repeated lines included
-MAX_FILE_BYTES: Final = 8 << 20  # Limit for the content of all files; a member has two bad-block lists of up to 4 KiB
-MAX_PIECE_BYTES: Final = 256 << 10  # Limit for one piece of a disk
-MAX_PATHS: Final = 100_000  # Limit for files and directories, parent directories included
-MAX_DEPTH: Final = 64  # Limit for the depth of a path; sysfs has about twenty levels
-MAX_DISK_SIZE: Final = 1 << 62  # Bytes; file offsets are signed
+HEADER = b"blklab-probe 1"
+MAX_OUTPUT_BYTES = 64 << 20  # A member usually needs a few KiB, and at most 1 MiB
+MAX_DISK_BYTES = 256 << 20  # Limit for the content of all disks, repeated lines included
+MAX_FILE_BYTES = 8 << 20  # Limit for the content of all files; a member has two bad-block lists of up to 4 KiB
+MAX_PIECE_BYTES = 256 << 10  # Limit for one piece of a disk
+MAX_PATHS = 100_000  # Limit for files and directories, parent directories included
+MAX_DEPTH = 64  # Limit for the depth of a path; sysfs has about twenty levels
+MAX_DISK_SIZE = 1 << 62  # Bytes; file offsets are signed
 
-ALLOWED_ROOTS: Final = {  # Kinds of records, and the top directories that their paths may have
+ALLOWED_ROOTS = {  # Kinds of records, and the top directories that their paths may have
     "file": ("proc", "sys", "etc"),
     "unread": ("proc", "etc"),
     "directory": ("sys",),
@@ -60,7 +59,7 @@ class ProbeOutput:
         return self.files, self.unread, self.directories, self.links, self.disks
 
 
-_LAST: Final = re.compile(rb"^end\r?$", re.M)
+_LAST = re.compile(rb"^end\r?$", re.M)
 
 
 class _MalformedRecord(Exception):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError
@@ -15,7 +14,7 @@ from blklab.md.remote import PROBE, RemoteHost, audit_output
 from blklab.md.remote.probe_output import HEADER, MAX_OUTPUT_BYTES, is_complete
 from blklab.ssh import command, last_line
 
-MAX_PARALLEL: Final = 8  # Hosts that are read at the same time
+MAX_PARALLEL = 8  # Hosts that are read at the same time
 
 
 def read_hosts(hosts: Sequence[tuple[str, str]], *, sudo: bool, timeout: float) -> Iterator[RemoteHost]:

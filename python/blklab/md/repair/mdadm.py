@@ -4,12 +4,11 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.dmsetup import PATH
 from blklab.errors import EnvironmentLacks
 
-INSTALL: Final = "install it: apt-get install mdadm"
+INSTALL = "install it: apt-get install mdadm"
 
 
 @dataclass(frozen=True)

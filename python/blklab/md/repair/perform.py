@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from blklab.errors import BlklabError
 from blklab.md.audit.host import has_add_bug
@@ -21,11 +21,11 @@ from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
 from blklab.system.roots import text
 
-STEP_TIMEOUT_S: Final = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while
-STALL_TIMEOUT_S: Final = 30.0  # Time without activity of md after which a rebuild counts as stalled
-POLL_INTERVAL_S: Final = 0.25  # Time between two reads of sysfs
-DEFERRED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
-DISK_INTERVAL_S: Final = 5.0  # Time between two reads of the disks while md is working
+STEP_TIMEOUT_S = 60.0  # Time for a step of mdadm to show its effect; md removes a busy member only after a while
+STALL_TIMEOUT_S = 30.0  # Time without activity of md after which a rebuild counts as stalled
+POLL_INTERVAL_S = 0.25  # Time between two reads of sysfs
+DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
+DISK_INTERVAL_S = 5.0  # Time between two reads of the disks while md is working
 
 
 @dataclass(frozen=True)

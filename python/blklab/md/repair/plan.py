@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, UsageError
@@ -23,7 +23,7 @@ from blklab.md_levels import PARITIES
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots, text
 
-MAX_STEPS: Final = 10_000
+MAX_STEPS = 10_000
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.md import inventory
@@ -21,8 +20,8 @@ from blklab.md.repair.write_suspension import has_other_suspension
 from blklab.md_levels import PARITIES
 from blklab.system.roots import Roots, text
 
-MAX_EVENTS_BEHIND: Final = 1  # Allowed difference between event counts: superblocks are read one after the other
-EVENT_READS: Final = 3  # How often event counts are read, because they change while the array is written to
+MAX_EVENTS_BEHIND = 1  # Allowed difference between event counts: superblocks are read one after the other
+EVENT_READS = 3  # How often event counts are read, because they change while the array is written to
 Reason = tuple[str, ...]  # A code, a message, and commands
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
-FORMAT: Final = 2  # Format 1 has another key for `slots`
+FORMAT = 2  # Format 1 has another key for `slots`
 
 
 @dataclass(frozen=True)

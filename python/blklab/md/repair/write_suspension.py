@@ -15,20 +15,19 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.md.members import parse_number
 from blklab.md.recipes import command
 from blklab.system.roots import Roots, text
 
-LONGEST_SUSPENSION_S: Final = 10.0  # Time after which writes resume in any case
-CLEAN_TIMEOUT_S: Final = 2.0  # Time for an array without writes to become clean; md's safe_mode_delay is 0.2 s
-GUARD_START_TIMEOUT_S: Final = 60.0  # Time for the guard to start; writes are not suspended yet
+LONGEST_SUSPENSION_S = 10.0  # Time after which writes resume in any case
+CLEAN_TIMEOUT_S = 2.0  # Time for an array without writes to become clean; md's safe_mode_delay is 0.2 s
+GUARD_START_TIMEOUT_S = 60.0  # Time for the guard to start; writes are not suspended yet
 PYTHON: tuple[str, ...] = (sys.executable,)  # The command that runs a Python program
-GUARD: Final = Path(__file__).with_name("write_suspension_guard.py")
+GUARD = Path(__file__).with_name("write_suspension_guard.py")
 
-MARK: Final = (1 << 63) - 1 - 0xB10C1AB
+MARK = (1 << 63) - 1 - 0xB10C1AB
 """Our value of `suspend_hi`. It is beyond the end of every array, and no other program writes it."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.md.members import parse_number
 from blklab.md.model import DiskHealth, Inventory, PhysicalDisk
@@ -15,15 +15,15 @@ from blklab.system.identity import normal, of_node
 from blklab.system.layers import layers
 from blklab.system.roots import Roots, text
 
-MAX_PARALLEL: Final = 16  # Disks that are read at the same time
+MAX_PARALLEL = 16  # Disks that are read at the same time
 SmartTarget = tuple[str, str]  # A path and smartctl's device type, which is empty for disks that the kernel shows
 
 
-ATA_COUNTERS: Final = {"reallocated": (5, "realloc"), "pending": (197, "pending"), "uncorrectable": (198, "uncorrect")}
+ATA_COUNTERS = {"reallocated": (5, "realloc"), "pending": (197, "pending"), "uncorrectable": (198, "uncorrect")}
 """Numbers of ATA attributes, and a part of their names, since vendors may reuse the numbers."""
 
-NVME_FAILED: Final = {5, 6, 7}
-SCSI_FAILED: Final = {3, 4, 5, 6, 7}  # Results of self-tests that mean failure; aborted tests have other numbers
+NVME_FAILED = {5, 6, 7}
+SCSI_FAILED = {3, 4, 5, 6, 7}  # Results of self-tests that mean failure; aborted tests have other numbers
 
 
 def parse_health(output: str) -> tuple[DiskHealth, str]:

@@ -4,16 +4,16 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.report.tables.base import TextTable
 
 Spec = dict[str, Any]  # A Vega-Lite specification or a part of one
-OPS: Final = ["read", "write", "discard", "flush"]  # Operations in the order of their colours
-SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
+OPS = ["read", "write", "discard", "flush"]  # Operations in the order of their colours
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """The version of the specification; nothing is loaded from this address."""
 
-HEIGHT: Final = 210
+HEIGHT = 210
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.documents.profile import DensityRow
 from blklab.report import formatting
@@ -17,10 +16,10 @@ from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import DeviceView
 from blklab.units import SECTOR
 
-OCTAVE: Final = 16  # Pixels for each doubling of the latency
-MOST_ROWS: Final = 32  # Maximum number of rows of a table
-UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-ZOOM: Final = " Ctrl and the mouse wheel zoom."
+OCTAVE = 16  # Pixels for each doubling of the latency
+MOST_ROWS = 32  # Maximum number of rows of a table
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+ZOOM = " Ctrl and the mouse wheel zoom."
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """Charts of processes, source devices and CPUs."""
 
-from typing import Final
-
 from blklab.report.charts.base import OPS, Chart, Spec, by_op, category, chart_spec, quantity, stacking, tip
 from blklab.report.tables import load
 from blklab.report.view import DeviceView
 
-MOST: Final = 14  # Maximum number of bars; the others are added up
-TITLES: Final = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
+MOST = 14  # Maximum number of bars; the others are added up
+TITLES = {"processes": "By process", "sources": "By source device", "cpus": "By CPU"}
 
 
 def charts(device: DeviceView) -> list[Chart]:

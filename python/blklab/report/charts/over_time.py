@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Final
 
 from blklab.report import formatting
 from blklab.report.array_members import members
@@ -27,20 +26,20 @@ from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import BLOCK, DeviceView, ProfileView
 from blklab.text import printable
 
-OPS: Final = {"read": "@read", "write": "@write", "other": "@discard"}
-QUANTILES: Final = ("read_p50", "read_p99", "write_p50", "write_p99")
-OTHERS: Final = "others"
-MOST_POINTS: Final = 128  # Maximum number of slices of lines that would hide each other
-NOTHING: Final = TextTable("", [], [])
+OPS = {"read": "@read", "write": "@write", "other": "@discard"}
+QUANTILES = ("read_p50", "read_p99", "write_p50", "write_p99")
+OTHERS = "others"
+MOST_POINTS = 128  # Maximum number of slices of lines that would hide each other
+NOTHING = TextTable("", [], [])
 
-FORMATS: Final[dict[str, tuple[Callable[[float], str], str | None]]] = {
+FORMATS: dict[str, tuple[Callable[[float], str], str | None]] = {
     "I/Os a second": (formatting.number, ",.3~r"),
     "bytes a second": (formatting.size, None),
     "utilisation": (formatting.share, ".1%"),
 }
 """How figures of a unit are printed in tables and, as a format of d3, in tooltips."""
 
-STEPS: Final[Spec] = {"interpolate": "step-after", "clip": True}
+STEPS: Spec = {"interpolate": "step-after", "clip": True}
 
 
 @dataclass(frozen=True)

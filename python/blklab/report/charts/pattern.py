@@ -1,14 +1,12 @@
 """Charts of the access pattern: order, seeks, rhythm, hot blocks."""
 
-from typing import Final
-
 from blklab.report import formatting, histogram
 from blklab.report.charts.base import Chart, Spec, category, chart_spec, duration_label, layer, quantity, tip
 from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import pattern
 from blklab.report.view import DeviceView
 
-DOTTED: Final[Spec] = {"color": "@accent", "point": {"color": "@accent", "size": 40}}
+DOTTED: Spec = {"color": "@accent", "point": {"color": "@accent", "size": 40}}
 
 
 def order_charts(device: DeviceView) -> list[Chart]:

@@ -1,7 +1,6 @@
 """Request sizes, in bins of 4 KiB centred on the size."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from blklab.report import formatting, histogram
 from blklab.report.charts.base import OPS, Chart, Spec, category, chart_spec, quantity, tip
@@ -9,10 +8,10 @@ from blklab.report.histogram import Bin, Histogram
 from blklab.report.tables.base import BAR, TextTable, figures
 from blklab.report.view import DeviceView
 
-FEW: Final = 8  # Number of bins below which bars are narrower, so that few bars do not fill the chart
-MOST_LABELS: Final = 28  # Maximum number of bins with their own bar
-NAMED: Final = 64 << 10  # The largest size, in bytes, with its own bar if there are more bins than that
-HALF: Final = 2 << 10  # Half the width of a bin in bytes
+FEW = 8  # Number of bins below which bars are narrower, so that few bars do not fill the chart
+MOST_LABELS = 28  # Maximum number of bins with their own bar
+NAMED = 64 << 10  # The largest size, in bytes, with its own bar if there are more bins than that
+HALF = 2 << 10  # Half the width of a bin in bytes
 
 
 def charts(device: DeviceView) -> list[Chart]:

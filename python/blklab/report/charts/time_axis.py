@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from blklab.report import formatting
 from blklab.report.charts.base import Spec, chart_spec, layer, quantity, tip, zoom
 from blklab.report.view import DeviceView
 
-UNITS: Final = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 1e9), ("ms", 1e6, 0.0))
+UNITS = (("h", 3600e9, 3 * 3600e9), ("min", 60e9, 600e9), ("s", 1e9, 1e9), ("ms", 1e6, 0.0))
 """Units: name, ns, and the length from which it is used."""
 
-HOVER: Final = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
-EXTENT: Final = 62  # Width of the vertical axis in pixels, the same in all charts
-STALL_NOTE: Final = " Red: stalls, in which nothing completed although I/Os were in flight."
+HOVER = {"type": "point", "fields": ["t"], "nearest": True, "on": "pointerover", "clear": "pointerout"}
+EXTENT = 62  # Width of the vertical axis in pixels, the same in all charts
+STALL_NOTE = " Red: stalls, in which nothing completed although I/Os were in flight."
 
 
 @dataclass(frozen=True)

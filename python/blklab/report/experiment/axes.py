@@ -1,7 +1,7 @@
 """Charts over numeric labels, the knee of a load, and the free chart."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
@@ -15,8 +15,8 @@ from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
-OPEN: Final = 6  # Number of charts that are not folded
-WIDE: Final = 20.0  # Ratio of the largest to the smallest value from which an axis is logarithmic
+OPEN = 6  # Number of charts that are not folded
+WIDE = 20.0  # Ratio of the largest to the smallest value from which an axis is logarithmic
 
 
 def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSection:

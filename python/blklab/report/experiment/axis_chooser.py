@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.saturation import LOADS
@@ -12,7 +12,7 @@ from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView
 from blklab.report.shell import AxisChooser
 from blklab.spec.problems import near
 
-SIZES: Final = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
+SIZES = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
 """Labels in bytes, by the last part of their names."""
 
 

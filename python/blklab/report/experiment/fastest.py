@@ -1,7 +1,7 @@
 """Bars of IOPS or bandwidth of all cells, reads and writes stacked."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.metrics import WAYS
 from blklab.report import formatting
@@ -11,12 +11,7 @@ from blklab.report.experiment.layout import MOST_ROWS, colour, fewer, offset, op
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text
 
-ORDERS: Final = {
-    "sequential": "Sequential I/O",
-    "random": "Random I/O",
-    "mixed": "Sequential and random I/O",
-    "other": "I/O",
-}
+ORDERS = {"sequential": "Sequential I/O", "random": "Random I/O", "mixed": "Sequential and random I/O", "other": "I/O"}
 
 
 def charts(view: ExperimentView) -> list[Chart]:
@@ -83,7 +78,7 @@ def _round(value: float) -> float:
     return round(value, 1) if value < 1000 else round(value)
 
 
-FIRST: Final = {"filter": "datum.first"}  # Returns one row for each bar; the other direction is stacked on it
+FIRST = {"filter": "datum.first"}  # Returns one row for each bar; the other direction is stacked on it
 
 
 def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:

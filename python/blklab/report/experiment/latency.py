@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from blklab.outcome import LatencyResult, LoadRamp, LoadStep
 from blklab.report import formatting
@@ -13,29 +12,29 @@ from blklab.report.results import best_rate
 from blklab.report.shell import Details, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 
-QUANTILES: Final = {
+QUANTILES = {
     **{f"p{percent}": percent / 100 for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
     "p99_9": 0.999,
     "p99_99": 0.9999,
 }
 
-TICKS: Final = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
-BINS: Final = 12  # Bins per decade of histograms
-NAMES: Final = {"read": "reads", "write": "writes", "sync": "fsyncs"}
-OPEN: Final = 4  # Number of charts that are not folded
+TICKS = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
+BINS = 12  # Bins per decade of histograms
+NAMES = {"read": "reads", "write": "writes", "sync": "fsyncs"}
+OPEN = 4  # Number of charts that are not folded
 
 
 def section(view: ExperimentView) -> PageSection:
     line = line_label(view)
     charts: list[Chart] = []
     for at, cells in enumerate(panels(view, line).values()):
-        for direction in NAMES:
+        for direction, label in NAMES.items():
             mine = [cell for cell in cells if _clat(cell, direction)]
             if not mine:
                 continue
             name = titled(view, mine, line)
             several = len([key for key in NAMES if any(_clat(cell, key) for cell in cells)]) > 1
-            title = f"{name}, {NAMES[direction]}" if name and several else name or NAMES[direction]
+            title = f"{name}, {label}" if name and several else name or label
             charts.append(_percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title))
             histogram = _histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)
             charts += [histogram] if histogram else []

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.report.charts.base import Spec, category
 from blklab.report.charts.theme import SERIES
 from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, ReportCell, grouped
 
-MOST_LINES: Final = len(SERIES)  # Maximum number of lines in a chart
-MOST_ROWS: Final = 60  # Maximum number of rows in a chart
-PAPER: Final = (1.0, 0.62, 0.42, 0.3, 0.22, 0.16)  # Opacity of the series of a chart
-PREDICTED: Final = 0.42  # Opacity of predictions next to measurements
+MOST_LINES = len(SERIES)  # Maximum number of lines in a chart
+MOST_ROWS = 60  # Maximum number of rows in a chart
+PAPER = (1.0, 0.62, 0.42, 0.3, 0.22, 0.16)  # Opacity of the series of a chart
+PREDICTED = 0.42  # Opacity of predictions next to measurements
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Share of I/O of each lowest device, and the tree of devices above them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from blklab.analysis.metrics import WAYS, device_shares, lowest_devices
 from blklab.outcome import Outcome
@@ -13,8 +12,8 @@ from blklab.report.shell import PageSection
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
 
-NEGLIGIBLE: Final = 0.01  # Share of a run's I/Os below which a direction has no shares: they are stray I/Os
-MOST_DEVICES: Final = 7  # Maximum number of devices with their own colour; the others are merged
+NEGLIGIBLE = 0.01  # Share of a run's I/Os below which a direction has no shares: they are stray I/Os
+MOST_DEVICES = 7  # Maximum number of devices with their own colour; the others are merged
 
 
 def section(view: ExperimentView) -> PageSection:

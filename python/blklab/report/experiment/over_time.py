@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.samples import over_time
 from blklab.report import formatting
@@ -20,14 +20,14 @@ from blklab.report.tables.base import TextTable, figures, text
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS
 
-POINTS: Final = 24_000  # Maximum number of points of all charts together: about 1.3 MB of the page
-MOST: Final = 240  # Maximum number of points of a run: the chart has no pixels for more
-LEAST: Final = 24  # Minimum number of points of a run, for any number of runs
-OPEN: Final = 6  # Number of charts that are not folded
-SMOOTH: Final = 0.03  # Standard deviation of the smoothing kernel, as a share of the run
+POINTS = 24_000  # Maximum number of points of all charts together: about 1.3 MB of the page
+MOST = 240  # Maximum number of points of a run: the chart has no pixels for more
+LEAST = 24  # Minimum number of points of a run, for any number of runs
+OPEN = 6  # Number of charts that are not folded
+SMOOTH = 0.03  # Standard deviation of the smoothing kernel, as a share of the run
 
 
-DECADES: Final = 1e4  # Ratio of the largest to the smallest value on a logarithmic axis
+DECADES = 1e4  # Ratio of the largest to the smallest value on a logarithmic axis
 
 
 @dataclass(frozen=True)

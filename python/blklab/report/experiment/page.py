@@ -1,7 +1,7 @@
 """The report on campaigns, as one self-contained HTML page or as Markdown."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.analysis.diagnostics import cores, diagnose
 from blklab.bisection.findings import Bisection
@@ -19,8 +19,8 @@ from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, t
 from blklab.runners.registry import did
 from blklab.text import printable
 
-RAW: Final = 48 << 10  # Maximum characters of a run's raw output on the page
-RAW_ALL: Final = 1 << 20  # Maximum characters of all raw output on the page
+RAW = 48 << 10  # Maximum characters of a run's raw output on the page
+RAW_ALL = 1 << 20  # Maximum characters of all raw output on the page
 
 Raw = Callable[[int], str]  # A function that returns the raw output of a run
 

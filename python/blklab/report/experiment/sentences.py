@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
 
 from blklab.analysis.decision import Decision, Rule, decide
 from blklab.analysis.metrics import METRICS, rate_scale
@@ -22,8 +21,8 @@ from blklab.report.experiment.view import (
 )
 from blklab.report.formatting import Sentence
 
-MOST: Final = 8  # Maximum number of sentences about the fastest cells
-MOST_NAMES: Final = 12  # Maximum number of values that a sentence ranks
+MOST = 8  # Maximum number of sentences about the fastest cells
+MOST_NAMES = 12  # Maximum number of values that a sentence ranks
 
 
 def sentences(view: ExperimentView) -> list[Sentence]:

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Final
+from typing import Any
 
 from blklab.report import formatting
 from blklab.report.experiment.view import ExperimentView, ReportCell, grouped
@@ -14,7 +14,7 @@ from blklab.report.tables.base import TableColumn, TextTable, only, text
 from blklab.runners.sim.descriptions import simulated_job
 from blklab.text import printable
 
-QUEUE: Final = (  # The queue settings that matter most; the store has the others
+QUEUE = (  # The queue settings that matter most; the store has the others
     "scheduler",
     "nr_requests",
     "read_ahead_kb",

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import Any
 
 from blklab import units
 from blklab.analysis import compare
@@ -26,13 +26,13 @@ from blklab.text import printable
 
 Labels = Mapping[str, str]
 
-STACK: Final[str] = "stack"
-WORKLOAD: Final[str] = "workload"
-NAMES: Final = frozenset({*PLACES, WORKLOAD, "kernel"})
+STACK: str = "stack"
+WORKLOAD: str = "workload"
+NAMES = frozenset({*PLACES, WORKLOAD, "kernel"})
 """Labels that are always names, although their values look like numbers: 4.19 is more than 4.2."""
 
-MOST_SIDES: Final = 6  # Maximum number of series
-AXIS: Final = 3  # Number of numeric values from which a label is an axis: two are a comparison
+MOST_SIDES = 6  # Maximum number of series
+AXIS = 3  # Number of numeric values from which a label is an axis: two are a comparison
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def patterns(run: StoredRun) -> list[str]:
     return [rw for rw in pairs if rw]
 
 
-OPTIONS: Final = ("rw", "readwrite", "bs", "iodepth", "numjobs", "rwmixread", "fsync", "fdatasync")
+OPTIONS = ("rw", "readwrite", "bs", "iodepth", "numjobs", "rwmixread", "fsync", "fdatasync")
 """fio's options that make a workload."""
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-WIDE: Final = 7  # Number of columns from which a table takes the whole width
-LONG: Final = 40  # Characters of a cell from which it does
+WIDE = 7  # Number of columns from which a table takes the whole width
+LONG = 40  # Characters of a cell from which it does
 
 
 class LinkedCell(str):
@@ -61,7 +60,7 @@ class TextTable:
         return bool(self.rows)
 
 
-BAR: Final = TableColumn("", numeric=False, bar=True)
+BAR = TableColumn("", numeric=False, bar=True)
 
 
 def text(heading: str) -> TableColumn:

@@ -1,14 +1,12 @@
 """Tables of latencies, I/Os in flight, errors, the slowest I/Os and stalls."""
 
-from typing import Final
-
 from blklab.documents.profile import LongTimeProfile
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, text
 from blklab.report.view import OPS, STAGES, DeviceView
 from blklab.text import printable
 
-PERCENTILES: Final = ("p50", "p90", "p99", "p99_9")
+PERCENTILES = ("p50", "p90", "p99", "p99_9")
 
 
 def stages(device: DeviceView) -> TextTable:

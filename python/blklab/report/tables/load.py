@@ -1,16 +1,14 @@
 """Tables of the load: operations, sizes, processes, files."""
 
-from typing import Final
-
 from blklab.report import formatting
 from blklab.report.tables.base import BAR, TextTable, figures, pruned, text
 from blklab.report.view import DeviceView, ProfileView
 from blklab.text import printable
 
-MOST_GROUPS: Final = 10  # Maximum number of processes, sources and CPUs that are listed
-MOST_SIZES: Final = 5  # Number of sizes listed for each operation
-SPARKS: Final = 60  # Maximum number of characters of a sparkline
-KINDS: Final = {"sources": "Source", "processes": "Process", "cpus": "CPU"}
+MOST_GROUPS = 10  # Maximum number of processes, sources and CPUs that are listed
+MOST_SIZES = 5  # Number of sizes listed for each operation
+SPARKS = 60  # Maximum number of characters of a sparkline
+KINDS = {"sources": "Source", "processes": "Process", "cpus": "CPU"}
 
 
 def operations(device: DeviceView) -> TextTable:

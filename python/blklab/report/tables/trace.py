@@ -1,7 +1,6 @@
 """Tables of the trace itself: files, events, hosts of shards, and doubts about it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
@@ -161,7 +160,7 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
-SERIOUS: Final = 0.01  # Share of I/Os without completion from which it is a doubt instead of a note
+SERIOUS = 0.01  # Share of I/Os without completion from which it is a doubt instead of a note
 
 
 def doubt(code: str, message: str, subject: str = "") -> Diagnostic:

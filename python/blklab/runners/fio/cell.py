@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from blklab import child_process
 from blklab.errors import BlklabError, UsageError
@@ -19,13 +19,13 @@ from blklab.spec.documents import CommandDocument, FioCellDocument, SteadyStateD
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
-INTERVAL_NS: Final = 10**9
+INTERVAL_NS = 10**9
 
 Execute = Callable[..., process.FioExit]
 """Runs fio as `process.run` does, with its arguments."""
 
 
-MOST_SAID: Final = 1 << 16  # Bytes that are kept of the end of stderr
+MOST_SAID = 1 << 16  # Bytes that are kept of the end of stderr
 
 
 def resolve(argv: Sequence[str], directory: Path) -> str:

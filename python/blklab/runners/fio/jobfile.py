@@ -2,22 +2,21 @@
 
 import re
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.runners.fio.process import LINK
 from blklab.spec.documents import FioCellDocument
 
-LOG: Final = "log"  # Prefix of the logs' names
-OWN_TIMES: Final = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
+LOG = "log"  # Prefix of the logs' names
+OWN_TIMES = frozenset({"runtime", "timeout", "ramp_time", "startdelay", "loops"})
 """fio's options that limit a job's time."""
 
-_PLAIN: Final = re.compile(r"[\w./:+,@=-]+", re.A)
+_PLAIN = re.compile(r"[\w./:+,@=-]+", re.A)
 """Paths without characters that fio's parser interprets: variables, comments, quotes, blanks."""
 
-_NAME: Final = re.compile(r"[\w.,+@=-][\w.,+@= -]*", re.A)
-_OPTION: Final = re.compile(r"[a-z][a-z0-9_]*", re.A)
-_VALUE: Final = re.compile(r"[ -~]*", re.A)
+_NAME = re.compile(r"[\w.,+@=-][\w.,+@= -]*", re.A)
+_OPTION = re.compile(r"[a-z][a-z0-9_]*", re.A)
+_VALUE = re.compile(r"[ -~]*", re.A)
 
 
 def filename(path: Path) -> str:

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.text import printable
 
-OLDEST: Final = (3, 12)  # Oldest supported fio: Debian 10's. Before 3.0, latencies were in µs.
-HOW_TO_INSTALL: Final = "install it: apt-get install fio"
+OLDEST = (3, 12)  # Oldest supported fio: Debian 10's. Before 3.0, latencies were in µs.
+HOW_TO_INSTALL = "install it: apt-get install fio"
 
 
 def find_fio(oldest: Sequence[int] = OLDEST) -> tuple[str, str]:
@@ -55,13 +54,13 @@ def ending(status: int) -> str:
         return f"was killed by signal {-status}"
 
 
-PATIENCE: Final = 300.0  # Seconds that fio may take beyond its expected time: it syncs buffered writes at its end
-POLL: Final = 0.25
-MOST_SAID: Final = 1 << 20  # Bytes that are kept of fio's messages
-LINK: Final = "target"
+PATIENCE = 300.0  # Seconds that fio may take beyond its expected time: it syncs buffered writes at its end
+POLL = 0.25
+MOST_SAID = 1 << 20  # Bytes that are kept of fio's messages
+LINK = "target"
 
-SUFFIXES: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_IOPS: Final = re.compile(
+SUFFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_IOPS = re.compile(
     r"\[(?=[rwt]=)(?:r=(?P<read>\d+(?:\.\d+)?[kMGT]?))?,?(?:w=(?P<write>\d+(?:\.\d+)?[kMGT]?))?"
     r",?(?:t=[^,\]]+)? IOPS\]",
     re.A,

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.fio import output
@@ -15,10 +14,10 @@ from blklab.runners.fio import jobfile, process
 from blklab.runners.fio.process import Progress, silent
 from blklab.spec.documents import FioCellDocument, FioJobDocument, bare_cell, job_writes
 
-BLOCK: Final = 1 << 20  # Bytes; large enough for any device's full speed, and for the stripes of most arrays
-DEPTH: Final = 8
+BLOCK = 1 << 20  # Bytes; large enough for any device's full speed, and for the stripes of most arrays
+DEPTH = 8
 
-SIZES: Final = ("bs", "blocksize", "bssplit", "bsrange", "blocksize_range", "blockalign", "ba")
+SIZES = ("bs", "blocksize", "bssplit", "bsrange", "blocksize_range", "blockalign", "ba")
 """fio's options that set the sizes and the offsets of a job's writes."""
 
 

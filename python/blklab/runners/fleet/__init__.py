@@ -1,11 +1,9 @@
 """The runner `fleet`: real fio on many hosts at the same time."""
 
-from typing import Final
-
 from blklab.runners import host
 from blklab.runners.kind import RunnerKind, imported
 
-KIND: Final = RunnerKind(
+KIND = RunnerKind(
     name="fleet",
     summary="real fio on the hosts of [fleet] at the same time",
     did="measured",

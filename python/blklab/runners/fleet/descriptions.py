@@ -1,12 +1,10 @@
 """Describes a fleet's cells: those of a host, and the hosts."""
 
-from typing import Final
-
 from blklab.runners.host import descriptions as on_host
 from blklab.spec.cells import ExperimentPlan
 from blklab.spec.documents import as_fleet
 
-COLUMNS: Final = on_host.COLUMNS
+COLUMNS = on_host.COLUMNS
 
 
 def notes(plan: ExperimentPlan) -> list[str]:

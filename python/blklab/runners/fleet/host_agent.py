@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from blklab import __version__, child_process
 from blklab.errors import BlklabError
@@ -37,10 +37,10 @@ from blklab.system.identity import of_node
 from blklab.system.roots import Roots
 from blklab.text import printable
 
-SILENCE: Final = 30.0  # Seconds without a line from blklab after which the connection is lost
-LISTENING: Final = 10.0  # Seconds that fio's server may take to start
-SOCKETS: Final = Path("/tmp")  # noqa: S108  # Its socket is in a private directory there, with the name `fio`
-SOCKET: Final = "fio"
+SILENCE = 30.0  # Seconds without a line from blklab after which the connection is lost
+LISTENING = 10.0  # Seconds that fio's server may take to start
+SOCKETS = Path("/tmp")  # noqa: S108  # Its socket is in a private directory there, with the name `fio`
+SOCKET = "fio"
 
 
 class Message(TypedDict, total=False):

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from blklab import child_process, ssh
 from blklab.errors import BlklabError
@@ -20,15 +19,15 @@ from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message
 from blklab.runners.host.scratch_directory import PREFIX
 from blklab.text import printable
 
-OPTIONS: Final = (  # ssh sees a lost network after 15 s; the connection is no part of a shared one
+OPTIONS = (  # ssh sees a lost network after 15 s; the connection is no part of a shared one
     *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"),
     "StreamLocalBindUnlink=yes",
 )
-ROUND_TRIPS: Final = 5  # For the clock's offset; the shortest counts
-LONGEST: Final = 256 << 20  # Bytes of one message
-NOT_FOUND: Final = 127  # Exit status of a shell that does not find a program
-PATIENCE: Final = 5.0  # Seconds that ssh may take to end
-CLEAN_UP: Final = 20.0  # Seconds that a host may take to stop fio and restore its settings
+ROUND_TRIPS = 5  # For the clock's offset; the shortest counts
+LONGEST = 256 << 20  # Bytes of one message
+NOT_FOUND = 127  # Exit status of a shell that does not find a program
+PATIENCE = 5.0  # Seconds that ssh may take to end
+CLEAN_UP = 20.0  # Seconds that a host may take to stop fio and restore its settings
 
 Inbox = queue.SimpleQueue[tuple["HostLink", Message]]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final
 
 from blklab import __version__, child_process, remote_program
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -34,7 +33,7 @@ from blklab.store.series import JOBS, FinishedRun, SeriesPoint
 from blklab.system.identity import normal
 from blklab.text import printable
 
-PAYLOAD: Final = (  # Of blklab; importing them imports no others
+PAYLOAD = (  # Of blklab; importing them imports no others
     *("child_process", "diagnostic", "errors", "outcome", "remote_program", "text", "units"),
     *("documents.cell", "documents.outcome"),
     *("fio.latency", "fio.logs", "fio.node", "fio.output"),
@@ -50,9 +49,9 @@ PAYLOAD: Final = (  # Of blklab; importing them imports no others
 )
 """The modules that measure on other hosts; they run on a bare Python."""
 
-HEARTBEAT: Final = 5.0  # Seconds between two lines to each host
-CONNECT: Final = 60.0  # Seconds that the connections to all hosts may take
-SHARED: Final = "shared-device"  # The condition that two hosts write to the same disk
+HEARTBEAT = 5.0  # Seconds between two lines to each host
+CONNECT = 60.0  # Seconds that the connections to all hosts may take
+SHARED = "shared-device"  # The condition that two hosts write to the same disk
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """The runner `host`: real fio on this machine's devices."""
 
 from functools import partial
-from typing import Final
 
 from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
-_option: Final = partial(RunnerOption, where="On a host", multiple=True)
+_option = partial(RunnerOption, where="On a host", multiple=True)
 
-KIND: Final = RunnerKind(
+KIND = RunnerKind(
     name="host",
     summary="real fio on this machine",
     did="measured",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
@@ -25,17 +25,17 @@ from blklab.system.layers import SysfsLayer, filesystem_devices, layers
 from blklab.system.roots import Roots, entries, text
 from blklab.units import SECTOR
 
-NAMES: Final = (  # Names that --force accepts
+NAMES = (  # Names that --force accepts
     *("array-syncing", "array-degraded", "device-busy", CODE, "page-cache", "small-data"),
     *("powersave", "smr-cliff", "iostats-off", "low-memory"),
 )
 
-BUSY: Final = frozenset({"device-busy", CODE})  # Conditions that end by themselves: `wait` in [host] waits for that
-BUSY_IOS: Final = 20.0  # I/Os a second that others may do on a device; a journal's commit every 5 s is below it
-BUSY_SHARE: Final = 0.05  # Share of the time that a device may be busy with the I/O of others
-SAMPLE: Final = 2.0  # Seconds for which blklab watches devices for I/O of others
+BUSY = frozenset({"device-busy", CODE})  # Conditions that end by themselves: `wait` in [host] waits for that
+BUSY_IOS = 20.0  # I/Os a second that others may do on a device; a journal's commit every 5 s is below it
+BUSY_SHARE = 0.05  # Share of the time that a device may be busy with the I/O of others
+SAMPLE = 2.0  # Seconds for which blklab watches devices for I/O of others
 
-MANAGED_BY_THE_DRIVE: Final = (  # Models of shingled disks that do not report it to the kernel
+MANAGED_BY_THE_DRIVE = (  # Models of shingled disks that do not report it to the kernel
     # Seagate, "CMR and SMR hard drives" (the maker's list of 2020 and after); Archive v2.
     r"ST(5000LM000|4000LM024|3000LM024|2000LM015|1000LM048|2000DM008|4000DM004|6000DM003|8000DM004)",
     r"ST(8000AS0002|6000AS0002|5000AS0011)",

@@ -1,7 +1,6 @@
 """Describes a host's cells: where, which jobs, what is changed and overwritten."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import FioCellDocument, HostCellDocument, as_host, job_writes, minimum_ns, ramp_runs, writes
@@ -111,7 +110,7 @@ def _written(options: Mapping[str, str]) -> int | None:
     return int(share * int(amount) * int(options.get("numjobs", "1")))
 
 
-COLUMNS: Final[Mapping[str, Callable[[Cell], str]]] = {
+COLUMNS: Mapping[str, Callable[[Cell], str]] = {
     "stack": lambda cell: place(as_host(cell.document)),
     "workload": lambda cell: workload(as_host(cell.document)),
 }

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.system import state_directory
@@ -23,8 +23,8 @@ from blklab.system.mounts import holding
 from blklab.system.process import boot_id, start_of
 from blklab.system.roots import Roots, entries
 
-FORMAT: Final = 1
-KERNEL: Final = "vm"  # Owner of settings that belong to no device
+FORMAT = 1
+KERNEL = "vm"  # Owner of settings that belong to no device
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import os
 import resource
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
@@ -12,8 +11,8 @@ from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
 from blklab.system.roots import Roots, entries, text
 
-BUSY_CPUS: Final = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
-CODE: Final = "cpu-busy"
+BUSY_CPUS = 0.2  # Share of all CPUs that other programs, or a hypervisor, may use
+CODE = "cpu-busy"
 
 
 def cpu_times(roots: Roots) -> CpuTimes | None:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Final, Self
+from typing import Self
 
 from blklab.errors import BlklabError
 from blklab.outcome import DeviceResult, Outcome
@@ -25,7 +25,7 @@ from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots
 from blklab.units import SECTOR, format_size
 
-LONGEST_NS: Final = 10_000_000_000
+LONGEST_NS = 10_000_000_000
 """Counters are read at least this often, even for longer intervals: see `diskstats.difference`."""
 
 
@@ -120,8 +120,8 @@ class DiskstatsSampler:
             self.deltas.say(str(error))
 
 
-FOREIGN_SHARE: Final = 0.2  # Bytes of other programs, as a share of the jobs' bytes, that are not reported
-FOREIGN_BYTES: Final = 4 << 20  # Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends
+FOREIGN_SHARE = 0.2  # Bytes of other programs, as a share of the jobs' bytes, that are not reported
+FOREIGN_BYTES = 4 << 20  # Bytes that are not reported: a filesystem's own, and I/Os in flight at the ends
 
 
 def measured(

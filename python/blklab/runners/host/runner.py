@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -32,7 +32,7 @@ from blklab.system.roots import Roots
 if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
 
-PATIENCE: Final = 3  # Checks, of two seconds each, until a busy device refuses a cell without `wait`
+PATIENCE = 3  # Checks, of two seconds each, until a busy device refuses a cell without `wait`
 
 
 class HostRunner(Runner):

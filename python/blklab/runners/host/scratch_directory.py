@@ -8,16 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.system.mounts import MEMORY, NETWORK, Mount, holding, mounts
 from blklab.system.roots import Roots, text
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-PREFIX: Final = ".blklab-"
-KEEP: Final = 0.05  # Share of a filesystem that stays free: full filesystems are slow, and others need space too
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+PREFIX = ".blklab-"
+KEEP = 0.05  # Share of a filesystem that stays free: full filesystems are slow, and others need space too
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.outcome import ChangedSetting
@@ -20,7 +19,7 @@ from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, text
 
-FILES: Final = {  # Keys of devices, and their files in the device's directory in sysfs
+FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
     "scheduler": "queue/scheduler",
@@ -41,7 +40,7 @@ FILES: Final = {  # Keys of devices, and their files in the device's directory i
     "sync_speed_max": "md/sync_speed_max",
 }
 
-ALSO: Final = {  # What else the kernel changes when a key is written
+ALSO = {  # What else the kernel changes when a key is written
     "scheduler": ("nr_requests", "wbt_lat_usec"),
     "write_cache": ("wbt_lat_usec",),
     "max_sectors_kb": ("read_ahead_kb",),
@@ -51,13 +50,13 @@ ALSO: Final = {  # What else the kernel changes when a key is written
     "vm.dirty_background_bytes": ("vm.dirty_background_ratio",),
 }
 
-ACTIONS: Final = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
+ACTIONS = frozenset({"vm.drop_caches", "vm.compact_memory", "vm.stat_refresh"})
 """Files that start an action instead of keeping a value."""
 
-OF_REQUESTS: Final = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
+OF_REQUESTS = frozenset({"scheduler", "nr_requests", "wbt_lat_usec"})
 """Keys without a meaning for a device without a request queue (md, most dm)."""
 
-TUNABLE: Final = "iosched/"  # Prefix of the scheduler's own settings, which are lost when the scheduler changes
+TUNABLE = "iosched/"  # Prefix of the scheduler's own settings, which are lost when the scheduler changes
 
 
 def path_of(node: Path | None, key: str, roots: Roots) -> Path:

@@ -8,11 +8,11 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks
 
-TIMEOUT: Final = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
+TIMEOUT = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def lsblk() -> Any:
         return None
 
 
-VERSIONS: Final[dict[str, Sequence[str]]] = {  # Programs whose versions matter, and the arguments that print them
+VERSIONS: dict[str, Sequence[str]] = {  # Programs whose versions matter, and the arguments that print them
     "fio": ("--version",),
     "mdadm": ("--version",),
     "lsblk": ("--version",),

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.runners.host import system_programs
@@ -25,8 +24,8 @@ from blklab.system.layers import partitions
 from blklab.system.roots import Roots, text
 from blklab.system.users import openers, uses
 
-WORK: Final = 64 << 20  # Bytes for fio's logs and output: an hour of points of hundreds of jobs
-DATA: Final = "data"  # The file's name
+WORK = 64 << 20  # Bytes for fio's logs and output: an hour of points of hundreds of jobs
+DATA = "data"  # The file's name
 
 
 @dataclass(frozen=True)

@@ -2,33 +2,32 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import click
 
 from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
-_option: Final = partial(RunnerOption, where="In the lab", elsewhere="other runners boot no guest")
+_option = partial(RunnerOption, where="In the lab", elsewhere="other runners boot no guest")
 
-accel_option: Final = _option(
+accel_option = _option(
     "--accel",
     "Accelerator of the guest; auto is KVM if it works, otherwise emulation (tcg). [BLKLAB_ACCEL]",
     type=click.Choice(["auto", "kvm", "tcg"]),
 )
-kernel_option: Final = _option(
+kernel_option = _option(
     "--kernel",
     "Your own kernel, instead of Debian's.",
     metavar="VMLINUZ",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
 )
-modules_option: Final = _option(
+modules_option = _option(
     "--modules",
     "Directory with the modules of that kernel, lib/modules/VERSION.",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
 )
 
-KIND: Final = RunnerKind(
+KIND = RunnerKind(
     name="lab",
     summary="real md and fio on a real kernel, in a virtual machine",
     did="measured in the lab",

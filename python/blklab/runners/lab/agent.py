@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Final, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from blklab.errors import BlklabError
 from blklab.runners.fio.process import ending
@@ -24,7 +24,7 @@ from blklab.text import printable
 
 __all__ = ["Agent", "AgentHello", "ExportedFile", "FileSample", "GuestFailed", "GuestGone", "ProgramExit"]
 
-COMPLAINT: Final = re.compile(  # Matches lines that explain an error, of the programs and kernels that we know
+COMPLAINT = re.compile(  # Matches lines that explain an error, of the programs and kernels that we know
     r"error|cannot|can't|unable|fail|must|support|invalid|no such|denied|busy|too \w+|refus|panic"
     r"|out of memory",
     re.I | re.A,

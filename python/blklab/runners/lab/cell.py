@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from blklab.errors import BlklabError
 from blklab.runners.fio import jobfile
@@ -38,21 +38,21 @@ from blklab.store.series import FinishedRun
 from blklab.text import printable
 from blklab.units import format_duration
 
-EVERY: Final = "all"  # Selects every layer for tracing
-SPAN_MS: Final = 250  # ms between two readings of the devices' statistics: the precision of the load's start and end
-SLOW_MS: Final = 1_000  # The same if the duration of the load is unknown
-READINGS: Final = 15_000  # Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/sample.rs)
-TRACES: Final = "/run/blklab-trace"
-TRACE: Final = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
+EVERY = "all"  # Selects every layer for tracing
+SPAN_MS = 250  # ms between two readings of the devices' statistics: the precision of the load's start and end
+SLOW_MS = 1_000  # The same if the duration of the load is unknown
+READINGS = 15_000  # Most samples in a run, of the 20,000 that the agent keeps (crates/agent/src/sample.rs)
+TRACES = "/run/blklab-trace"
+TRACE = re.compile(r"[\w!.-]+\.blktrace\.\d+", re.A)
 """Names of blktrace's files: one for each device and processor."""
 
 
-POLL: Final = 0.05  # Seconds between two checks whether the load has begun
+POLL = 0.05  # Seconds between two checks whether the load has begun
 Event = tuple[int, Callable[[GuestStack, str, str], None], str, str]
 """Time in ns from the start of the load; the action, with the array and the member's path."""
 
 
-DIRECTORY: Final = "/run/blklab"  # fio's working directory in the guest
+DIRECTORY = "/run/blklab"  # fio's working directory in the guest
 
 
 def play(
@@ -101,12 +101,12 @@ def play(
     return FioExit(result, messages.text, logs, ["fio", *options, "job.fio"])
 
 
-WARM_NS: Final = 20 * 10**9  # Duration of the load that fills a warm cache
-JUNK: Final = f"{MOUNT}/junk"  # The file that fills a cache below a filesystem with data that the load does not use
-READ: Final = 64 << 10  # Bytes of a read that fills a bcache; a bucket holds several
-BUCKETS_A_SECOND: Final = 150  # Rate at which an emulated guest's allocator was observed to prepare buckets
-UNUSED: Final = 5  # Per cent of a bcache's buckets that may stay unused
-PASSES: Final = 5  # Most attempts to fill a bcache
+WARM_NS = 20 * 10**9  # Duration of the load that fills a warm cache
+JUNK = f"{MOUNT}/junk"  # The file that fills a cache below a filesystem with data that the load does not use
+READ = 64 << 10  # Bytes of a read that fills a bcache; a bucket holds several
+BUCKETS_A_SECOND = 150  # Rate at which an emulated guest's allocator was observed to prepare buckets
+UNUSED = 5  # Per cent of a bcache's buckets that may stay unused
+PASSES = 5  # Most attempts to fill a bcache
 
 
 def prepare(

@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Final
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
@@ -50,7 +49,7 @@ class PressureMeter:
         return min(1.0, (after - self._before) / 1e6 / seconds)
 
 
-QUEUE: Final = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
+QUEUE = ("scheduler", "nr_requests", "rotational", "max_sectors_kb", "wbt_lat_usec")
 """Attributes of each layer's queue that are kept with a result."""
 
 
@@ -82,7 +81,7 @@ def describe_guest(
     )
 
 
-BUSY: Final = 0.9  # Share of busy time from which the guest's processors, not the disks, may limit the rates
+BUSY = 0.9  # Share of busy time from which the guest's processors, not the disks, may limit the rates
 
 
 def check(document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]) -> Iterator[Diagnostic]:
@@ -110,10 +109,10 @@ def check(document: LabCellDocument, wanted: DiskRates, cpu: Mapping[str, float]
         yield Diagnostic("cpus", "warning", "", message, ("compare with a larger lab.scale, or with more lab.cpus",))
 
 
-ALONE: Final = "--rw=randread --bs=4k --size=16m --iodepth=1 --direct=1 --ioengine=libaio --time_based --runtime=1s"
+ALONE = "--rw=randread --bs=4k --size=16m --iodepth=1 --direct=1 --ioengine=libaio --time_based --runtime=1s"
 """One I/O at a time: where disks are limited, jobs sleep between their I/Os."""
 
-SPAN_MS: Final = 50  # A busy host delays I/Os of a guest, never the reverse: of such spans the first quartile counts
+SPAN_MS = 50  # A busy host delays I/Os of a guest, never the reverse: of such spans the first quartile counts
 
 
 def measure_io_cost(machine: GuestMachine) -> IoCost:

@@ -1,7 +1,7 @@
 """Describes the lab's cells: their stacks, disks and loads."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from blklab.runners.host.descriptions import duration, workload
 from blklab.spec import documents
@@ -49,7 +49,7 @@ def disk(device: Mapping[str, Any]) -> str:
     return f"{size}, {' '.join(limits) or 'not throttled'}"
 
 
-COLUMNS: Final[Mapping[str, Callable[[Cell], str]]] = {
+COLUMNS: Mapping[str, Callable[[Cell], str]] = {
     "stack": lambda cell: stack(cell.document["stack"], as_lab(cell.document)),
     "workload": lambda cell: workload(as_lab(cell.document)),
     "kernel": lambda cell: str(cell.document["kernel"]),

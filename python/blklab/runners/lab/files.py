@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.agent import ExportedFile
@@ -14,9 +13,9 @@ from blklab.runners.lab.machine.disks import RESULTS
 from blklab.text import printable
 from blklab.units import format_size
 
-MOST_FETCHED: Final = 256 << 20  # Bytes of files that are held in memory
-_NAME: Final = re.compile(r"[\w-][\w.-]{0,120}", re.A)  # Valid names of files from the guest, which is not trusted
-_PART: Final = 16 << 20
+MOST_FETCHED = 256 << 20  # Bytes of files that are held in memory
+_NAME = re.compile(r"[\w-][\w.-]{0,120}", re.A)  # Valid names of files from the guest, which is not trusted
+_PART = 16 << 20
 
 
 def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:

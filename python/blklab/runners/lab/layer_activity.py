@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.outcome import DeviceResult
@@ -13,8 +12,8 @@ from blklab.spec.documents import LabCellDocument
 from blklab.store.series import SeriesPoint
 from blklab.system import diskstats
 
-DISKSTATS: Final = "/proc/diskstats"
-STAT: Final = "/proc/stat"
+DISKSTATS = "/proc/diskstats"
+STAT = "/proc/stat"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from blklab.diagnostic import Diagnostic
 from blklab.errors import BlklabError
@@ -23,16 +23,16 @@ from blklab.runners.sim.runner import outcomes
 from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument
 
-REACH_IOPS: Final = {"tcg": 3_000, "kvm": 60_000}
+REACH_IOPS = {"tcg": 3_000, "kvm": 60_000}
 """I/Os a second of all devices together that a guest reaches, with two emulated and busy CPUs."""
 
-REACH_BYTES: Final = {"tcg": 150 << 20, "kvm": 3 << 30}  # Bytes a second
-ALONE_NS: Final = 3 * 10**9
-RAMP_NS: Final = 10**9  # Duration of the simulation of a single device, and of its ramp
-EVEN: Final = 0.5  # Share of reads in a mix, where a stack makes both directions from one
-SATURATED: Final = 0.9  # A device's rate counts if it reaches this share of its rate with many I/Os in flight
-MANY: Final = 128  # I/Os in flight that saturate a device
-WAYS: Final = ("read", "write")
+REACH_BYTES = {"tcg": 150 << 20, "kvm": 3 << 30}  # Bytes a second
+ALONE_NS = 3 * 10**9
+RAMP_NS = 10**9  # Duration of the simulation of a single device, and of its ramp
+EVEN = 0.5  # Share of reads in a mix, where a stack makes both directions from one
+SATURATED = 0.9  # A device's rate counts if it reaches this share of its rate with many I/Os in flight
+MANY = 128  # I/Os in flight that saturate a device
+WAYS = ("read", "write")
 
 Limits = dict[str, int]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import __version__
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -33,7 +33,7 @@ from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
 from blklab.system.roots import Roots
 
-SUSPENDED: Final = 2.0  # Seconds that a host's clocks may differ by if it was not suspended
+SUSPENDED = 2.0  # Seconds that a host's clocks may differ by if it was not suspended
 
 
 class LabRunner(Runner):

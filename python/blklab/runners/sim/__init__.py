@@ -1,12 +1,10 @@
 """The runner `sim`: cells predicted by the simulator (crates/sim)."""
 
-from typing import Final
-
 import click
 
 from blklab.runners.kind import RunnerKind, RunnerOption, imported
 
-KIND: Final = RunnerKind(
+KIND = RunnerKind(
     name="sim",
     summary="the simulator",
     did="simulated",

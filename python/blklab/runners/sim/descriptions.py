@@ -1,7 +1,7 @@
 """Describes the simulator's cells in the words of mdadm and fio."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from typing import cast
 
 from blklab.documents.cell import Job, Md, Member, Node
 from blklab.spec import documents
@@ -128,7 +128,7 @@ def notes(_plan: ExperimentPlan) -> list[str]:
     return []
 
 
-COLUMNS: Final[Mapping[str, Callable[[Cell], str]]] = {
+COLUMNS: Mapping[str, Callable[[Cell], str]] = {
     "stack": lambda cell: stack(as_simulated(cell.document)),
     "capacity": lambda cell: format_size(cell.capacity),
     "workload": workload,

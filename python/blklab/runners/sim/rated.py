@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.runners.sim.runner import outcomes
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 
-TESTS: Final[dict[str, dict[str, Any]]] = {
+TESTS: dict[str, dict[str, Any]] = {
     "random_read_iops": {"rw": "randread", "bs": "4k", "iodepth": 32},
     "random_write_iops": {"rw": "randwrite", "bs": "4k", "iodepth": 32},
     "steady_random_write_iops": {"rw": "randwrite", "bs": "4k", "iodepth": 32},
@@ -19,10 +19,10 @@ TESTS: Final[dict[str, dict[str, Any]]] = {
 }
 """The loads of data sheets."""
 
-NVME_JOBS: Final = 8  # Jobs of random I/O on an NVMe disk: data sheets have 256 in flight, or more
-RUNTIME: Final = {"hdd": "20s", "throttled": "10s"}  # Of others: half a second
-USED_RUNTIME: Final = "4s"  # Of a used disk, whose memory takes the first writes
-VIRTUAL_SIZE: Final = "64GiB"  # Size of a virtual disk, which states none
+NVME_JOBS = 8  # Jobs of random I/O on an NVMe disk: data sheets have 256 in flight, or more
+RUNTIME = {"hdd": "20s", "throttled": "10s"}  # Of others: half a second
+USED_RUNTIME = "4s"  # Of a used disk, whose memory takes the first writes
+VIRTUAL_SIZE = "64GiB"  # Size of a virtual disk, which states none
 
 
 def rated_figures(models: Sequence[LibraryModel]) -> dict[str, list[RatedFigure]]:

@@ -7,25 +7,24 @@ are inside.
 """
 
 import math
-from typing import Final
 
 from blklab.outcome import DeviceResult, Outcome, PredictionInterval
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
 
-NOMINAL: Final = 0.9  # The share of measurements that are expected inside
-NORMAL: Final = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
+NOMINAL = 0.9  # The share of measurements that are expected inside
+NORMAL = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
 
-KERNEL: Final = 0.065
+KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: the root mean square of the logarithmic errors of the 383
 cells that `accuracy/run agreement --recorded` compares with real kernels."""
 
-TAIL: Final = 0.42
+TAIL = 0.42
 """The deviation that a 99th percentile has in addition. No table has percentiles: in reference/randomio_runs.csv, the
 mean plus 2.33 standard deviations of the read latency differs from the prediction by 0.44, and IOPS by 0.12."""
 
-COMPLETE: Final = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
-MIXED: Final = 0.1  # With a smaller share of the other direction, a device's load is of one direction
+COMPLETE = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
+MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
 
 def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:

@@ -4,17 +4,16 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from blklab.text import printable
 from blklab.trace.fio.plan import SEQUENTIAL, DirectionPlan, FioPlan, JobPlan
 from blklab.units import format_duration
 
-MOST_WEIGHT: Final = 1000  # fio's limit for `flow`
-WORST_ROUNDING: Final = 0.005  # Allowed error of the total rate from rounding to whole I/Os per second
-WORST_OF_MIXED: Final = 0.1
+MOST_WEIGHT = 1000  # fio's limit for `flow`
+WORST_ROUNDING = 0.005  # Allowed error of the total rate from rounding to whole I/Os per second
+WORST_OF_MIXED = 0.1
 """Allowed error of the rate of a direction with several sizes: paced by bytes, a short run has the wrong mix."""
-SEED: Final = 42
+SEED = 42
 
 
 @dataclass(frozen=True)

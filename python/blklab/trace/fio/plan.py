@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 from blklab.documents.profile import DeviceProfile, HotnessSummary, LevelSummary, Profile, SizeCount, StreamsSummary
 from blklab.errors import BlklabError
@@ -13,24 +13,24 @@ from blklab.units import SECTOR, format_size
 Way = Literal["read", "write", "trim"]
 Loop = Literal["closed", "open"]
 
-WAYS: Final[dict[str, Way]] = {"read": "read", "write": "write", "discard": "trim"}  # fio's word for each operation
-DEEPEST: Final = 1024
-UNKNOWN_DEPTH: Final = 32
+WAYS: dict[str, Way] = {"read": "read", "write": "write", "discard": "trim"}  # fio's word for each operation
+DEEPEST = 1024
+UNKNOWN_DEPTH = 32
 """I/Os in flight if the trace has no completions: enough for a rate, and moderate for a device."""
-OVERLAPS: Final = 10
+OVERLAPS = 10
 """I/Os that independent arrivals would have started during another one: if none did, each waits for the last one."""
-SEQUENTIAL: Final = 0.9  # Share of I/Os that continue a stream from which a direction counts as sequential
+SEQUENTIAL = 0.9  # Share of I/Os that continue a stream from which a direction counts as sequential
 
 
-BLOCK: Final = 4096
+BLOCK = 4096
 Kind = Literal["random", "zipf", "zoned"]
 
-MOST_ZONES: Final = 24
-COLD: Final = 3.0  # Blocks with fewer accesses on average are one zone, because their order is chance
-SKEW: Final = 0.05  # Share of the I/O by which the hottest fifth must exceed chance to count as skew
+MOST_ZONES = 24
+COLD = 3.0  # Blocks with fewer accesses on average are one zone, because their order is chance
+SKEW = 0.05  # Share of the I/O by which the hottest fifth must exceed chance to count as skew
 
 
-MOST_SIZES: Final = 64
+MOST_SIZES = 64
 
 
 @dataclass(frozen=True)

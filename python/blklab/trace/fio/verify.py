@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from blklab import _core
 from blklab.documents.profile import DeviceProfile, LevelTime, Profile, SizeCount
@@ -22,18 +22,18 @@ from blklab.trace.fio.plan import WAYS, FioPlan, focus_device, streams_of
 from blklab.trace.profile import characterise
 from blklab.units import SECTOR, format_size
 
-OLDEST: Final = (3, 25)
+OLDEST = (3, 25)
 """The oldest fio with all options used (zoned_abs, sync=dsync, weights of flow); that of Debian 11."""
 
-FEWEST_IOS: Final = 5_000
-MOST_IOS: Final = 200_000
-LOG_LINE: Final = 80  # Maximum bytes of an iolog line
+FEWEST_IOS = 5_000
+MOST_IOS = 200_000
+LOG_LINE = 80  # Maximum bytes of an iolog line
 
 
-TOLERANCE: Final = 2.0  # Percentage points by which the mix and the size distributions may differ, plus random error
-CHANCE_SHARE: Final = 2.576  # Standard errors of a share that chance exceeds once in a hundred times
-CHANCE_CURVE: Final = 1.63  # Kolmogorov-Smirnov: chance exceeds this / sqrt(n) once in a hundred times
-FEWEST_JUDGED: Final = 30  # Minimum I/Os of a distribution to judge it
+TOLERANCE = 2.0  # Percentage points by which the mix and the size distributions may differ, plus random error
+CHANCE_SHARE = 2.576  # Standard errors of a share that chance exceeds once in a hundred times
+CHANCE_CURVE = 1.63  # Kolmogorov-Smirnov: chance exceeds this / sqrt(n) once in a hundred times
+FEWEST_JUDGED = 30  # Minimum I/Os of a distribution to judge it
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> 
     return rows
 
 
-BINS: Final = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, 0))
+BINS = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, 0))
 """fio's bins of I/O depth, `iodepth_level`; 0: no upper end."""
 
 

@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.trace.record.checks import RecordedDevice
 
-BLKTRACESTOP: Final = 0x1275
-BLKTRACETEARDOWN: Final = 0x1276  # ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h
-POLL: Final = 0.1
-STARTING_POLL: Final = 0.01
-STOPPING: Final = 30.0  # Seconds that blktrace may take to write its buffers
+BLKTRACESTOP = 0x1275
+BLKTRACETEARDOWN = 0x1276  # ioctls _IO(0x12, 117) and _IO(0x12, 118) of include/uapi/linux/fs.h
+POLL = 0.1
+STARTING_POLL = 0.01
+STOPPING = 30.0  # Seconds that blktrace may take to write its buffers
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class BlktraceExit:
     stopped_by: str  # `time`, `user`, or `blktrace` if it ended by itself
 
 
-_TOTAL: Final = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
+_TOTAL = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB data", re.M)
 
 
 def tallies(output: str) -> dict[str, BlktraceTotals]:

@@ -7,15 +7,14 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
 
-CAP_SYS_ADMIN: Final = 21  # Bit of the capability (include/uapi/linux/capability.h)
-DEBUGFS: Final = "/sys/kernel/debug"
+CAP_SYS_ADMIN = 21  # Bit of the capability (include/uapi/linux/capability.h)
+DEBUGFS = "/sys/kernel/debug"
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import child_process, remote_program, ssh
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
-MODULES: Final = (
+MODULES = (
     *("errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots"),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
-OPTIONS: Final = (
+OPTIONS = (
     *("ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"),
     "ClearAllForwardings=yes",
 )
-HEARTBEAT: Final = 5.0  # Seconds between two lines to each host
-PLACE: Final = "/dev/shm"  # noqa: S108  # Where hosts keep the trace until it is copied: no recorded disk
+HEARTBEAT = 5.0  # Seconds between two lines to each host
+PLACE = "/dev/shm"  # noqa: S108  # Where hosts keep the trace until it is copied: no recorded disk
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from blklab import _core, child_process
 from blklab.documents.profile import Profile
@@ -20,12 +20,12 @@ from blklab.trace.record.blktrace import failure, stop, tear_down
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
 from blklab.trace.record.recording import interrupted_by_signals
 
-BUFFERS: Final = ("-b", "128", "-n", "8")  # KiB and number of buffers of each CPU: small ones arrive soon
+BUFFERS = ("-b", "128", "-n", "8")  # KiB and number of buffers of each CPU: small ones arrive soon
 
 
-POLL: Final = 0.05
-NOTHING: Final = "nothing to write"  # How crates/trace begins the message about a device without I/O
-ENDING: Final = 5.0  # Seconds for the events that are still in the pipe
+POLL = 0.05
+NOTHING = "nothing to write"  # How crates/trace begins the message about a device without I/O
+ENDING = 5.0  # Seconds for the events that are still in the pipe
 
 
 @dataclass(frozen=True)

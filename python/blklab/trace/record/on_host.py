@@ -18,15 +18,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Final, NoReturn
+from typing import IO, Any, NoReturn
 
 from blklab.errors import BlklabError
 from blklab.remote_program import guarded
 from blklab.trace.record.blktrace import RecordingOptions
 from blklab.trace.record.recording import record
 
-SILENCE: Final = 30.0  # Seconds without a line after which the connection is lost
-AGAIN: Final = 5.0  # Seconds until a lost connection ends what is still sent
+SILENCE = 30.0  # Seconds without a line after which the connection is lost
+AGAIN = 5.0  # Seconds until a lost connection ends what is still sent
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from blklab import __version__
 from blklab.errors import UsageError
@@ -27,7 +27,7 @@ from blklab.trace.record.blktrace import (
 )
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
 
-SIDECAR_VERSION: Final = 1
+SIDECAR_VERSION = 1
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import UsageError
 from blklab.trace.shards import remote
 
-PER_CPU: Final = re.compile(r"\.blktrace\.\d+(?:\.(?:gz|xz|zst|bz2|lz4))?$")
-NOT_TRACES: Final = ("blklab.json",)  # The ends of names of what `trace record` writes next to a trace
+PER_CPU = re.compile(r"\.blktrace\.\d+(?:\.(?:gz|xz|zst|bz2|lz4))?$")
+NOT_TRACES = ("blklab.json",)  # The ends of names of what `trace record` writes next to a trace
 
 
 @dataclass(frozen=True)

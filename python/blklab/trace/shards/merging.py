@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from blklab import _core
 from blklab.cluster import Parallel
@@ -14,9 +14,9 @@ from blklab.trace.profile import PROFILES
 from blklab.trace.shards.listing import Shard
 from blklab.trace.shards.task import Figures, ShardResult, ShardTask, TraceOptions, read_figures, read_shards
 
-MOST_TASKS: Final = 256  # From this number of shards on, tasks have several shards of a host
-MANY_HOSTS: Final = 64  # From this number of hosts on, tasks have as many shards of a host as they may
-MOST_SHARDS: Final = 128  # The largest number of shards of a task
+MOST_TASKS = 256  # From this number of shards on, tasks have several shards of a host
+MANY_HOSTS = 64  # From this number of hosts on, tasks have as many shards of a host as they may
+MOST_SHARDS = 128  # The largest number of shards of a task
 
 
 class BrokenShard(TypedDict):

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 
-PACKAGES: Final = {  # What fsspec's protocols need, from its registry (fsspec/registry.py)
+PACKAGES = {  # What fsspec's protocols need, from its registry (fsspec/registry.py)
     "abfs": "adlfs",
     "az": "adlfs",
     "gcs": "gcsfs",
@@ -20,8 +20,8 @@ PACKAGES: Final = {  # What fsspec's protocols need, from its registry (fsspec/r
     "sftp": "paramiko",
     "ssh": "paramiko",
 }
-REFUSED: Final = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}
-UNREACHABLE: Final = {"ClientConnectorError", "ConnectTimeoutError", "EndpointConnectionError", "gaierror"} | {
+REFUSED = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}
+UNREACHABLE = {"ClientConnectorError", "ConnectTimeoutError", "EndpointConnectionError", "gaierror"} | {
     "ConnectionRefusedError",
     "NoValidConnectionsError",
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from blklab import _core
 from blklab.cluster import Parallel
@@ -62,7 +62,7 @@ def _latency(life: LifeProfile | None) -> tuple[int | None, int | None]:
     return (shown.p50, shown.p99) if shown else (None, None)
 
 
-INCOMPLETE: Final = ("cut off", "damaged", "compressed data is damaged")
+INCOMPLETE = ("cut off", "damaged", "compressed data is damaged")
 """How readers' warnings begin about a shard of which a part is missing: its figures would pass for those of all."""
 
 

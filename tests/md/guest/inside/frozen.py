@@ -13,6 +13,6 @@ from blklab.cli import main
 from blklab.md.repair import write_suspension
 
 point, array, seconds = sys.argv[1:]
-write_suspension.LONGEST_SUSPENSION_S = float(seconds)  # type: ignore[misc]
+write_suspension.LONGEST_SUSPENSION_S = float(seconds)
 Points(int(point), frozen).watch()
 main(["md", "fix", "bbl", array, "--yes"])

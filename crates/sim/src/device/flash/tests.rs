@@ -112,5 +112,9 @@ fn data_that_are_written_again_keep_free_blocks() {
         disk.die_ns
     };
     assert_eq!(fill(6), 4 * 10_000 + 16 * 20_000, "the same six pages");
-    assert_eq!(fill(20), 4 * 10_000 + 8 * 20_000 + 8 * 40_000, "the whole disk: 20 pages less three for each cached one");
+    assert_eq!(
+        fill(20),
+        4 * 10_000 + 8 * 20_000 + 8 * 40_000,
+        "the whole disk: 20 pages less three for each cached one"
+    );
 }

@@ -5,6 +5,7 @@ use blklab_cache::{Operation, Work};
 
 use super::locks::LockLevel;
 use super::{DmCache, IDLE, tag};
+use crate::arena::Numbered;
 use crate::bio::{Flags, Op, Owner};
 use crate::engine::Simulation;
 
@@ -21,7 +22,6 @@ enum Step {
     ChangeMetadata, // No bio holds the block. Change the metadata.
 }
 
-#[derive(Debug)]
 struct Migration {
     work: Work,
     bio: Option<u32>, // The write that promotes the block, or that made it invalid
@@ -30,10 +30,9 @@ struct Migration {
 }
 
 /// All migrations, and what they wait for.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Migrations {
-    all: Vec<Option<Migration>>,
-    free: Vec<u32>,
+    all: Numbered<Migration>,
     ready: Vec<u32>, // Migrations that can go on
     read: Vec<u32>,  // Parts that have been read
     copying: u64,    // Migrations that copy
@@ -41,7 +40,7 @@ pub struct Migrations {
 
 impl Migrations {
     pub fn is_empty(&self) -> bool {
-        self.all.len() == self.free.len()
+        self.all.is_empty()
     }
 
     pub fn can_go_on(&self) -> bool {
@@ -56,26 +55,13 @@ impl Migrations {
         self.ready.push(migration);
     }
 
-    fn add(&mut self, migration: Migration) -> u32 {
-        if let Some(number) = self.free.pop() {
-            self.all[number as usize] = Some(migration);
-            return number;
-        }
-        self.all.push(Some(migration));
-        self.all.len() as u32 - 1
-    }
-
-    fn get(&mut self, number: u32) -> &mut Migration {
-        self.all[number as usize].as_mut().expect("the number of a migration that runs")
-    }
-
     /// An I/O of a migration is done.
     pub fn end_io(&mut self, tag: u8, number: u32) {
         if tag == tag::COPY_READ {
             return self.read.push(number);
         }
         let number = if tag == tag::OVERWRITE { number } else { number / MOST_PARTS };
-        let migration = self.get(number);
+        let migration = self.all.get(number);
         migration.parts -= 1;
         if migration.parts == 0 {
             self.ready.push(number);
@@ -104,7 +90,7 @@ impl DmCache {
     pub(super) fn start_migration(&mut self, sim: &mut Simulation, task: u32, work: Work, bio: Option<u32>) {
         let replaces = matches!(work.operation, Operation::Replace { .. });
         let step = if replaces { Step::LockVictim } else { Step::Copy };
-        let number = self.migrations.add(Migration { work, bio, step, parts: 0 });
+        let number = self.migrations.all.add(Migration { work, bio, step, parts: 0 });
         if work.operation != Operation::Demote {
             self.migrations.copying += 1;
         }
@@ -129,7 +115,7 @@ impl DmCache {
 
     fn advance_migration(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         loop {
-            let migration = self.migrations.get(number);
+            let migration = self.migrations.all.get(number);
             let work = migration.work;
             match migration.step {
                 Step::LockVictim => {
@@ -175,14 +161,14 @@ impl DmCache {
 
     /// Submits a migration's copy. False if it needs none.
     fn copy(&mut self, sim: &mut Simulation, task: u32, number: u32) -> bool {
-        let &mut Migration { work, bio, .. } = self.migrations.get(number);
+        let &mut Migration { work, bio, .. } = self.migrations.all.get(number);
         let promotes = !matches!(work.operation, Operation::Demote | Operation::Writeback);
         if let Some(bio) = bio.filter(|_| promotes) {
             let parent = sim.bios[bio];
             let (child, sector) = self.on_cache(work.cache_block, parent.sector % self.geometry.block);
             let owner = Owner::Target { target: self.id, tag: tag::OVERWRITE, number };
             let part = sim.bios.add(parent.clone_for(child.target, sector, parent.sectors, owner));
-            self.migrations.get(number).parts = 1;
+            self.migrations.all.get(number).parts = 1;
             self.in_flight += u64::from(self.tracks_all);
             sim.submit(task, part);
             return true;
@@ -191,7 +177,7 @@ impl DmCache {
             return false;
         }
         let parts = self.geometry.block.div_ceil(COPIED_AT_ONCE) as u32;
-        self.migrations.get(number).parts = parts;
+        self.migrations.all.get(number).parts = parts;
         for part in 0..parts {
             self.copy_part(sim, task, number * MOST_PARTS + part, Op::Read);
         }
@@ -200,7 +186,7 @@ impl DmCache {
 
     /// Reads or writes a part of a migration's block.
     fn copy_part(&mut self, sim: &mut Simulation, task: u32, part: u32, op: Op) {
-        let work = self.migrations.get(part / MOST_PARTS).work;
+        let work = self.migrations.all.get(part / MOST_PARTS).work;
         let offset = u64::from(part % MOST_PARTS) * COPIED_AT_ONCE;
         let to_cache = (work.operation != Operation::Writeback) == (op == Op::Write);
         let (child, sector) = if to_cache {
@@ -217,7 +203,7 @@ impl DmCache {
 
     /// A commit is done that a migration waited for: it ends, or goes on if only its victim's mapping is gone.
     pub(super) fn end_commit(&mut self, sim: &mut Simulation, task: u32, number: u32) {
-        let migration = self.migrations.get(number);
+        let migration = self.migrations.all.get(number);
         if migration.step == Step::ChangeMetadata {
             return self.end_migration(sim, task, number);
         }
@@ -268,8 +254,7 @@ impl DmCache {
     }
 
     fn remove_migration(&mut self, number: u32) -> Migration {
-        let migration = self.migrations.all[number as usize].take().expect("the number of a migration that runs");
-        self.migrations.free.push(number);
+        let migration = self.migrations.all.remove(number);
         if migration.work.operation != Operation::Demote {
             self.migrations.copying -= 1;
         }

@@ -10,7 +10,6 @@ mod migration;
 mod spec;
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use blklab_cache::{Access, Lookup, Operation, Policy, SmqKernel, Work, find_policy};
 use serde::Serialize;
@@ -62,8 +61,7 @@ mod bio_state {
 }
 
 /// What a cache counted, in the words of `dmsetup status`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct LvmCacheReport {
     /// Its name.
     pub name: String,
@@ -126,12 +124,6 @@ pub struct DmCache {
     second_over: bool,
     worker: u32,
     report: LvmCacheReport,
-}
-
-impl fmt::Debug for DmCache {
-    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        formatter.debug_struct("DmCache").field("report", &self.report).finish_non_exhaustive()
-    }
 }
 
 impl Target for DmCache {

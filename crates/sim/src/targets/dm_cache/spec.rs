@@ -13,8 +13,7 @@ const EXTENT: u64 = (4 << 20) / 512;
 const LEAST_METADATA: u64 = (8 << 20) / 512;
 
 /// What the mode does with writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// A write to a cached block goes to the cache and to the origin.
@@ -26,8 +25,7 @@ pub enum Mode {
 }
 
 /// A logical volume with a dm-cache.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LvmCache {
     /// Its name in results.

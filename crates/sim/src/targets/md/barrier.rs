@@ -12,7 +12,6 @@ const BUCKETS: usize = 1024;
 const DEPTH: u32 = 32;
 
 /// An array's barriers.
-#[derive(Debug)]
 pub struct Barrier {
     single: bool,
     raised: Vec<u32>, // By bucket: pieces of the sync in flight, and other bios in flight

@@ -42,7 +42,6 @@ impl MemberSlot {
 }
 
 /// The members of an array.
-#[derive(Debug)]
 pub struct Members {
     pub id: u16,                // The array's target
     pub kernel: Kernel,         // The kernel generation

@@ -60,7 +60,6 @@ mod bio_state {
 }
 
 /// An md array in a running simulation.
-#[derive(Debug)]
 pub struct Array {
     members: Members,
     level: Box<dyn Personality>,

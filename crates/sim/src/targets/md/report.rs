@@ -5,8 +5,7 @@ use serde::Serialize;
 use super::balance::BalanceReason;
 
 /// What an array counted.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct MdReport {
     /// Its name.
     pub name: String,
@@ -19,8 +18,7 @@ pub struct MdReport {
 }
 
 /// I/Os of a slot.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct SlotStats {
     /// Reads without another copy to choose.
     pub only: u64,

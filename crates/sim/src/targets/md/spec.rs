@@ -6,8 +6,7 @@ use crate::targets::Node;
 use blklab_md::{Level, defaults};
 
 /// An md array.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Md {
     /// Its name in results, such as `md4`.
@@ -74,8 +73,7 @@ fn sync_max() -> u64 {
 }
 
 /// One slot of an array.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
     /// The device or stack in this slot; `null` if the member is missing.
@@ -89,8 +87,7 @@ pub struct Member {
 }
 
 /// md's sync action.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncAction {
     /// Nothing: the array is clean.

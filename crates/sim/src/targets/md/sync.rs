@@ -13,6 +13,7 @@ use super::member::MemberSlot;
 use super::spec::{Md, SyncAction};
 use super::stripes::ROW_SECTORS;
 use super::{Array, Redundancy, tag};
+use crate::arena::Numbered;
 use crate::bio::{NONE, Op};
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
@@ -49,8 +50,7 @@ pub struct RunningSync {
     position: u64,            // The next sector, and the end
     end: u64,
     active: u64, // Sectors in flight (`recovery_active`)
-    pieces: Vec<SyncPiece>,
-    free: Vec<u32>,
+    pieces: Numbered<SyncPiece>,
     ready: VecDeque<u32>,            // Pieces that have been read and must be written
     raised_piece: Option<SyncPiece>, // A piece with its barrier raised, while other bios are still pending
     checked_position: u64,
@@ -155,8 +155,8 @@ impl Array {
     fn next_sync_step(&mut self, sync: &mut RunningSync, sim: &mut Simulation, task: u32) -> WorkerNext {
         sync.at_barrier = false;
         if let Some(number) = sync.ready.pop_front() {
-            let writes = std::mem::take(&mut sync.pieces[number as usize].writes);
-            let sectors = sync.pieces[number as usize].sectors;
+            let piece = sync.pieces.get(number);
+            let (writes, sectors) = (std::mem::take(&mut piece.writes), piece.sectors);
             self.submit_piece(sim, task, number, Op::Write, &writes, sectors);
             return run_again(sim, sync.ready.is_empty());
         }
@@ -201,16 +201,7 @@ impl Array {
 
     fn begin_piece(&mut self, sync: &mut RunningSync, piece: SyncPiece, sim: &mut Simulation, task: u32) -> WorkerNext {
         let (reads, sectors) = (piece.reads.clone(), piece.sectors);
-        let number = match sync.free.pop() {
-            Some(number) => {
-                sync.pieces[number as usize] = piece;
-                number
-            }
-            None => {
-                sync.pieces.push(piece);
-                sync.pieces.len() as u32 - 1
-            }
-        };
+        let number = sync.pieces.add(piece);
         let look = sync.count_begun(sectors);
         if reads.is_empty() {
             // This piece needs no I/O (`raid10_sync_request` skips it).
@@ -254,7 +245,7 @@ impl Array {
     /// Ends a piece's reads or writes.
     pub fn end_sync_io(&mut self, number: u32) {
         let Some(mut sync) = self.sync.take() else { return };
-        if sync.pieces[number as usize].writes.is_empty() {
+        if sync.pieces.get(number).writes.is_empty() {
             self.end_piece(&mut sync, number);
         } else {
             sync.ready.push_back(number);
@@ -263,8 +254,7 @@ impl Array {
     }
 
     fn end_piece(&mut self, sync: &mut RunningSync, number: u32) {
-        sync.free.push(number);
-        let piece = std::mem::take(&mut sync.pieces[number as usize]);
+        let piece = sync.pieces.remove(number);
         if let Some(barrier) = &mut self.barrier {
             barrier.lower(piece.start);
         }

@@ -20,7 +20,7 @@ const WRITES_STARVED: u32 = 2;
 const CFQ_QUANTUM: u32 = 4;
 
 /// The requests of a disk that wait.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Elevator {
     kind: Scheduler,
     sorted: [SortedRequests; 2], // By sector, reads and writes separately, for merging and for sorted dispatch

@@ -36,7 +36,6 @@ enum QueueAdmission {
     Full,         // No tag, or the throttle is full: the task sleeps in this queue
 }
 
-#[derive(Debug)]
 pub struct DiskQueue {
     id: u16,
     sectors: u64,

@@ -18,7 +18,6 @@ const END: SortedRequest = SortedRequest { sector: u64::MAX, number: 0, ticket: 
 const BLOCK: usize = 32;
 
 /// Requests by sector.
-#[derive(Debug)]
 pub struct SortedRequests {
     slots: Vec<SortedRequest>, // The requests, then `END` up to the searched length, a power of two, and one more block
     len: usize,

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{DiskWork, Model};
 
 /// One disk: its model, and how the kernel queues for it.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// Its name in results.
@@ -26,8 +25,7 @@ pub struct Device {
 }
 
 /// The block layer's queue of one disk, as in `/sys/block/*/queue`.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSettings {
     /// The I/O scheduler.
@@ -47,8 +45,7 @@ pub struct QueueSettings {
 }
 
 /// I/O schedulers.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
     /// First come, first served.
@@ -65,8 +62,7 @@ pub enum Scheduler {
 }
 
 /// The statistics of a disk, in the words of /proc/diskstats.
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
 pub struct DiskStats {
     /// Name of the disk.
     pub name: String,

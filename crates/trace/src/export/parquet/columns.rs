@@ -39,7 +39,6 @@ impl<T: DataType, const OPTIONAL: bool> Column for TypedColumn<T, OPTIONAL> {
 }
 
 impl<T: DataType> TypedColumn<T, true> {
-    #[inline]
     fn push_value(&mut self, value: Option<T::T>) {
         self.levels.push(i16::from(value.is_some()));
         self.values.extend(value);
@@ -53,33 +52,28 @@ pub type OptionalInt64Column = TypedColumn<Int64Type, true>;
 pub type OptionalBytesColumn = TypedColumn<ByteArrayType, true>;
 
 impl Int32Column {
-    #[inline]
     pub fn push(&mut self, value: u32) {
         self.values.push(value as i32);
     }
 
-    #[inline]
     pub fn push_signed(&mut self, value: i16) {
         self.values.push(i32::from(value));
     }
 }
 
 impl Int64Column {
-    #[inline]
     pub fn push(&mut self, value: u64) {
         self.values.push(value as i64);
     }
 }
 
 impl OptionalInt32Column {
-    #[inline]
     pub fn push(&mut self, value: Option<u32>) {
         self.push_value(value.map(|value| value as i32));
     }
 }
 
 impl OptionalInt64Column {
-    #[inline]
     pub fn push(&mut self, value: Option<u64>) {
         self.push_value(value.map(|value| value as i64));
     }
@@ -87,7 +81,6 @@ impl OptionalInt64Column {
 
 impl OptionalBytesColumn {
     /// Adds a row's bytes; an empty slice is a missing value.
-    #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         self.push_value((!bytes.is_empty()).then(|| bytes.to_vec().into()));
     }
@@ -123,7 +116,6 @@ impl ProcessNameColumn {
     }
 
     /// Adds the name of a row's process, if it is known.
-    #[inline]
     pub fn push(&mut self, pid: u32) {
         let row = match self.last {
             Some((last, row)) if last == pid => row,

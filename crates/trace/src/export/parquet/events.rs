@@ -93,7 +93,6 @@ impl EventColumns {
         ]
     }
 
-    #[inline]
     fn push(&mut self, event: &Event, payload: &[u8]) {
         self.time.push(event.time);
         self.device.push(event.device.0);

@@ -5,16 +5,15 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image.debian import run
 from blklab.text import printable
 
-MERGED: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Directories that are links to those in /usr; packages may still use them."""
 
-_DEEPEST: Final = 40  # Most links in a chain: as in the kernel (path_resolution(7))
+_DEEPEST = 40  # Most links in a chain: as in the kernel (path_resolution(7))
 
 
 @dataclass(frozen=True)

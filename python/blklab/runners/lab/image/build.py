@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio, parts
@@ -16,9 +15,9 @@ from blklab.runners.lab.image.kernels import OfferedKernel, ReplacedModules, Use
 from blklab.runners.lab.image.parts import PatchedKernel, UserKernel, about, describe, kernel_name
 from blklab.text import printable
 
-AGENT: Final = Path(__file__).parents[3] / "_agent"  # The guest's /init, which scripts/setup builds
-_APT: Final = "debian"  # Directory in the cache for apt's lists
-_REVISION: Final = 1  # Changes when the way of combining parts changes
+AGENT = Path(__file__).parents[3] / "_agent"  # The guest's /init, which scripts/setup builds
+_APT = "debian"  # Directory in the cache for apt's lists
+_REVISION = 1  # Changes when the way of combining parts changes
 
 GuestKernel = str | UserKernelOption | ReplacedModules
 """A kernel of Debian's packages by name, the user's own, or a packaged one with other modules."""

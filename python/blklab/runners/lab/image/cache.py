@@ -10,15 +10,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import EnvironmentLacks
 from blklab.text import printable
 from blklab.units import format_size
 
-ROOM: Final = 1 << 30  # Bytes that must be free to make an image: 0.6 GiB, and the lists
-_UNFINISHED: Final = ".unfinished-"
-_OURS: Final = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)  # Valid keys of images and their parts
+ROOM = 1 << 30  # Bytes that must be free to make an image: 0.6 GiB, and the lists
+_UNFINISHED = ".unfinished-"
+_OURS = re.compile(r"(?:image|kernel|programs)-[0-9a-f]{8,64}", re.A)  # Valid keys of images and their parts
 
 
 def directory() -> Path:

@@ -7,10 +7,10 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
-TRAILER: Final = "TRAILER!!!"
-_BLOCK: Final = 512
+TRAILER = "TRAILER!!!"
+_BLOCK = 512
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 from urllib.parse import unquote
 
 from blklab.child_process import command
@@ -22,13 +22,13 @@ from blklab.units import format_size
 
 Note = Callable[[str], object]
 
-SUFFIX: Final = "-cloud-amd64"
-_KERNEL: Final = re.compile(r"linux-image-(\d+\.\d+\.\d+\S*" + SUFFIX + ")")
-_DAY: Final = 86_400.0  # Seconds after which lists are downloaded again before a package is downloaded
-_URI: Final = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
+SUFFIX = "-cloud-amd64"
+_KERNEL = re.compile(r"linux-image-(\d+\.\d+\.\d+\S*" + SUFFIX + ")")
+_DAY = 86_400.0  # Seconds after which lists are downloaded again before a package is downloaded
+_URI = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 """A line of `apt-get --print-uris`: address, file name, bytes, hash."""
 
-HOOKS: Final = (  # Hooks in the machine's apt configuration that must not run for our lists
+HOOKS = (  # Hooks in the machine's apt configuration that must not run for our lists
     *(f"APT::Update::{name}" for name in ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success", "Post-Invoke-Stats")),
     *("AptCli::Hooks", "DPkg::Pre-Invoke", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs"),
 )

@@ -2,13 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Final
 
 from blklab.runners.lab.image.cache import ImageCache, directory
 from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Note, fetch, run
 
-_NEEDED: Final = re.compile(r"linux-(?:headers|kbuild)-")
-_SOURCES: Final = "/usr/src/"  # Where the packages expect each other
+_NEEDED = re.compile(r"linux-(?:headers|kbuild)-")
+_SOURCES = "/usr/src/"  # Where the packages expect each other
 
 
 def headers(version: str, note: Note) -> Path:

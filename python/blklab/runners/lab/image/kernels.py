@@ -5,14 +5,13 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError, UsageError
 from blklab.runners.lab.image.debian import SUFFIX
 from blklab.text import printable
 
-_SHOWN: Final = 6  # Most kernels that an error lists
-_HEAD: Final = 0x8000  # Bytes of a bzImage that contain its header and its version: its set-up code is not longer
+_SHOWN = 6  # Most kernels that an error lists
+_HEAD = 0x8000  # Bytes of a bzImage that contain its header and its version: its set-up code is not longer
 
 
 @dataclass(frozen=True)

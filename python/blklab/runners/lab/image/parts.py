@@ -9,7 +9,7 @@ import shutil
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio, programs
@@ -19,11 +19,11 @@ from blklab.runners.lab.image.debian import DebianArchive, DebianPackage, Debian
 from blklab.runners.lab.image.kernels import ReplacedModules, UserKernelOption, choose, in_order, modules_of, version_of
 from blklab.text import printable
 
-DIGITS: Final = 16  # Digits of a digest in the name of a directory
-PROGRAMS: Final = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
+DIGITS = 16  # Digits of a digest in the name of a directory
+PROGRAMS = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
 
 
-DIRECTORIES: Final = (  # Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some
+DIRECTORIES = (  # Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some
     "arch/x86/crypto",
     "block",
     "crypto",
@@ -35,22 +35,22 @@ DIRECTORIES: Final = (  # Directories below kernel/; algorithms that are request
     "lib",
 )
 
-SINGLE: Final = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
+SINGLE = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
 """Single modules from directories that are otherwise not needed."""
 
-BOOT: Final = ("virtio_pci", "virtio_blk", "virtio_console")  # Modules without which no guest can connect
+BOOT = ("virtio_pci", "virtio_blk", "virtio_console")  # Modules without which no guest can connect
 
-STACKS: Final = (  # Modules that an experiment may need
+STACKS = (  # Modules that an experiment may need
     *("raid0", "raid1", "raid10", "raid456"),
     *("dm_mod", "dm_cache", "dm_cache_smq", "dm_writecache", "dm_delay"),
     *("bcache", "ext4", "xfs"),
 )
 
-_LISTS: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
+_LISTS = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 """Files of the kernel's build that depmod reads."""
 
-_REVISION: Final = 2  # Changes when this file changes apart from the constants above
-RECIPE: Final = hashlib.sha256(repr((_REVISION, DIRECTORIES, SINGLE, _LISTS)).encode()).hexdigest()
+_REVISION = 2  # Changes when this file changes apart from the constants above
+RECIPE = hashlib.sha256(repr((_REVISION, DIRECTORIES, SINGLE, _LISTS)).encode()).hexdigest()
 
 
 def name_of(path: str) -> str:

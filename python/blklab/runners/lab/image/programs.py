@@ -2,106 +2,33 @@
 
 import hashlib
 import posixpath
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
 from blklab.runners.lab.image.archive import MERGED, PackageFiles
 from blklab.runners.lab.image.debian import DebianPackage
 
-PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
-    "bcache-tools": ("usr/sbin/bcache-super-show", "usr/sbin/make-bcache"),
-    "blktrace": ("usr/bin/blkparse", "usr/sbin/blktrace"),
-    "coreutils": ("usr/bin/mkdir", "usr/bin/rm"),
-    "dmsetup": ("usr/sbin/dmsetup",),
-    "e2fsprogs": ("usr/sbin/mke2fs",),
-    "fio": ("usr/bin/fio",),
-    "kmod": ("usr/bin/kmod",),
-    "lvm2": ("usr/sbin/lvm",),
-    "mdadm": ("usr/sbin/mdadm",),
-    "mount": ("usr/bin/mount", "usr/bin/umount"),
-    "thin-provisioning-tools": ("usr/sbin/pdata_tools",),
-    "util-linux": (
-        "usr/bin/dmesg",
-        "usr/bin/lsblk",
-        "usr/bin/setpriv",
-        "usr/sbin/blkdiscard",
-        "usr/sbin/blkid",
-        "usr/sbin/blockdev",
-        "usr/sbin/wipefs",
-    ),
-    "xfsprogs": ("usr/sbin/mkfs.xfs",),
-}
-"""Programs by package; links to them (modprobe, lvcreate, cache_check, mkfs.ext4) are added."""
+_GUEST = tomllib.loads(Path(__file__).with_name("guest.toml").read_text(encoding="utf-8"))
+PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in _GUEST["programs"].items()}
+DIRECTORIES: dict[str, int] = _GUEST["directories"]  # Their modes
+LINKS: dict[str, str] = _GUEST["links"]  # Their targets
+CONFIGURATION = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
 
-CONFIGURATION: Final = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
+LVM_CONF = Path(__file__).with_name("lvm.conf").read_text(encoding="utf-8")
 
-LVM_CONF: Final = """\
-# There is no udev here, no other machine, and no one who cleans up.
-activation {
-    monitoring = 0
-    udev_rules = 0
-    udev_sync = 0
-}
-backup {
-    # With neither, every command warns.
-    archive = 0
-    backup = 1
-}
-devices {
-    dir = "/dev"
-    obtain_device_list_from_udev = 0
-    scan = [ "/dev" ]
-    # Stacks are nested: a volume may be made of volumes.
-    scan_lvs = 1
-    use_devicesfile = 0
-}
-global {
-    cache_check_executable = "/usr/sbin/cache_check"
-    cache_dump_executable = "/usr/sbin/cache_dump"
-    cache_repair_executable = "/usr/sbin/cache_repair"
-    event_activation = 0
-    thin_check_executable = "/usr/sbin/thin_check"
-    thin_dump_executable = "/usr/sbin/thin_dump"
-    thin_repair_executable = "/usr/sbin/thin_repair"
-    use_lvmlockd = 0
-    use_lvmpolld = 0
-}
-"""
+_REVISION = 1  # Changes when this file changes apart from the constants above
 
-DIRECTORIES: Final = {
-    "dev": 0o755,
-    "etc/mdadm": 0o755,
-    "mnt": 0o755,
-    "proc": 0o755,
-    "root": 0o700,
-    "run": 0o755,
-    "sys": 0o755,
-    "tmp": 0o1777,
-    "var/lib": 0o755,
-}
+RECIPE = hashlib.sha256(repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()).hexdigest()
 
-LINKS: Final = {
-    **{name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")},
-    "etc/mtab": "../proc/self/mounts",
-    "var/lock": "../run/lock",
-    "var/run": "../run",
-}
-
-_REVISION: Final = 1  # Changes when this file changes apart from the constants above
-
-RECIPE: Final = hashlib.sha256(
-    repr((_REVISION, PROGRAMS, CONFIGURATION, LVM_CONF, DIRECTORIES, LINKS)).encode()
-).hexdigest()
-
-_SEARCHED: Final = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
+_SEARCHED = ("usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib")
 """Where the dynamic linker looks: ld.so(8), and Debian's /etc/ld.so.conf.d."""
 
-_LINKED_FROM: Final = ("usr/bin", "usr/sbin")
+_LINKED_FROM = ("usr/bin", "usr/sbin")
 
 
 def may_matter(deb: DebianPackage) -> bool:

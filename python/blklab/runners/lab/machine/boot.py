@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from blklab import child_process
 from blklab.errors import BlklabError
@@ -22,15 +22,15 @@ from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDisks, VirtualD
 from blklab.runners.lab.machine.qemu import QmpConnection
 from blklab.text import printable
 
-MOST_KEPT: Final = 256 << 10  # Bytes that are kept: the last ones
-ERROR_LINES: Final = 6  # Most lines in an error
-LONGEST_LINE: Final = 160  # Most characters of a line in an error
-TELLING: Final = ("Kernel panic", "blklab-agent:", "Out of memory")
+MOST_KEPT = 256 << 10  # Bytes that are kept: the last ones
+ERROR_LINES = 6  # Most lines in an error
+LONGEST_LINE = 160  # Most characters of a line in an error
+TELLING = ("Kernel panic", "blklab-agent:", "Out of memory")
 """Phrases in lines that explain an end, the most likely first."""
 
-_TIME: Final = re.compile(r"^\[\s*\d{1,9}\.\d{6}\]\s*", re.A)
+_TIME = re.compile(r"^\[\s*\d{1,9}\.\d{6}\]\s*", re.A)
 
-_DUMP: Final = re.compile(  # Beginnings of lines of a dump: registers and call traces
+_DUMP = re.compile(  # Beginnings of lines of a dump: registers and call traces
     r"CPU: |Hardware name: |Call Trace:|Code: |Kernel Offset: |Modules linked|---\[|</?[A-Z]+>$"
     r"|(\? )?[\w.]+\+0x[0-9a-f]+/0x|[A-Z0-9]{2,4}: ?[0-9a-f]{4,}",
     re.A,
@@ -83,15 +83,15 @@ class GuestConsole:
                 del self._kept[:-MOST_KEPT]
 
 
-HEARTBEAT: Final = 5.0  # Seconds between two checks whether the guest is alive
-HANGS: Final = 90.0  # Seconds without an answer after which it is ended: a busy host slows an emulated guest
-LAST: Final = 5.0  # Seconds that QEMU may take to end after its guest
-COMPLAINTS: Final = ["dmesg", "--level=emerg,alert,crit,err,warn"]
+HEARTBEAT = 5.0  # Seconds between two checks whether the guest is alive
+HANGS = 90.0  # Seconds without an answer after which it is ended: a busy host slows an emulated guest
+LAST = 5.0  # Seconds that QEMU may take to end after its guest
+COMPLAINTS = ["dmesg", "--level=emerg,alert,crit,err,warn"]
 
 Limits = Mapping[str, int]
 """QEMU's limits by name: `iops_total`, `iops_read`, `iops_write`, `bps_total`, …; 0 is no limit."""
 
-NAMES: Final = {  # Their names in `block_set_io_throttle`
+NAMES = {  # Their names in `block_set_io_throttle`
     "iops_total": "iops",
     "iops_read": "iops_rd",
     "iops_write": "iops_wr",

@@ -5,17 +5,17 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image.cache import directory
 from blklab.units import format_size
 
-MOST: Final = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots
-SERIAL: Final = 20  # Most characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)
-RESULTS: Final = "blklab-results"  # The serial number of the disk for results
-RESULTS_BYTES: Final = 4 << 30
-LEAST_FREE: Final = 256 << 20  # Bytes that must be free for the guest's disks; sparse files take only what is written
+MOST = 160  # Most disks of a guest: 8 functions in each of 20 PCI slots
+SERIAL = 20  # Most characters of a virtio disk's serial number (include/uapi/linux/virtio_blk.h)
+RESULTS = "blklab-results"  # The serial number of the disk for results
+RESULTS_BYTES = 4 << 30
+LEAST_FREE = 256 << 20  # Bytes that must be free for the guest's disks; sparse files take only what is written
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -25,16 +25,16 @@ from blklab.runners.lab.machine.disks import VirtualDisk
 from blklab.system.roots import Roots, text
 from blklab.text import printable
 
-PROGRAM: Final = "qemu-system-x86_64"
-INSTALL: Final = "install it: apt-get install qemu-system-x86"
-OLDEST: Final = (5, 2)  # Oldest supported QEMU: Debian 11's
-PORT: Final = "org.blklab.agent"  # The name of the agent's serial port
-COMMAND_LINE: Final = "rdinit=/init console=ttyS0 panic=-1 quiet loglevel=4 no_timer_check"
+PROGRAM = "qemu-system-x86_64"
+INSTALL = "install it: apt-get install qemu-system-x86"
+OLDEST = (5, 2)  # Oldest supported QEMU: Debian 11's
+PORT = "org.blklab.agent"  # The name of the agent's serial port
+COMMAND_LINE = "rdinit=/init console=ttyS0 panic=-1 quiet loglevel=4 no_timer_check"
 """`panic=-1` reboots at once, which ends QEMU with `-no-reboot`. A busy host can delay an
 emulated guest's timer, whose check then panics (arch/x86/kernel/apic/io_apic.c, `check_timer`):
 `no_timer_check` leaves the check out, as KVM guests do themselves."""
 
-FIRST_SLOT: Final = 5  # First free PCI slot; those before belong to the board
+FIRST_SLOT = 5  # First free PCI slot; those before belong to the board
 
 
 def find() -> tuple[str, str]:
@@ -125,13 +125,13 @@ def _disk(place: int, disk: VirtualDisk) -> list[str]:
     ]
 
 
-ACCEL_VARIABLE: Final = "BLKLAB_ACCEL"  # The environment variable for the accelerator; `--accel` replaces it
-ACCEL_CHOICES: Final = ("auto", "kvm", "tcg")
+ACCEL_VARIABLE = "BLKLAB_ACCEL"  # The environment variable for the accelerator; `--accel` replaces it
+ACCEL_CHOICES = ("auto", "kvm", "tcg")
 
-PATIENCE: Final = {"kvm": 15.0, "tcg": 180.0}
+PATIENCE = {"kvm": 15.0, "tcg": 180.0}
 """Seconds until a guest must have answered: emulated on a busy machine it may take a minute."""
 
-_NOTED: Final = "no-kvm-"
+_NOTED = "no-kvm-"
 
 
 def accelerators(asked: str | None, roots: Roots | None = None) -> list[str]:
@@ -179,7 +179,7 @@ def _without_kvm(roots: Roots) -> str | None:
     return None
 
 
-QMP_PATIENCE: Final = 30.0  # Seconds that QEMU may take for an answer
+QMP_PATIENCE = 30.0  # Seconds that QEMU may take for an answer
 
 
 class QmpConnection:

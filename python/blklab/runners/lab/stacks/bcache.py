@@ -4,19 +4,19 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
-TICK: Final = 14.0
+TICK = 14.0
 """Seconds until its statistics include everything: a timer adds up the counts every 13.6 s
 (drivers/md/bcache/stats.c, `accounting_delay`)."""
 
-COUNTS: Final = ("cache_hits", "cache_misses", "cache_bypass_hits", "cache_bypass_misses", "cache_miss_collisions")
+COUNTS = ("cache_hits", "cache_misses", "cache_bypass_hits", "cache_bypass_misses", "cache_miss_collisions")
 """Files of `stats_total` (Documentation/admin-guide/bcache.rst)."""
 
-BYPASS: Final = ("sequential_cutoff", "congested_read_threshold_us", "congested_write_threshold_us")
+BYPASS = ("sequential_cutoff", "congested_read_threshold_us", "congested_write_threshold_us")
 """Settings that make I/O bypass the cache: the first of the device, the others of its cache set."""
 
 

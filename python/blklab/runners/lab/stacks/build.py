@@ -1,7 +1,7 @@
 """Builds a cell's stack in the guest, from its disks upwards, and removes it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.documents import cell
 from blklab.errors import BlklabError
@@ -15,8 +15,8 @@ from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 from blklab.spec.sweep import MD, QUEUE, VM
 from blklab.text import printable
 
-STATE: Final = ("error", "blocks", "free_blocks", "writeback_blocks")
-COUNTS: Final = (
+STATE = ("error", "blocks", "free_blocks", "writeback_blocks")
+COUNTS = (
     "reads", "read_hits", "writes", "write_hits_uncommitted", "write_hits_committed", "writes_around",
     "writes_allocate", "writes_blocked_on_freelist", "flushes", "discards",
 )  # fmt: skip
@@ -60,7 +60,7 @@ def _report(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> V
     return {"name": name, "kind": "writecache", **after, **grown}
 
 
-MS: Final = 1_000_000  # ns; dm-delay counts in them, and its timer is no finer than the kernel's tick
+MS = 1_000_000  # ns; dm-delay counts in them, and its timer is no finer than the kernel's tick
 
 
 def create_delay(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
@@ -69,7 +69,7 @@ def create_delay(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str
     return _delayed(guest, table["name"], origin, table["read_ns"] // MS, table["write_ns"] // MS)
 
 
-VOLUMES: Final = {
+VOLUMES = {
     "lvm": lvm.volume,
     "lvmcache": lvm.cached,
     "bcache": bcache.create,

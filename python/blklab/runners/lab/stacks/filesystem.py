@@ -1,14 +1,14 @@
 """A filesystem on top of a stack, aligned to the stripes of the array below it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from blklab.runners.lab.stacks.guest import GuestStack
 
-MOUNT: Final = "/mnt"
+MOUNT = "/mnt"
 
-BLOCK: Final = 4096
-LOST: Final = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
+BLOCK = 4096
+LOST = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
 
 
 def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> str:

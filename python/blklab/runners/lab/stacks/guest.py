@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from blklab.errors import BlklabError
 from blklab.outcome import VolumeReport
 from blklab.runners.lab.agent import Agent, ProgramExit
 from blklab.text import printable
 
-PATIENCE: Final = 30.0  # Seconds until a device must appear or disappear: emulated guests are slow
-PROGRAM: Final = 300.0  # Seconds that a program which builds something may take
+PATIENCE = 30.0  # Seconds until a device must appear or disappear: emulated guests are slow
+PROGRAM = 300.0  # Seconds that a program which builds something may take
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.outcome import VolumeReport
@@ -10,8 +10,8 @@ from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec.capacity import EXTENT
 from blklab.text import printable
 
-METADATA_LEAST: Final = 8 << 20  # Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")
-COUNTS: Final = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions", "dirty")
+METADATA_LEAST = 8 << 20  # Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")
+COUNTS = ("read_hits", "read_misses", "write_hits", "write_misses", "demotions", "promotions", "dirty")
 """Fields of a cache's status line, in this order after its blocks (device-mapper/cache.rst)."""
 
 

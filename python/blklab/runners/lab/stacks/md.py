@@ -1,15 +1,15 @@
 """md arrays, made by mdadm."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from blklab.errors import BlklabError
 from blklab.md_levels import LEVELS, PARITIES, REDUNDANT
 from blklab.outcome import VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 
-MODULES: Final = {**{level: level for level in LEVELS}, "linear": "md-linear", **dict.fromkeys(PARITIES, "raid456")}
-CONFIGURATION: Final = "/etc/mdadm/mdadm.conf"
+MODULES = {**{level: level for level in LEVELS}, "linear": "md-linear", **dict.fromkeys(PARITIES, "raid456")}
+CONFIGURATION = "/etc/mdadm/mdadm.conf"
 
 
 def configure(guest: GuestStack, *, bad_blocks: bool) -> None:

@@ -7,8 +7,6 @@ mod single_copy;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Debug;
-
 use blklab_md::Level;
 use blklab_md::map::ArrayMap;
 
@@ -22,7 +20,7 @@ use crate::engine::{Child, Simulation};
 use crate::kernel::Kernel;
 
 /// How an array's sectors lie on its members, and which member I/Os its bios become (`struct md_personality`).
-pub trait Personality: Debug {
+pub trait Personality {
     /// How much the array holds.
     fn sectors(&self) -> u64;
 

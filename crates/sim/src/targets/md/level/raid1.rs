@@ -10,7 +10,6 @@ use crate::targets::md::spec::SyncAction;
 use crate::targets::md::sync::{BLOCK, SyncPiece};
 use blklab_md::map::MemberSector;
 
-#[derive(Debug)]
 pub struct Raid1 {
     sectors: u64,
     io_opt: u64,

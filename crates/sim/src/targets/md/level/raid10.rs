@@ -14,7 +14,6 @@ use blklab_md::map::{self, MemberSector};
 const MAX_COPIES: usize = 32;
 const NOWHERE: MemberSector = MemberSector { slot: 0, sector: 0 };
 
-#[derive(Debug)]
 pub struct Raid10 {
     map: map::Raid10Map,
 }

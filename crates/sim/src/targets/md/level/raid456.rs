@@ -9,7 +9,6 @@ use crate::targets::md::spec::SyncAction;
 use crate::targets::md::stripes::StripeCache;
 use blklab_md::map::{self, ParityAlgorithm};
 
-#[derive(Debug)]
 pub struct Raid456 {
     stripes: StripeCache,
 }

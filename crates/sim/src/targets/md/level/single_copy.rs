@@ -7,7 +7,6 @@ use crate::bio::Bio;
 use crate::engine::Simulation;
 use crate::targets::md::member::Members;
 
-#[derive(Debug)]
 pub struct SingleCopy {
     map: ArrayMap,
     io_opt: u64,

@@ -13,7 +13,6 @@ pub struct MemberIo {
 }
 
 /// The result of handling a row.
-#[derive(Debug)]
 pub struct HandledRow {
     pub issue: Option<MemberIo>, // Its next I/O, if it needs any
     pub done: Vec<u32>,          // Bios that are done

@@ -72,7 +72,6 @@ pub enum AttachResult {
 }
 
 /// The stripe cache of one array.
-#[derive(Debug)]
 pub struct StripeCache {
     pub map: Raid456Map, // The array's map
     rmw_level: RmwLevel,
