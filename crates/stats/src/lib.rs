@@ -16,7 +16,6 @@ use schemars::JsonSchema;
 pub mod arrivals;
 pub mod checked;
 pub mod distinct;
-pub mod hash;
 pub mod hotness;
 pub mod level;
 pub mod loglinear;
@@ -31,7 +30,6 @@ pub mod zipf;
 
 pub use arrivals::{ArrivalPattern, Arrivals, ArrivalsSummary, Dispersion};
 pub use distinct::Distinct;
-pub use hash::hash64;
 pub use hotness::{HotBlock, Hotness, HotnessSummary, MOST_BLOCKS};
 pub use level::{Level, LevelSummary, LevelTime};
 pub use loglinear::LogLinear;
@@ -102,4 +100,14 @@ impl<K: Copy + Ord, T: Merge + Default> Merge for BTreeMap<K, T> {
     fn merge(&mut self, other: &Self) {
         other.iter().for_each(|(key, theirs)| self.entry(*key).or_default().merge(theirs));
     }
+}
+
+/// The hash function of all samples and sketches: a bijective mixer of 64 bits: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014;
+/// constants of David Stafford's Mix13) after adding the golden ratio, so that 0 is mixed too.
+#[inline]
+pub fn hash64(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }

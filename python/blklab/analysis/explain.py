@@ -28,6 +28,14 @@ REASONS = {  # The reasons of the read balancer
 PARTS = {"interface": "its interface", "media": "its media", "flushes": "flushing"}
 """Names of the parts of a device."""
 
+SAID = {
+    "unwritten": (0, "{} answered reads without its flash: its blocks were never written. A disk with data is slower."),
+    "worn": (1, "{} is worn: its writes take three times as long. Only one model of worn disks is known to blklab."),
+}
+"""What the state of a flash disk did to its reads (0) or writes (1)."""
+
+WRITES = ("program", "fold")  # Into the cache of single-bit cells, and when it is full
+
 COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""
 
@@ -51,7 +59,7 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says what the state of each flash disk did to its reads and writes."""
     for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
         model = {key: value for key, value in of_cell["model"].items() if isinstance(value, int)}
-        state = of_cell["model"].get("condition", "fresh")
+        state = str(of_cell["model"].get("condition", "fresh"))
         for direction, ios in zip(("read", "write"), device.ios, strict=True):
             rated, sustained = (model.get(f"{kind}{direction}_command_ns", 0) for kind in ("", "sustained_"))
             if ios and sustained and sustained != rated and state not in {"fresh", "unwritten"}:
@@ -59,26 +67,16 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
                     f"Each {direction} command of {device.name} takes {format_duration(sustained)}, as measured on such"
                     f' disks in use. `state = "fresh"` has {format_duration(rated)}, from the data sheet.'
                 )
-        if state == "unwritten" and device.ios[0]:
-            yield (
-                f"{device.name} answered reads without its flash: its blocks were never written. A disk with data is"
-                ' slower: `state = "used"`.'
-            )
-        if state == "worn" and device.ios[1]:
-            yield (
-                f"Writes of {device.name} take three times as long as those of a disk in use: it is worn. Only one"
-                " model of worn disks is known to blklab."
-            )
+        which, sentence = SAID.get(state, (0, ""))
+        if sentence and device.ios[which]:
+            yield sentence.format(device.name)
         full_ns = _work(device)["media_cache_full_ns"]
         if full_ns is not None and of_cell["model"]["kind"] != "hdd":
             when = "begins full" if state in {"used", "worn"} else f"was full after {full_ns / 1e9:.1f} s"
-            rates = [
-                format_rate(model["units"] * model["program_bytes"] * 1e9 / model[key])
-                for key in ("program_ns", "fold_ns")
-            ]
+            cached, full = (model["units"] * model["program_bytes"] * 1e9 / model[f"{key}_ns"] for key in WRITES)
             yield (
-                f"The cache of single-bit cells of {device.name} {when}: its flash takes up to {rates[0]} while the"
-                f" cache has space, and {rates[1]} when cached data must be moved first."
+                f"The cache of single-bit cells of {device.name} {when}: its flash takes up to {format_rate(cached)}"
+                f" while the cache has space, and {format_rate(full)} when cached data must be moved first."
             )
 
 

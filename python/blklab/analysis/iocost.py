@@ -72,50 +72,39 @@ def read(path: Path) -> list[MeasuredDisk]:
     except (OSError, EOFError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        disks = list(_in_document(json.loads(text), {}))
+        figures = list(_in_document(json.loads(text)))
     except (ValueError, RecursionError):
-        disks = list(_in_lines(text))
-    if not disks:
+        figures = list(_in_lines(text))
+    if not figures:
         raise UsageError(
             f"{path}: no figures of a disk; expected a result of resctl-bench, or rbps=, rseqiops=, rrandiops=, wbps=,"
             " wseqiops= and wrandiops= as in io.cost.model"
         )
-    return disks
+    name = re.search(r'"(?:scr|iocost)_dev_model"\s*:\s*"([^"\\]+)"', text)
+    size = re.search(r'"(?:scr|iocost)_dev_size"\s*:\s*(\d{1,18})\b', text)
+    return [MeasuredDisk(name[1] if name else "", of, int(size[1]) if size else None) for of in figures]
 
 
-def _in_document(node: Any, disk: Mapping[str, Any]) -> Iterator[MeasuredDisk]:
-    """Yields the first figures in each job; those that were set before are in `sysinfo`, and are skipped.
-
-    `disk` has what is known of the disk, with the words of resctl-bench without their prefixes.
-    """
+def _in_document(node: Any) -> Iterator[Figures]:
+    """Yields the first figures in each job; those that were set before are in `sysinfo`, and are skipped."""
     if isinstance(node, list):
         for item in node:
-            yield from _in_document(item, disk)
+            yield from _in_document(item)
     elif isinstance(node, dict):
-        report = _table(_table(node, "sysinfo"), "sysreqs_report")
-        for of, prefix in ((node, "iocost_dev_"), (report, "scr_dev_")):
-            disk = {**disk, **{key: of[prefix + key] for key in ("model", "size") if prefix + key in of}}
         if all(isinstance(node.get(figure), int | float) and 0 < node[figure] < MOST for figure in LOADS):
-            size = disk.get("size")
-            figures = {figure: float(node[figure]) for figure in LOADS}
-            yield MeasuredDisk(str(disk.get("model") or ""), figures, size if isinstance(size, int) else None)
+            yield {figure: float(node[figure]) for figure in LOADS}
             return
-        found = (item for key in node if key != "sysinfo" for item in _in_document(node[key], disk))
+        found = (figures for key in node if key != "sysinfo" for figures in _in_document(node[key]))
         yield from islice(found, 1) if "spec" in node else found
 
 
-def _table(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = node.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _in_lines(text: str) -> Iterator[MeasuredDisk]:
-    figures: dict[str, float] = {}
+def _in_lines(text: str) -> Iterator[Figures]:
+    figures: Figures = {}
     for key, value in re.findall(rf"\b({'|'.join(LOADS)})=(\d{{1,15}})\b", text):
-        figures[key] = float(value)
+        figures = {**figures, key: float(value)}
         if len(figures) == len(LOADS):
             if min(figures.values()) > 0:
-                yield MeasuredDisk("", figures)
+                yield figures
             figures = {}
 
 

@@ -164,11 +164,9 @@ def explanations(
 def _sources(plan: ExperimentPlan) -> Iterator[str]:
     """Yields where the figures of each device come from."""
     for name, table in plan.raw.get("devices", {}).items():
-        source = table.get("source") or "parameters of the experiment"
-        if "model" in table:
-            model = library_model(table["model"])
-            source = f"{model.name}, {model.certainty or 'yours'}: {model.source}"
-        yield f"{name}: {table.get('calibrated', source)}"
+        model = library_model(table["model"]) if "model" in table else None
+        own = table.get("calibrated") or table.get("source") or "parameters of the experiment"
+        yield f"{name}: {model.name}, {model.certainty or 'yours'}: {model.source}" if model else f"{name}: {own}"
 
 
 def _figures(result: RunResult) -> str:

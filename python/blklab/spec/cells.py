@@ -153,11 +153,8 @@ def _zones(cells: Sequence[Cell]) -> Iterator[str]:
         nodes = [(member["node"] or {}).get("device") for member in array.get("members", [])]
         sizes = [cell.document["devices"][node]["bytes"] for node in nodes if node is not None]
         if array.get("level") == "raid0" and sizes and max(sizes) > UNLIKE * min(sizes):
-            size = format_size(len(sizes) * min(sizes))
-            yield (
-                f"{array['name']} is a RAID-0 of disks of unlike size, so it has zones: beyond {size}, only the larger"
-                " disks have data"
-            )
+            size, name = format_size(len(sizes) * min(sizes)), array["name"]
+            yield f"{name} is a RAID-0 of unlike disks, so it has zones: beyond {size}, only the larger disks have data"
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:

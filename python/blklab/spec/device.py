@@ -24,10 +24,9 @@ class DeviceQueue(ExperimentTable):
     """As in `queue/write_cache`; by default the model's `write_back` decides."""
 
 
-WORN = 0.85
-"""What the logarithm of a worn flash disk's writes deviates by: they have a tenth of their rate, or all of it."""
-
-WORN_READS = 0.3  # The same of its reads: old data need retries, and how many is not known
+WORN = {"read": 0.3, "write": 0.85, "mixed": 0.85}
+"""What the logarithm of a worn flash disk's rates deviates by: its writes have a tenth of their rate, or all of it, and
+its reads need retries, and how many is not known."""
 
 Deviation = Annotated[float, Field(ge=0, le=3), NUMBER]
 
@@ -112,8 +111,7 @@ class _Flash(FlashSpec, FlashUse, DiskTable):
     def deviations(self) -> Uncertainty:
         if self.state != "worn":
             return self.uncertainty
-        more = {"read": WORN_READS, "write": WORN, "mixed": WORN}
-        wider = {kind: hypot(getattr(self.uncertainty, kind), deviation) for kind, deviation in more.items()}
+        wider = {kind: hypot(getattr(self.uncertainty, kind), deviation) for kind, deviation in WORN.items()}
         return self.uncertainty.model_copy(update=wider)
 
     @model_validator(mode="after")

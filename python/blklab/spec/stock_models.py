@@ -49,6 +49,10 @@ days (docs/explanation/simulator.md, "Flushes")."""
 UNCERTAIN = {"documentation": 0.05}  # A cloud enforces the limits that it states; an estimate
 
 
+class NoSuchModel(UsageError, ValueError):
+    """The library has no model of this name."""
+
+
 @dataclass(frozen=True)
 class LibraryModel:
     """A model of the library."""
@@ -108,7 +112,7 @@ def library() -> list[LibraryModel]:
 
 
 def library_model(name: str) -> LibraryModel:
-    """Returns what the library says about a model. Raises ValueError if there is none of this name."""
+    """Returns what the library says about a model. Raises NoSuchModel."""
     return _library_model(name, _path(name))
 
 
@@ -218,11 +222,11 @@ def _read(path: Path) -> DeviceTable:
 
 
 def _path(name: str) -> Path:
-    """Returns the file of a model. Raises ValueError if there is none of this name."""
+    """Returns the file of a model. Raises NoSuchModel."""
     known = paths()
     if name not in known:
         hint = problems.near(name, known)
-        raise ValueError(
+        raise NoSuchModel(
             f"there is no stock model {name!r}; {hint if 'mean' in hint else '`blklab devices list` has all of them'}"
         )
     return known[name]
@@ -239,7 +243,7 @@ def _tables(path: Path) -> tuple[DeviceTable, DeviceTable]:
 
 
 def stock(name: str) -> DeviceTable:
-    """Returns a stock model's table. Raises ValueError if there is none of this name."""
+    """Returns a stock model's table. Raises NoSuchModel."""
     table, about = _tables(_path(name))
     deviation = about.get("spread") or UNCERTAIN.get(str(about.get("certainty")), DATA_SHEET)
     deviations = {**dict.fromkeys(("read", "write", "mixed"), deviation), "sync": FLUSH}

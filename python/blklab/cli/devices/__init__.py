@@ -5,8 +5,8 @@ import click
 from blklab.cli.lazy import CommandEntry, LazyGroup
 
 COMMANDS: dict[str, CommandEntry] = {
-    "list": CommandEntry("blklab.cli.devices.list:list_", "List the device models of the library"),
-    "show": CommandEntry("blklab.cli.devices.show:show", "Show a model, and its data sheet next to the simulation"),
+    "list": CommandEntry("blklab.cli.devices.library:list_", "List the device models of the library"),
+    "show": CommandEntry("blklab.cli.devices.library:show", "Show a model, and its data sheet next to the simulation"),
     "identify": CommandEntry("blklab.cli.devices.identify:identify", "Find the models of this host's disks"),
     "import": CommandEntry("blklab.cli.devices.exchange:import_", "Make a model from the figures of io.cost"),
     "export": CommandEntry("blklab.cli.devices.exchange:export", "Print a model as lines of io.cost"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from blklab.cli.common import json_option, note, tell, warn
+from blklab.cli.common import emit, json_option, tell
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 
@@ -45,10 +45,7 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     found = stock_models.identify(name) if name else None
     if model is None and found is None:
         raise UsageError("--model: expected a model such as nvme-consumer: no file says which disk it is")
-    try:
-        typical = stock_models.library_model(model or (found.model.device_class if found else ""))
-    except ValueError as error:
-        raise UsageError(f"--model: {error}") from None
+    typical = stock_models.library_model(model or (found.model.device_class if found else ""))
     if typical.kind not in {"ssd", "nvme"}:
         raise UsageError(f"--model: expected a flash disk, found {typical.kind}")
     about: dict[str, object] = {
@@ -79,29 +76,23 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
 def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
     """Print the lines of the kernel's io.cost.model and io.cost.qos for the model NAME, from its simulation.
 
-    The latencies of io.cost.qos are one and a half times the 95th percentile at 90 % of the random
-    rates, as resctl-bench chooses them. No measurement judges them.
+    The first line is for /sys/fs/cgroup/io.cost.model, the second for io.cost.qos. Its latencies are
+    one and a half times the 95th percentile at 90 % of the random rates, as resctl-bench chooses them.
+    No measurement judges them.
 
     \b
     Example:
       blklab devices export pm983 --iocost --device 259:0
     """
     from blklab.analysis import iocost as analysis
-    from blklab.cli.common import emit
     from blklab.spec import stock_models
 
     if not iocost:
         raise UsageError("expected --iocost")
-    try:
-        table = stock_models.stock(name)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    table = stock_models.stock(name)
     if table["kind"] == "throttled":
         raise UsageError(f"{name} is a virtual disk: the kernel of its host has the controller")
-    if stock_models.library_model(name).certainty == "typical":
-        warn(f"{name} is a typical disk of its class: measure yours")
     figures = analysis.simulated(table)
     qos = analysis.qos(table, figures)
     lines = [f"{device} ctrl=user model=linear {analysis.words(figures)}", f"{device} {analysis.words(qos)}"]
-    note("the first line is for /sys/fs/cgroup/io.cost.model, the second for io.cost.qos")
     emit({"model": figures, "qos": qos}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True))

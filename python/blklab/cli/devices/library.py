@@ -1,4 +1,4 @@
-"""`blklab devices list`: the library."""
+"""`blklab devices list` and `blklab devices show`: the library."""
 
 import click
 
@@ -29,3 +29,22 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
         if all(word in f"{model.name} {model.device_class} {model.product} {model.kind}".lower() for word in wanted)
     ]
     emit([report.as_dict(model) for model in models], as_json, lambda console: report.draw_models(console, models))
+
+
+@click.command()
+@click.argument("name")
+@json_option
+def show(name: str, *, as_json: bool) -> None:
+    """Show the model NAME: product, class, source, and what its maker states next to the simulation.
+
+    \b
+    Example:
+      blklab devices show pm983
+    """
+    from blklab.report import device_models as report
+    from blklab.runners.sim.rated import rated_figures
+    from blklab.spec.stock_models import library_model
+
+    model = library_model(name)
+    rated = rated_figures([model])[name]
+    emit(report.as_dict(model, rated), as_json, lambda console: report.print_model(console, model, rated))
