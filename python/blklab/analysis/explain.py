@@ -34,8 +34,6 @@ SAID = {
 }
 """What the state of a flash disk did to its reads (0) or writes (1)."""
 
-WRITES = ("program", "fold")  # Into the cache of single-bit cells, and when it is full
-
 COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""
 
@@ -73,10 +71,11 @@ def _states(document: Cell, outcome: Outcome) -> Iterator[str]:
         full_ns = _work(device)["media_cache_full_ns"]
         if full_ns is not None and of_cell["model"]["kind"] != "hdd":
             when = "begins full" if state in {"used", "worn"} else f"was full after {full_ns / 1e9:.1f} s"
-            cached, full = (model["units"] * model["program_bytes"] * 1e9 / model[f"{key}_ns"] for key in WRITES)
+            unit = model["units"] * model["program_bytes"] * 1e9
+            cached, full = (format_rate(unit / model[key]) for key in ("program_ns", "fold_ns"))
             yield (
-                f"The cache of single-bit cells of {device.name} {when}: its flash takes up to {format_rate(cached)}"
-                f" while the cache has space, and {format_rate(full)} when cached data must be moved first."
+                f"The cache of single-bit cells of {device.name} {when}: its flash takes up to {cached}"
+                f" while the cache has space, and {full} when cached data must be moved first."
             )
 
 
