@@ -9,6 +9,7 @@ import json
 import math
 import re
 import statistics
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -32,8 +33,7 @@ LOADS: Mapping[str, tuple[str, str, int]] = {
 """`rw`, `bs` and `iodepth` of the eight jobs that measure each figure. For bytes, resctl-bench has `bs` = 128 MiB,
 which the kernel splits."""
 
-JOBS = 8
-SMALL, LARGE = 4096, 1 << 20  # Bytes of an I/O, and of one of `rbps` and `wbps`
+JOBS, SMALL, LARGE = 8, 4096, 1 << 20  # Jobs; bytes of an I/O, and of one of `rbps` and `wbps`
 LEAST_NS = 100  # Of a command: some disks do more bytes in small I/Os than in large ones
 SEQUENTIAL = 1.1
 """If a disk does more sequential small reads than random ones by this factor, its flash limits the random ones: several
@@ -69,7 +69,7 @@ def read(path: Path) -> list[MeasuredDisk]:
     try:
         content = path.read_bytes()
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode(errors="replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     try:
         figures = list(_in_document(json.loads(text)))
@@ -125,7 +125,7 @@ def model_of(figures: Figures, base: DeviceTable) -> DeviceTable:
     of_flash = figures["rseqiops"] > SEQUENTIAL * random
     # Reads: the time of a command, and that of bytes in the interface.
     small_ns, large_ns = 1e9 / (figures["rseqiops"] if of_flash else random), 1e9 * LARGE / figures["rbps"]
-    byte_ns = min((large_ns - small_ns) / (LARGE - SMALL), (small_ns - LEAST_NS) / SMALL)
+    byte_ns = max(1e-3, min((large_ns - small_ns) / (LARGE - SMALL), (small_ns - LEAST_NS) / SMALL))
     table["read_command_ns"], table["read_bandwidth"] = round(small_ns - byte_ns * SMALL), round(1e9 / byte_ns)
     # Writes: the time of a command, and that of bytes in flash, which depends on the number of dies.
     table["write_bandwidth"] = round(max(SPARE * figures["wbps"], table["write_bandwidth"]))

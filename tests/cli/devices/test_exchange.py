@@ -3,12 +3,15 @@
 import gzip
 import json
 import tomllib
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from blklab.analysis import iocost
+from blklab.errors import UsageError
 from tests.conftest import Run
 
 XG6 = {
@@ -98,6 +101,27 @@ def test_different_disks_are_not_one(run: Run, tmp_path: Path) -> None:
     done = run("devices", "import", one, other)
     assert (done.status, done.err.count("\n")) == (2, 1)
     assert "'B' and 'KXG6AZNV512G TOSHIBA' are different disks" in done.err
+
+
+def test_damaged_results_are_refused_or_read(tmp_path: Path) -> None:
+    random, path = Random(1), tmp_path / "x"
+    for content in (gzip.compress(json.dumps(result()).encode()), json.dumps(result()).encode(), LINE.encode()):
+        for _ in range(200):
+            damaged = bytearray(content)
+            for _ in range(random.randint(1, 4)):
+                damaged[random.randrange(len(damaged))] = random.randrange(256)
+            path.write_bytes(damaged[: random.randint(1, len(damaged))])
+            with suppress(UsageError):
+                assert all(disk.figures.keys() == XG6.keys() for disk in iocost.read(path))
+
+
+@pytest.mark.parametrize("figure", XG6)
+@pytest.mark.parametrize("value", [1, 10**14])
+def test_unlikely_figures_give_a_model_or_one_line(run: Run, tmp_path: Path, figure: str, value: int) -> None:
+    path = tmp_path / "x"
+    path.write_text(LINE.replace(f"{figure}={XG6[figure]}", f"{figure}={value}"))
+    done = run("devices", "import", path, "--model", "nvme-consumer")
+    assert (done.status == 0 and tomllib.loads(done.out)) or (done.status == 2 and done.err.count("\n") == 1), done.err
 
 
 def test_broken_compression_and_missing_files_are_refused(run: Run, tmp_path: Path) -> None:

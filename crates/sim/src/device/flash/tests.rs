@@ -108,7 +108,9 @@ fn data_that_are_written_again_keep_free_blocks() {
             ..disk().model
         };
         let mut disk = Flash::new(&model);
-        (0..20).for_each(|write| drop(done(&mut disk, 0, Op::Write, write % pages)));
+        for write in 0..20 {
+            done(&mut disk, 0, Op::Write, write % pages);
+        }
         disk.die_ns
     };
     assert_eq!(fill(6), 4 * 10_000 + 16 * 20_000, "the same six pages");
