@@ -100,11 +100,10 @@ def _in_document(node: Any) -> Iterator[Figures]:
 
 def _in_lines(text: str) -> Iterator[Figures]:
     figures: Figures = {}
-    for key, value in re.findall(rf"\b({'|'.join(LOADS)})=(\d{{1,15}})\b", text):
+    for key, value in re.findall(rf"\b({'|'.join(LOADS)})=([1-9]\d{{0,14}})\b", text):
         figures = {**figures, key: float(value)}
         if len(figures) == len(LOADS):
-            if min(figures.values()) > 0:
-                yield figures
+            yield figures
             figures = {}
 
 
@@ -141,13 +140,10 @@ def model_of(figures: Figures, base: DeviceTable) -> DeviceTable:
 
 def simulated(table: DeviceTable) -> dict[str, float]:
     """Returns the figures of a disk in the simulator."""
+    units = ["bw_bytes" if figure.endswith("bps") else "iops" for figure in LOADS]
     outcomes = sim.outcomes([_document(table, figure) for figure in LOADS])
-    return {
-        figure: (outcome.read.bw_bytes + outcome.write.bw_bytes)
-        if figure.endswith("bps")
-        else outcome.read.iops + outcome.write.iops
-        for figure, outcome in zip(LOADS, outcomes, strict=True)
-    }
+    rates = [getattr(of.read, unit) + getattr(of.write, unit) for of, unit in zip(outcomes, units, strict=True)]
+    return dict(zip(LOADS, rates, strict=True))
 
 
 def _document(table: DeviceTable, figure: str, rate: Mapping[str, int] | None = None) -> Mapping[str, Any]:
@@ -194,12 +190,10 @@ def words(figures: Figures) -> str:
     return " ".join(f"{key}={value:.0f}" for key, value in figures.items())
 
 
-def as_toml(
-    figures: Figures, base: DeviceTable, about: Mapping[str, Any], source: str, capacity: int | None = None
-) -> str:
-    """Returns the file of a model of the library; `about` is its table `[library]`."""
+def as_toml(figures: Figures, base: DeviceTable, about: Mapping[str, Any], source: str) -> str:
+    """Returns the file of a model of the library; `about` is its table `[library]`. Raises UsageError for `base`."""
+    _document(base, "rbps")
     table = model_of(figures, base)
-    table["capacity"] = capacity or table["capacity"]
     table = {**table, "source": source, "uncertainty": uncertainty(table, figures, base)}
     lines = [
         "# Written by `blklab devices import`. These parameters give the figures that were measured on a disk in use:",

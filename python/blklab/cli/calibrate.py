@@ -147,10 +147,8 @@ def calibrate(
     for run in runs:
         # Flash that is as slow as the model's did not answer this read.
         if run.seconds_alone * 1e9 < UNWRITTEN_NS < int(str(table.get("page_read_ns", 0))):
-            warn(
-                f"{run.name}: a read took {1e6 * run.seconds_alone:.0f} µs, and flash takes longer: blocks that were"
-                ' never written? Write the whole disk first, or state = "unwritten"'
-            )
+            took = f"a read took {1e6 * run.seconds_alone:.0f} µs"
+            warn(f"{run.name}: {took}, and flash takes longer. Write the whole disk before you measure it")
     if output is not None:
         from blklab.output import write
 

@@ -22,7 +22,7 @@ from blklab.spec.fields import shown
 from blklab.spec.overrides import Override, applied, only_simulated
 from blklab.spec.problems import SpecProblem, SpecProblems
 from blklab.spec.sweep import SweepPoint
-from blklab.units import format_size, parse_size
+from blklab.units import format_size
 
 MOST = 100_000  # Cells of one experiment
 PAIR = ("stack", "workload")
@@ -132,11 +132,9 @@ def _typical(source: load.ExperimentSource) -> Iterator[str]:
     """Yields a note for each model that stands for a class of devices, or for other disks of its family."""
     tables = source.raw.get("devices", {}).values()
     for table in tables:
-        if isinstance(table.get("model"), str) and "capacity" in table:
-            base = stock_models.stock(table["model"])
-            if stock_models.scaled(base, capacity := parse_size(str(table["capacity"]))) != base:
-                sizes = f"{format_size(base['capacity'])} to {format_size(capacity)}"
-                yield f"{table['model']} is scaled from {sizes}: its figures are those of its family, not of this disk"
+        base = stock_models.stock(table["model"]) if isinstance(table.get("model"), str) else {}
+        if stock_models.scaled(base, table.get("capacity")) != base:
+            yield f"{table['model']} is scaled from {format_size(base['capacity'])}: it has the figures of its family"
     for name in dict.fromkeys(table["model"] for table in tables if isinstance(table.get("model"), str)):
         model = stock_models.library_model(name)
         if model.spread:

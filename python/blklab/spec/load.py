@@ -1,7 +1,6 @@
 """Reads an experiment file, adds stock models and job files, and checks the experiment."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from blklab.spec.experiment import Experiment
 from blklab.spec.fields import NAME, shown
 from blklab.spec.files import read_toml
 from blklab.spec.problems import SpecProblem, SpecProblems
-from blklab.units import parse_size
 
 
 @dataclass(frozen=True)
@@ -109,9 +107,7 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
             base = stock_models.stock(value)
         except ValueError as error:
             raise problems.fail(f"{path}.model", str(error)) from None
-        if "capacity" in table:
-            with suppress(ValueError):  # the capacity itself is checked later
-                base = stock_models.scaled(base, parse_size(str(table["capacity"])))
+        base = stock_models.scaled(base, table.get("capacity"))
     else:
         base = calibrated(source.resolve_path(value))
     return {**base, **{key: value for key, value in table.items() if key != given[0]}}

@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 from blklab.errors import UsageError
 from blklab.spec import problems
+from blklab.spec.fields import EXACT
 from blklab.spec.files import read_toml
 from blklab.text import document_path
-from blklab.units import SECTOR, format_size
+from blklab.units import SECTOR, format_size, parse_duration, parse_size
 
 DeviceTable = dict[str, Any]
 """A device as in an experiment file."""
@@ -28,6 +30,9 @@ SAME_CAPACITY = 0.1  # Capacities that differ by a smaller share are the same fl
 WRITES = 0.75
 """The power of the capacity with which the rate of writes grows in a family. Data sheets have 0.5 (PM983) to 0.9
 (P4510, P4500), measured consumer disks up to 1.4 (reference/foreign/iocost.csv)."""
+
+SCALED = ("capacity", "units", "program_bytes", "program_ns", "read_bandwidth", "write_bandwidth")
+"""What scaling needs to know."""
 
 SATA_WRITES = 1e-3
 """Bytes per second for each byte of capacity that the dies of a SATA disk write at least: 480 GB fill the interface."""
@@ -169,8 +174,9 @@ def identify(name: str, size: int | None = None) -> Identified | None:
         model = library_model(family["model"])
         if "size" not in found.groupdict():
             return Identified(model, why="the typical disk of its class, which the name shows")
-        capacity, known = size or _named_bytes(found["size"] + family.get("unit", "")), stock(model.name)["capacity"]
-        if abs(capacity / known - 1) <= SAME_CAPACITY:
+        known = stock(model.name).get("capacity")
+        capacity = size or _named_bytes(found["size"] + family.get("unit", ""))
+        if not known or abs(capacity / known - 1) <= SAME_CAPACITY:
             return Identified(model, why="a disk of the same family and capacity")
         return Identified(model, capacity, f"a disk of the same family with {format_size(known)}, scaled by capacity")
     return None
@@ -189,20 +195,23 @@ def _named_bytes(code: str) -> int:
     return (97_696_368 + round(1_953_504 * (gigabytes - 50))) * SECTOR  # IDEMA LBA1-03
 
 
-def scaled(device: DeviceTable, capacity: int) -> DeviceTable:
+def scaled(device: DeviceTable, capacity: object) -> DeviceTable:
     """Returns a flash disk of the same family or class in another capacity: with dies and cache in proportion.
 
-    The interface stays, so that rates which it limits stay too. The deviations grow by `FAMILY`.
+    The interface stays, so that rates which it limits stay too. The deviations grow by `FAMILY`. `capacity` is as in an
+    experiment file; a device stays as it is if this, or a parameter, is none.
     """
-    known = device.get("capacity")
-    if "units" not in device or not known or abs(capacity / known - 1) <= SAME_CAPACITY:
+    wanted = _numeric({"capacity": capacity})["capacity"]
+    if not all(isinstance(n, int | float) and 0 < n <= EXACT for n in (wanted, *map(device.get, SCALED))):
         return device
-    factor = capacity / known
+    factor = wanted / device["capacity"]
+    if abs(factor - 1) <= SAME_CAPACITY:
+        return device
     changed = {key: max(1, round(device[key] * factor)) for key in ("units", "slc_bytes") if device.get(key)}
     writes = factor**WRITES
     if device["kind"] == "ssd" and writes < 1:  # the interface hides what the dies of a larger disk could do
         rate = device["units"] * device["program_bytes"] * 1e9 / device["program_ns"]
-        writes = max(writes, min(1.0, capacity * SATA_WRITES / rate))
+        writes = max(writes, min(1.0, wanted * SATA_WRITES / rate))
     longer = changed["units"] / device["units"] / writes
     changed |= {key: round(device[key] * longer) for key in ("program_ns", "fold_ns", "direct_ns") if device.get(key)}
     most = max(device["read_bandwidth"], device["write_bandwidth"])
@@ -239,7 +248,17 @@ def _tables(path: Path) -> tuple[DeviceTable, DeviceTable]:
     device = document.get(TABLE, document)
     if not isinstance(about, dict) or not isinstance(device, dict):
         raise UsageError(f"{path}: [{LIBRARY}] and [{TABLE}] must be tables")
-    return device, about
+    return _numeric(device), about
+
+
+def _numeric(device: DeviceTable) -> DeviceTable:
+    """Returns a device with numbers instead of `4TiB` and `75us`; what is neither is refused later."""
+    result = dict(device)
+    for key, value in device.items():
+        with suppress(ValueError):
+            if isinstance(value, str) and key.endswith(("capacity", "_bytes", "_ns")):
+                result[key] = parse_duration(value) if key.endswith("_ns") else parse_size(value)
+    return result
 
 
 def stock(name: str) -> DeviceTable:
@@ -255,4 +274,4 @@ def calibrated(path: Path) -> DeviceTable:
     table = read_toml(path).get(TABLE)
     if not isinstance(table, dict):
         raise UsageError(f"{path}: no table [{TABLE}]: expected a file that `blklab calibrate` wrote")
-    return table
+    return _numeric(table)

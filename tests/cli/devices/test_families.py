@@ -1,6 +1,7 @@
 """Names of products that `blklab devices identify` recognises, and what it makes of their capacity."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,35 @@ def test_a_product_is_recognised(name: str, expected: tuple[str, int | None]) ->
 @pytest.mark.parametrize("name", ["QEMU HARDDISK", "ACME 9", "", "LOGICAL VOLUME", "PERC H730"])
 def test_other_names_are_not(name: str) -> None:
     assert stock_models.identify(name) is None
+
+
+def test_a_model_of_the_user_has_sizes_and_durations(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    own = tmp_path / "blklab/devices"
+    own.mkdir(parents=True)
+    text = (stock_models.DIRECTORY / "pm883.toml").read_text()
+    text = re.sub("^capacity = .*$", 'capacity = "4TiB"', re.sub(r"\[library[^\0]*", "", text), flags=re.M)
+    (own / "own.toml").write_text(re.sub("^page_read_ns = .*$", 'page_read_ns = "75us"', text, flags=re.M))
+    (own / "part.toml").write_text('kind = "nvme"\ncapacity = "x"\nunits = "y"\n')
+    load = 'rw = "write"\nbs = "128k"\niodepth = 32'
+    assert changed_device.simulate(run, tmp_path, 'model = "own", capacity = "1TiB"', load, "1s")["write"]["iops"] > 0
+    figures = tmp_path / "figures"
+    rates = {"rbps": 500e6, "rseqiops": 9e4, "rrandiops": 9e4, "wbps": 500e6, "wseqiops": 8e4, "wrandiops": 8e4}
+    figures.write_text(" ".join(f"{key}={value:.0f}" for key, value in rates.items()))
+    assert run("devices", "import", figures, "--model", "own").status == 0
+    fio = tmp_path / "fio.json"
+    job = {"jobname": "a", "groupid": 0, "read": {"iops": 5e4}, "write": {"iops": 0.0},
+           "job options": {"rw": "randread", "bs": "4k", "iodepth": "1", "size": "1g"}}  # fmt: skip
+    fio.write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
+    assert "a: a read took 20 µs, and flash takes longer" in run("calibrate", fio, "--model", "own").err
+    experiment = tmp_path / "part.experiment"
+    experiment.write_text('[devices]\nd = { model = "part", capacity = "1TiB" }\n[stacks.s]\ndevice = "d"\n'
+                          '[workloads.w]\nrw = "read"\ntime_based = true\n[settings]\nruntime = "1s"\n')  # fmt: skip
+    whole = tmp_path / "whole.experiment"
+    whole.write_text(experiment.read_text().replace('"part", capacity = "1TiB"', '"pm883", capacity = 0'))
+    for words in (("run", experiment), ("run", whole), ("devices", "import", figures, "--model", "part")):
+        done = run(*words)
+        assert done.status == 2 and "a bug in blklab" not in done.err, done.err
 
 
 def test_each_family_has_its_model() -> None:

@@ -55,10 +55,11 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     }
     if name:
         about["match"] = [f"{name}*"]
-    base = stock_models.stock(typical.name)
     source = f"io.cost figures: {', '.join(map(str, files))}"
-    capacity = next((disk.capacity for disk in disks if disk.capacity), None)
-    text = iocost.as_toml(iocost.median(disks), base, about, source, capacity)
+    capacity = next(({"capacity": disk.capacity} for disk in disks if disk.capacity), {})
+    base = {**stock_models.stock(typical.name), **capacity}
+    match = {"match": [f"{name}*"]} if name else {}
+    text = iocost.as_toml(iocost.median(disks), base, {**about, **match}, source)
     if output is None:
         click.echo(text, nl=False)
     else:
