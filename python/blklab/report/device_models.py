@@ -26,13 +26,13 @@ def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
         [
             printable(model.name),
             printable(model.device_class) or formatting.NONE,
-            printable(model.product),
             _certainty(model),
+            printable(model.product),
         ]
         for model in models
     ]
-    columns = [text("model"), text("class"), text("product"), text("figures")]
-    draw_table(console, TextTable("Device models", columns, rows, spare=("figures", "class")))
+    columns = [text("model"), text("class"), text("figures"), text("product")]
+    draw_table(console, TextTable("Device models", columns, rows, spare=("class",)))
     if not models:
         console.print("No such model.")
 
