@@ -368,7 +368,7 @@ def _page(rows: Sequence[DiskRow]) -> str:
         '- "family": a disk of its family with another capacity, scaled;\n'
         '- "data sheet and class": the mean of its data sheet and its class;\n'
         '- "class": a class that rests on data sheets.',
-        f"These judge nothing, since figures come from their own rows: {'; '.join(NOTHING)}.",
+        f"These judge nothing, since figures come from their own rows:\n{'; '.join(NOTHING)}.",
         "A rate is known if the upper bound is at most 2 times the lower one for a disk that others measured, 3 times\n"
         "for a family or a data sheet, and 12 times for a class. Of the other rows blklab does not know the rate.\n"
         "Ratio is the upper over the lower bound, a median. Score is the mean interval score of logarithms: the\n"
