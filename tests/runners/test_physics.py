@@ -59,6 +59,14 @@ def test_raid10_reads_from_the_idlest_flash_since_5_3(simulate: Simulate) -> Non
             assert writes(outcome) == pytest.approx({"nvme": 0.5, "ssd": 0.5}, abs=0.005), name
 
 
+def test_direct_writes_pass_the_throttle_below_a_mirror_since_6_15(simulate: Simulate) -> None:
+    result = simulate(UNLIKE.replace('["4.19", "5.3"]', '["6.1", "6.14", "6.15"]'))
+    for stack in ("raid1", "n2", "f2"):
+        iops = {kernel: result[f"{stack} randwrite {kernel}"].write.iops for kernel in ("6.1", "6.14", "6.15")}
+        assert iops["6.14"] == pytest.approx(iops["6.1"], rel=0.01)
+        assert iops["6.15"] > 1.04 * iops["6.14"], stack
+
+
 def test_two_disks_read_twice_as_fast(simulate: Simulate) -> None:
     result = simulate(DISKS)
     item, mirror = (result[f"{stack} randread"].read.iops for stack in ("one", "mirror"))

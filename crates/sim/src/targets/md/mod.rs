@@ -18,6 +18,7 @@ mod sync;
 use crate::bio::{Bio, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
+use crate::kernel::Kernel;
 use crate::targets::{BuildContext, Node, Reported, TargetSpec};
 use admission::Admission;
 use barrier::Barrier;
@@ -270,8 +271,9 @@ impl Array {
         let config = level::LevelConfig { md, level: md.level, children, smallest, kernel };
         let mut level = level::build(&config)?;
         let members = Self::new_members(md, id, children, context, &mut *level);
-        let (sync, barrier) = Self::new_sync(md, &mut *level);
-        let bitmap = if members.passes_on { None } else { Bitmap::for_array(md)? };
+        let (sync, barrier) = Self::new_sync(md, &mut *level, kernel);
+        let redundant = !matches!(level.redundancy(), Redundancy::None);
+        let bitmap = if redundant { Bitmap::for_array(md)? } else { None };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context.host.md_ns);
@@ -306,7 +308,11 @@ impl Array {
             kernel: context.kernel,
             slots: slots.collect(),
             synced: if md.sync == SyncAction::Resync { 0 } else { u64::MAX },
-            passes_on: matches!(level.redundancy(), Redundancy::None),
+            keeps_flags: match level.redundancy() {
+                Redundancy::None => true,
+                Redundancy::Copies(_) => context.kernel.mirrors_keep_flags(),
+                Redundancy::Parity(_) => false,
+            },
             report: MdReport {
                 name: md.name.clone(),
                 slots: vec![SlotStats::default(); children.len()],
@@ -316,7 +322,7 @@ impl Array {
     }
 
     /// The sync that runs with the load, if one is configured and the level can sync.
-    fn new_sync(md: &Md, level: &mut dyn Personality) -> (Option<Box<RunningSync>>, Option<Barrier>) {
+    fn new_sync(md: &Md, level: &mut dyn Personality, kernel: Kernel) -> (Option<Box<RunningSync>>, Option<Barrier>) {
         if md.sync == SyncAction::Idle {
             return (None, None);
         }
@@ -325,7 +331,9 @@ impl Array {
             Redundancy::Copies(mirror) => (mirror.sync_end(md.sync), Some(mirror.new_barrier())),
             Redundancy::Parity(stripes) => (stripes.map.used, None),
         };
-        (Some(Box::new(RunningSync::new(md, end))), barrier)
+        let unit = if barrier.is_some() { sync::BLOCK } else { stripes::ROW_SECTORS };
+        let allowance = kernel.resync_yields().then_some(sync::YIELDING_DEPTH * unit);
+        (Some(Box::new(RunningSync::new(md, end, allowance))), barrier)
     }
 
     fn stack_limits(level: &dyn Personality, children: &[Option<Child>], md_ns: Time) -> Limits {
