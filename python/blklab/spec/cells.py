@@ -157,9 +157,9 @@ def _zones(cells: Sequence[Cell]) -> Iterator[str]:
 
 def _later(cells: Sequence[Cell]) -> Iterator[str]:
     """Yields a note for each kernel after the last that blklab knows to differ."""
+    last = kernels.STEPS[-1][0]
     for cell in cells:
-        if kernels.parse(kernel := str(cell.document["kernel"])) > kernels.LAST_STEP:
-            last = ".".join(map(str, kernels.LAST_STEP))
+        if kernels.parse(kernel := str(cell.document["kernel"])) > kernels.parse(last):
             yield f"kernel {kernel} is simulated like {last}, the last of which blklab knows a change"
 
 

@@ -22,6 +22,8 @@ Sources, by file of the kernel and the version where it changed:
 """
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Literal
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
@@ -33,8 +35,11 @@ LAST_MAJOR = 7
 LAST_MINOR = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}  # The last release of each major version
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
 ALLOWED = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"  # Valid kernel generations, for messages
-LAST_STEP = (6, 17)
-"""The last version of which a change is simulated; crates/sim/src/kernel.rs has the others."""
+STEPS = [
+    (version, what)
+    for version, what in tomllib.loads(Path(__file__).with_name("kernels.toml").read_text(encoding="utf-8"))["steps"]
+]
+"""The kernels in which the simulator changes, in their order, and how."""
 
 SCSI_MQ = (4, 19)
 NO_SINGLE_QUEUE = (5, 0)
