@@ -1,6 +1,7 @@
 """`blklab calibrate`: what was put into a device is found again from what fio would measure."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,6 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
     Path("fio.out").write_text(form(measured))
     outcome = run("calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "-o", "my.toml", "--json")
     assert outcome.status == 0
-    assert outcome.err == "fitting read_command_ns, read_bandwidth to small, large\n"
     document = json.loads(outcome.out)
     assert document["fitted"].keys() == TRUTH.keys()
     for name, value in TRUTH.items():
@@ -91,7 +91,19 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
 
     assert document["device"]["uncertainty"]["read"] == pytest.approx(0.087 / 3**0.5, rel=0.05)  # two exact runs more
     assert document["device"]["uncertainty"]["write"] == 0.087
-    written = tomllib.loads(Path("my.toml").read_text())["device"]
+    unknown = document["unknown"]
+    assert set(unknown) >= {"write_command_ns", "write_bandwidth", "program_ns", "suspend_ns", "flush_ns"}
+    assert not set(unknown) & TRUTH.keys()
+    assert outcome.err.splitlines() == [
+        "fitting read_command_ns, read_bandwidth to small, large",
+        f"unknown, because no run depends on it: {', '.join(unknown)}",
+    ]
+    assert document["residuals"][1]["load"] == {"rw": "randread", "bs": document["residuals"][1]["load"]["bs"],
+                                                "iodepth": "32", "numjobs": "1"}  # fmt: skip
+    text = Path("my.toml").read_text()
+    assert "write_command_ns = 3_898  # unknown: from sm883\n" in text
+    assert re.search(r"^#   small rw=randread bs=4\w+ iodepth=32 numjobs=4: \d+, measured \d+ \(", text, re.M)
+    written = tomllib.loads(text)["device"]
     assert written["source"] == "calibrated from sm883 on fio.out"
     assert written | {"source": ""} == document["device"] | {"source": ""}
 
@@ -144,7 +156,7 @@ def test_a_directory_has_a_file_for_each_load(run: Run, measured: dict[str, floa
     outcome = run("calibrate", "bench", "--model", "sm883", "--size", "1GiB", "--json")
     assert outcome.status == 0, outcome.err
     residuals = {item["run"]: item["error"] for item in json.loads(outcome.out)["residuals"]}
-    assert residuals.keys() == {"randread bs=4k iodepth=32 numjobs=4", "randread bs=64k iodepth=32 numjobs=1"}
+    assert residuals.keys() == {"result small", "result large"}
     Path("empty").mkdir()
     assert run("calibrate", "empty", "--model", "sm883").status == 2
 
@@ -158,8 +170,8 @@ def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> N
     assert lines[1:3] == ["Fitted", "parameter before after 90% interval"]
     assert lines[3].startswith("read_command_ns 3,209 ")
     assert "read_bandwidth" not in outcome.out
-    assert lines[5:7] == ["Residuals, IOPS", "run measured predicted error"]
-    assert lines[7].startswith("small ")
+    assert lines[5:7] == ["Residuals, IOPS", "run rw bs depth jobs measured predicted error"]
+    assert lines[7].startswith("small randread 4k 32 4 ")
     assert lines[7].endswith("%")
 
 
