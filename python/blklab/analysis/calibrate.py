@@ -20,10 +20,9 @@ from blklab.errors import UsageError
 from blklab.fio import output
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import KERNEL, NOMINAL
-from blklab.spec import cells, load
 from blklab.spec.fields import EXACT, HOUR
 from blklab.spec.stock_models import DeviceTable
-from blklab.text import printable
+from blklab.text import printable, toml_value
 from blklab.units import SECTOR
 
 HOLD = 0.006  # The weight of the penalty: of the squared logarithmic distance from the initial value
@@ -37,7 +36,7 @@ FAR = 100.0  # Then no error is an outlier
 LONGEST = 1.0  # Largest logarithmic step of a fit
 CLOSE = 0.001  # A smaller step ends the fit
 MOST_STEPS = 8  # Steps of a stage, with few I/Os and again with all
-DEPENDS = 0.05  # A parameter matters if the logarithm of a rate changes by this share of its own
+DEPENDS = 0.05  # A run depends on a parameter if this share of its change is in the rate, both logarithmic
 LARGE = 1 << 16  # Bytes of an I/O that may be limited by the bandwidth of an NVMe disk
 COARSE = 10  # What divides the I/Os and the time of a simulation that need not be exact
 BAD = 0.25  # A larger error means that the model does not describe the device
@@ -176,7 +175,7 @@ def calibrate(
     slopes = _slopes(bench, fitted, [*changed, *times], runs)
     unknown = [name for name, row in slopes.items() if max(map(abs, row)) < DEPENDS]
     fitted |= {name: changed.pop(name)[0] for name in unknown if name in changed}
-    residuals = bench.residuals(fitted, runs)
+    (residuals,) = bench.residuals([fitted], runs)
     fitted["uncertainty"] = _uncertainty(device.get("uncertainty", {}), residuals)
     stages = [([name for name in parameters if name in changed], chosen) for parameters, chosen in stages]
     return Calibration(fitted, changed, _intervals(fitted, stages, residuals, slopes), residuals, unknown)
@@ -243,10 +242,10 @@ def _intervals(
 def _slopes(bench: "Bench", device: DeviceTable, names: Sequence[str], runs: Sequence[Observation]) -> Slopes:
     steps = [(name, math.exp(step)) for name in names for step in (STEP, -STEP)]
     sides = [{**device, name: _allowed(name, max(1, device[name]) * factor)} for name, factor in steps]
-    errors = bench.rough(device).errors(sides, runs)
+    rows = bench.rough(device).residuals(sides, runs)
     return {
-        name: [(a - b) / (2 * STEP) for a, b in zip(up, down, strict=True)]
-        for name, up, down in zip(names, errors[::2], errors[1::2], strict=True)
+        name: [(a.log_error - b.log_error) / (2 * STEP) for a, b in zip(up, down, strict=True)]
+        for name, up, down in zip(names, rows[::2], rows[1::2], strict=True)
     }
 
 
@@ -311,26 +310,19 @@ class Bench:
         """The same with shorter simulations, which are enough for flash."""
         return self if device["kind"] == "hdd" else replace(self, part=COARSE)
 
-    def residuals(self, device: DeviceTable, runs: Sequence[Observation]) -> list[Residual]:
-        outcomes = sim.outcomes([self.document(device, run) for run in runs])
-        return [Residual(run, of.read.iops, of.write.iops) for run, of in zip(runs, outcomes, strict=True)]
-
-    def errors(self, devices: Sequence[DeviceTable], runs: Sequence[Observation]) -> list[list[float]]:
-        """Returns the logarithms of predicted over measured IOPS of each run, for each device."""
+    def residuals(self, devices: Sequence[DeviceTable], runs: Sequence[Observation]) -> list[list[Residual]]:
+        """Returns the predictions of the runs for each device."""
         outcomes = iter(sim.outcomes([self.document(device, run) for device in devices for run in runs]))
         return [
-            [Residual(run, (of := next(outcomes)).read.iops, of.write.iops).log_error for run in runs] for _ in devices
+            [Residual(run, of.read.iops, of.write.iops) for run, of in zip(runs, outcomes, strict=False)]
+            for _ in devices
         ]
 
     def document(self, device: Mapping[str, object], run: Observation) -> Mapping[str, Any]:
         limits = {"max_ios": max(1, ENOUGH_IOS // self.part), "runtime": f"{ENOUGH_TIME / self.part}s"}
-        raw = {
-            "devices": {"device": {**_consistent(device), **({"size": self.size} if self.size else {})}},
-            "stacks": {"alone": {"device": "device"}},
-            "workloads": {run.name: dict(run.workload)},
-            "settings": {"kernel": self.kernel, "filesystem": self.filesystem, **limits},
-        }
-        return cells.plan(load.ExperimentSource(self.where, raw)).cells[0].document
+        settings = {"kernel": self.kernel, "filesystem": self.filesystem, **limits}
+        table = {**_consistent(device), **({"size": self.size} if self.size else {})}
+        return sim.alone(self.where, table, (run.name, run.workload), settings).document
 
 
 def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Sequence[Observation]) -> dict[str, int]:
@@ -350,7 +342,8 @@ def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Seq
         return {name: _allowed(name, math.exp(min(x, 60.0))) for name, x in zip(parameters, point, strict=True)}
 
     def errors(within: Bench, points: Any) -> Any:
-        return np.array(within.errors([{**device, **values(point)} for point in points], runs))
+        devices = [{**device, **values(point)} for point in points]
+        return np.array([[residual.log_error for residual in row] for row in within.residuals(devices, runs)])
 
     def misfit(point: Any, row: Any) -> float:
         return float(2 * far * (np.hypot(row, far) - far).sum() + HOLD * np.sum((point - initial) ** 2))
@@ -430,7 +423,7 @@ def _allowed(name: str, value: float) -> int:
 
 
 def as_toml(
-    calibration: Calibration, base: str, inputs: Sequence[object], about: Mapping[str, Any] | None = None
+    calibration: Calibration, base: str, inputs: Sequence[object], about: Mapping[str, object] | None = None
 ) -> str:
     """Returns a calibrated file with the `[device]` table that `calibrated = "FILE"` reads.
 
@@ -458,17 +451,3 @@ def as_toml(
     if about:
         lines += ["", "[library]", *(f"{key} = {toml_value(value)}" for key, value in about.items())]
     return "\n".join(lines) + "\n"
-
-
-def toml_value(value: Any) -> str:
-    """Returns a value as TOML has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml_value(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml_value, value))}]"
-    if isinstance(value, str):
-        harmless = printable(value).replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{harmless}"'
-    return f"{value:_}"
