@@ -58,6 +58,8 @@ mod tag {
 mod bio_state {
     /// The barrier and the bitmap have counted it.
     pub const COUNTED: u32 = 1;
+    /// The running sync has counted it.
+    pub const BESIDE_SYNC: u32 = 2;
 }
 
 /// An md array in a running simulation.
@@ -90,6 +92,9 @@ impl Target for Array {
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
+        if let Some(sync) = &mut self.sync {
+            sync.count_begin(&mut sim.bios[number]);
+        }
         if self.may_hold_bios {
             let admission = self.admit(sim, task, number);
             self.wake_sync_at_barrier(sim);
@@ -176,6 +181,9 @@ impl Array {
         if bio.private & bio_state::COUNTED != 0 {
             let bio = *bio;
             self.leave(sim, &bio);
+        }
+        if let Some(sync) = &mut self.sync {
+            sync.count_end(&sim.bios[number]);
         }
         sim.complete(number);
     }

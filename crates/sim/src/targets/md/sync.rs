@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use super::member::MemberSlot;
 use super::spec::{Md, SyncAction};
 use super::stripes::ROW_SECTORS;
-use super::{Array, Redundancy, tag};
+use super::{Array, Redundancy, bio_state, tag};
 use crate::arena::Numbered;
-use crate::bio::{NONE, Op};
+use crate::bio::{Bio, NONE, Op};
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
 use blklab_md::map::MemberSector;
@@ -64,6 +64,7 @@ pub struct RunningSync {
     yielded: bool,    // Whether it has slept a tick for the tasks that wait at the barrier
     at_barrier: bool, // Whether it sleeps because of the barrier
     others: Vec<i64>, // Sectors of other I/O on each member at the last check
+    other_bios: u32,  // Bios for the array that are in flight
 }
 
 impl RunningSync {
@@ -94,6 +95,17 @@ impl RunningSync {
         (done - before) / 2 / ((now - since) / 1_000_000_000 + 1) + 1
     }
 
+    /// Counts a bio for the array that begins.
+    pub fn count_begin(&mut self, bio: &mut Bio) {
+        self.other_bios += u32::from(bio.private & bio_state::BESIDE_SYNC == 0);
+        bio.private |= bio_state::BESIDE_SYNC;
+    }
+
+    /// Counts it when it ends.
+    pub fn count_end(&mut self, bio: &Bio) {
+        self.other_bios -= u32::from(bio.private & bio_state::BESIDE_SYNC != 0);
+    }
+
     /// Whether the members had no other I/O since the last check: up to 6.15 little, since then none in flight either.
     fn is_idle(&mut self, slots: &[MemberSlot]) -> bool {
         let (mut idle, least) = (true, if self.allowance.is_some() { 0 } else { 64 });
@@ -104,7 +116,7 @@ impl RunningSync {
                 idle = false;
             }
         }
-        idle
+        idle && (self.other_bios == 0 || self.allowance.is_none())
     }
 
     /// `None` if a piece can begin; otherwise what to do instead.
