@@ -13,6 +13,13 @@ const fn format<P: RowParser + Default + 'static>(
     Format { name, about, capabilities, sniff: sniff::<P>, reader: open::<P> }
 }
 
+/// The text of a whole number.
+fn whole<'a>(fields: &mut Fields<'a>, expected: Expected) -> Result<&'a [u8], Expected> {
+    let from = fields.remaining();
+    require(fields.number(), expected)?;
+    Ok(&from[..from.len() - fields.remaining().len()])
+}
+
 /// MSR Cambridge (SNIA, 2008): one line for each request, times in 100 ns since 1601 (Windows file time).
 #[derive(Default)]
 struct Msr;
@@ -87,9 +94,7 @@ impl RowParser for Systor {
         let response = response.zip(fields.byte(b','));
         let response = require(response, "column 2: Response in seconds")?.0;
         let kind = fields.until(b',');
-        let from = fields.remaining();
-        require(fields.number(), "column 4: LUN, a whole number")?;
-        let lun = &from[..from.len() - fields.remaining().len()];
+        let lun = whole(&mut fields, "column 4: LUN, a whole number")?;
         require(fields.byte(b','), "column 4: LUN, a whole number")?;
         if kind.is_empty() {
             return Ok(ParsedLine::Other); // neither read nor write
@@ -119,8 +124,7 @@ impl RowParser for Alibaba {
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
-        require(fields.number(), "column 1: device_id, a whole number")?;
-        let volume = &line[..line.len() - fields.remaining().len()];
+        let volume = whole(&mut fields, "column 1: device_id, a whole number")?;
         require(fields.byte(b','), "column 1: device_id, a whole number")?;
         let rwbs = require(read_or_write(fields.until(b',')), "column 2: opcode, R or W")?;
         let offset = require(fields.number().zip(fields.byte(b',')), "column 3: offset in bytes")?.0;
@@ -162,9 +166,7 @@ impl RowParser for Tencent {
             b"1" => Rwbs::WRITE,
             _ => return Err("column 4: IOType, 0 (read) or 1 (write)"),
         };
-        let from = fields.remaining();
-        require(fields.number(), "column 5: VolumeID, a whole number")?;
-        let volume = &from[..from.len() - fields.remaining().len()];
+        let volume = whole(&mut fields, "column 5: VolumeID, a whole number")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
         Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
@@ -201,10 +203,8 @@ impl RowParser for Fiu {
         let bytes = whole_number(size).and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok());
         let bytes = require(bytes, "column 5: size in sectors, below 4 GiB")?;
         let rwbs = require(read_or_write(kind), "column 6: W or R")?;
-        let major = whole_number(major).filter(|&major| major < 4096);
-        let major = require(major, "column 7: major device number")?;
-        let minor = whole_number(minor).filter(|&minor| minor < 1 << 20);
-        let minor = require(minor, "column 8: minor device number")?;
+        let major = require(whole_number(major).filter(|&major| major < 4096), "column 7: major device number")?;
+        let minor = require(whole_number(minor).filter(|&minor| minor < 1 << 20), "column 8: minor device number")?;
         context.processes.learn(pid, name);
         let device = DeviceId::new(major as u32, minor as u32);
         Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, pid, rwbs, ..RequestRow::default() }))

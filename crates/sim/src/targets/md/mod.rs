@@ -59,7 +59,7 @@ mod bio_state {
     /// The barrier and the bitmap have counted it.
     pub const COUNTED: u32 = 1;
     /// The running sync has counted it.
-    pub const BESIDE_SYNC: u32 = 2;
+    pub const SEEN_BY_SYNC: u32 = 2;
 }
 
 /// An md array in a running simulation.

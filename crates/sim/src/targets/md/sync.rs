@@ -97,13 +97,13 @@ impl RunningSync {
 
     /// Counts a bio for the array that begins.
     pub fn count_begin(&mut self, bio: &mut Bio) {
-        self.other_bios += u32::from(bio.private & bio_state::BESIDE_SYNC == 0);
-        bio.private |= bio_state::BESIDE_SYNC;
+        self.other_bios += u32::from(bio.private & bio_state::SEEN_BY_SYNC == 0);
+        bio.private |= bio_state::SEEN_BY_SYNC;
     }
 
     /// Counts it when it ends.
     pub fn count_end(&mut self, bio: &Bio) {
-        self.other_bios -= u32::from(bio.private & bio_state::BESIDE_SYNC != 0);
+        self.other_bios -= u32::from(bio.private & bio_state::SEEN_BY_SYNC != 0);
     }
 
     /// Whether the members had no other I/O since the last check: up to 6.15 little, since then none in flight either.
