@@ -301,6 +301,22 @@ def test_only_mixed_runs_fit_what_they_can(run: Run) -> None:
         assert re.search(rf"^{name} = [\d_]+  # unknown: from sm883$", text, re.M)
 
 
+def test_small_random_reads_show_no_bandwidth(run: Run) -> None:
+    options = {"rw": "randread", "bs": "4k", "numjobs": "1", "size": "1g"}
+    jobs = [
+        {"jobname": f"depth{depth}", "groupid": group, "job options": {**options, "iodepth": depth},
+         "read": {"iops": iops}, "write": {"iops": 0}}
+        for group, (depth, iops) in enumerate([("8", 50_000.0), ("32", 62_000.0), ("64", 62_000.0)])
+    ]  # fmt: skip
+    Path("fio.json").write_text(json.dumps({"fio version": "fio-3.33", "jobs": jobs}))
+    outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB", "--json")
+    assert outcome.status == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert document["fitted"].keys() == {"read_command_ns"}
+    assert "write_command_ns" in document["unknown"]
+    assert abs(document["residuals"][-1]["error"]) < 0.1
+
+
 @pytest.mark.parametrize(
     ("words", "output"),
     [

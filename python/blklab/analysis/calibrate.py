@@ -59,16 +59,24 @@ def _busy_writes(run: Observation) -> bool:
     return run.writes and not run.alone and not run.synced
 
 
+def _large(run: Observation) -> bool:
+    return not run.random or (run.block_bytes or 0) >= LARGE
+
+
 # One I/O at a time shows the latency of flash.
 READ_LATENCY: Stage = {("read_latency_ns",): lambda run: run.reads and run.alone}
 WRITE_LATENCY: Stage = {("write_latency_ns",): lambda run: run.writes and run.alone and not run.synced}
 MIXED_LATENCY: Stage = {("read_latency_ns", "write_latency_ns"): lambda run: _mixed(run) and run.alone}
 
+# Large requests, and small ones that are merged, show the bandwidth.
+READ_BANDWIDTH: Stage = {("read_bandwidth",): lambda run: _busy_reads(run) and _large(run)}
+WRITE_BANDWIDTH: Stage = {("write_bandwidth",): lambda run: _busy_writes(run) and _large(run)}
+
 STAGES: dict[str, tuple[Stage, ...]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
-        {("read_command_ns", "read_bandwidth"): _busy_reads, **READ_LATENCY},
-        {("write_command_ns", "write_bandwidth"): _busy_writes, **WRITE_LATENCY},
+        {("read_command_ns",): _busy_reads, **READ_BANDWIDTH, **READ_LATENCY},
+        {("write_command_ns",): _busy_writes, **WRITE_BANDWIDTH, **WRITE_LATENCY},
         {("read_command_ns", "write_command_ns"): lambda run: _mixed(run) and not run.alone, **MIXED_LATENCY},
         # Linux sends no forced unit access to SATA disks: a flush follows the write.
         {("flush_ns",): lambda run: run.writes and run.synced},

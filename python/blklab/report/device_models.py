@@ -23,13 +23,8 @@ WORDS = {
 
 def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
     rows = [
-        [
-            printable(model.name),
-            printable(model.device_class) or formatting.NONE,
-            _certainty(model),
-            printable(model.product),
-        ]
-        for model in models
+        [printable(word) or formatting.NONE for word in (each.name, each.device_class, _certainty(each), each.product)]
+        for each in models
     ]
     columns = [text("model"), text("class"), text("figures"), text("product")]
     draw_table(console, TextTable("Device models", columns, rows, spare=("class",)))
