@@ -28,7 +28,7 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
 
     \b
     Examples:
-      blklab devices import bench-fio/ --model ssd-datacenter --name 'KINGSTON SEDC500' -o kingston.toml
+      blklab devices import bench-fio/ --model ssd-datacenter -o kingston.toml
       blklab devices import result.json.gz -o ~/.config/blklab/devices/my-disk.toml
       cat /sys/fs/cgroup/io.cost.model | blklab devices import /dev/stdin --model nvme-datacenter
 
