@@ -32,7 +32,7 @@ RUNTIME = "1500ms"
 SLOW = "120s"  # Of rotating disks
 
 CLASS = "nvme-consumer"
-"""The class that rests on the NVMe disks in iocost.csv."""
+"""The class that rests on the NVMe disks in iocost.csv and others.csv."""
 
 DATA_SHEET = {"Samsung SSD 980 PRO 1TB": "980-pro"}
 """The library's models of disks in iocost.csv that do not rest on it."""
@@ -57,7 +57,7 @@ OWN_GROUP = "its own model"
 NOTHING = ("its class rests on it", OWN_GROUP, "flushes that were used", "a delay rests on it")
 """Groups whose figures come from their own rows, so that they judge nothing."""
 
-KNOWN: Mapping[str, float] = {OWN_GROUP: 2, HOST_GROUP: 2, "data sheet and class": 3}
+KNOWN: Mapping[str, float] = {OWN_GROUP: 2, HOST_GROUP: 2, "family": 3, "data sheet and class": 3}
 CLASS_KNOWN = 12.0
 """The largest ratio of the bounds at which a rate is known; above, blklab should not be asked."""
 
@@ -144,9 +144,10 @@ class Measurement:
 def disks(*, directory: Path, output: Path | None, cluster: str | None, as_json: bool) -> None:
     """Predict single disks that strangers measured, and print how far the predictions are away.
 
-    Nothing is fitted to these disks: each has the library's model of its name, or of its class. A
-    row is inside if the measurement is in the 90 % interval of its prediction. The exit status is 1
-    if fewer than 80 % of the rows of a kind are inside.
+    Each row is predicted by a model that was made without it: by its class without its family, or
+    by its disk without its host. Rows predicted by their own models are apart. A row is inside if the
+    measurement is in the 90 % interval of its prediction. The exit status is 1 if fewer than 80 % of
+    the rows of a kind are inside.
 
     \b
     Examples:
@@ -367,7 +368,7 @@ def _page(rows: Sequence[DiskRow]) -> str:
         '- "its model, without this host": what the same disk did on other hosts and controllers;\n'
         '- "family": a disk of its family with another capacity, scaled;\n'
         '- "data sheet and class": the mean of its data sheet and its class;\n'
-        '- "class": a class that rests on data sheets.',
+        '- "class": a typical disk of the library that rests on other disks, or on data sheets.',
         f"These judge nothing, since figures come from their own rows:\n{'; '.join(NOTHING)}.",
         "A rate is known if the upper bound is at most 2 times the lower one for a disk that others measured, 3 times\n"
         "for a family or a data sheet, and 12 times for a class. Of the other rows blklab does not know the rate.\n"

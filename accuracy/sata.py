@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scipy.stats import t as student
 
@@ -14,7 +13,7 @@ from blklab.analysis.iocost import SMALL
 from blklab.imports.reference import number, table_rows
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import NORMAL
-from blklab.spec import cells, load, stock_models
+from blklab.spec import stock_models
 from blklab.spec.stock_models import DeviceTable
 
 KERNEL = "5.4"
@@ -54,6 +53,9 @@ CAPACITIES: Mapping[str, int] = {
 UNWRITTEN = ("TEST01", "P420i_SAMSUNG_PM883", "AHCI_INTEL", "AHCI_SAMSUNG_PM833")
 """Sets of new disks: their reads do not touch flash."""
 
+HOSTS = {"P420i": "P420i", "5MINUTES": "P420i", "M1015": "M1015", "AHCI": "AHCI"}
+"""The host and its controller by a word of the set's name."""
+
 SATURATED = 64  # I/Os in flight: twice the queue of a SATA disk
 BUSY = 0.8  # A disk that needs so much of the time of one I/O alone for each of many shows no latency
 DIRECTIONS = ("read", "write")
@@ -72,9 +74,7 @@ class Measured:
 
 def host_of(name: str) -> str:
     """Returns the host and controller of a set of fio_plot.csv; that of other disks is not known."""
-    return next((host for host in ("P420i", "5MINUTES", "M1015", "AHCI") if host in name), name).replace(
-        "5MINUTES", "P420i"
-    )
+    return next((host for word, host in HOSTS.items() if word in name), name)
 
 
 def disk_of(name: str) -> str | None:
@@ -169,14 +169,10 @@ def _with(base: DeviceTable, chosen: Mapping[str, Sequence[Measured]], spread: M
 
 def _alone(table: DeviceTable, way: str, unwritten: bool) -> float:
     """Returns the simulated time of one random I/O of 4 KiB, in ns, if no other is in flight."""
-    state = {"state": "unwritten"} if unwritten and way == "read" else {}
-    raw: dict[str, Any] = {
-        "devices": {"disk": {**table, **state}},
-        "stacks": {"alone": {"device": "disk"}},
-        "workloads": {"load": {"rw": f"rand{way}", "bs": "4k", "time_based": True}},
-        "settings": {"kernel": KERNEL, "runtime": "500ms"},
-    }
-    (outcome,) = sim.outcomes([cells.plan(load.ExperimentSource(Path("alone"), raw)).cells[0].document])
+    device = {**table, **({"state": "unwritten"} if unwritten and way == "read" else {})}
+    workload = {"rw": f"rand{way}", "bs": "4k", "time_based": True}
+    cell = sim.alone(Path("alone"), device, ("load", workload), {"kernel": KERNEL, "runtime": "500ms"})
+    (outcome,) = sim.outcomes([cell.document])
     return 1e9 / (outcome.read.iops + outcome.write.iops)
 
 

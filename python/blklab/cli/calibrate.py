@@ -115,15 +115,10 @@ def calibrate(
     """
     from blklab.analysis import calibrate as analysis
     from blklab.analysis import device_measurement
-    from blklab.analysis.identified_disks import refuse_host_managed
 
     device, directory = now["device"], now["directory"]
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
-    _check_usage(given, destroy=now["destroy"], size=size, length=now["length"])
-    if output is not None:
-        check_output(str(output))
-    if device:
-        refuse_host_managed(device, Roots())
+    _check_usage(given, now, size, output)
     name = model or _model_of(device)
     table = _device(name)
     places = inputs or (Path(device or directory),)
@@ -188,15 +183,21 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
     }
 
 
-def _check_usage(given: list[str], *, destroy: tuple[str, ...], size: str | None, length: int) -> None:
+def _check_usage(given: list[str], now: Any, size: str | None, output: Path | None) -> None:
+    from blklab.analysis.identified_disks import refuse_host_managed
+
     if len(given) != 1:
         raise UsageError("expected one of INPUT, --device and --directory")
-    if destroy and given != ["--device"]:
+    if now["destroy"] and given != ["--device"]:
         raise UsageError("--destroy: expected --device")
     if size and given == ["--device"]:
         raise UsageError("--size: not with --device, which is measured as a whole")
-    if given != ["INPUT"] and length < SHORTEST:
+    if given != ["INPUT"] and now["length"] < SHORTEST:
         raise UsageError("--time: expected 10s or more for all tests")
+    if output is not None:
+        check_output(str(output))
+    if now["device"]:
+        refuse_host_managed(now["device"], Roots())
 
 
 def _model_of(device: str | None) -> str:
