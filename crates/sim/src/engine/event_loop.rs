@@ -16,6 +16,7 @@ pub struct FinishedRun {
     pub measured: JobMetrics,          // What the jobs measured
     pub now: Time,                     // Simulated time, the ramp included
     pub cpu_time: Time,                // Time that jobs have spent on their processors
+    pub cores_busy: Option<f64>,       // Share of the time that the cores were busy, if tasks shared them
     pub targets: Vec<Box<dyn Target>>, // The targets, the lowest first
 }
 
@@ -34,6 +35,7 @@ impl Simulation {
             measured: self.metrics.finish(self.now),
             now: self.now,
             cpu_time: self.cpu_time,
+            cores_busy: self.cores.map(|cores| cores.busy_share(self.now)),
             targets: self.targets.into_iter().flatten().collect(),
         }
     }
@@ -142,9 +144,9 @@ impl Simulation {
             WorkerNext::Again { after, plug, undisturbed } => {
                 let task = &mut self.tasks[number as usize];
                 let full = task.plug.len() >= PLUG;
-                let time = self.now + after;
+                let time = self.end_step(number, after);
                 if undisturbed {
-                    task.busy_until = time;
+                    self.tasks[number as usize].busy_until = time;
                 }
                 if plug == PlugAfter::Ends || (plug == PlugAfter::EndsIfFull && full) {
                     self.unplug(number);
@@ -242,19 +244,19 @@ impl Simulation {
             task.batched = 0;
             self.unplug(number);
         }
-        let cost = self.charge_submission_cost();
-        self.events.schedule(self.now + cost, Event::task(number));
+        let end = self.charge_submission_cost(number);
+        self.events.schedule(end, Event::task(number));
     }
 
-    /// Draws and counts the processor time of one I/O.
+    /// Draws and counts the processor time of one I/O; returns when the task can run again.
     #[inline]
-    pub(super) fn charge_submission_cost(&mut self) -> Time {
+    pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
         let cost = self.host.submit_ns + self.host.reap_ns + self.top.limits.cpu_ns;
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.cpu_time += cost;
         // Time must advance even if the host's costs are 0.
-        cost.max(1)
+        self.end_step(task, cost.max(1))
     }
 
     /// Ends the run with an error.

@@ -5,6 +5,7 @@
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
 mod event_loop;
+mod processors;
 mod replay;
 mod target;
 mod task;
@@ -20,6 +21,7 @@ use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 
 pub use event_loop::FinishedRun;
+use processors::Cores;
 pub use target::{Child, Limits, Mapped, PlugAfter, Target, WorkerNext};
 pub use task::{Plugged, Role, Task};
 pub use wait_list::WaitList;
@@ -60,6 +62,7 @@ pub struct Simulation {
     journal_waiters: WaitList, // Tasks that wait until the journal lets them write
     running: usize,            // Jobs and replays that are not finished
     cpu_time: Time,            // Time that jobs have spent on their processors
+    cores: Option<Cores>,      // The cores, if there are fewer than tasks
     failure: Option<SimError>, // The error that ends the run early
 }
 
@@ -77,6 +80,7 @@ impl Simulation {
                 tasks.len() as u32 - 1
             });
         }
+        let cores = Cores::shared(host.cores, tasks.len());
         Self {
             now: 0,
             events: EventQueue::default(),
@@ -94,6 +98,7 @@ impl Simulation {
             journal_waiters: WaitList::default(),
             running,
             cpu_time: 0,
+            cores,
             failure: None,
         }
     }

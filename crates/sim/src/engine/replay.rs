@@ -44,8 +44,8 @@ impl Simulation {
         }
         if self.send_queued_bios(number) {
             self.unplug(number);
-            let cost = self.charge_submission_cost();
-            self.events.schedule(now + cost, Event::task(number));
+            let end = self.charge_submission_cost(number);
+            self.events.schedule(end, Event::task(number));
         }
     }
 
