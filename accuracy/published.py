@@ -206,20 +206,14 @@ def validate(
 
 @dataclass(frozen=True)
 class _CalibrationTask:
-    device: Mapping[str, object]
+    device: dict[str, Any]
     runs: Sequence[Observation]
     where: Path
 
 
 def _calibrated(task: _CalibrationTask, /, *, stop: _core.Stop | None = None) -> calibrate.Calibration:  # noqa: ARG001
-    return calibrate.calibrate(
-        task.device,
-        task.runs,
-        kernel=published_cells.SINGLE_KERNEL,
-        filesystem="ext4",
-        size=published_cells.PARTITION,
-        where=task.where,
-    )
+    bench = calibrate.Bench(task.where, published_cells.SINGLE_KERNEL, "ext4", published_cells.PARTITION)
+    return calibrate.calibrate(task.device, task.runs, bench)
 
 
 def _arrays(reference: Reference) -> list[FioRun]:

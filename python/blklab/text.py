@@ -1,10 +1,12 @@
 """Makes text from traces, disks and kernels, which may be hostile, safe to print."""
 
+import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+_BARE = re.compile(r"[\w-]+", re.A)  # A key of TOML without quotes
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -51,3 +53,18 @@ def common_start(words: Sequence[Sequence[str]]) -> int:
     """Returns how many first words all names share."""
     columns = enumerate(zip(*words, strict=False))
     return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))
+
+
+def toml_value(value: object) -> str:
+    """Returns a value as TOML; texts are written as in JSON."""
+    match value:
+        case Mapping():
+            inner = (
+                f"{key if _BARE.fullmatch(key) else json.dumps(key)} = {toml_value(of)}" for key, of in value.items()
+            )
+            return f"{{ {', '.join(inner)} }}"
+        case list():
+            return f"[{', '.join(map(toml_value, value))}]"
+        case bool() | str():
+            return json.dumps(value, ensure_ascii=False)
+    return f"{value:_}"

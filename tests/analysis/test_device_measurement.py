@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.calibrate import calibrate
+from blklab.analysis.calibrate import Bench, calibrate
 from blklab.analysis.device_measurement import directory_experiment, observations
 from blklab.analysis.observations import Observation
 from blklab.runners.sim.runner import outcomes
@@ -29,7 +29,7 @@ def test_the_limits_of_a_virtual_disk_are_fitted(tmp_path: Path, truth: dict[str
     plan = cells.plan(ExperimentSource(tmp_path / "e.toml", simulated))
     measured = outcomes([cell.document for cell in plan.cells])
     runs = observations(source, zip((cell.labels["workload"] for cell in plan.cells), measured, strict=True))
-    fitted = calibrate({"kind": "throttled"}, runs, kernel="6.1", filesystem="none", size="4GiB", where=tmp_path).device
+    fitted = calibrate({"kind": "throttled"}, runs, Bench(tmp_path, "6.1", size="4GiB")).device
     assert {key: value for key, value in fitted.items() if key not in {"kind", "uncertainty"}} == pytest.approx(
         truth, rel=0.05
     )
@@ -42,7 +42,7 @@ def test_the_interval_of_a_parameter_is_that_of_repeats(tmp_path: Path, noise: f
     workload = {"rw": "randread", "bs": "4k", "iodepth": 1}
     runs = [Observation(f"repeat {at}", workload, 1000 * math.exp(log), 0.0) for at, log in enumerate(logs)]
     start = {"kind": "throttled", "uncertainty": {"read": 0.1}}
-    fitted = calibrate(start, runs, kernel="6.1", filesystem="none", size="1GiB", where=tmp_path)
+    fitted = calibrate(start, runs, Bench(tmp_path, "6.1", size="1GiB"))
     low, high = fitted.intervals["latency_ns"]
     assert low < 1_000_000 < high
     student = 2.132  # the 95th percentile of Student's t with four degrees of freedom

@@ -103,6 +103,20 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
     assert (second.read_iops, second.workload["numjobs"]) == (5, 1)
 
 
+def test_jobs_that_ran_together_are_one_run(tmp_path: Path) -> None:
+    # Two equal jobs of other names and clones of a third, then, after a stonewall, a reader next to a writer.
+    words = {"rw": "randread", "bs": "4k", "iodepth": "8"}
+    equal = [job("a", 0, 100, **words), job("b", 0, 150, **words, numjobs="1"), job("c", 0, 50, **words, numjobs="3")]
+    writer = job("log", 1, 0, readwrite="write", blocksize="64k") | {"write": {"iops": 20}}
+    other = [job("data", 1, 70, **words), writer]
+    together, apart = read(tmp_path, json.dumps({"jobs": [*equal, *other]}))
+    assert (together.name, together.iops, together.reads) == ("a+b+c", 300, True)
+    assert together.workload == {"rw": "randread", "bs": "4k", "iodepth": 8, "numjobs": 5}
+    assert (apart.read_iops, apart.write_iops, apart.alone, apart.block_bytes) == (70, 20, False, None)
+    assert apart.load == {"rw": "randread+write", "bs": "4k+64k", "iodepth": "8+1", "numjobs": "1+1"}
+    assert apart.workload["jobs"].keys() == {"data", "log"}
+
+
 @pytest.mark.parametrize(
     ("text", "output"),
     [
@@ -116,8 +130,8 @@ def test_clones_are_one_run(tmp_path: Path) -> None:
         ),
         (json.dumps({"jobs": [job("a", 0, float("inf"))]}), "no fio results; expected JSON or text output of fio"),
         (
-            json.dumps({"jobs": [job("a", 0, 9), job("b", 0, 9)]}),
-            "jobs 'a' and 'b' ran at the same time; expected stonewall between them",
+            json.dumps({"jobs": [job("a", 0, 9, filename="/dev/sda"), job("b", 0, 9, filename="/dev/sdb")]}),
+            "jobs on /dev/sda and /dev/sdb ran at the same time; expected one disk",
         ),
         (json.dumps({"jobs": [job("a", 0, 9) | {"error": 5}]}), "job 'a' failed: Input/output error"),
         (OLD.replace("jobs=1): err= 0", "jobs=1): err= 5"), "line 11: job 'mixed one' failed: err=5"),
@@ -191,5 +205,5 @@ def test_the_job_for_calibration_gives_six_runs(tmp_path: Path) -> None:
     ]  # fmt: skip
     for run in result:
         assert run.workload["numjobs"] == 4
-        assert run.workload["iodepth"] == 32
+        assert run.workload["iodepth"] == 1  # of psync
     assert result[4].workload["rwmixread"] == 40

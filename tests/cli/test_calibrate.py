@@ -1,6 +1,7 @@
 """`blklab calibrate`: what was put into a device is found again from what fio would measure."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def as_json(measured: dict[str, float]) -> str:
             "jobname": name,
             "groupid": group,
             "job options": {key: str(value) for key, value in WORKLOADS[name].items()},
-            "read": {"iops": iops},
+            "read": {"iops": iops, "runtime": 10_000},
             "write": {"iops": 0.0},
         }
         for group, (name, iops) in enumerate(measured.items())
@@ -76,7 +77,6 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
     Path("fio.out").write_text(form(measured))
     outcome = run("calibrate", "fio.out", "--model", "sm883", "--size", "1GiB", "-o", "my.toml", "--json")
     assert outcome.status == 0
-    assert outcome.err == "fitting read_command_ns, read_bandwidth to small, large\n"
     document = json.loads(outcome.out)
     assert document["fitted"].keys() == TRUTH.keys()
     for name, value in TRUTH.items():
@@ -91,7 +91,19 @@ def test_parameters_are_found_again(run: Run, measured: dict[str, float], form: 
 
     assert document["device"]["uncertainty"]["read"] == pytest.approx(0.087 / 3**0.5, rel=0.05)  # two exact runs more
     assert document["device"]["uncertainty"]["write"] == 0.087
-    written = tomllib.loads(Path("my.toml").read_text())["device"]
+    unknown = document["unknown"]
+    assert set(unknown) >= {"write_command_ns", "write_bandwidth", "program_ns", "suspend_ns", "flush_ns"}
+    assert not set(unknown) & TRUTH.keys()
+    assert outcome.err.splitlines() == [
+        "fitting read_command_ns, read_bandwidth to small, large",
+        f"unknown, because no run depends on it: {', '.join(unknown)}",
+    ]
+    assert document["residuals"][1]["load"] == {"rw": "randread", "bs": document["residuals"][1]["load"]["bs"],
+                                                "iodepth": "32", "numjobs": "1"}  # fmt: skip
+    text = Path("my.toml").read_text()
+    assert "write_command_ns = 3_898  # unknown: from sm883\n" in text
+    assert re.search(r"^#   small rw=randread bs=4\w+ iodepth=32 numjobs=4: \d+, measured \d+ \(", text, re.M)
+    written = tomllib.loads(text)["device"]
     assert written["source"] == "calibrated from sm883 on fio.out"
     assert written | {"source": ""} == document["device"] | {"source": ""}
 
@@ -144,7 +156,7 @@ def test_a_directory_has_a_file_for_each_load(run: Run, measured: dict[str, floa
     outcome = run("calibrate", "bench", "--model", "sm883", "--size", "1GiB", "--json")
     assert outcome.status == 0, outcome.err
     residuals = {item["run"]: item["error"] for item in json.loads(outcome.out)["residuals"]}
-    assert residuals.keys() == {"randread bs=4k iodepth=32 numjobs=4", "randread bs=64k iodepth=32 numjobs=1"}
+    assert residuals.keys() == {"result small", "result large"}
     Path("empty").mkdir()
     assert run("calibrate", "empty", "--model", "sm883").status == 2
 
@@ -158,8 +170,8 @@ def test_a_table_says_what_was_fitted(run: Run, measured: dict[str, float]) -> N
     assert lines[1:3] == ["Fitted", "parameter before after 90% interval"]
     assert lines[3].startswith("read_command_ns 3,209 ")
     assert "read_bandwidth" not in outcome.out
-    assert lines[5:7] == ["Residuals, IOPS", "run measured predicted error"]
-    assert lines[7].startswith("small ")
+    assert lines[5:7] == ["Residuals, IOPS", "run rw bs depth jobs measured predicted error"]
+    assert lines[7].startswith("small randread 4k 32 4 ")
     assert lines[7].endswith("%")
 
 
@@ -249,3 +261,81 @@ def test_a_bad_fit_is_said(run: Run) -> None:
     assert outcome.err.splitlines()[-1] == (
         f"blklab: warning: the model fits badly: its error for {worst['run']!r} is {worst['error']:+.0%}"
     )
+
+
+def test_files_directories_and_runs_of_the_store_are_fitted_together(run: Run, measured: dict[str, float]) -> None:
+    Path("small.json").write_text(as_json({"small": measured["small"]}))
+    Path("dir/64k").mkdir(parents=True)
+    Path("dir/64k/large.json").write_text(as_json({"large": measured["large"]}))
+    assert run("import", "small.json", "--store", "s.db").status == 0
+    for stored in ("run:1", "campaign:1"):
+        outcome = run(
+            *("calibrate", "small.json", "dir", stored, "--store", "s.db"),
+            *("--model", "sm883", "--size", "1GiB", "--json"),
+        )
+        assert outcome.status == 0, outcome.err
+        document = json.loads(outcome.out)
+        assert [item["run"] for item in document["residuals"]] == ["run 1 small", "small small", "large large"]
+        # The repeat of the first load leaves one degree of freedom: there is an interval.
+        assert document["fitted"]["read_bandwidth"]["interval"] is not None
+        for name, value in TRUTH.items():
+            assert document["fitted"][name]["after"] == pytest.approx(value, rel=0.05)
+
+
+def test_only_mixed_runs_fit_what_they_can(run: Run) -> None:
+    options = {"rw": "randrw", "rwmixread": "70", "bs": "4k", "iodepth": "32", "size": "1g"}
+    jobs = [
+        {"jobname": f"mixed{jobs}", "groupid": group, "job options": {**options, "numjobs": jobs},
+         "read": {"iops": 0.7 * iops}, "write": {"iops": 0.3 * iops}}
+        for group, (jobs, iops) in enumerate([("1", 61_000.0), ("4", 60_000.0)])
+    ]  # fmt: skip
+    Path("fio.json").write_text(json.dumps({"fio version": "fio-3.33", "jobs": jobs}))
+    outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB", "-o", "my.toml", "--json")
+    assert outcome.status == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert document["fitted"].keys() == {"read_command_ns", "write_command_ns"}
+    assert all(abs(item["error"]) < 0.03 for item in document["residuals"])
+    text = Path("my.toml").read_text()
+    for name in ("read_latency_ns", "write_latency_ns", "flush_ns"):
+        assert name in document["unknown"]
+        assert re.search(rf"^{name} = [\d_]+  # unknown: from sm883$", text, re.M)
+
+
+def test_small_random_reads_show_no_bandwidth(run: Run) -> None:
+    options = {"rw": "randread", "bs": "4k", "numjobs": "1", "size": "1g"}
+    jobs = [
+        {"jobname": f"depth{depth}", "groupid": group, "job options": {**options, "iodepth": depth},
+         "read": {"iops": iops}, "write": {"iops": 0}}
+        for group, (depth, iops) in enumerate([("8", 50_000.0), ("32", 62_000.0), ("64", 62_000.0)])
+    ]  # fmt: skip
+    Path("fio.json").write_text(json.dumps({"fio version": "fio-3.33", "jobs": jobs}))
+    outcome = run("calibrate", "fio.json", "--model", "sm883", "--size", "1GiB", "--json")
+    assert outcome.status == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert document["fitted"].keys() == {"read_command_ns"}
+    assert "write_command_ns" in document["unknown"]
+    assert abs(document["residuals"][-1]["error"]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (["run:99"], "no run 99 in store s.db"),
+        (["run:x"], "run:x: expected the number of a run, such as run:42"),
+        (["campaign:9"], "no campaign 9 in store s.db"),
+        (["small.json", "dir"], "dir/cut.json: fio's JSON is invalid: it ends in line 1"),
+        (["run:2"], "run 2: was not measured with fio (sim); expected a measured run"),
+    ],
+)
+def test_damaged_inputs_are_one_line(run: Run, words: list[str], output: str) -> None:
+    Path("small.json").write_text(as_json({"small": 90_000.0}))
+    Path("dir").mkdir()
+    Path("dir/cut.json").write_text(as_json({"large": 9_000.0})[:-9])
+    Path("e.toml").write_text(
+        '[devices.d]\nmodel = "sm883"\nsize = "1GiB"\n[stacks]\none = { device = "d" }\n'
+        '[workloads]\nw = { rw = "read" }\nv = { rw = "write" }\n[settings]\nmax_ios = 10\n'
+    )
+    assert run("run", "e.toml", "--store", "s.db").status == 0
+    outcome = run("calibrate", *words, "--store", "s.db", "--model", "sm883")
+    assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1), outcome.err
+    assert output in outcome.err

@@ -52,6 +52,18 @@ impl Kernel {
         self >= Self(4, 10)
     }
 
+    /// Clones of RAID-1 and RAID-10 keep all flags of their bio, so that direct writes pass writeback throttling
+    /// (e879a0d9cb08, 6.15 and 6.12.y; 6.1.y lacks it).
+    pub fn mirrors_keep_flags(self) -> bool {
+        self >= Self(6, 15) || self == Self(6, 12)
+    }
+
+    /// A resync above its least speed has 32 I/Os at most in flight while other I/O goes on (e5797ae7033f and
+    /// 03720d82d730, 6.16: `is_mddev_idle`, `sync_io_depth`).
+    pub fn resync_yields(self) -> bool {
+        self >= Self(6, 16)
+    }
+
     /// dm-writecache exists ("dm: add writecache target", 4.18).
     pub fn has_writecache(self) -> bool {
         self >= Self(4, 18)

@@ -1,10 +1,10 @@
 """The experiment that proves an answer: its arrangements and loads, for `blklab run`."""
 
-import json
 from collections.abc import Iterator, Mapping
 
 from blklab.advice.answer import Answer
 from blklab.advice.question import Table
+from blklab.text import toml_value
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 
 MOST = 4  # Arrangements in the experiment
@@ -73,13 +73,4 @@ def _renamed(value: object, names: Mapping[str, str]) -> object:
 
 def _table(name: str, table: Mapping[str, object]) -> Iterator[str]:
     yield from ("", f"[{name}]")
-    yield from (f"{key} = {_toml(value)}" for key, value in table.items())
-
-
-def _toml(value: object) -> str:
-    """Returns a value as TOML; texts, numbers, truth values and lists are written as in JSON."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(part)}" for key, part in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    yield from (f"{key} = {toml_value(value)}" for key, value in table.items())

@@ -1,86 +1,111 @@
 """Fit a device model to measurements of one device.
 
-Data sheets and physics give most parameters of a model. A few parameters are fitted, one or two at a time, each to the
-runs that depend on it. The fit minimises the squared logarithm of predicted over measured IOPS with the Nelder-Mead
-simplex (SciPy). A small penalty keeps a parameter near its initial value if the runs do not depend on it.
+Data sheets and physics give most parameters of a model. A few parameters are fitted in stages, each to the runs that
+depend on it: they minimise the squared logarithm of predicted over measured IOPS (Gauss-Newton). A small penalty keeps
+a parameter near its initial value if the runs do not depend on it. The fit starts from the initial model or from what
+the rates of the runs say at once, whichever is closer; its first steps simulate a tenth of the I/Os.
 
-The interval of a parameter comes from the residuals and from how much the runs depend on it, as in linear regression
-(Gauss-Newton), with Student's t. Repeats of a run count as further runs.
+The interval of a parameter comes from the residuals and from how much the runs depend on it, as in linear regression,
+with Student's t. Repeats of a run count as further runs. A parameter on which no run depends keeps its initial value.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
+from blklab.fio import output
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import NOMINAL
-from blklab.spec import cells, load
+from blklab.runners.sim.uncertainty import KERNEL, NOMINAL
 from blklab.spec.fields import EXACT, HOUR
 from blklab.spec.stock_models import DeviceTable
-from blklab.text import printable
-from blklab.units import SECTOR, parse_size
+from blklab.text import printable, toml_value
+from blklab.units import SECTOR
 
-HOLD = 0.003  # The weight of the penalty: of the squared logarithmic distance from the initial value
+HOLD = 0.006  # The weight of the penalty: of the squared logarithmic distance from the initial value
 ENOUGH_IOS = 300_000
 """I/Os that the simulation of a run has in a fit: enough for the steady state of a fast disk."""
 
 BEFORE = 1.1  # Half of the width of a parameter's interval before the fit, logarithmic: a factor of three
 STEP = 0.1  # Logarithmic step of a parameter that shows how much runs depend on it
+FEW = 2  # Runs for each parameter among which a fit does not tell outliers from others
+FAR = 100.0  # Then no error is an outlier
+LONGEST = 1.0  # Largest logarithmic step of a fit
+CLOSE = 0.001  # A smaller step ends the fit
+MOST_STEPS = 8  # Steps of a stage, with few I/Os and again with all
+DEPENDS = 0.05  # A run depends on a parameter if this share of its change is in the rate, both logarithmic
+LARGE = 1 << 16  # Bytes of an I/O that may be limited by the bandwidth of an NVMe disk
+COARSE = 10  # What divides the I/Os and the time of a simulation that need not be exact
 BAD = 0.25  # A larger error means that the model does not describe the device
-ENOUGH_TIME = "300s"  # Maximum simulated time: dozens of flushes of a slow disk
+ENOUGH_TIME = 300  # Maximum simulated seconds: dozens of flushes of a slow disk
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Parameters that are fitted together, and the runs to which they are fitted."""
-
-    parameters: tuple[str, ...]
-    runs: Callable[[Observation], bool]
+Stage = Mapping[tuple[str, ...], Callable[[Observation], bool]]
+"""Parameters that are fitted together, and the runs that show them. One that is already fitted is left out."""
 
 
 def _mixed(run: Observation) -> bool:
     return not run.reads and not run.writes and not run.synced
 
 
+def _busy_reads(run: Observation) -> bool:
+    return run.reads and not run.alone
+
+
 def _busy_writes(run: Observation) -> bool:
     return run.writes and not run.alone and not run.synced
 
 
-LATENCIES = (
-    Stage(("read_latency_ns",), lambda run: run.reads and run.alone),
-    Stage(("write_latency_ns",), lambda run: run.writes and run.alone and not run.synced),
-)
-"""One I/O at a time shows the latency of flash."""
+def _large(run: Observation) -> bool:
+    return not run.random or (run.block_bytes or 0) >= LARGE
+
+
+# One I/O at a time shows the latency of flash.
+READ_LATENCY: Stage = {("read_latency_ns",): lambda run: run.reads and run.alone}
+WRITE_LATENCY: Stage = {("write_latency_ns",): lambda run: run.writes and run.alone and not run.synced}
+MIXED_LATENCY: Stage = {("read_latency_ns", "write_latency_ns"): lambda run: _mixed(run) and run.alone}
+
+# Large requests, and small ones that are merged, show the bandwidth.
+READ_BANDWIDTH: Stage = {("read_bandwidth",): lambda run: _busy_reads(run) and _large(run)}
+WRITE_BANDWIDTH: Stage = {("write_bandwidth",): lambda run: _busy_writes(run) and _large(run)}
 
 STAGES: dict[str, tuple[Stage, ...]] = {
     # The interface of a SATA disk is the limit: the time for a command and for its bytes.
     "ssd": (
-        Stage(("read_command_ns", "read_bandwidth"), lambda run: run.reads and not run.alone),
-        Stage(("write_command_ns", "write_bandwidth"), _busy_writes),
-        *LATENCIES,
+        {("read_command_ns",): _busy_reads, **READ_BANDWIDTH, **READ_LATENCY},
+        {("write_command_ns",): _busy_writes, **WRITE_BANDWIDTH, **WRITE_LATENCY},
+        {("read_command_ns", "write_command_ns"): lambda run: _mixed(run) and not run.alone, **MIXED_LATENCY},
         # Linux sends no forced unit access to SATA disks: a flush follows the write.
-        Stage(("flush_ns",), lambda run: run.writes and run.synced),
+        {("flush_ns",): lambda run: run.writes and run.synced},
     ),
     # The flash of an NVMe disk is the limit, except for sequential reads.
     "nvme": (
-        Stage(("read_command_ns", "page_read_ns"), lambda run: run.reads and not run.alone),
-        Stage(("program_ns",), _busy_writes),
-        Stage(("suspend_ns",), _mixed),
-        *LATENCIES,
-        Stage(("flush_ns",), lambda run: run.writes and run.flushes),
-        Stage(("fua_ns",), lambda run: run.writes and run.synced and not run.flushes),
+        {
+            ("read_command_ns", "page_read_ns"): _busy_reads,
+            ("read_bandwidth",): lambda run: _busy_reads(run) and (run.block_bytes or 0) >= LARGE,
+            **READ_LATENCY,
+        },
+        {
+            ("program_ns",): _busy_writes,
+            ("write_bandwidth",): lambda run: _busy_writes(run) and (run.block_bytes or 0) >= LARGE,
+            **WRITE_LATENCY,
+        },
+        {("program_ns", "page_read_ns", "suspend_ns"): _mixed},
+        MIXED_LATENCY,
+        {("flush_ns",): lambda run: run.writes and run.flushes},
+        {("fua_ns",): lambda run: run.writes and run.synced and not run.flushes},
     ),
     "hdd": (
-        Stage(("seek_track_ns",), lambda run: run.reads and run.random),
-        Stage(("read_ahead_bytes",), lambda run: run.reads and not run.random),
-        Stage(("flush_ns", "destage_ns"), lambda run: not run.reads),
+        {("seek_track_ns",): lambda run: run.reads and run.random},
+        {("read_ahead_bytes",): lambda run: run.reads and not run.random},
+        {("seek_track_ns",): lambda run: _mixed(run) and run.random},
+        {("flush_ns", "destage_ns"): lambda run: not run.reads},
     ),
     # A virtual disk begins with the limits that the runs show: see `as_limits`.
-    "throttled": (Stage(("latency_ns",), lambda run: run.alone),),
+    "throttled": ({("latency_ns",): lambda run: run.alone},),
 }
 
 
@@ -100,7 +125,12 @@ class Residual:
     @property
     def error(self) -> float:
         """Predicted over measured IOPS, minus one."""
-        return (self.read_iops + self.write_iops) / (self.run.read_iops + self.run.write_iops) - 1
+        return self.iops / self.run.iops - 1
+
+    @property
+    def iops(self) -> float:
+        """Reads and writes together."""
+        return self.read_iops + self.write_iops
 
 
 @dataclass(frozen=True)
@@ -111,6 +141,7 @@ class Calibration:
     fitted: Mapping[str, tuple[float, float]]  # The fitted parameters: values before and after
     intervals: Mapping[str, tuple[float, float]]  # Of fitted parameters, 90 %; missing if there are too few runs
     residuals: Sequence[Residual]
+    unknown: Sequence[str]  # Times and bandwidths on which no run depends: those of the initial model
 
     @property
     def worst(self) -> Residual:
@@ -119,46 +150,43 @@ class Calibration:
 
 
 def calibrate(
-    device: Mapping[str, Any],
-    runs: Sequence[Observation],
-    *,
-    kernel: str,
-    filesystem: str,
-    size: str | None,
-    where: Path,
-    tell: Callable[[str], None] = lambda _line: None,
+    device: DeviceTable, runs: Sequence[Observation], bench: "Bench", tell: Callable[[str], None] = lambda _line: None
 ) -> Calibration:
-    """Fits the table of a device to runs on this device, on a partition of `size` at its start or on the whole device.
-
-    `where` names the input in errors; `tell` gets a line for each stage. Raises UsageError.
-    """
-    check(device, runs, kernel=kernel, filesystem=filesystem, size=size, where=where)
+    """Fits the table of a device to runs on this device; `tell` gets a line for each stage. Raises UsageError."""
+    check(device, runs, bench)
     if device["kind"] == "throttled":
         device = {**device, **as_limits(runs)}
     # What is measured is sustained, so that the times of commands that are fitted hold for every state.
     device = {key: value for key, value in device.items() if not key.startswith("sustained_")}
-    settings = {"kernel": kernel, "filesystem": filesystem}
     write_back = device.get("write_back", device["kind"] != "nvme")
-    bench = _Bench(settings, size, where)
     fitted = dict(device)
     changed: dict[str, tuple[float, float]] = {}
     stages: list[FittedStage] = []
     for stage in STAGES[device["kind"]]:
-        # The kernel sends no flush to a disk without a volatile cache.
-        chosen = [run for run in runs if stage.runs(run) and (write_back or not run.synced)]
-        # A stage must not have more parameters than runs.
-        parameters = stage.parameters[: len(chosen)]
+        parameters: list[str] = []
+        chosen: list[Observation] = []
+        for wanted, shows in stage.items():
+            # The kernel sends no flush to a disk without a volatile cache.
+            own = [run for run in runs if shows(run) and (write_back or not run.synced)]
+            # There must not be more parameters than runs.
+            parameters += [name for name in wanted if name not in changed][: len(own)]
+            chosen += [run for run in own if run not in chosen]
         if parameters:
             tell(f"fitting {', '.join(parameters)} to {', '.join(run.name for run in chosen)}")
             # A model without this parameter begins with all the time of an I/O.
             fitted |= {name: round(1e9 / chosen[0].write_iops) for name in parameters if name not in fitted}
             values = _fit(bench, fitted, parameters, chosen)
             changed |= {name: (fitted[name], values[name]) for name in parameters}
-            fitted |= values
+            fitted = _consistent(fitted | values)
             stages.append((parameters, chosen))
-    residuals = bench.residuals(fitted, runs)
+    times = [name for name in fitted if name.endswith(("_ns", "bandwidth")) and name not in changed]
+    slopes = _slopes(bench, fitted, [*changed, *times], runs)
+    unknown = [name for name, row in slopes.items() if max(map(abs, row)) < DEPENDS]
+    fitted |= {name: changed.pop(name)[0] for name in unknown if name in changed}
+    (residuals,) = bench.residuals([fitted], runs)
     fitted["uncertainty"] = _uncertainty(device.get("uncertainty", {}), residuals)
-    return Calibration(fitted, changed, _intervals(bench, fitted, stages, residuals), residuals)
+    stages = [([name for name in parameters if name in changed], chosen) for parameters, chosen in stages]
+    return Calibration(fitted, changed, _intervals(fitted, stages, residuals, slopes), residuals, unknown)
 
 
 def _uncertainty(before: Mapping[str, float], residuals: Sequence[Residual]) -> dict[str, float]:
@@ -182,8 +210,12 @@ FittedStage = tuple[Sequence[str], Sequence[Observation]]
 """The parameters of a stage, and the runs to which they were fitted."""
 
 
+Slopes = Mapping[str, Sequence[float]]
+"""How much the logarithm of each run's IOPS depends on that of a parameter."""
+
+
 def _intervals(
-    bench: "_Bench", device: DeviceTable, stages: Sequence[FittedStage], residuals: Sequence[Residual]
+    device: DeviceTable, stages: Sequence[FittedStage], residuals: Sequence[Residual], slopes: Slopes
 ) -> dict[str, tuple[float, float]]:
     """Returns the interval of each parameter.
 
@@ -191,55 +223,57 @@ def _intervals(
     runs than parameters shows their error itself; for others, all runs together show it.
     """
     import numpy as np
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     def noise(runs: Sequence[Observation], free: int) -> float:
         """Returns half of the width of an interval of one run."""
         squares = sum(residual.log_error**2 for residual in residuals if residual.run in runs)
-        return float(math.sqrt(squares / free) * student.ppf((1 + NOMINAL) / 2, free))
+        return float(math.sqrt(squares / free) * stdtrit(free, (1 + NOMINAL) / 2))
 
     everything = [residual.run for residual in residuals]
     all_free = len(everything) - sum(len(parameters) for parameters, _ in stages)
     intervals = {}
     for parameters, runs in stages:
         free = len(runs) - len(parameters)
-        if max(free, all_free) < 1:
+        if max(free, all_free) < 1 or not parameters:
             continue
         width = noise(runs, free) if free > 0 else noise(everything, all_free)
-        slopes = np.array([_slopes(bench, device, name, runs) for name in parameters])
-        known = slopes @ slopes.T / max(width, 1e-6) ** 2 + np.eye(len(parameters)) / BEFORE**2
+        own = [number for number, run in enumerate(everything) if run in runs]
+        depends = np.array([[slopes[name][number] for number in own] for name in parameters])
+        known = depends @ depends.T / max(width, 1e-6) ** 2 + np.eye(len(parameters)) / BEFORE**2
         for name, variance in zip(parameters, np.diag(np.linalg.inv(known)), strict=True):
             factor = math.exp(math.sqrt(variance))
             intervals[name] = (device[name] / factor, device[name] * factor)
     return intervals
 
 
-def _slopes(bench: "_Bench", device: DeviceTable, name: str, runs: Sequence[Observation]) -> list[float]:
-    """Returns how much the logarithm of each run's IOPS depends on that of a parameter."""
-    up, down = (_allowed(name, device[name] * math.exp(step)) for step in (STEP, -STEP))
-    sides = [bench.residuals({**device, name: value}, runs) for value in (up, down)]
-    step = max(STEP, math.log(up / down))
-    return [(above.log_error - below.log_error) / step for above, below in zip(*sides, strict=True)]
+def _slopes(bench: "Bench", device: DeviceTable, names: Sequence[str], runs: Sequence[Observation]) -> Slopes:
+    steps = [(name, math.exp(step)) for name in names for step in (STEP, -STEP)]
+    sides = [{**device, name: _allowed(name, max(1, device[name]) * factor)} for name, factor in steps]
+    rows = bench.rough(device).residuals(sides, runs)
+    return {
+        name: [(a.log_error - b.log_error) / (2 * STEP) for a, b in zip(up, down, strict=True)]
+        for name, up, down in zip(names, rows[::2], rows[1::2], strict=True)
+    }
 
 
-def check(
-    device: Mapping[str, object],
-    runs: Sequence[Observation],
-    *,
-    kernel: str,
-    filesystem: str,
-    size: str | None,
-    where: Path,
-) -> None:
+def check(device: DeviceTable, runs: Sequence[Observation], bench: "Bench") -> None:
     """Raises UsageError for what `calibrate` cannot fit, which does not depend on the measured rates."""
     if device.get("kind") not in STAGES:
-        raise UsageError(f"{where}: a device of kind {device.get('kind')!r} has no parameters to fit")
+        raise UsageError(f"{bench.where}: a device of kind {device.get('kind')!r} has no parameters to fit")
     if not runs:
-        raise UsageError(f"{where}: no run to calibrate on")
-    _Bench({"kernel": kernel, "filesystem": filesystem}, size, where).check(device, runs)
+        raise UsageError(f"{bench.where}: no run to calibrate on")
+    for run in runs:
+        bench.document(device, run)
 
 
 ONE_LIMIT = 0.05  # Difference of two rates, as a share, that the same limit makes
+
+
+def _saturating(runs: Sequence[Observation], way: str) -> list[tuple[int, Observation]]:
+    """Returns the runs that only read or only write, with several I/Os in flight, each with the bytes of an I/O."""
+    busy = _busy_reads if way == "read" else _busy_writes
+    return [(size, run) for run in runs if busy(run) and (size := run.block_bytes)]
 
 
 def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
@@ -248,23 +282,20 @@ def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
     Small random I/Os show the limit of operations (sequential ones are merged), the largest I/Os that of bytes, and
     mixed ones whether both directions share a limit.
     """
-    alone = max((run.read_iops + run.write_iops for run in runs if run.alone), default=0.0)
+    alone = max((run.iops for run in runs if run.alone), default=0.0)
     limits: dict[str, float] = {}
-    for direction in ("read", "write"):
-        only = [run for run in runs if (run.reads if direction == "read" else run.writes) and not run.alone]
-        rates = [(parse_size(str(run.workload["bs"])), run.read_iops + run.write_iops, run.random) for run in only]
-        if not rates:
+    for way in output.WAYS:
+        busy = _saturating(runs, way)
+        if not busy:
             continue
-        largest = max(size for size, _, _ in rates)
-        bandwidth = max(size * rate for size, rate, _ in rates if size == largest)
-        small, iops = max(
-            ((size, rate) for size, rate, random in rates if random), default=(0, 0.0), key=lambda r: r[1]
-        )
+        largest = max(size for size, _ in busy)
+        bandwidth = max(size * run.iops for size, run in busy if size == largest)
+        iops, small = max(((run.iops, size) for size, run in busy if run.random), default=(0.0, 0))
         if iops * small < bandwidth * (1 - ONE_LIMIT):
-            limits[f"iops_{direction}"] = iops
+            limits[f"iops_{way}"] = iops
         if bandwidth / largest < iops * (1 - ONE_LIMIT):
-            limits[f"bps_{direction}"] = bandwidth
-    mixed = max((run.read_iops + run.write_iops for run in runs if _mixed(run)), default=0.0)
+            limits[f"bps_{way}"] = bandwidth
+    mixed = max((run.iops for run in runs if _mixed(run)), default=0.0)
     most = max(limits.get("iops_read", 0.0), limits.get("iops_write", 0.0))
     if 0 < mixed < most * (1 + ONE_LIMIT):
         limits = {key: value for key, value in limits.items() if not key.startswith("iops_")} | {"iops_total": most}
@@ -273,62 +304,123 @@ def as_limits(runs: Sequence[Observation]) -> dict[str, float]:
     return limits | {"latency_ns": round(1e9 / alone) if alone and not held_back else 0}
 
 
-class _Bench:
-    def __init__(self, settings: Mapping[str, Any], size: str | None, where: Path) -> None:
-        self.settings, self.size, self.where = settings, size, where
+@dataclass(frozen=True)
+class Bench:
+    """How runs were measured: on a partition of `size` at the start of the device, or on the whole device."""
 
-    def check(self, device: Mapping[str, object], runs: Sequence[Observation]) -> None:
-        """Raises UsageError if the device or a run is not valid."""
-        for run in runs:
-            self._document(device, run)
+    where: Path  # The input, for errors
+    kernel: str
+    filesystem: str = "none"
+    size: str | None = None
+    part: int = 1  # What divides the I/Os and the time of a simulation
 
-    def residuals(self, device: Mapping[str, Any], runs: Sequence[Observation]) -> list[Residual]:
-        documents = [self._document(device, run) for run in runs]
-        outcomes = sim.outcomes(documents)
+    def rough(self, device: DeviceTable) -> "Bench":
+        """The same with shorter simulations, which are enough for flash."""
+        return self if device["kind"] == "hdd" else replace(self, part=COARSE)
+
+    def residuals(self, devices: Sequence[DeviceTable], runs: Sequence[Observation]) -> list[list[Residual]]:
+        """Returns the predictions of the runs for each device."""
+        outcomes = iter(sim.outcomes([self.document(device, run) for device in devices for run in runs]))
         return [
-            Residual(run, simulated.read.iops, simulated.write.iops)
-            for run, simulated in zip(runs, outcomes, strict=True)
+            [Residual(run, of.read.iops, of.write.iops) for run, of in zip(runs, outcomes, strict=False)]
+            for _ in devices
         ]
 
-    def _document(self, device: Mapping[str, object], run: Observation) -> Mapping[str, Any]:
-        raw = {
-            "devices": {"device": {**device, **({"size": self.size} if self.size else {})}},
-            "stacks": {"alone": {"device": "device"}},
-            "workloads": {run.name: dict(run.workload)},
-            "settings": {**self.settings, "max_ios": ENOUGH_IOS, "runtime": ENOUGH_TIME},
-        }
-        return cells.plan(load.ExperimentSource(self.where, raw)).cells[0].document
+    def document(self, device: Mapping[str, object], run: Observation) -> Mapping[str, Any]:
+        limits = {"max_ios": max(1, ENOUGH_IOS // self.part), "runtime": f"{ENOUGH_TIME / self.part}s"}
+        settings = {"kernel": self.kernel, "filesystem": self.filesystem, **limits}
+        table = {**_consistent(device), **({"size": self.size} if self.size else {})}
+        return sim.alone(self.where, table, (run.name, run.workload), settings).document
 
 
-def _fit(
-    bench: _Bench, device: Mapping[str, Any], parameters: Sequence[str], runs: Sequence[Observation]
-) -> dict[str, int]:
+def _fit(bench: Bench, device: DeviceTable, parameters: Sequence[str], runs: Sequence[Observation]) -> dict[str, int]:
+    """Returns the parameters with the smallest squared errors, with Gauss-Newton.
+
+    Its slopes come from short simulations, which also show where it begins.
+    """
     import numpy as np
     from scipy.optimize import minimize
 
-    begin = [math.log(max(1, device[name])) for name in parameters]
+    known = {**device, **_at_once(device, runs)}
+    initial, begin = (np.log([max(1.0, table[name]) for name in parameters]) for table in (device, known))
+    starts = [initial, begin]
+    slopes = np.zeros((len(parameters), len(runs)))
 
-    def values(point: Sequence[float]) -> dict[str, int]:
+    def values(point: Any) -> dict[str, int]:
         return {name: _allowed(name, math.exp(min(x, 60.0))) for name, x in zip(parameters, point, strict=True)}
 
-    def misfit(point: Sequence[float]) -> float:
-        away = sum((x - x0) ** 2 for x, x0 in zip(point, begin, strict=True))
-        residuals = bench.residuals({**device, **values(point)}, runs)
-        return sum(residual.log_error**2 for residual in residuals) / len(residuals) + HOLD * away
+    def errors(within: Bench, points: Any) -> Any:
+        devices = [{**device, **values(point)} for point in points]
+        return np.array([[residual.log_error for residual in row] for row in within.residuals(devices, runs)])
 
-    count = len(parameters)
-    start = begin
-    if count == 1:
-        # One parameter is cheap to scan, and some disks have two local minima.
-        start = min(([begin[0] + math.log(2) * step / 2] for step in range(-4, 5)), key=misfit)
-    simplex = np.array([start] + [[x + 0.3 * (i == j) for j, x in enumerate(start)] for i in range(count)])
-    best = minimize(
-        misfit,
-        start,
-        method="Nelder-Mead",
-        options={"initial_simplex": simplex, "maxfev": 30 * count, "xatol": 0.004, "fatol": 1e-6},
-    )
-    return values(list(best.x))
+    def misfit(point: Any, row: Any) -> float:
+        return float(2 * far * (np.hypot(row, far) - far).sum() + HOLD * np.sum((point - initial) ** 2))
+
+    rough = bench.rough(device)
+    # Errors above that of a known disk count linearly: a run that a controller disturbed must not bend the others.
+    far = KERNEL if len(runs) > FEW * len(parameters) else FAR
+    if len(parameters) > 1 and rough is bench:
+        # The rates of a rotating disk are not smooth.
+        simplex = np.vstack([initial, initial + 0.3 * np.eye(len(parameters))])
+        options = {"initial_simplex": simplex, "maxfev": 30 * len(parameters), "xatol": 0.004, "fatol": 1e-6}
+        return values(
+            minimize(lambda x: misfit(x, errors(bench, [x])[0]), initial, method="Nelder-Mead", options=options).x
+        )
+    # One parameter is cheap to scan, and some disks have two local minima.
+    for width in (math.log(2) / 2, math.log(2) / 8) if len(parameters) == 1 else ():
+        rows = errors(rough, starts := [starts[0] + width * step for step in range(-4, 5)])
+        starts = [min(zip(starts, rows, strict=True), key=lambda pair: misfit(*pair))[0]]
+    for within in dict.fromkeys((rough, bench)):
+        here, row = min(zip(starts, errors(within, starts), strict=True), key=lambda pair: misfit(*pair))
+        for _ in range(MOST_STEPS):
+            if within is rough:
+                slopes = (errors(within, here + STEP * np.eye(len(parameters))) - row) / STEP
+            weighted = slopes * far / np.hypot(row, far)
+            curvature = weighted @ slopes.T + HOLD * np.eye(len(parameters))
+            step = np.linalg.solve(curvature, -(weighted @ row + HOLD * (here - initial)))
+            if (length := max(np.abs(step))) < CLOSE:
+                break
+            step *= min(1.0, LONGEST / length)
+            for share in (1, 0.5, 0.2):
+                (tried,) = errors(within, [here + share * step])
+                if misfit(here + share * step, tried) < misfit(here, row):
+                    here, row = here + share * step, tried
+                    break
+            else:
+                break
+        starts = [here]
+    return values(here)
+
+
+def _at_once(device: DeviceTable, runs: Sequence[Observation]) -> dict[str, float]:
+    """Returns parameters of a flash disk as the rates of runs say them at once.
+
+    At saturation, I/Os of two sizes show the time of a command and that of a byte; an I/O alone shows the latency.
+    """
+    found: dict[str, float] = {}
+    for way in output.WAYS if device["kind"] in {"ssd", "nvme"} else ():
+        command_ns, byte_ns = device[f"{way}_command_ns"], 1e9 / device[f"{way}_bandwidth"]
+        # The time of an I/O at saturation, by its bytes.
+        ns = {size: 1e9 / run.iops for size, run in sorted(_saturating(runs, way), key=lambda pair: pair[1].iops)}
+        if ns:
+            small, large = min(ns), max(ns)
+            if large > small:
+                byte_ns = max((ns[large] - ns[small]) / (large - small), 1e9 / EXACT)
+            command_ns = ns[small] - small * byte_ns
+            found |= {f"{way}_command_ns": command_ns, f"{way}_bandwidth": 1e9 / byte_ns}
+            if way == "write":
+                found["program_ns"] = device["units"] * device["program_bytes"] * ns[large] / large
+        media_ns = device["page_read_ns"] if way == "read" else 0
+        for run in runs:
+            if run.alone and not run.synced and (run.reads, run.writes)[way == "write"] and (size := run.block_bytes):
+                found[f"{way}_latency_ns"] = 1e9 / run.iops - command_ns - size * byte_ns - media_ns
+    return found
+
+
+def _consistent(device: Mapping[str, Any]) -> DeviceTable:
+    """Returns a device whose programs into several bits are not faster than those into one."""
+    slowest = max(device.get("program_ns", 0), device.get("fold_ns", 0))
+    return {**device, **({"fold_ns": slowest} if "fold_ns" in device else {})}
 
 
 def _allowed(name: str, value: float) -> int:
@@ -338,10 +430,17 @@ def _allowed(name: str, value: float) -> int:
     return max(1, round(min(value, HOUR if name.endswith("_ns") else EXACT)))
 
 
-def as_toml(calibration: Calibration, source: str) -> str:
-    """Returns a calibrated file with the `[device]` table that `calibrated = "FILE"` reads."""
+def as_toml(
+    calibration: Calibration, base: str, inputs: Sequence[object], about: Mapping[str, object] | None = None
+) -> str:
+    """Returns a calibrated file with the `[device]` table that `calibrated = "FILE"` reads.
+
+    `base` is the initial model; `about` is the table `[library]`.
+    """
+    source = f"calibrated from {base} on {', '.join(map(str, inputs))}"
     lines = [
-        '# Written by `blklab calibrate`. An experiment takes it as calibrated = "this file".',
+        '# Written by blklab from measurements. An experiment takes it as calibrated = "this file".',
+        f"# Parameters without a mark are those of {printable(base)}; so are unknown ones, on which no run depends.",
         "",
         "[device]",
         f"source = {toml_value(source)}",
@@ -351,27 +450,12 @@ def as_toml(calibration: Calibration, source: str) -> str:
             mark = "  # fitted" if key in calibration.fitted else ""
             if limits := calibration.intervals.get(key):
                 mark += f", {limits[0]:_.0f} to {limits[1]:_.0f} ({NOMINAL:.0%})"
+            mark += f"  # unknown: from {printable(base)}" if key in calibration.unknown else ""
             lines.append(f"{key} = {toml_value(value)}{mark}")
     lines += ["", "# Predicted and measured IOPS of every input:"]
     for residual in calibration.residuals:
-        predicted, measured = (
-            residual.read_iops + residual.write_iops,
-            residual.run.read_iops + residual.run.write_iops,
-        )
-        name = printable(residual.run.name)
-        lines.append(f"#   {name}: {predicted:.0f}, measured {measured:.0f} ({residual.error:+.1%})")
+        name = printable(" ".join([residual.run.name, *(f"{key}={word}" for key, word in residual.run.load.items())]))
+        lines.append(f"#   {name}: {residual.iops:.0f}, measured {residual.run.iops:.0f} ({residual.error:+.1%})")
+    if about:
+        lines += ["", "[library]", *(f"{key} = {toml_value(value)}" for key, value in about.items())]
     return "\n".join(lines) + "\n"
-
-
-def toml_value(value: Any) -> str:
-    """Returns a value as TOML has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml_value(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml_value, value))}]"
-    if isinstance(value, str):
-        harmless = printable(value).replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{harmless}"'
-    return f"{value:_}"

@@ -16,11 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from blklab.analysis.calibrate import toml_value
 from blklab.errors import UsageError
 from blklab.runners.sim import runner as sim
-from blklab.spec import cells, load
 from blklab.spec.stock_models import DeviceTable
+from blklab.text import toml_value
 
 LOADS: Mapping[str, tuple[str, str, int]] = {
     "rbps": ("read", "1m", 8),
@@ -148,14 +147,9 @@ def simulated(table: DeviceTable) -> dict[str, float]:
 
 def _document(table: DeviceTable, figure: str, rate: Mapping[str, int] | None = None) -> Mapping[str, Any]:
     rw, bs, depth = LOADS[figure]
-    load_ = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": JOBS, "time_based": True, **(rate or {})}
-    raw = {
-        "devices": {"disk": {**table, "size": "16GiB"}},
-        "stacks": {"alone": {"device": "disk"}},
-        "workloads": {figure: load_},
-        "settings": {"kernel": "5.18", "runtime": "1500ms" if table["kind"] != "hdd" else "60s"},
-    }
-    return cells.plan(load.ExperimentSource(Path(figure), raw)).cells[0].document
+    load = {"rw": rw, "bs": bs, "iodepth": depth, "numjobs": JOBS, "time_based": True, **(rate or {})}
+    settings = {"kernel": "5.18", "runtime": "1500ms" if table["kind"] != "hdd" else "60s"}
+    return sim.alone(Path(figure), {**table, "size": "16GiB"}, (figure, load), settings).document
 
 
 def uncertainty(table: DeviceTable, figures: Figures, base: DeviceTable) -> dict[str, float]:

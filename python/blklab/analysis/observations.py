@@ -1,15 +1,21 @@
-"""Measurements of a single device: fio runs, from fio's output or from a table."""
+"""Measurements of a single device: fio runs, from fio's output, a table or the store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output, text
 from blklab.fio.output import FioJobResult
+from blklab.runners.registry import predicts
+from blklab.spec.fio_options import ALIASES
 from blklab.spec.jobs import UNSYNCED
+from blklab.spec.workload import SYNCHRONOUS
 from blklab.units import parse_size
+
+if TYPE_CHECKING:
+    from blklab.store.query import StoredRun
 
 
 @dataclass(frozen=True)
@@ -17,9 +23,19 @@ class Observation:
     """One run: the requested options and the measured IOPS."""
 
     name: str  # Its name in reports
-    workload: Mapping[str, Any]  # The workload, in fio's options
+    workload: Mapping[str, Any]  # The workload, as in an experiment: a job, or several `jobs` at the same time
     read_iops: float
     write_iops: float
+
+    @property
+    def jobs(self) -> Sequence[Mapping[str, Any]]:
+        """The options of each group of equal jobs, in fio's words."""
+        return list(self.workload["jobs"].values()) if "jobs" in self.workload else [self.workload]
+
+    @property
+    def iops(self) -> float:
+        """Reads and writes together."""
+        return self.read_iops + self.write_iops
 
     @property
     def reads(self) -> bool:
@@ -34,32 +50,38 @@ class Observation:
     @property
     def alone(self) -> bool:
         """Whether one I/O is in flight at a time."""
-        return int(self.workload.get("iodepth", 1)) * int(self.workload.get("numjobs", 1)) == 1
+        return sum(int(job.get("iodepth", 1)) * int(job.get("numjobs", 1)) for job in self.jobs) == 1
 
     @property
     def flushes(self) -> bool:
         """Whether a flush follows each write, or every few."""
-        return int(self.workload.get("fsync", 0)) > 0 or "fdatasync" in self.workload.get("options", {})
+        return any(int(job.get("fsync", 0)) > 0 or "fdatasync" in job.get("options", {}) for job in self.jobs)
 
     @property
     def synced(self) -> bool:
         """Whether writes must be durable: with flushes, or with forced unit access."""
-        return self.flushes or "sync" in self.workload.get("options", {})
+        return self.flushes or any("sync" in job.get("options", {}) for job in self.jobs)
 
     @property
     def random(self) -> bool:
-        return str(self.workload["rw"]).startswith("rand")
+        return any(str(job["rw"]).startswith("rand") for job in self.jobs)
 
     @property
-    def named_by_its_load(self) -> "Observation":
-        """The same run under a name that says what it did."""
-        words = (f"{key}={self.workload[key]}" for key in ("bs", "iodepth", "numjobs") if key in self.workload)
-        return replace(self, name=" ".join([str(self.workload["rw"]), *words]))
+    def block_bytes(self) -> int | None:
+        """Bytes of an I/O; None if they differ."""
+        sizes = {str(job.get("bs", "4k")) for job in self.jobs}
+        return parse_size(sizes.pop()) if len(sizes) == 1 and "," not in "".join(sizes) else None
+
+    @property
+    def load(self) -> dict[str, str]:
+        """The words that say what it did; those of different jobs are joined by a plus sign."""
+        defaults = {"rw": "read", "bs": "4k", "iodepth": "1", "numjobs": "1"}
+        return {key: "+".join(str(job.get(key, value)) for job in self.jobs) for key, value in defaults.items()}
 
     @property
     def seconds_alone(self) -> float:
         """Seconds that a random read of 4 KiB takes if it is alone; infinite if the run has others."""
-        small = str(self.workload.get("bs", "4k")).lower() in {"4k", "4096", "4kib", "4096b"}
+        small = self.block_bytes == 4096
         return 1 / self.read_iops if small and self.reads and self.random and self.alone else float("inf")
 
 
@@ -84,89 +106,138 @@ def observation(name: str, options: Mapping[str, Any], read_iops: float, write_i
     return Observation(name, {key: options[key] for key in options if key in WORDS}, read_iops, write_iops)
 
 
+def is_fio(path: Path) -> bool:
+    """Tells whether a path is a directory or a file of fio's results. A pipe is not read."""
+    try:
+        content = path.read_bytes() if path.is_file() else b""
+    except OSError:
+        return False
+    return path.is_dir() or b'"jobname"' in content or b"(groupid=" in content
+
+
+def from_files(paths: Sequence[Path]) -> list[Observation]:
+    """Returns the runs in files of fio's output, and in the JSON files below directories. Raises UsageError.
+
+    If there are several files, the names of runs begin with those of their files.
+    """
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise UsageError(f"{path}: no JSON files of fio, nor tables as in reference/; expected results of one disk")
+        files += inside
+    found = [(file, run) for file in files for run in from_fio(file)]
+    return [replace(run, name=f"{file.stem} {run.name}") if len(files) > 1 else run for file, run in found]
+
+
+def from_store(run: "StoredRun") -> Observation:
+    """Returns a run of the store. Raises UsageError for one that no fio measured."""
+    where = f"run {run.id}"
+    jobs = [(str(job["name"]), job["options"]) for job in run.cell.get("jobs") or [] if "options" in job]
+    if predicts(run.runner) or not jobs:
+        raise UsageError(f"{where}: was not measured with fio ({run.runner}); expected a measured run")
+    observation = _observation(where, jobs, run.figures.read.iops, run.figures.write.iops)
+    if observation is None:
+        raise UsageError(f"{where}: is {run.state} and has no I/Os; expected a run that is done")
+    return replace(observation, name=f"{where} {observation.name}")
+
+
 def from_fio(path: Path) -> list[Observation]:
-    """Returns the runs in a file of fio's output, JSON or text. Raises UsageError."""
+    """Returns the runs in a file of fio's output, JSON or text: one for each group of jobs. Raises UsageError."""
     try:
         content = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    observations: list[Observation] = []
+    observations = []
     try:
         for jobs in _goings(content):
-            observations += _runs(path, jobs)
+            groups: dict[int, list[FioJobResult]] = {}
+            for job in jobs:
+                groups.setdefault(job.group, []).append(job)
+            for members in groups.values():
+                read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
+                observations.append(_observation(str(path), [(j.name, j.options) for j in members], read, write))
     except UsageError:
         raise
     except BlklabError as error:
         raise UsageError(f"{path}: {error}") from None
-    if not observations:
+    if not any(observations):
         raise UsageError(f"{path}: no fio results; expected JSON or text output of fio")
-    return observations
+    return [observation for observation in observations if observation]
 
 
-def _goings(content: str) -> Iterator[Sequence[FioJobResult]]:
-    """Yields the jobs of each run of fio."""
+def _goings(content: str) -> list[Sequence[FioJobResult]]:
+    """Returns the jobs of each run of fio."""
     if "{" in content and '"jobs"' in content:
-        yield output.jobs(output.parse_document(content))
-        return
-    for run in text.parse_runs(content):
+        return [output.jobs(document) for document in output.parse_documents(content)]
+    runs = text.parse_runs(content)
+    for run in runs:
         if run.failed is not None:
             raise BlklabError(run.failed)
-        yield run.jobs
+    return [run.jobs for run in runs]
 
 
-def _runs(path: Path, jobs: Sequence[FioJobResult]) -> Iterator[Observation]:
-    """Returns one run for each group: the clones of a job are merged.
+def _observation(
+    where: str, members: Sequence[tuple[str, Mapping[str, str]]], read: float, write: float
+) -> Observation | None:
+    """Returns the run of jobs that ran at the same time, each with its name and options; None without I/O.
 
-    Raises UsageError for different jobs that ran at the same time, because they share the device.
+    Without group_reporting, fio prints each clone of a job. Equal jobs become one with more clones. Raises UsageError.
     """
-    groups: dict[int, list[FioJobResult]] = {}
-    for job in jobs:
-        groups.setdefault(job.group, []).append(job)
-    for members in groups.values():
-        first = members[0]
-        for job in members:
-            if job.name != first.name:
-                raise UsageError(
-                    f"{path}: jobs {first.name!r} and {job.name!r} ran at the same time;"
-                    " expected stonewall between them"
-                )
-        _check(path, first.name, first.options)
-        read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
-        if read + write == 0:
-            continue
-        words = {"numjobs": len(members), **_words(path, first)}
+    if read + write == 0:
+        return None
+    by_name: dict[str, list[Mapping[str, str]]] = {}
+    for name, options in members:
+        by_name.setdefault(name, []).append(options)
+    disks = sorted({file for _, options in members if (file := options.get("filename", "")).startswith("/dev/")})
+    if len(disks) > 1:
+        raise UsageError(f"{where}: jobs on {disks[0]} and {disks[1]} ran at the same time; expected one disk")
+    jobs: dict[str, dict[str, Any]] = {}
+    for name, clones in by_name.items():
+        _check(where, name, clones[0])
+        words = _words(where, name, clones[0])
         words.setdefault("rw", "rw" if read and write else "read" if read else "write")
-        if read and write and not first.options.keys() & {"rwmixread", "rwmixwrite"}:
+        if words["rw"] in text.MIXED and read and write and not words.keys() & {"rwmixread", "rwmixwrite"}:
             # fio's text output does not contain the requested rate; fio achieves it.
             words["rwmixread"] = round(100 * read / (read + write))
-        yield Observation(first.name, words, read, write)
+        words["numjobs"] = max(words.get("numjobs", 1), len(clones))
+        equal = [job for job in jobs.values() if {**job, "numjobs": 0} == {**words, "numjobs": 0}]
+        if equal:
+            equal[0]["numjobs"] += words["numjobs"]
+        else:
+            jobs[name] = words
+    workload = {"jobs": jobs} if len(jobs) > 1 else next(iter(jobs.values()))
+    return Observation("+".join(by_name), workload, read, write)
 
 
-def _check(path: Path, name: str, options: Mapping[str, str]) -> None:
+def _check(where: str, name: str, options: Mapping[str, str]) -> None:
     """Raises UsageError for a job that cannot be simulated from its options."""
     for option, harmless in DIFFERENT.items():
         if option in options and options[option].strip() not in harmless:
-            raise UsageError(f"{path}: job {name!r}: {option}={options[option]}: expected a run without {option}")
+            raise UsageError(f"{where}: job {name!r}: {option}={options[option]}: expected a run without {option}")
     if {"rwmixread", "rwmixwrite"} <= options.keys():
-        shares = [_whole(path, name, f"rwmix{direction}", options) for direction in ("read", "write")]
+        shares = [_whole(where, name, f"rwmix{direction}", options) for direction in ("read", "write")]
         if sum(shares) != 100:
-            message = f"{path}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
+            message = f"{where}: job {name!r}: rwmixread={shares[0]} and rwmixwrite={shares[1]}: expected 100 together"
             raise UsageError(message)
 
 
-def _whole(path: Path, name: str, key: str, options: Mapping[str, str]) -> int:
+def _whole(where: str, name: str, key: str, options: Mapping[str, str]) -> int:
     value = options[key].strip()
     if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise UsageError(f"{path}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number")
+        raise UsageError(f"{where}: job {name!r}: {key}: found {value[:60]!r}, expected a whole number")
     return int(value)
 
 
-def _words(path: Path, job: FioJobResult) -> dict[str, Any]:
-    words: dict[str, Any] = {key: job.options[key] for key in WORDS if key in job.options}
+def _words(where: str, name: str, options: Mapping[str, str]) -> dict[str, Any]:
+    options = {ALIASES.get(key, key): value for key, value in options.items()}
+    words: dict[str, Any] = {key: options[key] for key in WORDS if key in options}
     for key in ("iodepth", "numjobs", "rwmixread", "rwmixwrite", "fsync"):
         if key in words:
-            words[key] = _whole(path, job.name, key, job.options)
-    if durable := {key: job.options[key] for key in ("fdatasync", "sync") if job.options.get(key, "0") not in UNSYNCED}:
+            words[key] = _whole(where, name, key, options)
+    if options.get("ioengine") in SYNCHRONOUS:
+        words["iodepth"] = 1
+    if durable := {key: options[key] for key in ("fdatasync", "sync") if options.get(key, "0") not in UNSYNCED}:
         words["options"] = durable
     if "size" in words:
         try:

@@ -21,33 +21,6 @@ from blklab.spec.cells import ExperimentPlan
 from blklab.spec.overrides import Override
 from blklab.store.campaigns import Store
 
-STEPS = (
-    ("3.6", "RAID-1 with a member that is not rotational reads from the one with the fewest pending I/Os"),
-    ("3.13", "virtio disks are multi-queue"),
-    ("3.19", "NVMe disks are multi-queue"),
-    ("4.1", "RAID-6 can read, modify and write"),
-    ("4.2", "dm-cache has the policy smq"),
-    ("4.3", "max_sectors_kb is 1280 instead of 512"),
-    ("4.10", "Writeback throttling"),
-    ("4.11", "Multi-queue disks have the scheduler mq-deadline"),
-    ("4.12-rc1", "smq: b29d4986: only misses count in the hotspot queue, and promoted blocks start at the bottom"),
-    ("4.12-rc1+idle-time", "dm-cache: the idle time of the I/O tracker is correct"),
-    ("4.12-rc1+lower-half", "smq: only the lower half of the clean queue is demoted"),
-    ("4.12-rc1+78c45607", "smq: a dirty block is written back if there is no clean one to replace"),
-    ("4.12-rc1+4d44ec5a", "smq: promoted blocks start at the top level"),
-    ("4.12-rc1+6cf4cc8f", "smq: no block is demoted before a miss needs its place"),
-    ("4.12-rc1+701e03e4", "dm-cache: all I/O is tracked, and blocks are written back only if it is idle"),
-    ("4.15", "smq: background work is limited, and blocks are used in order"),
-    ("4.18", "dm-writecache; SATA disks use all of their 32 tags"),
-    ("4.19", "SATA disks are multi-queue"),
-    ("5.3", "RAID-10 reads from the idlest copy if it is not rotational"),
-    ("5.14", "dm-writecache does not write back while writes go around it"),
-    ("6.8", "dm-delay polls for short delays"),
-    ("6.9", "RAID-1 moves long sequential reads to an idle member"),
-)
-"""The kernels in which the simulator changes, and how: crates/sim/src/kernel.rs, crates/cache/src/smq/kernel.rs and
-spec/kernels.py, which have the sources."""
-
 
 class KernelList(BisectionSource):
     """Kernels in the order of their versions."""
@@ -82,7 +55,7 @@ class SimulatedKernels(KernelList):
 
     def __init__(self, good: str, bad: str, work: Path) -> None:
         """Raises UsageError for a kernel that the simulator does not know."""
-        items = list(STEPS)
+        items = list(kernels.STEPS)
         for end in (good, bad):
             if end not in [name for name, _ in items]:
                 place = sum(_version(name) <= _version(end) for name, _ in items)

@@ -1,7 +1,8 @@
 """`blklab calibrate`: fit a device model to measurements of one device."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +15,15 @@ from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
 if TYPE_CHECKING:
-    from blklab.analysis.calibrate import Calibration
+    from blklab.analysis.calibrate import Bench, Calibration
     from blklab.analysis.observations import Observation
     from blklab.spec.load import ExperimentSource
+    from blklab.spec.stock_models import DeviceTable
+    from blklab.store.query import StoredRun
 
 SHORTEST = 10 * 10**9  # ns of all tests together
+
+KERNEL = "6.1"  # Of measurements, if the user does not say it
 
 VIRTUAL = "virtual"
 """Instead of a model: a disk with limits and a latency, as virtual machines have them."""
@@ -50,8 +55,8 @@ VIRTUAL = "virtual"
     metavar="NAME|FILE",
     help="Where the fit starts: a model of the library, a file with a [device] table, or `virtual`.",
 )
-@click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory.")
-@click.option("--kernel", default="6.1", show_default=True, help="Kernel of the measurements.")
+@click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory of tables.")
+@click.option("--kernel", default=KERNEL, show_default=True, help="Kernel of the measurements.")
 @click.option(
     "--filesystem",
     type=click.Choice(["none", "ext3", "ext4", "xfs"]),
@@ -70,13 +75,6 @@ VIRTUAL = "virtual"
 def calibrate(
     *,
     inputs: tuple[Path, ...],
-    device: str | None,
-    directory: Path | None,
-    destroy: tuple[str, ...],
-    yes_destroy: tuple[str, ...],
-    force: tuple[str, ...],
-    length: int,
-    resume: bool,
     store: str | None,
     model: str | None,
     target: str | None,
@@ -85,14 +83,19 @@ def calibrate(
     size: str | None,
     output: Path | None,
     as_json: bool,
+    **now: Any,
 ) -> None:
     """Fit a device model to fio runs on one device: to INPUT, or to measurements that it makes now.
 
     INPUT is fio's output (JSON or text), a directory of such JSON files, as bench-fio writes one for
-    each load, or a directory of tables such as reference/. Most parameters
-    come from data sheets and physics. The few important ones are fitted in stages, each to the runs
-    that depend on it. The command prints the interval that holds each of them with a
-    probability of 90 %, and the error of the fitted model for each run.
+    each load, a directory of tables such as reference/, a run of the store (run:42), or the runs of a
+    campaign (campaign:3); all are of one disk. Jobs that ran at the same time are one run, whose rates
+    are added; after a stonewall, another run begins.
+
+    Most parameters come from data sheets and physics. The few important ones are fitted in stages,
+    each to the runs that depend on it. The command prints the interval that holds each of them with a
+    probability of 90 %, the parameters on which no run depends, and the error of the fitted model for
+    each run.
 
     --device and --directory measure with fio, under the safety rules of `blklab run --on host`. The
     measurements are stored; after an interruption, --resume continues them.
@@ -104,57 +107,64 @@ def calibrate(
       blklab calibrate --directory /srv --model ssd-consumer -o disk.toml
       fio --output-format=json --output=nvme.json jobs.fio
       blklab calibrate nvme.json --model pm983 -o nvme.toml
+      blklab calibrate nvme.json bench/ run:42 --model pm983 -o nvme.toml
       blklab calibrate reference/ --target ssd --model sm883 --kernel 4.19 --filesystem ext4
 
     \b
     Exit status: 0 success; 2 an input or the model is not valid.
     """
     from blklab.analysis import calibrate as analysis
+    from blklab.analysis import device_measurement
     from blklab.analysis.identified_disks import refuse_host_managed
-    from blklab.analysis.sanity_checks import UNWRITTEN_NS
 
+    device, directory = now["device"], now["directory"]
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
-    _check_usage(given, destroy=destroy, size=size, length=length)
+    _check_usage(given, destroy=now["destroy"], size=size, length=now["length"])
     if output is not None:
         check_output(str(output))
-    where = inputs[0] if inputs else Path(device or directory or "")
     if device:
         refuse_host_managed(device, Roots())
     name = model or _model_of(device)
     table = _device(name)
-    runs: list[Observation] = []
-    for path in inputs:
-        runs += _runs(path, target)
-    if not inputs:
-        from blklab.analysis import device_measurement
+    places = inputs or (Path(device or directory),)
+    seconds, experiment = now["length"] / 1e9, None
+    if device:
+        experiment = device_measurement.device_experiment(device, destroy=now["destroy"], seconds=seconds)
+        size = device_measurement.size_of(device)
+    elif directory:
+        experiment = device_measurement.directory_experiment(directory, size=size, seconds=seconds)
+        size = size or device_measurement.FILE_SIZE
+    bench = analysis.Bench(places[0], kernel, filesystem, size)
+    if experiment is None:
+        runs = _runs(inputs, target, store)
+    else:
+        analysis.check(table, device_measurement.expected_runs(experiment), bench)
+        runs = _measured(experiment, store, now)
+    calibration = fitted(table, runs, bench)
+    if output is not None:
+        from blklab.output import write
 
-        seconds = length / 1e9
-        experiment = (
-            device_measurement.device_experiment(device, destroy=destroy, seconds=seconds)
-            if device
-            else device_measurement.directory_experiment(directory or Path(), size=size, seconds=seconds)
-        )
-        size = size or (device_measurement.size_of(device) if device else device_measurement.FILE_SIZE)
-        tests = device_measurement.expected_runs(experiment)
-        analysis.check(table, tests, kernel=kernel, filesystem=filesystem, size=size, where=where)
-        runs = _measured(experiment, store, resume=resume, force=force, yes_destroy=yes_destroy)
-    calibration = analysis.calibrate(
-        table, runs, kernel=kernel, filesystem=filesystem, size=size, where=where, tell=tell
-    )
-    if abs(calibration.worst.error) > analysis.BAD:
-        worst = calibration.worst
+        write(output, analysis.as_toml(calibration, name, places).encode())
+    emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
+
+
+def fitted(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "Calibration":
+    """Fits a model, and prints what the user must know. Raises UsageError."""
+    from blklab.analysis import calibrate as analysis
+    from blklab.analysis.sanity_checks import UNWRITTEN_NS
+
+    calibration = analysis.calibrate(table, runs, bench, tell)
+    if calibration.unknown:
+        tell(f"unknown, because no run depends on it: {', '.join(calibration.unknown)}")
+    worst = calibration.worst
+    if abs(worst.error) > analysis.BAD:
         warn(f"the model fits badly: its error for {worst.run.name!r} is {worst.error:+.0%}")
     for run in runs:
         # Flash that is as slow as the model's did not answer this read.
         if run.seconds_alone * 1e9 < UNWRITTEN_NS < int(str(table.get("page_read_ns", 0))):
             took = f"a read took {1e6 * run.seconds_alone:.0f} µs"
             warn(f"{run.name}: {took}, and flash takes longer. Write the whole disk before you measure it")
-    if output is not None:
-        from blklab.output import write
-
-        source = f"calibrated from {name} on {', '.join(str(path) for path in inputs or (where,))}"
-        write(output, analysis.as_toml(calibration, source).encode())
-    emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
+    return calibration
 
 
 def _as_dict(calibration: "Calibration") -> dict[str, object]:
@@ -164,9 +174,11 @@ def _as_dict(calibration: "Calibration") -> dict[str, object]:
             name: {"before": a, "after": b, "interval": calibration.intervals.get(name)}
             for name, (a, b) in calibration.fitted.items()
         },
+        "unknown": list(calibration.unknown),
         "residuals": [
             {
                 "run": residual.run.name,
+                "load": residual.run.load,
                 "measured": {"read_iops": residual.run.read_iops, "write_iops": residual.run.write_iops},
                 "predicted": {"read_iops": residual.read_iops, "write_iops": residual.write_iops},
                 "error": residual.error,
@@ -200,35 +212,26 @@ def _model_of(device: str | None) -> str:
     return identified.name if identified else VIRTUAL
 
 
-def _measured(
-    experiment: "ExperimentSource",
-    store: str | None,
-    *,
-    resume: bool,
-    force: tuple[str, ...],
-    yes_destroy: tuple[str, ...],
-) -> "list[Observation]":
+def _measured(experiment: "ExperimentSource", store: str | None, now: Mapping[str, Any]) -> "list[Observation]":
     from blklab.analysis.device_measurement import observations
     from blklab.cli.run import measured
     from blklab.spec import cells
 
     kind = RUNNERS["host"]
-    runner = kind.make()(force=force, yes_destroy=yes_destroy, note=note, warn=warn)
+    runner = kind.make()(force=now["force"], yes_destroy=now["yes_destroy"], note=note, warn=warn)
     plan = runner.planned(cells.plan(experiment, form=kind.form()))
     with runner.session():
         runner.check(plan)
-        results, failed = measured(runner, plan, store, keep=True, resume=resume)
+        results, failed = measured(runner, plan, store, keep=True, resume=now["resume"])
     fail_with(failed)
     return observations(experiment, ((result.labels["workload"], result.outcome) for result in results))
 
 
-def _device(model: str) -> dict[str, object]:
+def _device(model: str) -> "DeviceTable":
     from blklab.spec import load, stock_models
 
     if model == VIRTUAL:
         return {"kind": "throttled"}
-    if model in stock_models.names():
-        return stock_models.stock(model)
     if Path(model).suffix == ".toml":
         return load.calibrated(Path(model))
     try:
@@ -237,21 +240,45 @@ def _device(model: str) -> dict[str, object]:
         raise UsageError(f"--model: {error}") from None
 
 
-def _runs(path: Path, target: str | None) -> "list[Observation]":
+def _runs(inputs: Sequence[Path], target: str | None, store: str | None) -> "list[Observation]":
     from blklab.analysis import observations
+
+    runs: list[Observation] = []
+    files = []
+    for path in inputs:
+        kind, colon, words = str(path).partition(":")
+        if colon and kind in {"run", "campaign"}:
+            runs += map(observations.from_store, _stored(store, kind, words))
+        elif path.is_dir() and any(path.glob("*.csv")):
+            runs += _published(path, target)
+        else:
+            files.append(path)
+    return runs + observations.from_files(files)
+
+
+def _published(path: Path, target: str | None) -> "list[Observation]":
+    from blklab.analysis.observations import observation
     from blklab.imports import reference
 
-    if not path.is_dir():
-        return observations.from_fio(path)
-    if not any(path.glob("*.csv")) and (results := sorted(path.rglob("*.json"))):
-        return [run.named_by_its_load for file in results for run in observations.from_fio(file)]
     rows = reference.read_reference(path)
     singles = sorted({run.target for run in rows.singles()})
     if target is None and len(singles) == 1:
         target = singles[0]
     if target not in singles:
         raise UsageError(f"{path}: --target: expected one of {', '.join(singles) or 'none'}")
-    return [observations.observation(*run) for run in rows.of_target(target)]
+    return [observation(*run) for run in rows.of_target(target)]
+
+
+def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":
+    from blklab.store import query
+    from blklab.store.campaigns import Store
+
+    kept = Store(store, reading=True)
+    if kind == "campaign":
+        return query.selected(kept, words).runs
+    if not (words.isascii() and words.isdigit() and len(words) < 19):
+        raise UsageError(f"run:{words}: expected the number of a run, such as run:42: see `blklab runs show`")
+    return [query.run(kept, int(words))]
 
 
 def _draw(console: Console, result: "Calibration") -> None:

@@ -21,12 +21,12 @@ def _limits(limits: tuple[float, float] | None) -> str:
 
 def residuals(calibration: Calibration) -> TextTable:
     """Returns the table of predictions and errors for all inputs."""
-    columns = [text("run"), *figures("measured", "predicted", "error")]
+    columns = [text("run"), text("rw"), *figures("bs", "depth", "jobs", "measured", "predicted", "error")]
     entries = [
         [
-            printable(residual.run.name),
-            iops(residual.run.read_iops + residual.run.write_iops),
-            iops(residual.read_iops + residual.write_iops),
+            *map(printable, [residual.run.name, *residual.run.load.values()]),
+            iops(residual.run.iops),
+            iops(residual.iops),
             f"{residual.error:+.1%}",
         ]
         for residual in calibration.residuals

@@ -23,16 +23,11 @@ WORDS = {
 
 def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
     rows = [
-        [
-            printable(model.name),
-            printable(model.device_class) or formatting.NONE,
-            printable(model.product),
-            _certainty(model),
-        ]
-        for model in models
+        [printable(word) or formatting.NONE for word in (each.name, each.device_class, _certainty(each), each.product)]
+        for each in models
     ]
-    columns = [text("model"), text("class"), text("product"), text("figures")]
-    draw_table(console, TextTable("Device models", columns, rows, spare=("figures", "class")))
+    columns = [text("model"), text("class"), text("figures"), text("product")]
+    draw_table(console, TextTable("Device models", columns, rows, spare=("class",)))
     if not models:
         console.print("No such model.")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import UsageError
-from blklab.spec import cell_form, documents, load, problems, sim_cell, stack_resolution, stock_models, sweep
+from blklab.spec import cell_form, documents, kernels, load, problems, sim_cell, stack_resolution, stock_models, sweep
 from blklab.spec.cell_form import CellForm
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import as_host
@@ -123,7 +123,7 @@ def plan(
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     kept = _only(cells, only or {})
-    simulated = [*_typical(source), *dict.fromkeys(_zones(cells))] if form.runner == "sim" else []
+    simulated = [*_typical(source), *dict.fromkeys([*_zones(cells), *_later(cells)])] if form.runner == "sim" else []
     notes = [*source.notes, *simulated]
     return ExperimentPlan(str(title), kept, varied, form.runner, source.path, source.raw, notes)
 
@@ -153,6 +153,14 @@ def _zones(cells: Sequence[Cell]) -> Iterator[str]:
         if array.get("level") == "raid0" and sizes and max(sizes) > UNLIKE * min(sizes):
             size, name = format_size(len(sizes) * min(sizes)), array["name"]
             yield f"{name} is a RAID-0 of unlike disks, so it has zones: beyond {size}, only the larger disks have data"
+
+
+def _later(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yields a note for each kernel after the last that blklab knows to differ."""
+    last = kernels.STEPS[-1][0]
+    for cell in cells:
+        if kernels.parse(kernel := str(cell.document["kernel"])) > kernels.parse(last):
+            yield f"kernel {kernel} is simulated like {last}, the last of which blklab knows a change"
 
 
 def _sized(cells: Sequence[Cell]) -> list[Cell]:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from blklab.errors import UsageError
-from blklab.spec import fio_options, problems, schema
+from blklab.spec import fio_options, known_options, problems, schema
 from blklab.spec.fields import shown
 from blklab.spec.files import read_text
 from blklab.spec.workload import Job
@@ -65,7 +65,7 @@ def unique(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _notes(path: Path, jobs: Sequence[Mapping[str, str]]) -> list[str]:
-    own = fio_options.HARMLESS - fio_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
+    own = known_options.HARMLESS - known_options.OPTIONS - WITHOUT_EFFECT - {"thread"}
     ignored = [option for option in dict.fromkeys(key for job in jobs for key in job) if option in own]
     notes = []
     if ignored:
@@ -101,7 +101,7 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
                 f"{path}: line {number}: found {shown(line)}, expected [JOB]: a fio job file begins with a section"
             )
         option, equals, value = (part.strip() for part in line.partition("="))
-        if "$" in value and option not in fio_options.HARMLESS:
+        if "$" in value and option not in known_options.HARMLESS:
             raise UsageError(f"{path}: line {number}: found {value!r}: variables are not supported, write the value")
         options[fio_options.ALIASES.get(option, option)] = value if equals else "1"
     return sections
@@ -125,9 +125,9 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
                 raise UsageError(f"{where}: {option}: found {value!r}: {reason}")
         elif option in Job.model_fields:
             table[option] = value
-        elif option in fio_options.OPTIONS:
+        elif option in known_options.OPTIONS:
             passed_on[option] = value
-        elif option not in fio_options.HARMLESS:
+        elif option not in known_options.HARMLESS:
             hint = problems.near(option, Job.model_fields)
             raise UsageError(f"{where}: {option}: no such option; {hint}")
     if passed_on:

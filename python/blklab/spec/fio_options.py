@@ -21,54 +21,6 @@ RW = {  # What each value of `rw` does: reads, writes, at random
     "randrw": (True, True, True),
 }
 
-OPTIONS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        buffer_compress_chunk buffer_compress_percentage buffer_pattern clocksource cpus_allowed
-        cpus_allowed_policy dedupe_percentage do_verify end_fsync exitall experimental_verify
-        fadvise_hint fallocate fdatasync file_service_type fixedbufs flow force_async
-        fsync_on_close gtod_cpu hipri hugepage-size invalidate io_submit_mode
-        iodepth_batch_complete_max iomem latency_percentile latency_run latency_target
-        latency_window mem mem_align nice nonvectored norandommap nowait numa_cpu_nodes
-        numa_mem_policy
-        percentage_random pre_read prio prioclass random_generator randrepeat rate_iops_min
-        rate_min rate_process refill_buffers registerfiles rwmixcycle scramble_buffers
-        softrandommap sqthread_poll sync sync_file_range thinktime_blocks_type thinktime_spin
-        uncached userspace_reap verify verify_async verify_backlog verify_backlog_batch
-        verify_fatal verify_interval verify_only write_barrier
-        write_hint zero_buffers
-        """,
-    )
-)
-"""Options that are passed on to fio as they are.
-
-None of them names a file or a program, changes what fio measures or how it reports.
-"""
-
-HARMLESS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        allow_file_create allrandrepeat buffer_compress_percentage buffer_pattern bwavgtime
-        clat_percentiles clocksource cpus_allowed cpus_allowed_policy create_fsync
-        create_on_open create_serialize dedupe_percentage description directory disable_clat
-        disable_lat disable_slat disk_util do_verify end_fsync eta exitall fallocate fdatasync
-        file_service_type filename filename_format fixedbufs group_reporting gtod_cpu
-        gtod_reduce hipri hugepage-size invalidate iomem iopsavgtime lat_percentiles
-        log_avg_msec log_hist_msec log_max_value log_unix_epoch mem mem_align name new_group
-        nice norandommap numa_cpu_nodes numa_mem_policy output output-format overwrite
-        per_job_logs percentile_list pre_read prio prioclass random_generator randrepeat
-        randseed refill_buffers registerfiles scramble_buffers slat_percentiles softrandommap
-        sqthread_poll status-interval thread unified_rw_reporting unit_base unlink
-        unlink_each_loop userspace_reap write_bw_log write_hist_log write_iops_log write_lat_log
-        zero_buffers
-        """,
-    )
-)
-"""Options about how fio works, measures or reports, without effect on simulated I/O. blklab sets
-those that are not in OPTIONS itself.
-"""
 
 NAMES_FILES = {"mem": ":", "iomem": ":", "buffer_pattern": "'"}
 """Options that name a file if their value has this character."""

@@ -3,7 +3,7 @@
 from blklab import units
 from blklab.documents import cell
 from blklab.spec import fio_options, problems, sweep
-from blklab.spec.fio_options import HARMLESS
+from blklab.spec.known_options import HARMLESS
 from blklab.spec.workload import RAMP, SYNCHRONOUS, Job
 
 UNSYNCED = {"0", 0, "none"}  # Values that switch an option off

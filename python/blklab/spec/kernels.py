@@ -14,14 +14,16 @@ Sources, by file of the kernel and the version where it changed:
 - NVMe: 1024 entries a queue, one of them never filled (drivers/nvme/host/pci.c,
   `io_queue_depth`).
 - virtio-blk: QEMU's 256 entries (hw/block/virtio-blk.c, `queue-size`).
-- `max_sectors_kb` is 512 up to 4.2 and 1280 since 4.3, unless the device takes less
-  (include/linux/blkdev.h, BLK_DEF_MAX_SECTORS).
+- `max_sectors_kb` is 512 up to 4.2, 1280 since 4.3 and 4096 since 6.17, unless the device takes
+  less (include/linux/blkdev.h, BLK_DEF_MAX_SECTORS; 9b8b84879d4a).
 - Writeback throttling is there since 4.10, by default on multi-queue only (block/Kconfig,
   BLK_WBT_MQ): 2 ms for flash, 75 ms for rotating disks (block/blk-wbt.c,
   `wbt_default_latency_nsec`).
 """
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Literal
 
 Kind = Literal["ssd", "nvme", "hdd", "throttled"]
@@ -33,6 +35,11 @@ LAST_MAJOR = 7
 LAST_MINOR = {2: 6, 3: 19, 4: 20, 5: 19, 6: 19}  # The last release of each major version
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(?:\d{1,5}|x))*(?:[-+][\w.+~-]*)?", re.A)
 ALLOWED = "MAJOR.MINOR, from 2.6 to 7.x, such as 4.19 or 6.1"  # Valid kernel generations, for messages
+STEPS: list[tuple[str, str]] = tomllib.loads(Path(__file__).with_name("kernels.toml").read_text(encoding="utf-8"))[
+    "steps"
+]
+"""The kernels in which the simulator changes, in their order, and how."""
+
 SCSI_MQ = (4, 19)
 NO_SINGLE_QUEUE = (5, 0)
 MQ_SCHEDULERS = (4, 11)
@@ -103,6 +110,8 @@ def wbt_lat_usec(kind: Kind, version: tuple[int, int], chosen: Scheduler, rotati
 
 def max_sectors_kb(version: tuple[int, int]) -> int:
     """Returns the largest request of a device that accepts requests of any size."""
+    if version >= (6, 17):
+        return 4096
     return 1280 if version >= (4, 3) else 512
 
 

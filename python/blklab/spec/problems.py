@@ -23,18 +23,12 @@ Known = Mapping[tuple[str, ...], Sequence[str]]
 
 
 WANTED = {  # Our words for pydantic's longer ones
-    "model_type": "a table",
-    "model_attributes_type": "a table",
-    "dict_type": "a table",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a table"),
     "list_type": "a list",
     "string_type": "text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
 }
 
 

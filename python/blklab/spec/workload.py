@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from blklab.spec import fio_options
+from blklab.spec import fio_options, known_options
 from blklab.spec.fields import (
     NUMBER,
     Count,
@@ -64,7 +64,7 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
     for option, value in table.items():
         if option in Job.model_fields:
             raise ValueError(f"{option}: write it in the workload's table, not in options")
-        if option not in fio_options.OPTIONS:
+        if option not in known_options.OPTIONS:
             raise ValueError(f"{option}: no such option, or one that blklab does not pass on to fio")
         if fio_options.NAMES_FILES.get(option, "\0") in str(value):
             raise ValueError(f"{option}: found {shown(value)}, expected a value without a file")

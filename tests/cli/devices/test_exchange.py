@@ -132,3 +132,54 @@ def test_broken_compression_and_missing_files_are_refused(run: Run, tmp_path: Pa
         assert (done.status, done.err.count("\n")) == (2, 1), done.err
     assert run("devices", "export", "aws-gp3", "--iocost").status == 2
     assert run("devices", "export", "pm983").status == 2
+
+
+def fio(iops: float, depth: int = 32) -> str:
+    options = {"rw": "randread", "bs": "4k", "iodepth": str(depth)}
+    job = {"jobname": "cell", "groupid": 0, "job options": options, "read": {"iops": iops}, "write": {"iops": 0}}
+    return json.dumps({"fio version": "fio-3.33", "jobs": [job]})
+
+
+def test_results_of_fio_are_imported_as_calibrate_fits_them(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blklab.analysis.calibrate.ENOUGH_IOS", 10_000)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    bench = tmp_path / "bench/sda/4k"
+    bench.mkdir(parents=True)
+    (bench / "randread-32-1.json").write_text(fio(60_000))
+    (bench / "randread-1-1.json").write_text(fio(9_000, 1))
+    own = tmp_path / "config/blklab/devices/kingston.toml"
+    own.parent.mkdir(parents=True)
+    done = run("devices", "import", tmp_path / "bench", "--model", "ssd-datacenter", "--name", "KINGSTON X", "-o", own)
+    assert done.status == 0, done.err
+    assert "fitting read_command_ns, read_latency_ns to randread-32-1 cell, randread-1-1 cell" in done.err.replace(
+        "randread-1-1 cell, randread-32-1 cell", "randread-32-1 cell, randread-1-1 cell"
+    )
+    fitted = run("calibrate", tmp_path / "bench", "--model", "ssd-datacenter", "--json")
+    device = json.loads(fitted.out)["device"]
+    written = tomllib.loads(own.read_text())
+    assert {key: written["device"][key] for key in device} == device | {"source": written["device"]["source"]}
+    assert written["library"]["match"] == ["KINGSTON X*"]
+    assert written["device"]["read_latency_ns"] != 45_000
+    assert "program_ns = 12_155_641  # unknown: from ssd-datacenter\n" in own.read_text()
+    assert json.loads(run("devices", "show", "kingston", "--json").out)["certainty"] == "measured"
+    one = run("devices", "import", bench / "randread-32-1.json", "--model", "ssd-datacenter")
+    assert tomllib.loads(one.out)["library"] == {
+        "name": "A measured disk",
+        "class": "ssd-datacenter",
+        "certainty": "measured",
+    }
+
+
+def test_results_of_two_kinds_are_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "fio.json").write_text(fio(60_000))
+    (tmp_path / "model").write_text("8:0 rbps=1 rseqiops=1 rrandiops=1 wbps=1 wseqiops=1 wrandiops=1")
+    for names in (["fio.json", "model"], ["model", "fio.json"]):
+        done = run("devices", "import", *(tmp_path / name for name in names), "--model", "ssd-datacenter")
+        assert (done.status, done.err.count("\n")) == (2, 1)
+        assert f"{tmp_path}/model: is no result of fio, but other files are: import one kind" in done.err
+    (tmp_path / "fio.json").write_text(fio(60_000)[:-9])
+    done = run("devices", "import", tmp_path / "fio.json", "--model", "ssd-datacenter")
+    assert (done.status, done.err.count("\n")) == (2, 1)
+    assert "fio.json: fio's JSON is invalid" in done.err

@@ -1,21 +1,17 @@
-//! The registry of trace formats: one file and one line for each.
+//! The registry of trace formats: one line for each, and a file for each or for several that are alike.
 
-mod alibaba;
 mod blkparse;
 mod blktrace;
 mod fields;
-mod fiu;
 mod iolog;
 mod lines;
-mod msr;
 mod names;
 mod oracle;
 mod parquet;
 mod records;
+mod requests;
 mod row_source;
-mod systor;
 mod table;
-mod tencent;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -62,11 +58,11 @@ pub static FORMATS: &[Format] = &[
     parquet::FORMAT,
     iolog::FORMAT,
     blkparse::FORMAT,
-    msr::FORMAT,
-    systor::FORMAT,
-    alibaba::FORMAT,
-    tencent::FORMAT,
-    fiu::FORMAT,
+    requests::MSR,
+    requests::SYSTOR,
+    requests::ALIBABA,
+    requests::TENCENT,
+    requests::FIU,
     table::FORMAT,
     vscsi::FORMAT,
     oracle::FORMAT,

@@ -5,8 +5,8 @@
 
 use super::Format;
 use super::fields::{Fields, whole_number};
-use super::msr::read_or_write;
 use super::records::device_of_file;
+use super::requests::read_or_write;
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowSource};
 use super::text::{Expected, ParsedLine, RowParser, TextFeed, first_lines, one_input_per_file, require};
 use crate::error::{Result, TraceError};

@@ -1,4 +1,4 @@
-"""`blklab devices import` and `devices export`: models of disks from io.cost's figures, and back."""
+"""`blklab devices import` and `devices export`: models of disks from fio's results and io.cost's figures, and back."""
 
 from pathlib import Path
 
@@ -15,29 +15,35 @@ from blklab.output import check as check_output
 @click.option("--model", metavar="NAME", help="What the figures do not show is that of this model.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the model here instead of stdout.")
 def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, output: Path | None) -> None:
-    """Make the model of a flash disk from its figures for the kernel's io.cost controller.
+    """Make the model of a disk from results of fio, or from its figures for the kernel's io.cost controller.
 
-    FILE is a result of resctl-bench (JSON, also with gzip), or has a line as in io.cost.model. Several
-    files are of one disk: the median of each figure counts. For results of fio, use `blklab
-    calibrate`. The figures say how much the disk does when it is saturated; its latency stays that of
-    a typical disk, with a wide interval.
+    FILE is a result of fio, or a directory of them (JSON), as bench-fio writes one for each load: they
+    are fitted as `blklab calibrate` does, for the whole disk, without a filesystem and on kernel 6.1.
+    Or it is a result of resctl-bench (JSON, also with gzip), or has a line as in io.cost.model: the
+    median of each figure of several files counts. These figures say how much a flash disk does when it
+    is saturated; its latency stays that of a typical disk, with a wide interval. All files are of one
+    disk.
 
     In ~/.config/blklab/devices, the file is a model of your library.
 
     \b
     Examples:
+      blklab devices import bench-fio/ --model ssd-datacenter --name 'KINGSTON SEDC500' -o kingston.toml
       blklab devices import result.json.gz -o ~/.config/blklab/devices/my-disk.toml
       cat /sys/fs/cgroup/io.cost.model | blklab devices import /dev/stdin --model nvme-datacenter
 
     \b
     Exit status: 0 success; 2 a file has no figures, or there are different disks.
     """
-    from blklab.analysis import iocost
+    from blklab.analysis import iocost, observations
     from blklab.spec import stock_models
 
     if output is not None:
         check_output(str(output))
-    disks = [disk for path in files for disk in iocost.read(path)]
+    of_fio = [observations.is_fio(path) for path in files]
+    if len(set(of_fio)) > 1:
+        raise UsageError(f"{files[of_fio.index(False)]}: is no result of fio, but other files are: import one kind")
+    disks = [disk for path in files for disk in iocost.read(path)] if not of_fio[0] else []
     names = sorted({disk.name for disk in disks if disk.name})
     if len(names) > 1:
         raise UsageError(f"{names[0]!r} and {names[1]!r} are different disks: import one at a time")
@@ -46,20 +52,21 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     if model is None and found is None:
         raise UsageError("--model: expected a model such as nvme-consumer: no file says which disk it is")
     typical = stock_models.library_model(model or (found.model.device_class if found else ""))
-    if typical.kind not in {"ssd", "nvme"}:
+    if disks and typical.kind not in {"ssd", "nvme"}:
         raise UsageError(f"--model: expected a flash disk, found {typical.kind}")
-    about: dict[str, object] = {
-        "name": name or "A measured disk",
-        "class": typical.device_class,
-        "certainty": "measured",
-    }
-    if name:
-        about["match"] = [f"{name}*"]
-    source = f"io.cost figures: {', '.join(map(str, files))}"
-    capacity = next(({"capacity": disk.capacity} for disk in disks if disk.capacity), {})
-    base = {**stock_models.stock(typical.name), **capacity}
-    match = {"match": [f"{name}*"]} if name else {}
-    text = iocost.as_toml(iocost.median(disks), base, {**about, **match}, source)
+    about: dict[str, object] = {"name": name or "A measured disk", "class": typical.device_class}
+    about |= {"certainty": "measured", **({"match": [f"{name}*"]} if name else {})}
+    base = stock_models.stock(typical.name)
+    if disks:
+        source = f"io.cost figures: {', '.join(map(str, files))}"
+        base |= next(({"capacity": disk.capacity} for disk in disks if disk.capacity), {})
+        text = iocost.as_toml(iocost.median(disks), base, about, source)
+    else:
+        from blklab.analysis.calibrate import Bench, as_toml
+        from blklab.cli.calibrate import KERNEL, fitted
+
+        calibration = fitted(base, observations.from_files(files), Bench(files[0], KERNEL))
+        text = as_toml(calibration, typical.name, files, about)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -1,9 +1,11 @@
 """Collects all metrics at each scrape."""
 
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -60,69 +62,8 @@ class MetricSpec(NamedTuple):
 
 
 METRICS = {
-    "array_info": MetricSpec(
-        "UUID, level, layout, metadata and name of the array; always 1.",
-        (*ARRAY, "uuid", "level", "layout", "metadata", "name"),
-    ),
-    "array_size_bytes": MetricSpec("Size of the array.", ARRAY),
-    "array_chunk_bytes": MetricSpec("Chunk size; 0 for levels without chunks.", ARRAY),
-    "array_state": MetricSpec("1 for the present state of the array.", (*ARRAY, "state")),
-    "array_raid_disks": MetricSpec("Members of the complete array.", ARRAY),
-    "array_degraded_disks": MetricSpec("Members that are missing.", ARRAY),
-    "array_bitmap": MetricSpec("1 if the array has a write-intent bitmap.", ARRAY),
-    "array_writes_suspended": MetricSpec(
-        "1 if writes to a part of the array are suspended (suspend_lo, suspend_hi).", ARRAY
-    ),
-    "array_mismatch_sectors": MetricSpec("Sectors that differed in the last check.", ARRAY),
-    "array_sync_action": MetricSpec("1 for the running sync action.", (*ARRAY, "action")),
-    "array_sync_done_ratio": MetricSpec("Finished part of the sync action, 0 to 1.", ARRAY),
-    "array_sync_speed_bytes_per_second": MetricSpec("Speed of the sync action on each member.", ARRAY),
-    "array_sync_left_seconds": MetricSpec("Remaining time of the sync action at its present speed.", ARRAY),
-    "member_info": MetricSpec("Slot and kind of the member; always 1.", (*MEMBER, "slot", "kind")),
-    "member_size_bytes": MetricSpec("Size of the device.", MEMBER),
-    "member_state": MetricSpec("1 for each present state of the member.", (*MEMBER, "state")),
-    "member_bad_blocks_configured": MetricSpec("1 if the member has a bad-block list, empty or not.", MEMBER),
-    "member_bad_blocks_entries": MetricSpec("Entries of the bad-block list.", MEMBER),
-    "member_bad_blocks_sectors": MetricSpec("Sectors of 512 bytes in the bad-block list.", MEMBER),
-    "member_bad_blocks_unacknowledged": MetricSpec(
-        "Entries of the bad-block list that md has not yet written to the disk.", MEMBER
-    ),
-    "member_bad_blocks_cut": MetricSpec(
-        "1 if sysfs shows only one full page of the bad-block list, which is nearly full.", MEMBER
-    ),
-    "member_read_errors_total": MetricSpec("Read errors that md corrected since the array was assembled.", MEMBER),
-    "member_events": MetricSpec("Event count of the superblock.", MEMBER),
-    "member_events_behind": MetricSpec("Difference to the highest event count of the array.", MEMBER),
-    "member_superblock_checksum_ok": MetricSpec("1 if the checksum of the superblock is right.", MEMBER),
-    "member_reads_completed_total": MetricSpec("Reads that the device completed.", MEMBER),
-    "member_writes_completed_total": MetricSpec("Writes that the device completed.", MEMBER),
-    "member_read_bytes_total": MetricSpec("Bytes read from the device.", MEMBER),
-    "member_written_bytes_total": MetricSpec("Bytes written to the device.", MEMBER),
-    "member_read_time_seconds_total": MetricSpec("Sum of the latencies of all reads.", MEMBER),
-    "member_write_time_seconds_total": MetricSpec("Sum of the latencies of all writes.", MEMBER),
-    "member_io_time_seconds_total": MetricSpec("Time with at least one I/O in flight.", MEMBER),
-    "member_io_time_weighted_seconds_total": MetricSpec("Time multiplied by the number of I/Os in flight.", MEMBER),
-    "findings": MetricSpec(
-        "Findings of `blklab md audit`; array is empty for findings about the host.", (*ARRAY, "severity", "rule")
-    ),
-    "cache_info": MetricSpec("Kind, mode and policy of a block cache; always 1.", (*CACHE, "kind", "mode", "policy")),
-    "cache_size_bytes": MetricSpec("Size of the cache.", CACHE),
-    "cache_used_bytes": MetricSpec("Part of the cache that is in use.", CACHE),
-    "cache_dirty_bytes": MetricSpec("Data that exist only on the cache device.", CACHE),
-    "cache_broken": MetricSpec("1 if the kernel reports that the cache is broken.", CACHE),
-    "cache_read_hits_total": MetricSpec("Reads that the cache served.", CACHE),
-    "cache_read_misses_total": MetricSpec("Reads that the origin served.", CACHE),
-    "cache_write_hits_total": MetricSpec("Writes to cached blocks.", CACHE),
-    "cache_write_misses_total": MetricSpec("Writes to other blocks.", CACHE),
-    "cache_promotions_total": MetricSpec("Blocks copied to the cache.", CACHE),
-    "cache_demotions_total": MetricSpec("Blocks removed from the cache.", CACHE),
-    "cache_bypassed_bytes_total": MetricSpec("I/O that bypassed a bcache.", CACHE),
-    "cache_written_bytes_total": MetricSpec("Bytes written to the cache device of a bcache.", CACHE),
-    "unseen": MetricSpec("Items that could not be read: see the log, or `blklab md audit`."),
-    "superblocks_read_timestamp_seconds": MetricSpec("Time at which superblocks were last read."),
-    "scrape_duration_seconds": MetricSpec("Duration of this scrape."),
-    "up": MetricSpec("1 if all metrics were collected, 0 if an error occurred: see the log."),
-    "exporter_info": MetricSpec("Version of blklab; always 1.", ("version",)),
+    name: MetricSpec(table["help"], tuple(table.get("labels", ())))
+    for name, table in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8")).items()
 }
 """All metrics, by name without prefix, in the order in which they are exported."""
 

@@ -1,6 +1,8 @@
 """Tables of the trace itself: files, events, hosts of shards, and doubts about it."""
 
+import tomllib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import Tally
@@ -10,23 +12,8 @@ from blklab.report.view import OPS, DeviceView, ProfileView
 from blklab.text import printable
 from blklab.trace.shards.task import Figures
 
-LETTERS = {  # blkparse's letters and their meaning (blkparse(1), ACTION IDENTIFIERS)
-    "Q": "queued",
-    "M": "merged at the back",
-    "F": "merged at the front",
-    "G": "request allocated",
-    "S": "waited for a request",
-    "P": "plugged",
-    "U": "unplugged",
-    "UT": "unplugged by timer",
-    "I": "inserted",
-    "D": "dispatched",
-    "C": "completed",
-    "R": "requeued",
-    "X": "split",
-    "B": "bounced",
-    "A": "remapped",
-}
+LETTERS = tomllib.loads(Path(__file__).parents[1].joinpath("assets/blkparse.toml").read_text(encoding="utf-8"))
+"""blkparse's letters and their meaning."""
 
 
 def facts(view: ProfileView) -> TextTable:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from blklab.runners.sim.runner import outcomes
-from blklab.spec import cells, load, stock_models
+from blklab.runners.sim.runner import alone, outcomes
+from blklab.spec import stock_models
 from blklab.spec.cells import Cell
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 
@@ -52,13 +52,6 @@ def _cell(model: LibraryModel, name: str) -> Cell:
     workload = {**TESTS[name], "time_based": True}
     if model.kind == "nvme" and "random" in name:
         workload["numjobs"] = NVME_JOBS
-    raw = {
-        "devices": {"disk": device},
-        "stacks": {"alone": {"device": "disk"}},
-        "workloads": {name: workload},
-        "settings": {
-            "kernel": "6.1",
-            "runtime": USED_RUNTIME if device.get("state") == "steady" else RUNTIME.get(model.kind, "500ms"),
-        },
-    }
-    return cells.plan(load.ExperimentSource(Path(f"{model.name}.toml"), raw)).cells[0]
+    runtime = USED_RUNTIME if device.get("state") == "steady" else RUNTIME.get(model.kind, "500ms")
+    settings = {"kernel": "6.1", "runtime": runtime}
+    return alone(Path(f"{model.name}.toml"), device, (name, workload), settings)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from blklab import _core
@@ -15,9 +16,22 @@ from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
 from blklab.runners.sim.uncertainty import interval
 from blklab.spec.cell_form import ReplaySource
-from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.cells import Cell, ExperimentPlan, plan
+from blklab.spec.load import ExperimentSource
 from blklab.store import series
 from blklab.store.series import FinishedRun
+
+
+def alone(
+    where: Path,
+    device: Mapping[str, object],
+    workload: tuple[str, Mapping[str, object]],
+    settings: Mapping[str, object],
+) -> Cell:
+    """Returns the cell of a workload, given with its name, on one device. `where` is in errors. Raises UsageError."""
+    tables = {"devices": {"device": dict(device)}, "stacks": {"alone": {"device": "device"}}}
+    raw = {**tables, "workloads": {workload[0]: dict(workload[1])}, "settings": dict(settings)}
+    return plan(ExperimentSource(where, raw)).cells[0]
 
 
 def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay: ReplaySource | None = None) -> Outcome:

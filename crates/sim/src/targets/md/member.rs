@@ -47,9 +47,9 @@ pub struct Members {
     pub kernel: Kernel,         // The kernel generation
     pub slots: Vec<MemberSlot>, // The members, by slot
     pub synced: u64, // Reads beyond this go to the first copy, because a resync has not passed yet (`recovery_cp`)
-    /// Whether the level remaps bios unchanged: linear and RAID-0. The other levels clone them with REQ_SYNC but
-    /// without REQ_IDLE, so writeback throttling applies.
-    pub passes_on: bool,
+    /// Whether bios of members keep REQ_IDLE, so that writeback throttling lets direct writes pass: linear and RAID-0
+    /// remap bios unchanged, the other levels clone them, and RAID-4, 5 and 6 write on their own account.
+    pub keeps_flags: bool,
     pub report: MdReport, // The counters
 }
 
@@ -63,7 +63,7 @@ impl Members {
         bio.remaining += 1;
         let owner = Owner::Target { target: self.id, tag: place.slot as u8, number: parent };
         let mut child = bio.clone_for(slot.target, place.sector, sectors, owner);
-        if !self.passes_on {
+        if !self.keeps_flags {
             child.flags = child.flags.without(Flags::IDLE);
         }
         let child = sim.bios.add(child);

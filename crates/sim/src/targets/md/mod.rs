@@ -18,6 +18,7 @@ mod sync;
 use crate::bio::{Bio, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
+use crate::kernel::Kernel;
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
 use crate::targets::{BuildContext, Node, Reported, TargetSpec};
@@ -60,6 +61,8 @@ mod tag {
 mod bio_state {
     /// The barrier and the bitmap have counted it.
     pub const COUNTED: u32 = 1;
+    /// The running sync has counted it.
+    pub const SEEN_BY_SYNC: u32 = 2;
 }
 
 /// `MAX_STRIPE_BATCH`: rows that a thread takes at once.
@@ -113,6 +116,9 @@ impl Target for Array {
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
+        if let Some(sync) = &mut self.sync {
+            sync.count_begin(&mut sim.bios[number]);
+        }
         if self.may_hold_bios {
             let admission = self.admit(sim, task, number);
             self.wake_sync_at_barrier(sim);
@@ -206,6 +212,9 @@ impl Array {
         if private & bio_state::COUNTED != 0 {
             let bio = sim.bios[number];
             self.leave(sim, &bio);
+        }
+        if let Some(sync) = &mut self.sync {
+            sync.count_end(&sim.bios[number]);
         }
         sim.complete(number);
     }
@@ -346,8 +355,9 @@ impl Array {
         let config = level::LevelConfig { md, level: md.level, children, smallest, kernel };
         let mut level = level::build(&config)?;
         let members = Self::new_members(md, id, children, context, &mut *level);
-        let (sync, barrier) = Self::new_sync(md, &mut *level);
-        let bitmap = if members.passes_on { None } else { Bitmap::for_array(md)? };
+        let (sync, barrier) = Self::new_sync(md, &mut *level, kernel);
+        let redundant = !matches!(level.redundancy(), Redundancy::None);
+        let bitmap = if redundant { Bitmap::for_array(md)? } else { None };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context.host.md_ns);
@@ -396,7 +406,11 @@ impl Array {
             kernel: context.kernel,
             slots: slots.collect(),
             synced: if md.sync == SyncAction::Resync { 0 } else { u64::MAX },
-            passes_on: matches!(level.redundancy(), Redundancy::None),
+            keeps_flags: match level.redundancy() {
+                Redundancy::None => true,
+                Redundancy::Copies(_) => context.kernel.mirrors_keep_flags(),
+                Redundancy::Parity(_) => false,
+            },
             report: MdReport {
                 name: md.name.clone(),
                 slots: vec![SlotStats::default(); children.len()],
@@ -406,7 +420,7 @@ impl Array {
     }
 
     /// The sync that runs with the load, if one is configured and the level can sync.
-    fn new_sync(md: &Md, level: &mut dyn Personality) -> (Option<Box<RunningSync>>, Option<Barrier>) {
+    fn new_sync(md: &Md, level: &mut dyn Personality, kernel: Kernel) -> (Option<Box<RunningSync>>, Option<Barrier>) {
         if md.sync == SyncAction::Idle {
             return (None, None);
         }
@@ -415,7 +429,9 @@ impl Array {
             Redundancy::Copies(mirror) => (mirror.sync_end(md.sync), Some(mirror.new_barrier())),
             Redundancy::Parity(stripes) => (stripes.map.used, None),
         };
-        (Some(Box::new(RunningSync::new(md, end))), barrier)
+        let unit = if barrier.is_some() { sync::BLOCK } else { stripes::ROW_SECTORS };
+        let allowance = kernel.resync_yields().then_some(sync::YIELDING_DEPTH * unit);
+        (Some(Box::new(RunningSync::new(md, end, allowance))), barrier)
     }
 
     fn stack_limits(level: &dyn Personality, children: &[Option<Child>], md_ns: Time) -> Limits {

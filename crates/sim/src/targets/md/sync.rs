@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use super::member::MemberSlot;
 use super::spec::{Md, SyncAction};
 use super::stripes::ROW_SECTORS;
-use super::{Array, Redundancy, tag};
+use super::{Array, Redundancy, bio_state, tag};
 use crate::arena::Numbered;
-use crate::bio::{NONE, Op};
+use crate::bio::{Bio, NONE, Op};
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
 use blklab_md::map::MemberSector;
@@ -30,6 +30,8 @@ const MARK_STEP: Time = 3_000_000_000;
 const MARKS: usize = 10;
 /// How long it sleeps so that waiting tasks can enter: a tick at 250 Hz.
 const TICK: Time = 4_000_000;
+/// `sync_io_depth`: sync I/Os in flight with which it does not give way.
+pub const YIELDING_DEPTH: u64 = 32;
 /// How long it sleeps if it is too fast.
 const NAP: Time = 500_000_000;
 
@@ -47,6 +49,7 @@ pub struct RunningSync {
     action: SyncAction,
     pub task: u32,
     speed_limits: (u64, u64), // Minimum and maximum in KiB/s for each member
+    allowance: Option<u64>,   // Sectors in flight with which it does not give way to other I/O; none up to 6.15
     position: u64,            // The next sector, and the end
     end: u64,
     active: u64, // Sectors in flight (`recovery_active`)
@@ -61,15 +64,17 @@ pub struct RunningSync {
     yielded: bool,    // Whether it has slept a tick for the tasks that wait at the barrier
     at_barrier: bool, // Whether it sleeps because of the barrier
     others: Vec<i64>, // Sectors of other I/O on each member at the last check
+    other_bios: u32,  // Bios for the array that are in flight
 }
 
 impl RunningSync {
-    /// The sync of a cell's array, which ends at sector `end`.
-    pub fn new(md: &Md, end: u64) -> Self {
+    /// The sync of a cell's array, which ends at sector `end`; `allowance` as in the field.
+    pub fn new(md: &Md, end: u64, allowance: Option<u64>) -> Self {
         Self {
             action: md.sync,
             task: NONE,
             speed_limits: (md.sync_speed_min, md.sync_speed_max),
+            allowance,
             end,
             marks: VecDeque::from([(0, 0)]),
             others: vec![0; md.members.len()],
@@ -90,17 +95,28 @@ impl RunningSync {
         (done - before) / 2 / ((now - since) / 1_000_000_000 + 1) + 1
     }
 
-    /// Whether the members had no other I/O since the last check.
+    /// Counts a bio for the array that begins.
+    pub fn count_begin(&mut self, bio: &mut Bio) {
+        self.other_bios += u32::from(bio.private & bio_state::SEEN_BY_SYNC == 0);
+        bio.private |= bio_state::SEEN_BY_SYNC;
+    }
+
+    /// Counts it when it ends.
+    pub fn count_end(&mut self, bio: &Bio) {
+        self.other_bios -= u32::from(bio.private & bio_state::SEEN_BY_SYNC != 0);
+    }
+
+    /// Whether the members had no other I/O since the last check: up to 6.15 little, since then none in flight either.
     fn is_idle(&mut self, slots: &[MemberSlot]) -> bool {
-        let mut idle = true;
+        let (mut idle, least) = (true, if self.allowance.is_some() { 0 } else { 64 });
         for (last, slot) in self.others.iter_mut().zip(slots) {
             let others = slot.moved as i64 - slot.synced as i64;
-            if others - *last > 64 {
+            if others - *last > least {
                 *last = others;
                 idle = false;
             }
         }
-        idle
+        idle && (self.other_bios == 0 || self.allowance.is_none())
     }
 
     /// `None` if a piece can begin; otherwise what to do instead.
@@ -120,7 +136,9 @@ impl RunningSync {
             (self.nap, self.pace_due) = (now + NAP, true);
             return Some(WorkerNext::Until(self.nap));
         }
-        self.draining = speed > self.speed_limits.0 && !self.is_idle(slots) && self.active > 0;
+        let over = self.active >= self.allowance.unwrap_or(1);
+        let asks = speed > self.speed_limits.0 && (over || self.allowance.is_none());
+        self.draining = asks && !self.is_idle(slots) && over;
         self.draining.then_some(WorkerNext::Sleep)
     }
 

@@ -139,9 +139,11 @@ class DebianArchive:
         """Returns packages and all their dependencies, as apt resolves them."""
         return self._listed("--no-install-recommends", "install", *names)
 
-    def alone(self, name: str) -> list[DebianPackage]:
-        """Returns a package without its dependencies."""
-        return self._listed("download", name)
+    def kernel(self, version: str) -> list[DebianPackage]:
+        """Returns the packages of a kernel's image and modules; since Linux 7.3 `linux-image` has neither."""
+        own = [f"linux-{part}-{version}" for part in ("base", "binary", "modules")]
+        split = set(own) <= set(self._apt("apt-cache", "pkgnames", "linux-").split())
+        return self._listed("download", *(own if split else [f"linux-image-{version}"]))
 
     def _listed(self, *arguments: str) -> list[DebianPackage]:
         # What lies in the directory it is started in counts as downloaded and is not listed.

@@ -256,22 +256,26 @@ def make_kernel(cache: ImageCache, debian: DebianArchive, note: Note, kernel: st
         )
     version = choose(kernel, offers).name
     with cache.scratch() as scratch:
-        debs, (deb,) = fetch(debian, lambda: debian.alone(f"linux-image-{version}"), scratch)
-        key = f"kernel-{_digest([RECIPE, _sha256(deb)])}"
+        debs, paths = fetch(debian, lambda: debian.kernel(version), scratch)
+        key = f"kernel-{_digest([RECIPE, *map(_sha256, paths)])}"
 
         def fill(into: Path) -> None:
             note(f"choosing the modules of {version}")
             files = PackageFiles()
-            files.add(deb, scratch)
-            (into / "vmlinuz").write_bytes(files.read(f"boot/vmlinuz-{version}"))
+            for path in paths:
+                files.add(path, scratch)
+            below = f"usr/lib/modules/{version}"
+            images = [name for name in (f"boot/vmlinuz-{version}", f"{below}/vmlinuz") if name in files.entries]
+            if not images:
+                raise BlklabError(f"{', '.join(deb.name for deb in debs)}: no vmlinuz")
+            (into / "vmlinuz").write_bytes(files.read(images[0]))
             version_of(into / "vmlinuz")
             # All of them, for depmod to tell which need which.
             source = room(scratch / "all", version)
-            below = f"usr/lib/modules/{version}"
-            for path in files.below(below):
-                target = source / path.removeprefix(f"{below}/")
+            for name in files.below(below):
+                target = source / name.removeprefix(f"{below}/")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(files.read(path))
+                target.write_bytes(files.read(name))
             index(scratch / "all", version)
             chosen = chosen_modules(source)
             _check(version, lacking(source, chosen, (*BOOT, *STACKS)))

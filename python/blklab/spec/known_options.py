@@ -1,0 +1,16 @@
+"""Options of fio that blklab knows, apart from those that it understands: lists in known_options.toml."""
+
+import tomllib
+from pathlib import Path
+
+_LISTS = tomllib.loads(Path(__file__).with_name("known_options.toml").read_text(encoding="utf-8"))
+OPTIONS = frozenset(_LISTS["passed"].split())
+"""Options that are passed on to fio as they are.
+
+None of them names a file or a program, changes what fio measures or how it reports.
+"""
+
+HARMLESS = frozenset(_LISTS["harmless"].split())
+"""Options about how fio works, measures or reports, without effect on simulated I/O. blklab sets
+those that are not in OPTIONS itself.
+"""
