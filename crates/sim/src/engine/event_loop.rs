@@ -1,6 +1,6 @@
 //! The event loop, and what each kind of task does when it runs.
 
-use super::{PlugAfter, Role, Simulation, Target, WorkerNext};
+use super::{PlugAfter, Role, Simulation, Target, TaskIo, WorkerNext};
 use crate::bio::{Flags, Op};
 use crate::error::SimError;
 use crate::events::{Event, EventKind, Time};
@@ -89,7 +89,7 @@ impl Simulation {
         self.running = usize::MAX;
         self.run(&|| false);
         assert_eq!(self.bios.in_use(), 0, "bios");
-        assert_eq!(self.ios.len(), self.free_ios.len());
+        assert!(self.ios.is_empty());
         self.targets.iter().flatten().for_each(|target| target.assert_idle());
         self.now = end;
         self.finish()
@@ -182,8 +182,7 @@ impl Simulation {
         for _ in 0..reaped {
             let Some(io) = job.completed.pop_front() else { break };
             job.in_flight -= 1;
-            let done = self.ios[io as usize];
-            self.free_ios.push(io);
+            let done = self.ios.remove(io);
             self.metrics.record_io(task.group, done.op, done.bytes, done.start, now);
         }
         if journal_holds {
@@ -268,14 +267,14 @@ impl Simulation {
     /// A task's I/O is done.
     #[inline]
     pub(super) fn complete_io(&mut self, io: u32) {
-        let number = self.ios[io as usize].task;
+        let TaskIo { task: number, op, start, .. } = *self.ios.get(io);
         let task = &mut self.tasks[number as usize];
         match &mut task.role {
             Role::Job(job) => {
-                if self.ios[io as usize].op == Op::Flush {
+                if op == Op::Flush {
                     task.flushing = false;
-                    self.metrics.record_sync(self.ios[io as usize].start, self.now);
-                    self.free_ios.push(io);
+                    self.metrics.record_sync(start, self.now);
+                    self.ios.remove(io);
                     self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
                     return;
                 }
@@ -286,7 +285,7 @@ impl Simulation {
                 }
             }
             Role::Journal(_) => {
-                self.free_ios.push(io);
+                self.ios.remove(io);
                 self.events.schedule(self.now, Event::task(number));
             }
             Role::Replay(_) => self.end_replay_io(number, io),

@@ -81,8 +81,7 @@ impl Simulation {
 
     /// Completes an I/O of a replay. Its latency counts from when it was due, waiting included.
     pub(super) fn end_replay_io(&mut self, number: u32, io: u32) {
-        let done = self.ios[io as usize];
-        self.free_ios.push(io);
+        let done = self.ios.remove(io);
         let task = &mut self.tasks[number as usize];
         let Role::Replay(replay) = &mut task.role else { return };
         replay.in_flight -= 1;
