@@ -52,29 +52,29 @@ fn main() {
     let blocks: Vec<u64> = (0..IOS).map(|_| skewed(&mut seed, 1 << 28)).collect();
     let few: Vec<u64> = (0..IOS).map(|_| skewed(&mut seed, 1 << 16)).collect();
 
-    cost("quantiles", Quantiles::new, |all| {
+    cost("quantiles", Quantiles::default, |all| {
         latencies.iter().for_each(|&value| all.record(value));
     });
-    cost("sizes", SizeHistogram::new, |all| {
+    cost("sizes", SizeHistogram::default, |all| {
         sizes.iter().for_each(|&bytes| all.record(bytes));
     });
     cost("distinct, 4 KiB", Distinct::default, |all| {
         far.iter().for_each(|&block| all.insert(block, 1));
     });
-    cost("level", Level::new, |all| {
+    cost("level", Level::default, |all| {
         for (n, &time) in times.iter().enumerate() {
             all.change(time, if n & 16 == 0 { 1 } else { -1 });
         }
     });
-    cost("streams, 64 sequential", Streams::new, |all| {
+    cost("streams, 64 sequential", Streams::default, |all| {
         for n in 0..IOS as u64 {
             all.record(((n % 64) << 30) + n / 64 * 8, 8);
         }
     });
-    cost("seeks", Seeks::new, |all| {
+    cost("seeks", Seeks::default, |all| {
         far.iter().for_each(|&sector| all.record(sector, 8));
     });
-    cost("arrivals", Arrivals::new, |all| {
+    cost("arrivals", Arrivals::default, |all| {
         times.iter().for_each(|&time| all.record(time));
     });
     hotness(&far, &blocks, &few);

@@ -3,7 +3,7 @@
 //! 70 % reads of 4 to 64 KiB, or all of KIB KiB; a quarter of the I/Os sequential, the rest skewed over 8 GiB, 32 in
 //! flight. The same arguments give the same bytes. Used by the benchmark.
 
-use blklab_trace::blktrace::record::{ByteOrder, MAGIC, Record};
+use blklab_trace::blktrace::record::{MAGIC, Record};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
             error: 0,
             pdu_len: 0,
         };
-        files[cpu as usize].write_all(&record.encode(ByteOrder::Little))
+        files[cpu as usize].write_all(&record.encode())
     };
     let mut pending: BinaryHeap<Pending> = BinaryHeap::new();
     let (mut now, mut cursor) = (0u64, 0u64);

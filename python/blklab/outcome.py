@@ -236,7 +236,8 @@ class Outcome:
     load_ramp: LoadRamp | None = None
     interval: PredictionInterval | None = None  # Only of predictions
     series: Sequence[simulated.Point] = ()  # The jobs' I/Os over time; the store keeps them separately
-    processor_ns: int | None = None  # This and the next two: only in simulations
+    processor_ns: int | None = None  # This and the next three: only in simulations
+    cores_busy: float | None = None  # Of 1; None if every task had its own core
     simulated_ios: int | None = None
     look_ups: Sequence[Sequence[int]] = ()
     fio: FioFacts | None = None

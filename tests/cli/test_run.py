@@ -241,6 +241,47 @@ def test_explanations_say_what_md_writes_wait_for(run: Run, small: Path) -> None
     assert re.search(r"ssd spent \d+% of the time in \d+ flushes, [\d.]+ m?s each, and served nothing", text)
 
 
+CROWDED = """
+[devices]
+disk = { kind = "throttled", size = "1GiB", count = 4 }
+
+[stacks]
+raid1 = { level = 1, members = ["disk1", "disk2"] }
+raid5 = { level = 5, chunk = "64k", members = ["disk"], stripe_cache_size = 4096 }
+raid0 = { level = 0, members = ["disk"] }
+
+[workloads]
+load = { rw = "randrw", iodepth = 8, numjobs = 32 }
+
+[settings]
+kernel = "5.15"
+max_ios = 20_000
+"""
+
+
+def test_explanations_say_that_locks_threads_and_processors_are_the_limit(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "crowded.toml").write_text(CROWDED)
+
+    def said(stack: str, *changes: str) -> tuple[str, float, float]:
+        options = [option for change in changes for option in ("--set", change)]
+        done = run("run", tmp_path / "crowded.toml", "--explain", "--json", "--only", f"stack={stack}", *options)
+        (result,) = json.loads(done.out)
+        low, high = result["interval"]["iops"]
+        return result["explanation"][0], low, high
+
+    raid1, low, high = said("raid1")
+    assert re.match(r"md limits raid1 \(kernel 5\.15\): wait_barrier is held \d+% of the time\. ", raid1)
+    assert raid1.endswith("no measurement of such an array is known.")
+    assert low < 0.5 and high > 3.5
+    raid5, low, high = said("raid5")
+    assert "a thread that handles its rows is busy (`group_thread_cnt` gives it more) 100% of the time" in raid5
+    assert high < 1.6
+    assert said("raid5", "stacks.raid5.group_thread_cnt=4")[0] != raid5
+    assert said("raid0", "settings.host.cores=4", "settings.kernel=6.6")[0].startswith(
+        "The processors are busy 100% of the time: jobs and md's threads share them"
+    )
+
+
 def test_a_cell_that_fails_is_one_line(run: Run, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> str:
         raise UsageError("job randread: it has no sizes")

@@ -159,6 +159,11 @@ CASES = [
         "stacks.near.layout: 'x2': expected n, f or o and the number of copies, such as n2",
     ),
     (STACK, "[stacks.near]\nlevel = 1\nchunk = 4096\n", "stacks.near.chunk: level 1 has no chunk"),
+    (
+        STACK,
+        "[stacks.near]\nlevel = 1\ngroup_thread_cnt = 4\n",
+        "stacks.near.group_thread_cnt: level 1 has no stripe cache: only 4, 5 and 6 do",
+    ),
     (STACK, "[stacks.near]\nlevel = 6\n", "stacks.near.members: found 2, level 6 needs at least 4"),
     (
         STACK + MEMBERS,

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Exit statuses, or negated signal numbers, by process; `None` while the process runs.
 type Statuses = HashMap<Pid, Option<i32>>;
@@ -66,20 +66,15 @@ impl Children {
     /// Returns a child's exit status or negated signal number; `None` if it has not ended by `until`.
     pub fn wait(&self, pid: Pid, until: Option<Instant>) -> Option<i32> {
         let (statuses, changed) = &*self.0;
-        let mut statuses = lock(statuses);
-        loop {
-            if let Some(status) = statuses.get(&pid).copied().flatten() {
-                return Some(status);
+        let runs = |statuses: &mut Statuses| statuses.get(&pid).copied().flatten().is_none();
+        let statuses = match until {
+            None => changed.wait_while(lock(statuses), runs).unwrap_or_else(PoisonError::into_inner),
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                changed.wait_timeout_while(lock(statuses), left, runs).unwrap_or_else(PoisonError::into_inner).0
             }
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return None;
-            }
-            statuses = match until {
-                None => changed.wait(statuses).unwrap_or_else(|poisoned| poisoned.into_inner()),
-                Some(_) => changed.wait_timeout(statuses, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0,
-            };
-        }
+        };
+        statuses.get(&pid).copied().flatten()
     }
 
     /// Signals the process group of a child that is running; false if it has ended.

@@ -57,11 +57,8 @@ impl RequestControl {
 
     /// Waits for the request's program to start; `None` if the request ended without one.
     pub fn wait_for_program(&self) -> Option<Pid> {
-        let mut state = lock(&self.state);
-        while state.started.is_none() && !state.ended {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.started
+        let waits = |state: &mut RequestState| state.started.is_none() && !state.ended;
+        self.changed.wait_while(lock(&self.state), waits).unwrap_or_else(PoisonError::into_inner).started
     }
 
     /// Asks the request to finish.
@@ -72,13 +69,8 @@ impl RequestControl {
 
     /// Waits until a time or a request to finish; returns whether there is such a request.
     pub fn wait_for_finish(&self, until: Instant) -> bool {
-        let mut state = lock(&self.state);
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if state.finish || left.is_zero() {
-                return state.finish;
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(lock(&self.state), left, |state| !state.finish);
+        waited.unwrap_or_else(PoisonError::into_inner).0.finish
     }
 }

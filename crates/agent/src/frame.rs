@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 
 /// The longest frame, in bytes of JSON; the host has the same limit.
 pub const LONGEST: usize = 16 << 20;
@@ -29,33 +29,23 @@ impl fmt::Display for FrameError {
 
 /// Returns the next frame's content; `None` at the end of the stream.
 pub fn read(stream: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
-    let mut head = [0; 4];
-    match fill_buffer(stream, &mut head)? {
-        0 => return Ok(None),
-        4 => {}
-        some => return Err(FrameError::CutOff(some)),
-    }
+    let head = read_up_to(stream, 4)?;
+    let Some(&head) = head.first_chunk() else {
+        return if head.is_empty() { Ok(None) } else { Err(FrameError::CutOff(head.len())) };
+    };
     let length = u32::from_le_bytes(head);
     if length as usize > LONGEST {
         return Err(FrameError::TooLong(length));
     }
-    let mut content = vec![0; length as usize];
-    let filled = fill_buffer(stream, &mut content)?;
-    if filled < content.len() { Err(FrameError::CutOff(4 + filled)) } else { Ok(Some(content)) }
+    let content = read_up_to(stream, length)?;
+    if content.len() < length as usize { Err(FrameError::CutOff(4 + content.len())) } else { Ok(Some(content)) }
 }
 
-/// Reads until `buffer` is full or the stream ends; returns the number of bytes.
-fn fill_buffer(stream: &mut impl Read, buffer: &mut [u8]) -> Result<usize, FrameError> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(some) => filled += some,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(FrameError::Io(error)),
-        }
-    }
-    Ok(filled)
+/// Reads bytes, fewer at the end of the stream.
+fn read_up_to(stream: &mut impl Read, bytes: u32) -> Result<Vec<u8>, FrameError> {
+    let mut content = Vec::with_capacity(bytes as usize);
+    stream.take(bytes.into()).read_to_end(&mut content).map_err(FrameError::Io)?;
+    Ok(content)
 }
 
 /// Returns `message` as a frame; the error is the length of a message that is too long.

@@ -1,6 +1,6 @@
 //! Belady's OPT, which knows the future, for objects of any size.
 
-use crate::entry::Hashing;
+use blklab_stats::Hashing;
 use std::collections::{BTreeSet, HashMap};
 
 /// The next access to the same object, for each access; `u64::MAX`: none.

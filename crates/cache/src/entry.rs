@@ -215,26 +215,3 @@ impl BlockTable {
         self.slots.len() * size_of::<u64>()
     }
 }
-
-/// The hash function of tables whose keys are numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NumberHasher(u64);
-
-/// For tables of the standard library.
-pub type Hashing = std::hash::BuildHasherDefault<NumberHasher>;
-
-impl std::hash::Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = hash64(self.0 ^ u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = hash64(number);
-    }
-}

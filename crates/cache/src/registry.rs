@@ -7,20 +7,17 @@ use crate::smq::{Smq, SmqKernel};
 #[derive(Debug)]
 pub struct PolicySpec {
     pub name: &'static str,                                // its name, as in the kernel
-    pub about: &'static str,                               // one line about it
     pub build: fn(Geometry, SmqKernel) -> Box<dyn Policy>, // makes an empty cache
 }
 
 /// All of them.
 pub static POLICIES: &[PolicySpec] = &[
     PolicySpec {
-        name: "smq",
-        about: "dm-cache's policy since Linux 4.6",
+        name: "smq", // since Linux 4.6
         build: |geometry, kernel| Box::new(Smq::new(geometry, kernel)),
     },
     PolicySpec {
-        name: "cleaner",
-        about: "dm-cache's policy that only writes dirty blocks back",
+        name: "cleaner", // it only writes dirty blocks back
         build: |geometry, kernel| Box::new(Smq::new_cleaner(geometry, kernel)),
     },
 ];

@@ -1,7 +1,7 @@
 //! dm-writecache in SSD mode (4.18 and later; rules of 6.1, `dm-writecache.c`): which writes the cache takes, where it
 //! puts them, and what it writes back.
 
-use crate::entry::Hashing;
+use blklab_stats::Hashing;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// `MAX_AGE_DIV`: the timer of `max_age` looks so often in that time, and takes blocks that would be too old next time.

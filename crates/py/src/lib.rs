@@ -36,7 +36,7 @@ mod _core {
     /// Interrupted reads run Python's signal handlers.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        blklab_trace::interrupt::on_signal(super::failures::handle_signals);
+        blklab_trace::input_buffer::on_signal(super::failures::handle_signals);
         Ok(())
     }
 

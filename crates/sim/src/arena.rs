@@ -47,24 +47,23 @@ impl<T> Numbered<T> {
         self.free.push(number);
         self.slots[number as usize].take().expect("the number of an item in use")
     }
+
+    /// The largest number of items at a time.
+    #[cfg(test)]
+    pub fn peak_size(&self) -> usize {
+        self.slots.len()
+    }
 }
 
 /// All items of a kind that are in use.
 pub struct Arena<T> {
     slots: Vec<T>,
     free: u32, // The first free slot; each names the next by its link
-    #[cfg(test)]
-    used: usize,
 }
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: NONE,
-            #[cfg(test)]
-            used: 0,
-        }
+        Self { slots: Vec::new(), free: NONE }
     }
 }
 
@@ -72,10 +71,6 @@ impl<T: ArenaItem> Arena<T> {
     /// Stores an item and returns its number.
     #[inline]
     pub fn add(&mut self, item: T) -> u32 {
-        #[cfg(test)]
-        {
-            self.used += 1;
-        }
         let number = self.free;
         if let Some(slot) = self.slots.get_mut(number as usize) {
             self.free = *slot.link();
@@ -89,17 +84,17 @@ impl<T: ArenaItem> Arena<T> {
     /// Frees an item's slot.
     #[inline]
     pub fn remove(&mut self, number: u32) {
-        #[cfg(test)]
-        {
-            self.used -= 1;
-        }
         *self.slots[number as usize].link() = self.free;
         self.free = number;
     }
 
     #[cfg(test)]
-    pub fn in_use(&self) -> usize {
-        self.used
+    pub fn in_use(&self) -> usize
+    where
+        T: Copy,
+    {
+        let next = |free: &u32| self.slots.get(*free as usize).copied().map(|mut item| *item.link());
+        self.slots.len() + 1 - std::iter::successors(Some(self.free), next).count()
     }
 
     /// The largest number of items at a time.

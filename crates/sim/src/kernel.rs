@@ -36,6 +36,11 @@ impl Kernel {
         self >= Self(6, 9)
     }
 
+    /// RAID-5 has workers besides its thread ("raid5: offload stripe handle to workqueue", 851c30c9badf, 3.12).
+    pub fn has_stripe_workers(self) -> bool {
+        self >= Self(3, 12)
+    }
+
     /// RAID-6 has read-modify-write (4.1, "md/raid6 algorithms: delta syndrome functions"); older kernels always
     /// reconstruct.
     pub fn raid6_modifies(self) -> bool {

@@ -7,6 +7,7 @@ pub use crate::metrics::{Direction, Group, Latency, Point, Syncs};
 use crate::targets;
 pub use crate::targets::TargetReport;
 pub use crate::targets::delay::DelayReport;
+pub use crate::targets::locks::LockUse;
 pub use crate::targets::md::{MdReport, SlotStats};
 pub use crate::targets::queue::DiskStats;
 
@@ -37,6 +38,9 @@ pub struct Outcome {
     pub look_ups: Vec<[u64; 2]>,
     /// Processor time of all jobs together, in ns.
     pub processor_ns: u64,
+    /// Share of the time in which the host's cores were busy, 0 to 1. Missing if every task had its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores_busy: Option<f64>,
     /// I/Os of the jobs and of the disks below: the simulator's work.
     pub simulated_ios: u64,
 }
@@ -44,7 +48,7 @@ pub struct Outcome {
 impl Outcome {
     /// The measurements of a finished run.
     pub(crate) fn new(run: FinishedRun) -> Self {
-        let FinishedRun { measured, now, cpu_time, targets } = run;
+        let FinishedRun { measured, now, cpu_time, cores_busy, targets } = run;
         let (devices, targets) = targets::reports(targets);
         let disk_ios: u64 = devices.iter().map(|disk| disk.ios[0] + disk.ios[1] + disk.flushes).sum();
         Self {
@@ -59,6 +63,7 @@ impl Outcome {
             series: measured.series,
             look_ups: measured.look_ups,
             processor_ns: cpu_time,
+            cores_busy,
             simulated_ios: measured.ios + disk_ios,
         }
     }

@@ -90,11 +90,6 @@ pub struct ArrivalsSummary {
 }
 
 impl Arrivals {
-    /// No arrivals yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Records an arrival at `time_ns`.
     #[inline]
     pub fn record(&mut self, time_ns: u64) {
@@ -134,11 +129,6 @@ impl Arrivals {
         }
         let open = self.scales[0].index.saturating_add(1);
         self.window_end = first.saturating_add(open.saturating_mul(WINDOWS_NS[0]));
-    }
-
-    /// Gaps between arrivals, in ns.
-    pub fn gaps(&self) -> &Quantiles {
-        &self.gaps
     }
 
     /// The figures; see [`ArrivalsSummary`].

@@ -28,18 +28,3 @@ macro_rules! checked {
 pub fn sorted<K: Serialize + Ord, V: Serialize, S: Serializer>(map: &HashMap<K, V>, to: S) -> Result<S::Ok, S::Error> {
     map.iter().collect::<BTreeMap<_, _>>().serialize(to)
 }
-
-/// Stores arrays of any length; serde has only those of up to 32 elements.
-pub mod array {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-
-    pub fn serialize<T: Serialize, S: Serializer, const N: usize>(array: &[T; N], to: S) -> Result<S::Ok, S::Error> {
-        array.as_slice().serialize(to)
-    }
-
-    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>, const N: usize>(
-        from: D,
-    ) -> Result<[T; N], D::Error> {
-        Vec::deserialize(from)?.try_into().map_err(|_| D::Error::custom("not as long as the array"))
-    }
-}

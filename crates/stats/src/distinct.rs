@@ -19,8 +19,8 @@ const FEW: usize = 64; // Blocks that are counted exactly
 
 #[derive(Debug, Clone)]
 enum DistinctStore {
-    /// Open-addressed set of blocks + 1, 0 meaning empty; its length is a power of two, half used.
-    Exact { slots: Vec<u64>, used: usize },
+    /// The blocks, ascending.
+    Exact(Vec<u64>),
     /// One register in each byte, the lowest of them, and how many have its value.
     Registers { registers: Vec<u8>, lowest: u8, at_lowest: u32 },
 }
@@ -32,19 +32,17 @@ pub struct Distinct(DistinctStore);
 
 impl Default for Distinct {
     fn default() -> Self {
-        Self(DistinctStore::Exact { slots: Vec::new(), used: 0 })
+        Self(DistinctStore::Exact(Vec::new()))
     }
 }
 
 impl Distinct {
-    pub const ERROR: f64 = 0.0325; // Relative standard error of a count that is not exact
-
     /// Inserts `count` blocks from `first`.
     #[inline]
     pub fn insert(&mut self, first: u64, count: u64) {
         for (range, bits) in ranges_of(first, count) {
             match &self.0 {
-                DistinctStore::Exact { .. } => blocks_of(range, bits).for_each(|block| self.insert_exact(block)),
+                DistinctStore::Exact(_) => blocks_of(range, bits).for_each(|block| self.insert_exact(block)),
                 DistinctStore::Registers { .. } => self.insert_range(range, bits),
             }
         }
@@ -81,39 +79,23 @@ impl Distinct {
     }
 
     fn insert_exact(&mut self, block: u64) {
-        let DistinctStore::Exact { slots, used } = &mut self.0 else {
+        let DistinctStore::Exact(blocks) = &mut self.0 else {
             return self.insert_range(block >> RANGE_SHIFT, 1 << (block & 63));
         };
-        if slots.is_empty() {
-            *slots = vec![0; 16];
-        }
-        if !add(slots, block.saturating_add(1)) {
-            return;
-        }
-        *used += 1;
-        if *used > FEW {
-            let slots = std::mem::take(slots);
+        let Err(place) = blocks.binary_search(&block) else { return };
+        blocks.insert(place, block);
+        if blocks.len() > FEW {
+            let blocks = std::mem::take(blocks);
             self.0 =
                 DistinctStore::Registers { registers: vec![0; 1 << PRECISION], lowest: 0, at_lowest: 1 << PRECISION };
-            slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_exact(key - 1));
-        } else if *used * 2 >= slots.len() {
-            let mut larger = vec![0; slots.len() * 2];
-            for &key in slots.iter().filter(|&&key| key != 0) {
-                add(&mut larger, key);
-            }
-            *slots = larger;
+            blocks.into_iter().for_each(|block| self.insert_exact(block));
         }
-    }
-
-    /// Whether the count is still exact.
-    pub fn is_exact(&self) -> bool {
-        matches!(self.0, DistinctStore::Exact { .. })
     }
 
     /// Estimated number of distinct blocks.
     pub fn count(&self) -> u64 {
         match &self.0 {
-            DistinctStore::Exact { used, .. } => *used as u64,
+            DistinctStore::Exact(blocks) => blocks.len() as u64,
             DistinctStore::Registers { registers, .. } => estimate(registers).round() as u64,
         }
     }
@@ -122,10 +104,8 @@ impl Distinct {
 impl Merge for Distinct {
     fn merge(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
-            (_, DistinctStore::Exact { slots, .. }) => {
-                slots.iter().filter(|&&key| key != 0).for_each(|&key| self.insert_exact(key - 1))
-            }
-            (DistinctStore::Exact { .. }, DistinctStore::Registers { .. }) => {
+            (_, DistinctStore::Exact(blocks)) => blocks.iter().for_each(|&block| self.insert_exact(block)),
+            (DistinctStore::Exact(_), DistinctStore::Registers { .. }) => {
                 let mine = std::mem::replace(self, other.clone());
                 self.merge(&mine);
             }
@@ -146,10 +126,7 @@ impl Serialize for Distinct {
     /// As blocks, or as registers.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            DistinctStore::Exact { slots, .. } => {
-                let blocks: Vec<u64> = slots.iter().filter(|&&key| key != 0).map(|key| key - 1).collect();
-                (blocks, [].as_slice() as &[u8]).serialize(to)
-            }
+            DistinctStore::Exact(blocks) => (blocks, [].as_slice() as &[u8]).serialize(to),
             DistinctStore::Registers { registers, .. } => ([].as_slice() as &[u64], registers).serialize(to),
         }
     }
@@ -175,20 +152,6 @@ impl TryFrom<(Vec<u64>, Vec<u8>)> for Distinct {
 fn lowest_of(registers: &[u8]) -> (u8, u32) {
     let lowest = registers.iter().copied().min().unwrap_or(0);
     (lowest, registers.iter().filter(|&&register| register == lowest).count() as u32)
-}
-
-/// Adds `key` to the set; false if it was already in it.
-fn add(slots: &mut [u64], key: u64) -> bool {
-    let mask = slots.len() - 1;
-    let mut at = hash64(key) as usize & mask;
-    while slots[at] != 0 {
-        if slots[at] == key {
-            return false;
-        }
-        at = (at + 1) & mask;
-    }
-    slots[at] = key;
-    true
 }
 
 /// Ertl's improved raw estimator.

@@ -61,11 +61,6 @@ pub struct LevelSummary {
 }
 
 impl Level {
-    /// A level of 0, not yet observed.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The level changes by `delta` at `time_ns`.
     #[inline]
     pub fn change(&mut self, time_ns: u64, delta: i64) {
@@ -105,11 +100,6 @@ impl Level {
     /// Ends the observation: the level falls to 0, and the time until the next change is not counted.
     pub fn end(&mut self) {
         (self.level, self.since) = (0, None);
-    }
-
-    /// The level now.
-    pub fn level(&self) -> u64 {
-        self.level
     }
 
     /// The figures; see [`LevelSummary`].

@@ -111,3 +111,33 @@ pub fn hash64(value: u64) -> u64 {
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
+
+/// The hash function of tables whose keys are numbers. Chosen numbers can collide, so tables of
+/// untrusted numbers must have a limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
+
+/// For tables of the standard library.
+pub type Hashing = std::hash::BuildHasherDefault<NumberHasher>;
+
+impl std::hash::Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = hash64(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = hash64(number);
+    }
+}

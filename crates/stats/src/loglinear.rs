@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// Counts of `u64` values, 2^BITS buckets to a doubling.
 ///
-/// A value read back (a bucket's middle) is off by at most [`LogLinear::RELATIVE_ERROR`]. Memory is
-/// for the buckets from the smallest to the largest value, (65 - BITS) × 2^BITS at most; an empty one has none.
+/// A value read back (a bucket's middle) is off by at most half a bucket's width, 0.5 / 2^BITS of its lowest value.
+/// Memory is for the buckets from the smallest to the largest value, (65 - BITS) × 2^BITS at most; an empty one has
+/// none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(Vec<u64>, usize)")]
 pub struct LogLinear<const BITS: u32> {
@@ -28,8 +29,6 @@ impl<const BITS: u32> TryFrom<(Vec<u64>, usize)> for LogLinear<BITS> {
 }
 
 impl<const BITS: u32> LogLinear<BITS> {
-    pub const RELATIVE_ERROR: f64 = 0.5 / (1u64 << BITS) as f64; // Half a bucket's width, relative to its lowest value
-
     /// Adds a value.
     #[inline]
     pub fn record(&mut self, value: u64) {

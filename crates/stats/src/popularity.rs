@@ -48,18 +48,6 @@ impl Popularity {
         }
     }
 
-    /// From the access count of every item.
-    pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Self {
-        let mut counts: Vec<u64> = counts.into_iter().filter(|&count| count > 0).collect();
-        counts.sort_unstable();
-        let classes = counts.chunk_by(|a, b| a == b).map(|equal| PopularityClass {
-            count: equal[0],
-            blocks: equal.len() as f64,
-            accesses: equal[0] as f64 * equal.len() as f64,
-        });
-        Self::new(classes.collect())
-    }
-
     /// Classes, hottest first.
     pub fn classes(&self) -> &[PopularityClass] {
         &self.classes

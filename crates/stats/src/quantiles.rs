@@ -77,16 +77,11 @@ pub struct QuantilesSummary {
 
 impl Default for Quantiles {
     fn default() -> Self {
-        Self::new()
+        Self { store: QuantilesStore::Small(Vec::new()), count: 0, sum: 0, squares: 0, min: u64::MAX, max: 0 }
     }
 }
 
 impl Quantiles {
-    /// An empty set of values.
-    pub fn new() -> Self {
-        Self { store: QuantilesStore::Small(Vec::new()), count: 0, sum: 0, squares: 0, min: u64::MAX, max: 0 }
-    }
-
     /// Records one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
@@ -197,11 +192,6 @@ impl Quantiles {
         values
     }
 
-    /// The value of nearest rank at `fraction` (0..=1); `None` when empty.
-    pub fn quantile(&self, fraction: f64) -> Option<u64> {
-        self.quantiles([fraction])[0]
-    }
-
     /// Counts in logarithmic buckets, `per_decade` of them to a factor of ten, for charts:
     /// `(low, high, count)` with low <= value < high, ascending, empty buckets inside included.
     /// Zero has the bucket `(0, 1)`; the last bucket may end at `u64::MAX`, inclusive.
@@ -249,11 +239,6 @@ impl Quantiles {
         self.sum
     }
 
-    /// Exact minimum.
-    pub fn min(&self) -> Option<u64> {
-        (self.count > 0).then_some(self.min)
-    }
-
     /// Exact maximum.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max)
@@ -286,11 +271,6 @@ impl Quantiles {
         Some((spread.max(0.0) / self.count as f64).sqrt())
     }
 
-    /// Whether quantiles are still exact.
-    pub fn is_exact(&self) -> bool {
-        !matches!(self.store, QuantilesStore::Binned(_))
-    }
-
     /// The figures; see [`QuantilesSummary`].
     pub fn summary(&self) -> QuantilesSummary {
         let [p1, p5, p10, p25, p50, p75, p90, p95, p99, p99_9, p99_99] =
@@ -299,7 +279,7 @@ impl Quantiles {
             count: self.count,
             mean: self.mean(),
             stddev: self.stddev(),
-            min: self.min(),
+            min: (self.count > 0).then_some(self.min),
             max: self.max(),
             p1,
             p5,
@@ -312,7 +292,7 @@ impl Quantiles {
             p99,
             p99_9,
             p99_99,
-            relative_error: if self.is_exact() { 0.0 } else { RELATIVE_ERROR },
+            relative_error: if matches!(self.store, QuantilesStore::Binned(_)) { RELATIVE_ERROR } else { 0.0 },
         }
     }
 }

@@ -1,17 +1,15 @@
 //! Seek distances: from the end of one I/O to the start of the next, in sectors, signed.
 
-use crate::{Merge, Quantiles};
+use crate::{LogLinear, Merge, Quantiles};
 use serde::{Deserialize, Serialize};
 
 /// Distances between I/Os in order of arrival.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Seeks {
     end: Option<u64>,
     zero: u64,
-    #[serde(with = "crate::checked::array")]
-    forward: [u64; 64], // Distances of 2^i ..= 2^(i+1) - 1 at index i
-    #[serde(with = "crate::checked::array")]
-    backward: [u64; 64],
+    forward: LogLinear<0>, // Distances by powers of two
+    backward: LogLinear<0>,
     distance: Quantiles,
 }
 
@@ -48,18 +46,7 @@ pub struct SeeksSummary {
     pub histogram: Vec<SeekRange>,
 }
 
-impl Default for Seeks {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Seeks {
-    /// No I/O yet.
-    pub fn new() -> Self {
-        Self { end: None, zero: 0, forward: [0; 64], backward: [0; 64], distance: Quantiles::new() }
-    }
-
     /// Records an I/O at `sector` of `sectors`; one without sectors (a flush) is ignored.
     #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
@@ -73,29 +60,31 @@ impl Seeks {
         if distance == 0 {
             self.zero += 1;
         } else if sector > end {
-            self.forward[distance.ilog2() as usize] += 1;
+            self.forward.record(distance);
         } else {
-            self.backward[distance.ilog2() as usize] += 1;
+            self.backward.record(distance);
         }
     }
 
     /// The figures; see [`SeeksSummary`].
     pub fn summary(&self) -> SeeksSummary {
-        let range = |power: usize, sign: i64, count: u64| {
+        let range = |(distance, count): (u64, u64), sign: i64| {
+            let power = distance.ilog2();
             let near = i64::try_from(1u64 << power).unwrap_or(i64::MAX) * sign;
             let far = i64::try_from(u64::MAX >> (63 - power)).unwrap_or(i64::MAX) * sign;
             SeekRange { low_sectors: near.min(far), high_sectors: near.max(far), count }
         };
-        let mut histogram: Vec<_> = (0..64).rev().map(|power| range(power, -1, self.backward[power])).collect();
+        let mut histogram: Vec<_> = self.backward.iter().map(|bucket| range(bucket, -1)).collect();
+        histogram.reverse();
         histogram.push(SeekRange { low_sectors: 0, high_sectors: 0, count: self.zero });
-        histogram.extend((0..64).map(|power| range(power, 1, self.forward[power])));
+        histogram.extend(self.forward.iter().map(|bucket| range(bucket, 1)));
         histogram.retain(|range| range.count > 0);
         let [median, p95] = self.distance.quantiles([0.5, 0.95]);
         SeeksSummary {
             count: self.distance.count(),
             zero: self.zero,
-            forward: self.forward.iter().sum(),
-            backward: self.backward.iter().sum(),
+            forward: self.forward.count(),
+            backward: self.backward.count(),
             mean_distance_sectors: self.distance.mean(),
             median_distance_sectors: median,
             p95_distance_sectors: p95,

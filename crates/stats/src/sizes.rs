@@ -85,16 +85,11 @@ pub struct SizeSummary {
 
 impl Default for SizeHistogram {
     fn default() -> Self {
-        Self::new()
+        Self { dense: Vec::new(), other: BTreeMap::new(), count: 0, total: 0, min: u32::MAX, max: 0, folded: 0 }
     }
 }
 
 impl SizeHistogram {
-    /// An empty histogram.
-    pub fn new() -> Self {
-        Self { dense: Vec::new(), other: BTreeMap::new(), count: 0, total: 0, min: u32::MAX, max: 0, folded: 0 }
-    }
-
     /// Records one I/O of `bytes`.
     #[inline]
     pub fn record(&mut self, bytes: u32) {
@@ -145,11 +140,6 @@ impl SizeHistogram {
     /// I/Os recorded.
     pub fn count(&self) -> u64 {
         self.count
-    }
-
-    /// Bytes recorded (saturating).
-    pub fn total_bytes(&self) -> u64 {
-        self.total
     }
 
     /// Every distinct size with its count, ascending.

@@ -25,7 +25,7 @@ struct StreamSet {
 }
 
 /// Recognises sequential streams; see the [module](self).
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Streams {
     sets: Vec<StreamSet>, // Empty until the first I/O
@@ -38,11 +38,11 @@ pub struct Streams {
     singles: u64, // Runs of a single I/O, counted outside of `run_ios` because random I/O consists of them
     run_ios: Quantiles,
     run_bytes: Quantiles,
-    looks: Vec<u32>, // Live streams at each of the latest counts
+    looks: Vec<u32>, // Live streams at each of the latest counts; empty until the first I/O
     peak: u32,
 }
 
-checked!(Streams, |streams| matches!(streams.sets.len(), 0 | SETS) && streams.looks.len() == LOOKS);
+checked!(Streams, |streams| streams.sets.is_empty() || (streams.sets.len(), streams.looks.len()) == (SETS, LOOKS));
 
 /// Lengths of runs, in I/Os or bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
@@ -81,31 +81,7 @@ pub struct StreamsSummary {
     pub peak_concurrent_streams: u32,
 }
 
-impl Default for Streams {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Streams {
-    /// No streams yet.
-    pub fn new() -> Self {
-        Self {
-            sets: Vec::new(),
-            tick: 0,
-            previous: None,
-            ios: 0,
-            sequential: 0,
-            strict: 0,
-            backward: 0,
-            singles: 0,
-            run_ios: Quantiles::new(),
-            run_bytes: Quantiles::new(),
-            looks: vec![0; LOOKS],
-            peak: 0,
-        }
-    }
-
     /// Records an I/O of `sectors` at `sector`.
     #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
@@ -114,6 +90,7 @@ impl Streams {
         }
         if self.sets.is_empty() {
             self.sets = vec![StreamSet::default(); SETS];
+            self.looks.resize(LOOKS, 0);
         }
         let end = sector.saturating_add(sectors);
         self.ios += 1;

@@ -1,6 +1,19 @@
 //! Random loads for tests: deterministic from their seed.
 
 use crate::hash64;
+use crate::popularity::{Popularity, PopularityClass};
+
+/// Popularity from the access count of every item.
+pub fn popularity_of(counts: impl IntoIterator<Item = u64>) -> Popularity {
+    let mut counts: Vec<u64> = counts.into_iter().filter(|&count| count > 0).collect();
+    counts.sort_unstable();
+    let classes = counts.chunk_by(|a, b| a == b).map(|equal| PopularityClass {
+        count: equal[0],
+        blocks: equal.len() as f64,
+        accesses: equal[0] as f64 * equal.len() as f64,
+    });
+    Popularity::new(classes.collect())
+}
 
 /// SplitMix64.
 pub struct Random(pub u64);

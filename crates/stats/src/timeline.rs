@@ -88,16 +88,6 @@ impl<T: Merge + Default + Clone> Timeline<T> {
         1 << self.shift
     }
 
-    /// Buckets so far: up to the latest time seen, empty ones included.
-    pub fn len(&self) -> usize {
-        self.buckets.len()
-    }
-
-    /// Whether no time was seen.
-    pub fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
-    }
-
     /// The buckets, ascending.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.buckets.iter_mut()

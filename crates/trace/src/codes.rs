@@ -26,27 +26,12 @@ impl Action {
     pub const DRIVER_DATA: Action = Action(17); // Driver data: opaque bytes for a driver's own tools
     pub const MESSAGE: Action = Action(0x82); // A text message (`BLK_TN_MESSAGE`), its text in the batch's `pdu`
 
+    /// By code, as blkparse prints them.
+    const LETTERS: [&str; 16] = ["?", "Q", "M", "F", "G", "S", "R", "D", "C", "P", "U", "UT", "I", "X", "B", "A"];
+
     /// blkparse's letters, e.g. `Q`, `UT`; `?` for codes it does not know.
     pub fn letters(self) -> &'static str {
-        match self {
-            Action::QUEUE => "Q",
-            Action::BACK_MERGE => "M",
-            Action::FRONT_MERGE => "F",
-            Action::GET_REQUEST => "G",
-            Action::SLEEP_REQUEST => "S",
-            Action::REQUEUE => "R",
-            Action::DISPATCH => "D",
-            Action::COMPLETE => "C",
-            Action::PLUG => "P",
-            Action::UNPLUG => "U",
-            Action::UNPLUG_TIMER => "UT",
-            Action::INSERT => "I",
-            Action::SPLIT => "X",
-            Action::BOUNCE => "B",
-            Action::REMAP => "A",
-            Action::MESSAGE => "m",
-            _ => "?",
-        }
+        if self == Action::MESSAGE { "m" } else { Self::LETTERS.get(usize::from(self.0)).unwrap_or(&"?") }
     }
 
     /// The inverse of [`Action::letters`].
@@ -68,7 +53,6 @@ impl Rwbs {
     pub const REQUEUE: Rwbs = Rwbs(1 << 5); // Category of requeues
     pub const ISSUE: Rwbs = Rwbs(1 << 6); // Category of dispatches
     pub const COMPLETE: Rwbs = Rwbs(1 << 7); // Category of completions
-    pub const FS: Rwbs = Rwbs(1 << 8); // A file-system (normal) request
     pub const PASSTHROUGH: Rwbs = Rwbs(1 << 9); // A passthrough (SCSI) command
     pub const NOTIFY: Rwbs = Rwbs(1 << 10); // A note, not an event
     pub const AHEAD: Rwbs = Rwbs(1 << 11); // Read-ahead
@@ -87,72 +71,46 @@ impl Rwbs {
         Rwbs(self.0 | other.0)
     }
 
+    /// The letters after that of the operation, in their order.
+    const LAST_LETTERS: [(Rwbs, char); 4] =
+        [(Rwbs::FUA, 'F'), (Rwbs::AHEAD, 'A'), (Rwbs::SYNC, 'S'), (Rwbs::META, 'M')];
+
     /// blkparse's letters for these bits, e.g. `WS`, `FWFS`; `bytes` decides between `R` and `N`. At most 6 letters.
-    pub fn letters(self, bytes: u32) -> RwbsText {
-        let mut text = RwbsText::default();
+    pub fn letters(self, bytes: u32) -> String {
+        let mut text = String::new();
         if self.has(Rwbs::FLUSH) {
-            text.push(b'F');
+            text.push('F');
         }
         text.push(if self.has(Rwbs::DISCARD) {
-            b'D'
+            'D'
         } else if self.has(Rwbs::WRITE) {
-            b'W'
+            'W'
         } else if bytes != 0 {
-            b'R'
+            'R'
         } else {
-            b'N'
+            'N'
         });
-        for (bit, letter) in [(Rwbs::FUA, b'F'), (Rwbs::AHEAD, b'A'), (Rwbs::SYNC, b'S'), (Rwbs::META, b'M')] {
-            if self.has(bit) {
-                text.push(letter);
-            }
-        }
+        text.extend(Self::LAST_LETTERS.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, letter)| letter));
         text
     }
 
     /// The inverse of [`Rwbs::letters`]; `None` if a letter is unknown or in the wrong place.
     pub fn from_letters(letters: &str) -> Option<Rwbs> {
-        let mut rest = letters.bytes().peekable();
+        let mut rest = letters.chars().peekable();
         let mut bits = Rwbs::default();
-        if letters.len() > 1 && rest.peek() == Some(&b'F') {
+        if letters.len() > 1 && rest.next_if_eq(&'F').is_some() {
             bits = bits.with(Rwbs::FLUSH);
-            rest.next();
         }
         bits = match rest.next()? {
-            b'D' => bits.with(Rwbs::DISCARD).with(Rwbs::WRITE),
-            b'W' => bits.with(Rwbs::WRITE),
-            b'R' | b'N' => bits.with(Rwbs::READ),
+            'D' => bits.with(Rwbs::DISCARD).with(Rwbs::WRITE),
+            'W' => bits.with(Rwbs::WRITE),
+            'R' | 'N' => bits.with(Rwbs::READ),
             _ => return None,
         };
         for letter in rest {
-            bits = bits.with(match letter {
-                b'F' => Rwbs::FUA,
-                b'A' => Rwbs::AHEAD,
-                b'S' => Rwbs::SYNC,
-                b'M' => Rwbs::META,
-                _ => return None,
-            });
+            bits = bits.with(Self::LAST_LETTERS.iter().find(|(_, known)| *known == letter)?.0);
         }
         Some(bits)
-    }
-}
-
-/// The letters of an [`Rwbs`], without an allocation.
-#[derive(Clone, Copy, Default)]
-pub struct RwbsText {
-    letters: [u8; 6],
-    len: u8,
-}
-
-impl RwbsText {
-    fn push(&mut self, letter: u8) {
-        self.letters[self.len as usize] = letter;
-        self.len += 1;
-    }
-
-    /// The letters as text.
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.letters[..self.len as usize]).unwrap_or("")
     }
 }
 

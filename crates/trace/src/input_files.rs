@@ -20,13 +20,16 @@ pub struct FileSet {
 
 /// The traces that a path given by the user stands for.
 pub fn find_file_sets(path: &str, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
-    if path == "-" {
-        return Ok(vec![FileSet {
+    let single = |display_name: &str| {
+        Ok(vec![FileSet {
             name: String::new(),
-            display_name: "standard input".into(),
-            files: vec!["-".into()],
+            display_name: display_name.into(),
+            files: vec![path.into()],
             is_set: false,
-        }]);
+        }])
+    };
+    if path == "-" {
+        return single("standard input");
     }
     let as_path = Path::new(path);
     let file_name = as_path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -38,12 +41,7 @@ pub fn find_file_sets(path: &str, warnings: &OpeningWarnings) -> Result<Vec<File
     }
     match fs::metadata(as_path) {
         Ok(meta) if meta.is_dir() => find_sets_in_directory(as_path, path, warnings),
-        Ok(_) => Ok(vec![FileSet {
-            name: String::new(),
-            display_name: path.into(),
-            files: vec![as_path.into()],
-            is_set: false,
-        }]),
+        Ok(_) => single(path),
         Err(e) if e.kind() == io::ErrorKind::NotFound => find_set(as_path, warnings),
         Err(e) => Err(TraceError::io(path, e)),
     }

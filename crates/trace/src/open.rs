@@ -3,8 +3,8 @@
 use crate::archive::{self, ArchivedFile, is_tar};
 use crate::error::{Result, TraceError};
 use crate::formats::{FORMATS, Format, open_table};
+use crate::input_buffer::must_end;
 use crate::input_files::{COMPRESSED, find_file_sets, split_per_cpu};
-use crate::interrupt;
 use crate::opened_source::{DamageTolerantReader, OpenedSource, OpeningWarnings};
 use crate::sidecar;
 use crate::source::{OpenFile, OpenInput, Source};
@@ -180,7 +180,7 @@ fn read_head(mut reader: Box<dyn Read + Send>, wanted: usize) -> io::Result<(Vec
         match reader.read(&mut head[filled..]) {
             Ok(0) => break,
             Ok(n) => filled += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted && !interrupt::requested() => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted && !must_end() => {}
             Err(e) if filled == 0 || e.kind() == io::ErrorKind::Interrupted => return Err(e),
             Err(_) => break,
         }

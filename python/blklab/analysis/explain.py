@@ -34,6 +34,9 @@ SAID = {
 }
 """What the state of a flash disk did to its reads (0) or writes (1)."""
 
+CROWDED = 0.7
+"""The share of the time from which on a lock, a thread of md or the cores limit an array."""
+
 COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""
 
@@ -131,21 +134,40 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         for name, devices in _behind_controllers(document, outcome).items()
         if (share := sum(device.controller_ns or 0 for device in devices) / runtime) >= BUSY
     ]
+    limited = list(_processor_limits(document, outcome))
+    yield from limited
     if saturated:
         yield f"Saturated: {', '.join(saturated)}."
     cpu = _processor(document, outcome)
     if cpu >= 0.9:
         yield f"The CPUs of the jobs are the limit: they are busy {cpu:.0%} of the time."
-    elif not saturated and (throttled := [d for d in outcome.devices if _is_throttled(d)]):
+    elif not (saturated or limited) and (throttled := [d for d in outcome.devices if _is_throttled(d)]):
         share, part = saturation(throttled[0], runtime)
         yield (f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {share:.0%} of the time).")
-    elif not saturated:
+    elif not (saturated or limited):
         busiest = max(outcome.devices, key=lambda device: saturation(device, runtime)[0])
         share, part = saturation(busiest, runtime)
         yield (
             f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {share:.0%} of the time); "
             f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
         )
+
+
+def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
+    """Says which of md's locks and threads, and whether the cores, are in use most of the time."""
+    for target in cast(Sequence[TargetReport], outcome.targets):
+        if target["kind"] != "md":
+            continue
+        busy = {f"{lock['name']} is held": lock["held_ns"] for lock in target["locks"]}
+        busy["a thread that handles its rows is busy (`group_thread_cnt` gives it more)"] = target["thread_ns"]
+        what, time_ns = max(busy.items(), key=lambda item: item[1])
+        if (share := time_ns / outcome.observed_ns) >= CROWDED:
+            yield (
+                f"md limits {target['name']} (kernel {document['kernel']}): {what} {min(1, share):.0%} of the time."
+                " How long depends on the host by a factor of five: no measurement of such an array is known."
+            )
+    if (busy_share := outcome.cores_busy or 0) >= CROWDED:
+        yield f"The processors are busy {busy_share:.0%} of the time: jobs and md's threads share them (`host.cores`)."
 
 
 def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:

@@ -21,7 +21,10 @@ NormalDistribution = TypedDict("NormalDistribution", {"deviation": float, "kind"
 ZonedDistribution = TypedDict("ZonedDistribution", {"kind": Literal["zoned"], "zones": list[tuple[float, float]]})
 Filesystem = TypedDict("Filesystem", {"commit_ns": int})
 Host = TypedDict("Host", {
-    "md_ns": NotRequired[int], "reap_ns": NotRequired[int], "submit_ns": NotRequired[int], "wake_ns": NotRequired[int],
+    "atomic_ns": NotRequired[int], "copy_ns": NotRequired[int], "cores": NotRequired[int], "lock_ns": NotRequired[int],
+    "md_ns": NotRequired[int], "member_ns": NotRequired[int], "pass_ns": NotRequired[int], "reap_ns": NotRequired[int],
+    "submit_ns": NotRequired[int], "syndrome_rate": NotRequired[int], "wake_ns": NotRequired[int],
+    "xor_rate": NotRequired[int],
 })
 Job = TypedDict("Job", {
     "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",
@@ -37,9 +40,9 @@ LvmCache = TypedDict("LvmCache", {
 })
 Md = TypedDict("Md", {
     "bitmap": NotRequired[bool], "bitmap_chunk": NotRequired[int], "chunk": NotRequired[int], "far": NotRequired[int],
-    "level": "Level", "members": "list[Member]", "name": str, "near": NotRequired[int], "offset": NotRequired[bool],
-    "stripe_cache": NotRequired[int], "sync": "NotRequired[SyncAction]", "sync_speed_max": NotRequired[int],
-    "sync_speed_min": NotRequired[int],
+    "group_thread_cnt": NotRequired[int], "level": "Level", "members": "list[Member]", "name": str,
+    "near": NotRequired[int], "offset": NotRequired[bool], "stripe_cache": NotRequired[int],
+    "sync": "NotRequired[SyncAction]", "sync_speed_max": NotRequired[int], "sync_speed_min": NotRequired[int],
 })
 Member = TypedDict("Member", {
     "node": "NotRequired[Node | None]", "rebuilding": NotRequired[bool], "write_mostly": NotRequired[bool],

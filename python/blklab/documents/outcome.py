@@ -13,12 +13,16 @@ DiskWork = TypedDict("DiskWork", {
     "bands_cleaned": int, "cache_hits": int, "durable_ns": int, "flash_bytes": int, "interface_ns": int,
     "media_cache_full_ns": int | None, "media_ns": int,
 })
+LockUse = TypedDict("LockUse", {"contended_ns": int, "held_ns": int, "name": str, "taken": int})
 LvmCacheReport = TypedDict("LvmCacheReport", {
     "blocks": int, "demotions": int, "dirty": int, "metadata_writes": int, "name": str, "promotions": int,
     "read_hits": int, "read_misses": int, "used_blocks": int, "waited": int, "write_hits": int, "write_misses": int,
     "writebacks": int,
 })
-MdReport = TypedDict("MdReport", {"bitmap_writes": int, "name": str, "slots": "list[SlotStats]", "sync_bytes": int})
+MdReport = TypedDict("MdReport", {
+    "bitmap_writes": int, "locks": "list[LockUse]", "name": str, "slots": "list[SlotStats]", "sync_bytes": int,
+    "thread_ns": int,
+})
 Point = TypedDict("Point", {
     "bytes": list[int], "clat_ns": list[float | None], "ios": list[int], "time_ns": int, "width_ns": int,
 })

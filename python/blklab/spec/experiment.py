@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema,
 from blklab.spec import kernels
 from blklab.spec.device import Device
 from blklab.spec.device_parameters import ControllerSpec
-from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Seconds, Size, shown
+from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Number, PerSecond, Seconds, Size, shown
 from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
 from blklab.spec.sweep import Sweep
@@ -56,12 +56,20 @@ def _filesystem(value: Any) -> str:
 
 
 class Host(ExperimentTable):
-    """Processor time per I/O; by default that of the simulator's server of 2018."""
+    """Cores and processor time per I/O; by default those of the simulator's server of 2018."""
 
     submit_ns: Nanoseconds | None = None
     reap_ns: Nanoseconds | None = None
     wake_ns: Nanoseconds | None = None
     md_ns: Nanoseconds | None = None
+    member_ns: Nanoseconds | None = None
+    pass_ns: Nanoseconds | None = None
+    copy_ns: Nanoseconds | None = None
+    xor_rate: PerSecond | None = None
+    syndrome_rate: PerSecond | None = None
+    lock_ns: Nanoseconds | None = None
+    atomic_ns: Nanoseconds | None = None
+    cores: Number | None = None
 
 
 class Settings(ExperimentTable):

@@ -72,6 +72,7 @@ class Md(ExperimentTable):
     bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = _core.MD_BITMAP_CHUNK
     sync: Literal["idle", "resync", "recover", "check"] | None = None
     stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = _core.MD_STRIPE_CACHE
+    group_thread_cnt: Annotated[int, Field(ge=0, le=8_192), NUMBER] = 0
     sync_speed_min: Count = _core.MD_SYNC_SPEED_MIN
     sync_speed_max: Count = _core.MD_SYNC_SPEED_MAX
     fail: list[Failure] = Field(default_factory=list)  # Members that fail; only with a real kernel
@@ -137,8 +138,9 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
 
 def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     parity = md.level in md_levels.PARITIES
-    if "stripe_cache_size" in given and not parity:
-        return ("stripe_cache_size", f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do")
+    for key in ("stripe_cache_size", "group_thread_cnt"):
+        if key in given and not parity:
+            return key, f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do"
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
         size = units.format_size(md.bitmap_chunk)
         return "bitmap_chunk", f"{size} is not a power of two"

@@ -186,7 +186,7 @@ class _StackResolver:
                 f'rebuilding = ["…"] must be used together',
             )
         near, far, offset = md.copies
-        return {
+        document: cell.Md = {
             "name": name,
             "level": cast(cell.Level, md.level),
             "chunk": md.chunk if md.level in STRIPED else 0,
@@ -201,6 +201,9 @@ class _StackResolver:
             "sync_speed_min": md.sync_speed_min,
             "sync_speed_max": md.sync_speed_max,
         }
+        if md.group_thread_cnt:
+            document["group_thread_cnt"] = md.group_thread_cnt
+        return document
 
 
 def check_names(experiment: Experiment) -> None:

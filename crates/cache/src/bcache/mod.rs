@@ -7,9 +7,9 @@ mod buckets;
 mod bypass;
 mod writeback;
 
-use crate::entry::Hashing;
 use crate::replay::{Counts, Op, Replay, Request};
 use crate::sampler::Sampler;
+use blklab_stats::Hashing;
 pub use buckets::{Buckets, Place};
 pub use bypass::{Bypass, Congestion, Streams};
 use std::collections::{BTreeSet, HashMap};

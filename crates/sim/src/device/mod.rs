@@ -172,3 +172,18 @@ models! {
     /// A virtual disk with QEMU's throttling and nothing else.
     Throttled: ThrottledSpec => throttled::Throttled;
 }
+
+/// I/Os per second that one core always does.
+const ONE_CORE: f64 = 50_000.0;
+
+impl Model {
+    /// Whether it can serve more I/Os than a core submits: flash, or a virtual disk without limits.
+    pub fn is_fast(&self) -> bool {
+        let slow = |iops: f64| iops > 0.0 && iops < ONE_CORE;
+        match self {
+            Self::Hdd(_) => false,
+            Self::Ssd(_) | Self::Nvme(_) => true,
+            Self::Throttled(spec) => !(slow(spec.iops_total) || slow(spec.iops_read) && slow(spec.iops_write)),
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The event loop, and what each kind of task does when it runs.
 
-use super::{PlugAfter, Role, Simulation, Target, WorkerNext};
+use super::{PlugAfter, Role, Simulation, Target, TaskIo, WorkerNext};
 use crate::bio::{Flags, Op};
 use crate::error::SimError;
 use crate::events::{Event, EventKind, Time};
@@ -16,6 +16,7 @@ pub struct FinishedRun {
     pub measured: JobMetrics,          // What the jobs measured
     pub now: Time,                     // Simulated time, the ramp included
     pub cpu_time: Time,                // Time that jobs have spent on their processors
+    pub cores_busy: Option<f64>,       // Share of the time that the cores were busy, if tasks shared them
     pub targets: Vec<Box<dyn Target>>, // The targets, the lowest first
 }
 
@@ -34,6 +35,7 @@ impl Simulation {
             measured: self.metrics.finish(self.now),
             now: self.now,
             cpu_time: self.cpu_time,
+            cores_busy: self.cores.map(|cores| cores.busy_share(self.now)),
             targets: self.targets.into_iter().flatten().collect(),
         }
     }
@@ -87,7 +89,7 @@ impl Simulation {
         self.running = usize::MAX;
         self.run(&|| false);
         assert_eq!(self.bios.in_use(), 0, "bios");
-        assert_eq!(self.ios.len(), self.free_ios.len());
+        assert!(self.ios.is_empty());
         self.targets.iter().flatten().for_each(|target| target.assert_idle());
         self.now = end;
         self.finish()
@@ -142,9 +144,9 @@ impl Simulation {
             WorkerNext::Again { after, plug, undisturbed } => {
                 let task = &mut self.tasks[number as usize];
                 let full = task.plug.len() >= PLUG;
-                let time = self.now + after;
+                let time = self.end_step(number, after);
                 if undisturbed {
-                    task.busy_until = time;
+                    self.tasks[number as usize].busy_until = time;
                 }
                 if plug == PlugAfter::Ends || (plug == PlugAfter::EndsIfFull && full) {
                     self.unplug(number);
@@ -180,8 +182,7 @@ impl Simulation {
         for _ in 0..reaped {
             let Some(io) = job.completed.pop_front() else { break };
             job.in_flight -= 1;
-            let done = self.ios[io as usize];
-            self.free_ios.push(io);
+            let done = self.ios.remove(io);
             self.metrics.record_io(task.group, done.op, done.bytes, done.start, now);
         }
         if journal_holds {
@@ -242,19 +243,19 @@ impl Simulation {
             task.batched = 0;
             self.unplug(number);
         }
-        let cost = self.charge_submission_cost();
-        self.events.schedule(self.now + cost, Event::task(number));
+        let end = self.charge_submission_cost(number);
+        self.events.schedule(end, Event::task(number));
     }
 
-    /// Draws and counts the processor time of one I/O.
+    /// Draws and counts the processor time of one I/O; returns when the task can run again.
     #[inline]
-    pub(super) fn charge_submission_cost(&mut self) -> Time {
+    pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
         let cost = self.host.submit_ns + self.host.reap_ns + self.top.limits.cpu_ns;
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.cpu_time += cost;
         // Time must advance even if the host's costs are 0.
-        cost.max(1)
+        self.end_step(task, cost.max(1))
     }
 
     /// Ends the run with an error.
@@ -266,14 +267,14 @@ impl Simulation {
     /// A task's I/O is done.
     #[inline]
     pub(super) fn complete_io(&mut self, io: u32) {
-        let number = self.ios[io as usize].task;
+        let TaskIo { task: number, op, start, .. } = *self.ios.get(io);
         let task = &mut self.tasks[number as usize];
         match &mut task.role {
             Role::Job(job) => {
-                if self.ios[io as usize].op == Op::Flush {
+                if op == Op::Flush {
                     task.flushing = false;
-                    self.metrics.record_sync(self.ios[io as usize].start, self.now);
-                    self.free_ios.push(io);
+                    self.metrics.record_sync(start, self.now);
+                    self.ios.remove(io);
                     self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
                     return;
                 }
@@ -284,7 +285,7 @@ impl Simulation {
                 }
             }
             Role::Journal(_) => {
-                self.free_ios.push(io);
+                self.ios.remove(io);
                 self.events.schedule(self.now, Event::task(number));
             }
             Role::Replay(_) => self.end_replay_io(number, io),

@@ -5,6 +5,7 @@
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
 mod event_loop;
+mod processors;
 mod replay;
 mod target;
 mod task;
@@ -12,6 +13,7 @@ mod task;
 mod tests;
 mod wait_list;
 
+use crate::arena::Numbered;
 use crate::bio::{Bio, Bios, Flags, NONE, Op, Owner};
 use crate::error::SimError;
 use crate::events::{Event, EventQueue, Time};
@@ -20,6 +22,7 @@ use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 
 pub use event_loop::FinishedRun;
+use processors::Cores;
 pub use target::{Child, Limits, Mapped, PlugAfter, Target, WorkerNext};
 pub use task::{Plugged, Role, Task};
 pub use wait_list::WaitList;
@@ -52,14 +55,14 @@ pub struct Simulation {
     targets: Vec<Option<Box<dyn Target>>>,
     top: Child,
     tasks: Vec<Task>,
-    ios: Vec<TaskIo>,
-    free_ios: Vec<u32>,
+    ios: Numbered<TaskIo>,
     stop_condition: StopCondition,
     metrics: MetricsRecorder,
     journal: Option<u32>,      // The journal's task, if there is a filesystem
     journal_waiters: WaitList, // Tasks that wait until the journal lets them write
     running: usize,            // Jobs and replays that are not finished
     cpu_time: Time,            // Time that jobs have spent on their processors
+    cores: Option<Cores>,      // The cores, if there are fewer than tasks
     failure: Option<SimError>, // The error that ends the run early
 }
 
@@ -77,6 +80,7 @@ impl Simulation {
                 tasks.len() as u32 - 1
             });
         }
+        let cores = Cores::shared(host.cores, tasks.len());
         Self {
             now: 0,
             events: EventQueue::default(),
@@ -86,14 +90,14 @@ impl Simulation {
             targets: targets.into_iter().map(Some).collect(),
             top,
             tasks,
-            ios: Vec::new(),
-            free_ios: Vec::new(),
+            ios: Numbered::default(),
             stop_condition,
             metrics,
             journal: journal.map(|task| task as u32),
             journal_waiters: WaitList::default(),
             running,
             cpu_time: 0,
+            cores,
             failure: None,
         }
     }
@@ -147,13 +151,6 @@ impl Simulation {
                 }
             }
         }
-    }
-
-    /// Completes a bio with an error.
-    pub fn fail_bio(&mut self, number: u32) {
-        let flags = &mut self.bios[number].flags;
-        *flags = flags.with(Flags::FAILED);
-        self.complete(number);
     }
 
     /// Splits a bio: submits a part of it to the same target. The bio is done when all its parts are.
@@ -267,39 +264,15 @@ impl Simulation {
         }
     }
 
+    #[inline(never)]
     fn unplug_all(&mut self, task: u32) {
-        if !self.tasks[task as usize].plug.is_empty() {
-            self.unplug_requests(task);
-        }
         // A plug can hold both: reads of members, and rows of a stripe cache.
-        if !self.tasks[task as usize].callbacks.is_empty() {
-            self.unplug_callbacks(task);
+        let lists: [fn(&mut Task) -> &mut Vec<Plugged>; 2] = [|task| &mut task.plug, |task| &mut task.callbacks];
+        for list in lists {
+            let mut all = std::mem::take(list(&mut self.tasks[task as usize]));
+            all.drain(..).for_each(|plugged| self.call_unplug(plugged));
+            *list(&mut self.tasks[task as usize]) = all;
         }
-    }
-
-    #[inline(always)]
-    fn unplug_requests(&mut self, task: u32) {
-        // There is nearly always only one.
-        let plug = &mut self.tasks[task as usize].plug;
-        if let [only] = plug[..] {
-            plug.clear();
-            return self.call_unplug(only);
-        }
-        self.unplug_several(task);
-    }
-
-    #[inline(never)]
-    fn unplug_several(&mut self, task: u32) {
-        let mut plug = std::mem::take(&mut self.tasks[task as usize].plug);
-        plug.drain(..).for_each(|plugged| self.call_unplug(plugged));
-        self.tasks[task as usize].plug = plug;
-    }
-
-    #[inline(never)]
-    fn unplug_callbacks(&mut self, task: u32) {
-        let mut callbacks = std::mem::take(&mut self.tasks[task as usize].callbacks);
-        callbacks.drain(..).for_each(|plugged| self.call_unplug(plugged));
-        self.tasks[task as usize].callbacks = callbacks;
     }
 
     #[inline(always)]
@@ -313,16 +286,7 @@ impl Simulation {
     #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
         let io = TaskIo { task, op, bytes, start: self.now };
-        let number = match self.free_ios.pop() {
-            Some(number) => {
-                self.ios[number as usize] = io;
-                number
-            }
-            None => {
-                self.ios.push(io);
-                self.ios.len() as u32 - 1
-            }
-        };
+        let number = self.ios.add(io);
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
     }
 }

@@ -44,8 +44,8 @@ impl Simulation {
         }
         if self.send_queued_bios(number) {
             self.unplug(number);
-            let cost = self.charge_submission_cost();
-            self.events.schedule(now + cost, Event::task(number));
+            let end = self.charge_submission_cost(number);
+            self.events.schedule(end, Event::task(number));
         }
     }
 
@@ -81,8 +81,7 @@ impl Simulation {
 
     /// Completes an I/O of a replay. Its latency counts from when it was due, waiting included.
     pub(super) fn end_replay_io(&mut self, number: u32, io: u32) {
-        let done = self.ios[io as usize];
-        self.free_ios.push(io);
+        let done = self.ios.remove(io);
         let task = &mut self.tasks[number as usize];
         let Role::Replay(replay) = &mut task.role else { return };
         replay.in_flight -= 1;

@@ -86,6 +86,7 @@ pub enum PlugAfter {
 pub struct Limits {
     pub sectors: u64,     // How much it holds
     pub rotational: bool, // `queue/rotational`
+    pub fast: bool,       // Whether processors can be its limit
     pub io_opt: u64,      // `queue/optimal_io_size` in sectors; 0 is none
     pub cpu_ns: Time,     // Processor time for an I/O on its way through this target and those below
 }

@@ -31,7 +31,14 @@ fn peak_sizes(milliseconds: u64) -> Vec<usize> {
     assert!(sim.metrics.ios > milliseconds);
     let lines: usize = sim.tasks.iter().map(|task| task.work.capacity() + task.plug.capacity()).sum();
     let targets = sim.targets.iter().flatten().map(|target| target.peak_size()).sum();
-    vec![sim.ios.len(), sim.bios.peak_size(), targets, sim.events.peak_size(), lines, sim.journal_waiters.peak_size()]
+    vec![
+        sim.ios.peak_size(),
+        sim.bios.peak_size(),
+        targets,
+        sim.events.peak_size(),
+        lines,
+        sim.journal_waiters.peak_size(),
+    ]
 }
 
 #[test]

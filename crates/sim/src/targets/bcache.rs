@@ -451,7 +451,7 @@ impl TargetSpec for Bcache {
             id,
             backing,
             device,
-            limits: Limits { sectors, cpu_ns, ..backing.limits },
+            limits: Limits { sectors, cpu_ns, fast: true, ..backing.limits },
             thresholds: thresholds.map(|us| us * 1000),
             cache: Cache::new(settings),
             parts: Numbered::default(),

@@ -7,6 +7,7 @@ pub mod bcache;
 pub mod delay;
 pub mod dm_cache;
 pub mod job_blocks;
+pub mod locks;
 pub mod md;
 pub mod queue;
 #[cfg(test)]

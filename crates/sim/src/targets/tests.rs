@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BuildContext, Node, Reported, TargetSpec};
 use crate::SimError;
-use crate::bio::{Bio, Op, Owner};
+use crate::bio::{Bio, Flags, Op, Owner};
 use crate::cell::{Level, Md, SyncAction};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target};
 use crate::tests::{MEMBER, cell, iops, job, md, play};
@@ -56,7 +56,9 @@ impl Target for FaultyTarget {
             return sim.complete(number);
         }
         self.failed += 1;
-        sim.fail_bio(number);
+        let flags = &mut sim.bios[number].flags;
+        *flags = flags.with(Flags::FAILED);
+        sim.complete(number);
     }
 }
 

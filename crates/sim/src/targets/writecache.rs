@@ -516,7 +516,7 @@ impl TargetSpec for Writecache {
             id,
             origin,
             device,
-            limits: Limits { sectors: origin.limits.sectors / block * block, cpu_ns, ..origin.limits },
+            limits: Limits { sectors: origin.limits.sectors / block * block, cpu_ns, fast: true, ..origin.limits },
             block,
             data_start: metadata(blocks) / 512,
             high_free: (blocks * (100 - high_watermark) + 50) / 100,

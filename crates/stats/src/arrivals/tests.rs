@@ -3,7 +3,7 @@ use crate::hash64;
 use proptest::prelude::*;
 
 fn of(times: impl IntoIterator<Item = u64>) -> Arrivals {
-    let mut all = Arrivals::new();
+    let mut all = Arrivals::default();
     times.into_iter().for_each(|time| all.record(time));
     all
 }

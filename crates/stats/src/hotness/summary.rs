@@ -100,7 +100,7 @@ impl Hotness {
     }
 
     /// The count above which every block is known, sampled or held; see the module.
-    fn complete_from(&self) -> u64 {
+    pub(super) fn complete_from(&self) -> u64 {
         if self.level == 0 {
             return 0;
         }
@@ -129,13 +129,8 @@ impl Hotness {
         from
     }
 
-    /// Popularity of all blocks, estimated when sampled.
-    pub fn popularity(&self) -> Popularity {
-        self.popularity_above(self.complete_from())
-    }
-
     /// Popularity if every block with `from` accesses or more is known.
-    fn popularity_above(&self, from: u64) -> Popularity {
+    pub(super) fn popularity_above(&self, from: u64) -> Popularity {
         // By count: blocks that stand for themselves, and sampled ones that stand for `one_in()` each.
         let mut by_count: HashMap<u64, [f64; 2]> = HashMap::new();
         self.visit(&mut |equal| {

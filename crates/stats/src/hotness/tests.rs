@@ -1,6 +1,6 @@
 use super::*;
-use crate::popularity::{HotShare, Popularity};
-use crate::tests::{Random, Zipf};
+use crate::popularity::HotShare;
+use crate::tests::{Random, Zipf, popularity_of};
 use proptest::prelude::*;
 
 const BLOCKS: usize = 2_000_000;
@@ -24,13 +24,13 @@ fn compare_ios(name: &str, ios: impl Iterator<Item = (u64, u32)>) -> f64 {
         hotness.record(first, blocks, false);
         counts[first as usize..][..blocks as usize].iter_mut().for_each(|count| *count += 1);
     }
-    let exact = Popularity::from_counts(counts.iter().copied());
+    let exact = popularity_of(counts.iter().copied());
     let summary = hotness.summary();
     let unique = summary.unique_blocks as f64 / exact.blocks() - 1.0;
     assert!(summary.sampled, "{name}");
     assert!(unique.abs() < 4.0 * summary.relative_error, "{name} {unique}");
     let fractions = [0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.5];
-    let pairs = hotness.popularity().shares(&fractions);
+    let pairs = hotness.popularity_above(hotness.complete_from()).shares(&fractions);
     let error = |(found, truth): (&HotShare, &HotShare)| (found.io_share - truth.io_share).abs();
     let truth = exact.shares(&fractions);
     pairs.iter().zip(&truth).map(error).fold(0.0, f64::max) * 100.0
@@ -135,7 +135,7 @@ fn merged_samples_agree_with_the_whole() {
     }
     let (first, rest) = parts.split_at_mut(1);
     rest.iter().for_each(|part| first[0].merge(part));
-    let truth = Popularity::from_counts(counts);
+    let truth = popularity_of(counts);
     let summary = first[0].summary();
     assert_eq!(summary.accesses, 1_200_000);
     for (found, truth) in summary.hottest.iter().zip(truth.shares(&[0.01, 0.05, 0.1, 0.2])) {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 #[test]
 fn a_known_depth_has_exact_figures() {
-    let mut depth = Level::new();
+    let mut depth = Level::default();
     depth.advance(0);
     depth.change(100, 1); // idle 100
     depth.change(200, 1); // one for 100
@@ -20,7 +20,7 @@ fn a_known_depth_has_exact_figures() {
 
 #[test]
 fn backwards_and_below_zero_are_counted() {
-    let mut depth = Level::new();
+    let mut depth = Level::default();
     depth.change(100, 1);
     depth.change(50, -3);
     depth.change(150, 1);
@@ -31,7 +31,7 @@ fn backwards_and_below_zero_are_counted() {
 
 #[test]
 fn the_histogram_is_compact() {
-    let mut depth = Level::new();
+    let mut depth = Level::default();
     for level in 0..10_000u64 {
         depth.set(level, level);
     }
@@ -50,7 +50,7 @@ proptest! {
         steps in prop::collection::vec((0u64..1000, -3i64..4), 1..100), cut in 0usize..100,
     ) {
         let cut = cut.min(steps.len());
-        let (mut expected, mut first, mut second) = (Level::new(), Level::new(), Level::new());
+        let (mut expected, mut first, mut second) = (Level::default(), Level::default(), Level::default());
         let mut time = 0;
         for (index, &(step, delta)) in steps.iter().enumerate() {
             time += step;
@@ -59,7 +59,7 @@ proptest! {
                 first.change(time, delta);
             }
             if index + 1 == cut {
-                second.set(time, first.level());
+                second.set(time, first.level);
             } else if index >= cut {
                 second.change(time, delta);
             }
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn any_changes_are_taken(steps in prop::collection::vec((any::<u64>(), any::<i64>()), 0..50)) {
-        let mut depth = Level::new();
+        let mut depth = Level::default();
         for &(time, delta) in &steps {
             depth.change(time, delta);
             depth.set(time, delta as u64);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 #[test]
 fn known_distances_are_counted() {
-    let mut seeks = Seeks::new();
+    let mut seeks = Seeks::default();
     seeks.record(0, 8);
     seeks.record(8, 8); // 0
     seeks.record(116, 8); // +100
@@ -20,7 +20,7 @@ fn known_distances_are_counted() {
 proptest! {
     #[test]
     fn any_io_is_taken(ios in prop::collection::vec(any::<(u64, u64)>(), 0..100), cut in 0usize..100) {
-        let (mut seeks, mut rest) = (Seeks::new(), Seeks::new());
+        let (mut seeks, mut rest) = (Seeks::default(), Seeks::default());
         for (index, &(sector, sectors)) in ios.iter().enumerate() {
             // The part after the cut sees the last I/O before it, so that no distance is lost.
             if index <= cut {
@@ -30,7 +30,7 @@ proptest! {
                 rest.record(sector, sectors);
             }
         }
-        let mut whole = Seeks::new();
+        let mut whole = Seeks::default();
         ios.iter().for_each(|&(sector, sectors)| whole.record(sector, sectors));
         seeks.merge(&rest);
         let summary = seeks.summary();

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn of(sizes: &[u32]) -> SizeHistogram {
-    let mut all = SizeHistogram::new();
+    let mut all = SizeHistogram::default();
     sizes.iter().for_each(|&bytes| all.record(bytes));
     all
 }

@@ -27,7 +27,7 @@ fn widens_in_pairs() {
 #[test]
 fn the_end_of_time_is_reached_at_once() {
     let line = of(&[5, u64::MAX, 7], 512);
-    assert_eq!((line.len(), line.width_ns()), (512, 1 << 55));
+    assert_eq!((line.buckets.len(), line.width_ns()), (512, 1 << 55));
     assert_eq!(line.iter().next(), Some((0, &EventSum(2))));
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Hotness;
-use crate::tests::{Random, Zipf};
+use crate::tests::{Random, Zipf, popularity_of};
 use proptest::prelude::*;
 
 fn of(blocks: usize, accesses: usize, mut draw: impl FnMut(&mut Random) -> u64) -> ZipfFit {
@@ -8,7 +8,7 @@ fn of(blocks: usize, accesses: usize, mut draw: impl FnMut(&mut Random) -> u64) 
     for _ in 0..accesses {
         counts[draw(&mut random) as usize] += 1;
     }
-    fit(&Popularity::from_counts(counts))
+    fit(&popularity_of(counts))
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn exponents_are_found_in_a_sample() {
         for _ in 0..2_000_000 {
             hotness.record(zipf.draw(&mut random), 1, false);
         }
-        let fit_result = fit(&hotness.popularity());
+        let fit_result = hotness.summary().zipf;
         let error = fit_result.exponent.unwrap() - s;
         assert!(error.abs() < 0.03, "{s}: {fit_result:?}");
         assert_eq!(fit_result.verdict, ZipfVerdict::Zipf, "{s}: {fit_result:?}");
@@ -88,7 +88,7 @@ proptest! {
     ) {
         let counts = counts.iter().map(|&(count, shift)| count >> shift);
         let all = std::iter::repeat_n(counts.collect::<Vec<_>>(), times).flatten();
-        let fit_result = fit(&Popularity::from_counts(all));
+        let fit_result = fit(&popularity_of(all));
         prop_assert!(fit_result.exponent.is_none_or(f64::is_finite));
         prop_assert!(fit_result.ks_distance.is_none_or(|ks| (0.0..=1.0).contains(&ks)), "{fit_result:?}");
         prop_assert!(fit_result.gain_over_uniform_nats.is_none_or(f64::is_finite));

@@ -1,6 +1,7 @@
 //! One event as blkparse 1.2.0 prints it by default (`process_default` in blkparse_fmt.c).
 
-use crate::event::{Action, Event, Rwbs};
+use crate::blktrace::record::unpadded;
+use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::process::ProcessTable;
 use std::io::{self, Write};
 
@@ -15,19 +16,7 @@ pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &P
         return Ok(());
     }
     let device = if event.target_device.0 != 0 { event.target_device } else { event.device };
-    write!(
-        out,
-        "{:3},{:<3} {:2} {:8} {:5}.{:09} {:5} {:>2} {:>3} ",
-        device.major(),
-        device.minor(),
-        event.cpu,
-        event.sequence as i32,
-        event.time / 1_000_000_000,
-        event.time % 1_000_000_000,
-        event.pid,
-        event.action.letters(),
-        event.rwbs.letters(event.bytes).as_str(),
-    )?;
+    write_head(out, event, device, event.action.letters(), event.rwbs.letters(event.bytes).as_str())?;
     let sectors = event.sectors();
     match event.action {
         Action::REQUEUE | Action::COMPLETE if passthrough => {
@@ -66,6 +55,21 @@ pub fn write_line(out: &mut impl Write, event: &Event, pdu: &[u8], processes: &P
     }
 }
 
+/// What every line begins with.
+fn write_head(out: &mut impl Write, event: &Event, device: DeviceId, action: &str, rwbs: &str) -> io::Result<()> {
+    write!(
+        out,
+        "{:3},{:<3} {:2} {:8} {:5}.{:09} {:5} {action:>2} {rwbs:>3} ",
+        device.major(),
+        device.minor(),
+        event.cpu,
+        event.sequence as i32,
+        event.time / 1_000_000_000,
+        event.time % 1_000_000_000,
+        event.pid,
+    )
+}
+
 fn write_name(out: &mut impl Write, event: &Event, processes: &ProcessTable) -> io::Result<()> {
     out.write_all(b"[")?;
     out.write_all(processes.bytes(event.pid))?;
@@ -86,21 +90,8 @@ fn write_message(out: &mut impl Write, event: &Event, pdu: &[u8]) -> io::Result<
     if pdu.is_empty() {
         return Ok(());
     }
-    write!(
-        out,
-        "{:3},{:<3} {:2} {:>8} {:5}.{:09} {:5} {:>2} {:>3} ",
-        event.device.major(),
-        event.device.minor(),
-        event.cpu,
-        "0",
-        event.time / 1_000_000_000,
-        event.time % 1_000_000_000,
-        0,
-        "m",
-        "N",
-    )?;
-    let end = pdu.iter().position(|&b| b == 0).unwrap_or(pdu.len());
-    out.write_all(&pdu[..end])?;
+    write_head(out, &Event { sequence: 0, pid: 0, ..*event }, event.device, "m", "N")?;
+    out.write_all(unpadded(pdu))?;
     out.write_all(b"\n")
 }
 

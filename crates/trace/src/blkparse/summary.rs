@@ -2,18 +2,16 @@
 
 use super::tally::{ActionCounts, Amount, AmountPair, Tally};
 use crate::event::{Action, DeviceId, Event, Rwbs};
-use blklab_stats::checked;
+use blklab_stats::Merge;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// The summary of one input (a blktrace name) or of one device of a merged stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(remote = "Self")]
 pub struct DeviceSummary {
     pub name: String, // blkparse's name: that of the input, or `major,minor` of a device in a merged stream
-    cpus: Vec<(u16, ActionCounts)>,
-    place: Vec<u16>, // By CPU: its index in `cpus` plus one, or 0 if it has none
+    cpus: Vec<Option<Box<ActionCounts>>>, // By CPU; `None` without events
     pub events: u64,
     pub first_ns: u64,
     pub last_ns: u64,
@@ -22,8 +20,6 @@ pub struct DeviceSummary {
     pub skips: [u64; 2],
     last_sequence: BTreeMap<u16, u32>,
 }
-
-checked!(DeviceSummary, |summary| summary.place.iter().all(|&at| usize::from(at) <= summary.cpus.len()));
 
 impl DeviceSummary {
     /// Counts an event; with `count_skips` also gaps in the sequence numbers of a CPU.
@@ -54,33 +50,25 @@ impl DeviceSummary {
         }
     }
 
-    /// The counts of a CPU; most often it is the last event's CPU.
     fn cpu(&mut self, cpu: u16) -> &mut ActionCounts {
-        let at = match self.place.get(usize::from(cpu)) {
-            Some(&at) if at > 0 => at,
-            _ => self.add_cpu(cpu),
-        };
-        &mut self.cpus[usize::from(at) - 1].1
+        let cpu = usize::from(cpu);
+        if cpu >= self.cpus.len() {
+            self.cpus.resize(cpu + 1, None);
+        }
+        self.cpus[cpu].get_or_insert_default()
     }
 
-    #[cold]
-    fn add_cpu(&mut self, cpu: u16) -> u16 {
-        if self.place.len() <= usize::from(cpu) {
-            self.place.resize(usize::from(cpu) + 1, 0);
-        }
-        self.cpus.push((cpu, ActionCounts::default()));
-        // CPU 65,535 of a damaged record can share the last index; no machine has that CPU.
-        let at = self.cpus.len().min(usize::from(u16::MAX)) as u16;
-        self.place[usize::from(cpu)] = at;
-        at
+    /// The CPUs with events, ascending.
+    fn used_cpus(&self) -> impl Iterator<Item = (u16, &ActionCounts)> {
+        self.cpus.iter().enumerate().filter_map(|(cpu, counts)| Some((cpu as u16, counts.as_deref()?)))
     }
 
     /// Events of each action code up to 31; messages and codes beyond are at 0.
     pub fn by_action(&self) -> [u64; 32] {
         let mut counts = [0; 32];
-        for (_, cells) in &self.cpus {
-            for (index, amount) in cells.0.iter().enumerate() {
-                counts[index >> 2] += amount.count;
+        for (_, cpu) in self.used_cpus() {
+            for (count, amounts) in counts.iter_mut().zip(&cpu.0) {
+                *count += amounts.as_flattened().iter().map(|amount| amount.count).sum::<u64>();
             }
         }
         counts
@@ -91,11 +79,7 @@ impl DeviceSummary {
         self.first_ns = if self.events == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
         self.last_ns = self.last_ns.max(other.last_ns);
         self.events += other.events;
-        for (cpu, theirs) in &other.cpus {
-            for (mine, amount) in self.cpu(*cpu).0.iter_mut().zip(theirs.0) {
-                mine.add_other(amount);
-            }
-        }
+        other.used_cpus().for_each(|(cpu, theirs)| self.cpu(cpu).0.merge(&theirs.0));
         for direction in 0..2 {
             self.max_depth[direction] = self.max_depth[direction].max(other.max_depth[direction]);
             self.skips[direction] += other.skips[direction];
@@ -104,17 +88,13 @@ impl DeviceSummary {
 
     /// Counts by CPU, ascending.
     pub fn tallies(&self) -> Vec<(u16, Tally)> {
-        let mut all: Vec<_> = self.cpus.iter().map(|(cpu, cells)| (*cpu, Tally::of(cells))).collect();
-        all.sort_by_key(|(cpu, _)| *cpu);
-        all
+        self.used_cpus().map(|(cpu, counts)| (cpu, Tally::of(counts))).collect()
     }
 
     /// All CPUs together.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
-        for (_, tally) in self.tallies() {
-            total.add_other(&tally);
-        }
+        self.tallies().iter().for_each(|(_, tally)| total.merge(tally));
         total
     }
 }
@@ -132,12 +112,10 @@ impl Summary {
     /// merged stream, counted by device.
     pub fn new<'a>(inputs: impl IntoIterator<Item = &'a str>) -> Summary {
         let names: Vec<&str> = inputs.into_iter().collect();
-        if names.iter().all(|n| n.is_empty()) {
-            return Summary { merged: true, ..Summary::default() };
-        }
-        let devices =
-            names.into_iter().map(|name| DeviceSummary { name: name.to_owned(), ..DeviceSummary::default() }).collect();
-        Summary { devices, ..Summary::default() }
+        let merged = names.iter().all(|name| name.is_empty());
+        let named = |name: &str| DeviceSummary { name: name.to_owned(), ..DeviceSummary::default() };
+        let devices = if merged { Vec::new() } else { names.into_iter().map(named).collect() };
+        Summary { devices, by_device: Vec::new(), merged }
     }
 
     /// Counts an event.
@@ -171,12 +149,13 @@ impl Summary {
             if i > 0 {
                 writeln!(out)?;
             }
-            for (cpu, tally) in device.tallies() {
+            let tallies = device.tallies();
+            for (cpu, tally) in &tallies {
                 writeln!(out, "CPU{} ({}):", cpu, device.name)?;
-                write_tally(out, &tally, Some(device.max_depth))?;
+                write_tally(out, tally, Some(device.max_depth))?;
             }
             let total = device.total();
-            if device.cpus.len() > 1 {
+            if tallies.len() > 1 {
                 writeln!(out)?;
                 writeln!(out, "Total ({}):", device.name)?;
                 write_tally(out, &total, None)?;

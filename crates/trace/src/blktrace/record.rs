@@ -121,30 +121,13 @@ impl Record {
         self.magic == MAGIC || self.magic == WIDE_MAGIC
     }
 
-    /// Encodes in the given byte order.
-    pub fn encode(&self, order: ByteOrder) -> [u8; RECORD] {
-        let mut out = [0u8; RECORD];
-        let mut at = 0;
-        let mut put = |little: &[u8]| {
-            let field = &mut out[at..at + little.len()];
-            field.copy_from_slice(little);
-            if order == ByteOrder::Big {
-                field.reverse();
-            }
-            at += little.len();
-        };
-        put(&self.magic.to_le_bytes());
-        put(&self.sequence.to_le_bytes());
-        put(&self.time.to_le_bytes());
-        put(&self.sector.to_le_bytes());
-        put(&self.bytes.to_le_bytes());
-        put(&self.action.to_le_bytes());
-        put(&self.pid.to_le_bytes());
-        put(&self.device.to_le_bytes());
-        put(&self.cpu.to_le_bytes());
-        put(&self.error.to_le_bytes());
-        put(&self.pdu_len.to_le_bytes());
-        out
+    /// The record in little-endian bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.magic, self.sequence].map(u32::to_le_bytes).concat();
+        bytes.extend([self.time, self.sector].map(u64::to_le_bytes).as_flattened());
+        bytes.extend([self.bytes, self.action, self.pid, self.device, self.cpu].map(u32::to_le_bytes).as_flattened());
+        bytes.extend([self.error, self.pdu_len].map(u16::to_le_bytes).as_flattened());
+        bytes
     }
 
     /// The category bits.
@@ -232,4 +215,4 @@ pub fn unpadded(bytes: &[u8]) -> &[u8] {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -35,7 +35,6 @@ pub struct BlktraceSet {
     /// Whether a single stream holds the events of several CPUs, as `blkparse -d` writes it and standard input gives
     /// it.
     merged: bool,
-    tie: Vec<Event>,
     info: TraceInfo,
 }
 
@@ -43,8 +42,7 @@ impl BlktraceSet {
     /// A set of `info`'s inputs, with the streams of each input in the same order.
     pub fn new(info: TraceInfo, inputs: Vec<Vec<RecordStream>>) -> Result<BlktraceSet> {
         let merged = info.inputs.len() == 1 && info.inputs[0].name.is_empty();
-        let mut set =
-            BlktraceSet { cursors: Vec::new(), order: Vec::new(), time_zero: None, merged, tie: Vec::new(), info };
+        let mut set = BlktraceSet { cursors: Vec::new(), order: Vec::new(), time_zero: None, merged, info };
         for (number, streams) in inputs.into_iter().enumerate() {
             let input_index = u16::try_from(number)
                 .map_err(|_| TraceError::Request(format!("{} inputs: expected at most 65,536", number + 1)))?;
@@ -86,7 +84,7 @@ impl BlktraceSet {
             Some((other, _)) => Err(TraceError::Request(format!(
                 "{} and {} are recordings of different hosts or boots: give one at a time, or compare them with \
                  `blklab trace diff`",
-                first.stream.path, other.stream.path
+                first.stream.input.path, other.stream.input.path
             ))),
             None => Ok(()),
         }
@@ -95,10 +93,10 @@ impl BlktraceSet {
     /// Reads the next block of one stream; false if it has ended.
     fn read_block(&mut self, index: usize, batch: &mut EventBatch) -> Result<bool> {
         let cursor = &mut self.cursors[index];
-        let before = cursor.stream.offset();
+        let before = cursor.stream.input.offset;
         cursor.next = 0;
         cursor.stream.next_block(&mut cursor.block, READ_AHEAD)?;
-        self.info.bytes_read += cursor.stream.offset() - before;
+        self.info.bytes_read += cursor.stream.input.offset - before;
         for (pid, name) in cursor.block.names.drain(..) {
             batch.names.push(ProcessName { before: batch.events.len(), pid, name });
         }
@@ -112,24 +110,18 @@ impl BlktraceSet {
     /// Adds a stream's counts and warnings to the trace's.
     fn report_ending(&mut self, index: usize) -> Result<()> {
         let stream = &self.cursors[index].stream;
-        let path = stream.path.clone();
-        self.info.out_of_order += stream.out_of_order;
+        let (path, irregularities, skipped) = (stream.input.path.clone(), stream.irregularities, stream.skipped);
+        self.info.out_of_order += irregularities.backwards;
         self.info.messages += stream.messages;
-        self.info.sequence_gaps += stream.sequence_gaps;
-        if stream.out_of_order > 0 {
-            let count = stream.out_of_order;
-            self.info
-                .warn(&path, format!("{count} events are earlier than their predecessors; they stay in file order"));
+        self.info.sequence_gaps += irregularities.missing;
+        let warnings = [
+            (irregularities.backwards, "events are earlier than their predecessors; they stay in file order"),
+            (irregularities.leaps, "gaps of more than a day between events: the times are not reliable"),
+            (irregularities.missing, "events are missing according to their sequence numbers"),
+        ];
+        for (count, problem) in warnings.into_iter().filter(|(count, _)| *count > 0) {
+            self.info.warn(&path, format!("{count} {problem}"));
         }
-        let (leaps, gaps) = (self.cursors[index].stream.leaps, self.cursors[index].stream.sequence_gaps);
-        if leaps > 0 {
-            self.info
-                .warn(&path, format!("{leaps} gaps of more than a day between events: the times are not reliable"));
-        }
-        if gaps > 0 {
-            self.info.warn(&path, format!("{gaps} events are missing according to their sequence numbers"));
-        }
-        let skipped = self.cursors[index].stream.skipped;
         if skipped.places > 0 {
             let places = if skipped.places == 1 { "" } else { " and later" };
             self.info.warn(
@@ -176,18 +168,6 @@ impl BlktraceSet {
         self.order.insert(at, index);
     }
 
-    /// Moves the first stream back: behind the second, before those that are not earlier.
-    fn reorder_first(&mut self) {
-        let index = self.order[0];
-        let time = self.cursors[index].time();
-        let mut at = 0;
-        while at + 1 < self.order.len() && (at == 0 || self.cursors[self.order[at + 1]].time() < time) {
-            self.order[at] = self.order[at + 1];
-            at += 1;
-        }
-        self.order[at] = index;
-    }
-
     /// Moves the first stream's events to the batch as long as it is first.
     fn advance(&mut self, time_zero: u64, batch: &mut EventBatch) -> Result<()> {
         let index = self.order[0];
@@ -210,27 +190,10 @@ impl BlktraceSet {
         if cursor.next == cursor.block.events.len() && !self.read_block(index, batch)? {
             self.order.remove(0);
         } else if self.cursors[index].time() > until {
-            self.reorder_first();
+            self.order.remove(0);
+            self.insert_in_order(index);
         }
         Ok(())
-    }
-
-    /// In a merged stream, events with equal times can have any order: blkparse sorts them by device and sequence,
-    /// but never across the end of what it has read.
-    fn sort_ties(&mut self, batch: &mut EventBatch, first: usize) {
-        let events = &mut batch.events[first..];
-        let mut from = 0;
-        while from < events.len() {
-            let time = events[from].time;
-            let len = events[from..].iter().take_while(|e| e.time == time).count();
-            if len > 1 {
-                self.tie.clear();
-                self.tie.extend_from_slice(&events[from..from + len]);
-                self.tie.sort_by_key(|e| (e.device, e.sequence));
-                events[from..from + len].copy_from_slice(&self.tie);
-            }
-            from += len;
-        }
     }
 }
 
@@ -245,7 +208,11 @@ impl Source for BlktraceSet {
             self.advance(time_zero, batch)?;
         }
         if self.merged {
-            self.sort_ties(batch, first);
+            // Events with equal times can have any order: blkparse sorts them by device and sequence, but never across
+            // the end of what it has read.
+            for tie in batch.events[first..].chunk_by_mut(|a, b| a.time == b.time) {
+                tie.sort_by_key(|event| (event.device, event.sequence));
+            }
         }
         Ok(batch.events.len() > first || !self.order.is_empty())
     }

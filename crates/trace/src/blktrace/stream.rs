@@ -1,10 +1,11 @@
 //! One blktrace file, read block by block.
 
 use super::record::*;
-use crate::error::{Result, TraceError};
+use crate::error::Result;
 use crate::event::{Event, Rwbs};
-use crate::interrupt;
-use std::io::{ErrorKind, Read};
+use crate::input_buffer::InputBuffer;
+use blklab_stats::{Merge, merge_fields};
+use std::io::Read;
 
 /// Bytes that are read at once; they fit into the L2 cache together with the events decoded from them.
 const BUFFER: usize = 128 << 10;
@@ -60,19 +61,13 @@ struct PreviousRecord {
 
 /// Counts of irregular records.
 #[derive(Clone, Copy, Default)]
-struct Irregularities {
-    backwards: u64,
-    leaps: u64,
-    missing: u64,
+pub struct Irregularities {
+    pub backwards: u64, // Events earlier than their predecessors
+    pub leaps: u64,     // Events more than a day later than their predecessors
+    pub missing: u64,   // Missing sequence numbers between neighbours of one device and CPU
 }
 
-impl Irregularities {
-    fn add(&mut self, other: Irregularities) {
-        self.backwards += other.backwards;
-        self.leaps += other.leaps;
-        self.missing += other.missing;
-    }
-}
+merge_fields!(Irregularities: backwards, leaps, missing);
 
 const DAY: u64 = 86_400_000_000_000; // No traced disk is idle for this long
 
@@ -102,50 +97,29 @@ impl PreviousRecord {
 
 /// A reader of blktrace records.
 pub struct RecordStream {
-    pub path: String, // Shown in messages
-    source: Box<dyn Read + Send>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    offset: u64,
-    at_eof: bool,
+    pub input: InputBuffer,
     order: Option<ByteOrder>,
     previous: PreviousRecord,
     pub ending: Option<StreamEnding>,  // How the stream ended, once it has
     pub skipped: SkippedBytes,         // Bytes skipped because they are no records
     pub timestamp: Option<(u64, u64)>, // (record time, unix ns) of the first time stamp note
-    pub out_of_order: u64,             // Events earlier than their predecessors
-    pub leaps: u64,                    // Events more than a day later than their predecessors
-    pub sequence_gaps: u64,            // Missing sequence numbers between neighbours of one device and CPU
-    pub messages: u64,                 // Cgroup-tagged messages, which are not kept
+    pub irregularities: Irregularities,
+    pub messages: u64, // Cgroup-tagged messages, which are not kept
 }
 
 impl RecordStream {
     /// A stream over decompressed bytes.
     pub fn new(path: String, source: Box<dyn Read + Send>) -> RecordStream {
         RecordStream {
-            path,
-            source,
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
-            offset: 0,
-            at_eof: false,
+            input: InputBuffer::new(path, source, BUFFER),
             order: None,
             previous: PreviousRecord::default(),
             ending: None,
             skipped: SkippedBytes::default(),
             timestamp: None,
-            out_of_order: 0,
-            leaps: 0,
-            sequence_gaps: 0,
+            irregularities: Irregularities::default(),
             messages: 0,
         }
-    }
-
-    /// Bytes consumed so far.
-    pub fn offset(&self) -> u64 {
-        self.offset
     }
 
     /// Replaces `block` by the next `limit` events, or fewer at the end; handles notes among them. An empty block
@@ -156,8 +130,8 @@ impl RecordStream {
             return Ok(());
         }
         if self.order.is_none() {
-            self.require(4)?;
-            self.order = ByteOrder::of(&self.buffer[self.start..self.end]);
+            self.input.require(4)?;
+            self.order = ByteOrder::of(self.input.bytes());
         }
         match self.order {
             Some(ByteOrder::Big) => self.decode::<true>(block, limit),
@@ -176,17 +150,17 @@ impl RecordStream {
                 break;
             }
             // Here the buffer has a payload, a note, a wrong magic, or too few bytes.
-            if self.end - self.start < RECORD && !self.require(RECORD)? {
+            if !self.input.require(RECORD)? {
                 return self.finish();
             }
-            let Some((record, fixed)) = Record::first::<BIG>(&self.buffer[self.start..self.end]) else {
-                if self.require(WIDE_RECORD)? {
+            let Some((record, fixed)) = Record::first::<BIG>(self.input.bytes()) else {
+                if self.input.require(WIDE_RECORD)? {
                     continue;
                 }
                 return self.finish();
             };
             if !record.is_known() {
-                let offset = self.offset;
+                let offset = self.input.offset;
                 if offset == 0 || !self.skip_to_record::<BIG>()? {
                     self.ending = Some(StreamEnding::Damaged { offset, magic: record.magic });
                     return Ok(());
@@ -194,41 +168,46 @@ impl RecordStream {
                 continue;
             }
             let record_bytes = fixed + usize::from(record.pdu_len);
-            if self.end - self.start < record_bytes && !self.require(record_bytes)? {
+            if !self.input.require(record_bytes)? {
                 return self.finish();
             }
-            let (from, to) = (self.start + fixed, self.start + record_bytes);
-            self.start = to;
-            self.offset += record_bytes as u64;
-            if record.is_note() {
-                self.handle_note::<BIG>(&record, from..to, block);
+            let pdu = &self.input.take(record_bytes)[fixed..];
+            if !record.is_note() {
+                self.irregularities.merge(&self.previous.check(&record));
+                let mut event = record.event(pdu);
+                if event.rwbs.has(Rwbs::PASSTHROUGH) && !pdu.is_empty() {
+                    keep_payload(&mut event, pdu, &mut block.pdu);
+                }
+                block.events.push(event);
                 continue;
             }
-            let irregularities = self.previous.check(&record);
-            self.count_irregularities(irregularities);
-            let pdu = &self.buffer[from..to];
-            let mut event = record.event(pdu);
-            if event.rwbs.has(Rwbs::PASSTHROUGH) && !pdu.is_empty() {
-                keep_payload(&mut event, pdu, &mut block.pdu);
+            match record.action & 0xffff {
+                NOTE_PROCESS => block.names.push((record.pid, unpadded(&pdu[..pdu.len().min(16)]).to_vec())),
+                NOTE_TIMESTAMP if pdu.len() == 8 && self.timestamp.is_none() => {
+                    self.timestamp = Some((record.time, unix_ns::<BIG>(pdu)));
+                }
+                NOTE_MESSAGE => {
+                    let mut event = record.event(&[]);
+                    keep_payload(&mut event, pdu, &mut block.pdu);
+                    block.events.push(event);
+                }
+                _ => self.messages += 1,
             }
-            block.events.push(event);
         }
         Ok(())
     }
 
     /// Skips bytes up to the next plausible record; false if there is none.
     fn skip_to_record<const BIG: bool>(&mut self) -> Result<bool> {
-        let from = self.offset;
+        let from = self.input.offset;
         let magics = [MAGIC, WIDE_MAGIC].map(|magic| if BIG { magic.to_be_bytes() } else { magic.to_le_bytes() });
         loop {
-            self.start += 1;
-            self.offset += 1;
-            let buffered = &self.buffer[self.start..self.end];
+            self.input.take(1);
+            let buffered = self.input.bytes();
             let position = buffered.windows(4).position(|bytes| magics.iter().any(|magic| bytes == magic));
             let skipped = position.unwrap_or((buffered.len() + 1).saturating_sub(4));
-            self.start += skipped;
-            self.offset += skipped as u64;
-            if !self.require(RECORD)? {
+            self.input.take(skipped);
+            if !self.input.require(RECORD)? {
                 return Ok(false);
             }
             if position.is_some() && self.is_plausible::<BIG>()? {
@@ -238,36 +217,35 @@ impl RecordStream {
         if self.skipped.places == 0 {
             self.skipped.offset = from;
         }
-        self.skipped.bytes += self.offset - from;
+        self.skipped.bytes += self.input.offset - from;
         self.skipped.places += 1;
         Ok(true)
     }
 
     /// Whether the buffer begins with a record of about the previous one's time, with another record or nothing behind.
     fn is_plausible<const BIG: bool>(&mut self) -> Result<bool> {
-        self.require(WIDE_RECORD)?;
-        let Some((record, fixed)) = Record::first::<BIG>(&self.buffer[self.start..self.end]) else { return Ok(false) };
+        self.input.require(WIDE_RECORD)?;
+        let Some((record, fixed)) = Record::first::<BIG>(self.input.bytes()) else { return Ok(false) };
         if !record.is_note() && record.time.abs_diff(self.previous.time) > DAY {
             return Ok(false);
         }
         let record_bytes = fixed + usize::from(record.pdu_len);
-        if !self.require(record_bytes + RECORD)? {
-            return Ok(self.end - self.start == record_bytes);
+        if !self.input.require(record_bytes + RECORD)? {
+            return Ok(self.input.bytes().len() == record_bytes);
         }
-        let behind = self.start + record_bytes;
-        let next = self.buffer[behind..self.end].first_chunk().map(Record::decode::<BIG, RECORD>);
+        let next = self.input.bytes()[record_bytes..].first_chunk().map(Record::decode::<BIG, RECORD>);
         Ok(next.is_some_and(|next| next.is_known()))
     }
 
     /// Whether the buffer begins with a record of protocol 8.
     fn next_is_wide<const BIG: bool>(&self) -> bool {
-        let magic = self.buffer[self.start..self.end].first_chunk().copied().unwrap_or_default();
+        let magic = self.input.bytes().first_chunk().copied().unwrap_or_default();
         WIDE_MAGIC == if BIG { u32::from_be_bytes(magic) } else { u32::from_le_bytes(magic) }
     }
 
     /// Decodes events of one protocol without payloads at the front of the buffer; most events have none.
     fn decode_plain<const BIG: bool, const SIZE: usize>(&mut self, magic: u32, block: &mut EventBlock, limit: usize) {
-        let buffered = &self.buffer[self.start..self.end];
+        let buffered = self.input.bytes();
         let mut remaining = buffered;
         let mut previous = self.previous;
         let mut irregularities = Irregularities::default();
@@ -281,7 +259,7 @@ impl RecordStream {
                 }
                 remaining = behind;
                 if previous.needs_check(&record) {
-                    irregularities.add(previous.check(&record));
+                    irregularities.merge(&previous.check(&record));
                 } else {
                     previous = PreviousRecord::of(&record);
                 }
@@ -290,63 +268,25 @@ impl RecordStream {
             .take(room),
         );
         let taken = buffered.len() - remaining.len();
-        self.start += taken;
-        self.offset += taken as u64;
+        self.input.take(taken);
         self.previous = previous;
-        self.count_irregularities(irregularities);
-    }
-
-    fn count_irregularities(&mut self, irregularities: Irregularities) {
-        self.out_of_order += irregularities.backwards;
-        self.leaps += irregularities.leaps;
-        self.sequence_gaps += irregularities.missing;
-    }
-
-    fn handle_note<const BIG: bool>(&mut self, record: &Record, pdu: std::ops::Range<usize>, block: &mut EventBlock) {
-        let pdu = &self.buffer[pdu];
-        match record.action & 0xffff {
-            NOTE_PROCESS => block.names.push((record.pid, unpadded(&pdu[..pdu.len().min(16)]).to_vec())),
-            NOTE_TIMESTAMP if pdu.len() == 8 && self.timestamp.is_none() => {
-                let word = |at: usize| {
-                    let v = [pdu[at], pdu[at + 1], pdu[at + 2], pdu[at + 3]];
-                    u64::from(if BIG { u32::from_be_bytes(v) } else { u32::from_le_bytes(v) })
-                };
-                self.timestamp = Some((record.time, word(0) * 1_000_000_000 + word(4)));
-            }
-            NOTE_MESSAGE => {
-                let mut event = record.event(&[]);
-                keep_payload(&mut event, pdu, &mut block.pdu);
-                block.events.push(event);
-            }
-            _ => self.messages += 1,
-        }
+        self.irregularities.merge(&irregularities);
     }
 
     fn finish(&mut self) -> Result<()> {
-        let left = self.end - self.start;
-        self.ending =
-            Some(if left == 0 { StreamEnding::Clean } else { StreamEnding::Cut { offset: self.offset, left } });
+        let (offset, left) = (self.input.offset, self.input.bytes().len());
+        self.ending = Some(if left == 0 { StreamEnding::Clean } else { StreamEnding::Cut { offset, left } });
         Ok(())
     }
+}
 
-    /// Reads until `wanted` bytes are in the buffer; false at the end of the file.
-    fn require(&mut self, wanted: usize) -> Result<bool> {
-        while self.end - self.start < wanted {
-            if self.at_eof {
-                return Ok(false);
-            }
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            match self.source.read(&mut self.buffer[self.end..]) {
-                Ok(0) => self.at_eof = true,
-                Ok(n) => self.end += n,
-                Err(e) if e.kind() == ErrorKind::Interrupted && !interrupt::requested() => {}
-                Err(e) => return Err(TraceError::io(&self.path, e)),
-            }
-        }
-        Ok(true)
-    }
+/// The time of a time stamp note: seconds, then ns.
+fn unix_ns<const BIG: bool>(pdu: &[u8]) -> u64 {
+    let word = |at: usize| {
+        let v = [pdu[at], pdu[at + 1], pdu[at + 2], pdu[at + 3]];
+        u64::from(if BIG { u32::from_be_bytes(v) } else { u32::from_le_bytes(v) })
+    };
+    word(0) * 1_000_000_000 + word(4)
 }
 
 fn keep_payload(event: &mut Event, pdu: &[u8], all: &mut Vec<u8>) {

@@ -154,9 +154,7 @@ impl<P: Panel> PerDevice<P> {
 
     /// Counts the rows of one device.
     pub fn observe(&mut self, chunk: &Chunk) {
-        while self.panels.len() <= chunk.device {
-            self.panels.push((self.make)(self.panels.len()));
-        }
+        self.panels.extend((self.panels.len()..=chunk.device).map(&*self.make));
         self.panels[chunk.device].observe(chunk);
     }
 
@@ -171,9 +169,7 @@ impl<P: Panel> PerDevice<P> {
         if device < self.panels.len() {
             return self.panels[device].merge(&panel);
         }
-        while self.panels.len() < device {
-            self.panels.push((self.make)(self.panels.len()));
-        }
+        self.panels.extend((self.panels.len()..device).map(&*self.make));
         self.panels.push(panel);
     }
 

@@ -49,7 +49,7 @@ impl QueueDepth {
     pub fn new(filter: &Filter, device: usize) -> QueueDepth {
         let slices = if device < 16 { 512 } else { 64 };
         QueueDepth {
-            level: Level::new(),
+            level: Level::default(),
             over_time: Timeline::new(slices),
             now: 0,
             changed: 0,

@@ -41,7 +41,7 @@ impl Filesystem {
 }
 
 /// The I/Os of one file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, crate::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
 pub struct FileProfile {
     /// Path of the file; or what else the sectors hold, such as `journal`.
     pub name: String,
@@ -56,15 +56,6 @@ pub struct FileProfile {
     pub read_bytes: u64,
     /// Bytes written to it.
     pub write_bytes: u64,
-}
-
-impl FileProfile {
-    fn add(&mut self, other: &FileProfile) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.read_bytes += other.read_bytes;
-        self.write_bytes += other.write_bytes;
-    }
 }
 
 /// The files of the filesystem on a device, by I/O.
@@ -86,7 +77,7 @@ pub struct FileAccesses {
     #[serde(skip)]
     filesystem: Option<Arc<Filesystem>>,
     #[serde(skip)]
-    by_owner: HashMap<u32, FileProfile>,
+    by_owner: HashMap<u32, [(u64, u64); 2]>, // I/Os and bytes of reads and of writes
 }
 
 impl FileAccesses {
@@ -97,9 +88,7 @@ impl FileAccesses {
 
     /// Counts sectors of an I/O that `touched` these owners before.
     fn add(&mut self, touched: &mut Vec<u32>, owner: u32, write: bool, sectors: u64) {
-        let file = self.by_owner.entry(owner).or_default();
-        let (ios, bytes) =
-            if write { (&mut file.writes, &mut file.write_bytes) } else { (&mut file.reads, &mut file.read_bytes) };
+        let (ios, bytes) = &mut self.by_owner.entry(owner).or_default()[usize::from(write)];
         *bytes += sectors << 9;
         if !touched.contains(&owner) {
             *ios += 1;
@@ -137,10 +126,10 @@ impl Panel for FileAccesses {
         let mut files: Vec<FileProfile> = self
             .by_owner
             .iter()
-            .map(|(owner, file)| {
+            .map(|(owner, &[(reads, read_bytes), (writes, write_bytes)])| {
                 let known = filesystem.owners.get(*owner as usize).cloned();
                 let (name, is_file) = known.unwrap_or_else(|| ("outside of the filesystem".into(), false));
-                FileProfile { name, is_file, ..file.clone() }
+                FileProfile { name, is_file, reads, writes, read_bytes, write_bytes }
             })
             .collect();
         files.sort_by(|a, b| (b.reads + b.writes, &a.name).cmp(&(a.reads + a.writes, &b.name)));
@@ -152,8 +141,8 @@ impl Panel for FileAccesses {
 
 impl Merge for FileAccesses {
     fn merge(&mut self, other: &Self) {
-        for (owner, file) in &other.by_owner {
-            self.by_owner.entry(*owner).or_default().add(file);
+        for (owner, counts) in &other.by_owner {
+            self.by_owner.entry(*owner).or_default().merge(counts);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
 use crate::start::StartAction;
-use blklab_stats::hash64;
+use blklab_stats::{Hashing, hash64};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,15 +24,7 @@ const MAX_NAMES: usize = 1 << 16; // The largest number of process names; furthe
 const SHOWN_NAMES: usize = 64; // The largest number of process names that a profile lists
 const UNKNOWN: &str = "(unknown)"; // The name of unnamed processes
 const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in order of time
-const RECENT: usize = 256; // Processes whose names are cached
-
-#[derive(Clone, Copy, Default)]
-struct KnownProcess {
-    known: bool,
-    pid: u32,
-    index: u32,
-    wanted: bool,
-}
+const RECENT: usize = 4096; // Processes whose names are cached
 
 /// The state of a device while events are read.
 #[derive(Serialize, Deserialize)]
@@ -73,7 +65,7 @@ pub struct Intake {
     #[serde(skip)]
     name_index: HashMap<String, u32>,
     #[serde(skip)]
-    recent: Vec<KnownProcess>, // Recent processes, by the low bits of their pid
+    recent: HashMap<u32, (u32, bool), Hashing>, // What `look_up_process` has returned for recent processes
     /// Whether the input is one merged stream: then each device has its own summary, and sequence numbers can have
     /// gaps.
     #[serde(skip)]
@@ -102,7 +94,7 @@ impl Intake {
             processes: ProcessTable::default(),
             names: vec![UNKNOWN.into()],
             name_index: HashMap::from([(UNKNOWN.into(), 0)]),
-            recent: vec![KnownProcess::default(); RECENT],
+            recent: HashMap::default(),
             total: 0,
             beyond_devices: 0,
             first_time: None,
@@ -126,7 +118,7 @@ impl Intake {
             self.add_events(&batch.events[from..before.max(from)], send_chunk);
             from = before.max(from);
             self.processes.learn(name.pid, &name.name);
-            self.recent[name.pid as usize % RECENT].known = false;
+            self.recent.remove(&name.pid);
         }
         self.add_events(&batch.events[from..], send_chunk);
     }
@@ -349,29 +341,16 @@ impl Intake {
 
     /// The index of a process's name, and whether the filter wants it.
     fn look_up_process(&mut self, pid: u32) -> (u32, bool) {
-        let recent = &self.recent[pid as usize % RECENT];
-        if recent.known && recent.pid == pid {
-            return (recent.index, recent.wanted);
+        if let Some(&known) = self.recent.get(&pid) {
+            return known;
         }
-        let (index, wanted) = self.resolve_process(pid);
-        self.recent[pid as usize % RECENT] = KnownProcess { known: true, pid, index, wanted };
-        (index, wanted)
-    }
-
-    #[cold]
-    fn resolve_process(&mut self, pid: u32) -> (u32, bool) {
         let name = self.processes.name(pid).unwrap_or(UNKNOWN);
         let wanted = self.filter.wants_process(pid, name);
-        let index = match self.name_index.get(name) {
-            Some(&index) => index,
-            None if self.names.len() < MAX_NAMES => {
-                self.names.push(name.to_owned());
-                let index = (self.names.len() - 1) as u32;
-                self.name_index.insert(name.to_owned(), index);
-                index
-            }
-            None => 0,
-        };
+        let index = index_of(name, &mut self.names, &mut self.name_index);
+        if self.recent.len() >= RECENT {
+            self.recent.clear();
+        }
+        self.recent.insert(pid, (index, wanted));
         (index, wanted)
     }
 
@@ -505,6 +484,20 @@ impl Intake {
     pub fn totals(&self) -> (u64, u64) {
         (self.total, self.beyond_devices)
     }
+}
+
+/// The index of a name among the names, to which it is added if there is room.
+fn index_of(name: &str, names: &mut Vec<String>, indexes: &mut HashMap<String, u32>) -> u32 {
+    if let Some(&index) = indexes.get(name) {
+        return index;
+    }
+    if names.len() >= MAX_NAMES {
+        return 0;
+    }
+    let index = names.len() as u32;
+    names.push(name.to_owned());
+    indexes.insert(name.to_owned(), index);
+    index
 }
 
 fn queued_io(event: &Event, source: DeviceId, process: u32) -> QueuedIo {

@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, Panel, ProfiledDevice, QueuedIo, Renumbering};
 use crate::event::{DeviceId, Op, Rwbs};
 use crate::io::NEVER;
-use blklab_stats::{Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, merge_fields};
+use blklab_stats::{Hashing, Merge, Quantiles, QuantilesSummary, SizeHistogram, SizeSummary, merge_fields};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -92,14 +92,12 @@ impl GroupLoad {
     }
 }
 
-/// Groups by number; look-ups are fast for small or repeated numbers.
+/// Groups by number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, GroupLoad)>")]
 struct GroupTable {
     #[serde(skip)]
-    recent: Vec<(u32, u32)>, // By the low bits of a number: the number that was looked up last, and its group
-    #[serde(skip)]
-    index: HashMap<u32, u32>,
+    index: HashMap<u32, u32, Hashing>,
     groups: Vec<(u32, GroupLoad)>,
 }
 
@@ -107,29 +105,16 @@ impl TryFrom<Vec<(u32, GroupLoad)>> for GroupTable {
     type Error = &'static str;
 
     fn try_from(groups: Vec<(u32, GroupLoad)>) -> Result<Self, Self::Error> {
-        let index: HashMap<u32, u32> = (0..).zip(&groups).map(|(at, (key, _))| (*key, at)).collect();
+        let index: HashMap<u32, u32, Hashing> = (0..).zip(&groups).map(|(at, (key, _))| (*key, at)).collect();
         let is_valid = groups.len() <= MAX_GROUPS + 1 && index.len() == groups.len();
-        is_valid.then_some(GroupTable { recent: Vec::new(), index, groups }).ok_or("not the groups of a load")
+        is_valid.then_some(GroupTable { index, groups }).ok_or("not the groups of a load")
     }
 }
 
 impl GroupTable {
     const OTHERS: u32 = u32::MAX; // The key of all groups beyond [`MAX_GROUPS`]
-    const RECENT: usize = 64; // Entries of `recent`
 
     fn at(&mut self, key: u32) -> &mut GroupLoad {
-        let place = key as usize % Self::RECENT;
-        let at = match self.recent.get(place) {
-            Some(&(recent, at)) if recent == key => at,
-            _ => self.find(key),
-        };
-        &mut self.groups[at as usize].1
-    }
-
-    #[cold]
-    fn find(&mut self, key: u32) -> u32 {
-        // An empty entry has a key that belongs elsewhere.
-        self.recent.resize(Self::RECENT, (u32::MAX - 1, 0));
         let at = match self.index.get(&key) {
             Some(&at) => at,
             None => {
@@ -140,8 +125,7 @@ impl GroupTable {
                 })
             }
         };
-        self.recent[key as usize % Self::RECENT] = (key, at);
-        at
+        &mut self.groups[at as usize].1
     }
 
     /// Gives its groups other numbers; groups whose numbers become equal are merged.
@@ -218,9 +202,7 @@ impl Load {
         *low = first.min(*low);
         *high = end.max(*high);
     }
-}
 
-impl Load {
     /// Whether more than half of its I/Os were remapped from these devices.
     pub fn is_fed_by(&self, devices: &[DeviceId]) -> bool {
         let ios = |(_, group): &(u32, GroupLoad)| group.ops.iter().map(|cell| cell.0).sum::<u64>();

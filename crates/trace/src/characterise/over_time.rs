@@ -22,14 +22,8 @@ struct TimeSlice {
 merge_fields!(TimeSlice: asked, q2c, unique);
 
 /// A device over time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OverTime(Timeline<TimeSlice>);
-
-impl Default for OverTime {
-    fn default() -> Self {
-        OverTime(Timeline::new(SLICES))
-    }
-}
 
 /// One slice of time: what was queued, and what completed, in `[start_ns, start_ns + width_ns)`.
 #[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]

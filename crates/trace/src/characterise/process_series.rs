@@ -42,7 +42,7 @@ impl Merge for Slice {
 }
 
 /// I/Os by process and time on a device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessSeries(Timeline<Slice>);
 
 checked!(Slice, |slice| slice.0.len() <= DISTINCT + 1);
@@ -55,12 +55,6 @@ pub struct ProcessesOverTime {
     /// I/Os queued in each slice, by name of the process. The twelve largest are named, `(others)` are the rest; in
     /// each slice, processes beyond its twelve largest are among the others.
     pub ios: BTreeMap<String, Vec<u64>>,
-}
-
-impl Default for ProcessSeries {
-    fn default() -> Self {
-        ProcessSeries(Timeline::new(512))
-    }
 }
 
 impl Panel for ProcessSeries {

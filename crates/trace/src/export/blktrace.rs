@@ -2,12 +2,11 @@
 
 use super::output::OutputFile;
 use super::{ExportReport, Exporter};
-use crate::blktrace::record::ByteOrder;
 use crate::blktrace::write::{write_event, write_process, write_timestamp};
 use crate::error::{Result, TraceError};
 use crate::event::EventBatch;
 use crate::source::TraceInfo;
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,11 +21,10 @@ const MOST_CPUS: u16 = 512; // The largest number of CPUs with their own files: 
 
 /// An exporter to blktrace binary at `path` (the set's name, or the file). Fails if a set of that name exists, unless
 /// `replace` is set.
-pub fn blktrace(path: &Path, layout: BlktraceLayout, order: ByteOrder, replace: bool) -> Result<Box<dyn Exporter>> {
+pub fn blktrace(path: &Path, layout: BlktraceLayout, replace: bool) -> Result<Box<dyn Exporter>> {
     let mut blktrace = BlktraceExporter {
         path: path.to_path_buf(),
         layout,
-        order,
         files: BTreeMap::new(),
         names: Vec::new(),
         started: false,
@@ -45,7 +43,6 @@ pub fn blktrace(path: &Path, layout: BlktraceLayout, order: ByteOrder, replace: 
 struct BlktraceExporter {
     path: PathBuf,
     layout: BlktraceLayout,
-    order: ByteOrder,
     files: BTreeMap<u16, OutputFile>,
     names: Vec<(u32, Vec<u8>)>, // New names that no event has followed yet
     started: bool,
@@ -55,38 +52,29 @@ struct BlktraceExporter {
 
 impl BlktraceExporter {
     fn file(&mut self, cpu: u16) -> Result<&mut OutputFile> {
-        let slot = match self.layout {
-            BlktraceLayout::PerCpu => cpu,
-            BlktraceLayout::Merged => 0,
+        let slot = if self.layout == BlktraceLayout::Merged { 0 } else { cpu };
+        let entry = match self.files.entry(slot) {
+            Entry::Occupied(entry) => return Ok(entry.into_mut()),
+            Entry::Vacant(entry) => entry,
         };
-        if !self.files.contains_key(&slot) {
-            let path = match self.layout {
-                BlktraceLayout::Merged => self.path.clone(),
-                BlktraceLayout::PerCpu => per_cpu(&self.path, slot),
-            };
-            if self.layout == BlktraceLayout::PerCpu {
-                if slot >= MOST_CPUS {
-                    return Err(TraceError::Request(format!(
-                        "CPU {slot}: at most {MOST_CPUS} CPUs' files are written; write one merged file"
-                    )));
-                }
-                if path.exists() && !self.replace {
-                    return Err(TraceError::Request(format!(
-                        "{}: exists already; --overwrite replaces that set",
-                        path.display()
-                    )));
-                }
-            }
-            self.files.insert(slot, OutputFile::create(&path)?);
+        if self.layout == BlktraceLayout::Merged {
+            return Ok(entry.insert(OutputFile::create(&self.path)?));
         }
-        match self.files.get_mut(&slot) {
-            Some(file) => Ok(file),
-            None => Err(TraceError::Request(format!("CPU {slot}: no file"))),
+        if slot >= MOST_CPUS {
+            return Err(TraceError::Request(format!(
+                "CPU {slot}: at most {MOST_CPUS} CPUs' files are written; write one merged file"
+            )));
         }
+        let path = per_cpu(&self.path, slot);
+        if path.exists() && !self.replace {
+            return Err(TraceError::Request(format!(
+                "{}: exists already; --overwrite replaces that set",
+                path.display()
+            )));
+        }
+        Ok(entry.insert(OutputFile::create(&path)?))
     }
-}
 
-impl BlktraceExporter {
     /// Removes further files of a replaced set that had more CPUs: they would be read with the new ones.
     fn remove_other_cpus(&self, written: usize) {
         if self.layout == BlktraceLayout::PerCpu {
@@ -109,7 +97,6 @@ fn per_cpu(path: &Path, cpu: u16) -> PathBuf {
 
 impl Exporter for BlktraceExporter {
     fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()> {
-        let order = self.order;
         let mut names = batch.names.iter().peekable();
         for (index, event) in batch.events.iter().enumerate() {
             while let Some(name) = names.next_if(|name| name.before <= index) {
@@ -120,12 +107,12 @@ impl Exporter for BlktraceExporter {
             let file = self.file(event.cpu)?;
             let mut write = || {
                 if let (true, Some(unix)) = (is_first, info.start_unix_ns) {
-                    write_timestamp(file, order, event, unix)?;
+                    write_timestamp(file, event, unix)?;
                 }
                 for (pid, name) in &new_names {
-                    write_process(file, order, event, *pid, name)?;
+                    write_process(file, event, *pid, name)?;
                 }
-                write_event(file, order, event, batch)
+                write_event(file, event, batch)
             };
             write().map_err(|e| TraceError::io(file.shown().to_owned(), e))?;
         }

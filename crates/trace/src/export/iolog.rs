@@ -10,7 +10,6 @@ use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, SECTOR};
 use crate::source::TraceInfo;
 use crate::start::StartAction;
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
 use std::path::Path;
 
 /// Version of the log.
@@ -32,7 +31,6 @@ pub fn iolog(path: &Path, version: IologVersion) -> Result<Box<dyn Exporter>> {
         version,
         names: BTreeMap::new(),
         last: (DeviceId(0), String::new()),
-        line: Vec::new(),
         time: 1,
         taken: 0,
         written: 0,
@@ -47,7 +45,6 @@ struct IologExporter {
     version: IologVersion,
     names: BTreeMap<u32, String>,
     last: (DeviceId, String), // The selected device and its name
-    line: Vec<u8>,
     time: u64, // Time of the last written line, µs. It begins at 1, because fio does not pause after a line at time 0.
     taken: u64,
     written: u64,
@@ -97,24 +94,17 @@ impl IologExporter {
             self.select_device(event.device, info)?;
         }
         self.written += 1;
-        self.begin_line();
-        // Writing to a vector cannot fail.
-        let _ = write!(self.line, " {action} {offset} {bytes}");
-        self.end_line()
+        self.put_line(&format!("{action} {offset} {bytes}"))
     }
 
-    /// Begins a line with its time and file name.
-    fn begin_line(&mut self) {
-        self.line.clear();
-        if self.version == IologVersion::V3 {
-            let _ = write!(self.line, "{} ", self.time);
-        }
-        self.line.extend_from_slice(self.last.1.as_bytes());
-    }
-
-    fn end_line(&mut self) -> Result<()> {
-        self.line.push(b'\n');
-        self.file.put(&self.line)
+    /// Writes a line about the selected device.
+    fn put_line(&mut self, action: &str) -> Result<()> {
+        let name = &self.last.1;
+        let line = match self.version {
+            IologVersion::V2 => format!("{name} {action}\n"),
+            IologVersion::V3 => format!("{} {name} {action}\n", self.time),
+        };
+        self.file.put(line.as_bytes())
     }
 
     /// Selects the device of the next lines; adds and opens its file the first time.
@@ -131,12 +121,8 @@ impl IologExporter {
         }
         self.names.insert(device.0, name.clone());
         self.last.1 = name;
-        for action in [" add", " open"] {
-            self.begin_line();
-            self.line.extend_from_slice(action.as_bytes());
-            self.end_line()?;
-        }
-        Ok(())
+        self.put_line("add")?;
+        self.put_line("open")
     }
 }
 
@@ -163,9 +149,7 @@ impl Exporter for IologExporter {
         }
         for name in std::mem::take(&mut self.names).into_values() {
             self.last.1 = name;
-            self.begin_line();
-            self.line.extend_from_slice(b" close");
-            self.end_line()?;
+            self.put_line("close")?;
         }
         let (name, bytes) = self.file.commit()?;
         Ok(ExportReport { files: vec![name], bytes, taken: self.taken, written: self.written })

@@ -2,7 +2,6 @@
 
 mod blktrace;
 mod iolog;
-mod ios;
 mod output;
 mod parquet;
 pub mod target;
@@ -11,8 +10,7 @@ mod tests;
 
 pub use blktrace::{BlktraceLayout, blktrace};
 pub use iolog::{IologVersion, iolog};
-pub use ios::parquet_ios;
-pub use parquet::{ParquetIos, parquet_events};
+pub use parquet::{parquet_events, parquet_ios};
 
 use crate::error::Result;
 use crate::event::EventBatch;

@@ -3,6 +3,7 @@
 use crate::error::{Result, TraceError};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +16,7 @@ const BUFFER: usize = 256 << 10;
 pub struct OutputFile {
     shown: String,
     target: Destination,
-    sink: Option<BufWriter<Box<dyn Sink>>>, // Present until the file is committed or dropped
+    sink: Option<BufWriter<File>>, // Present until the file is committed or dropped
     bytes: u64,
 }
 
@@ -24,40 +25,14 @@ enum Destination {
     File { temporary: PathBuf, destination: PathBuf },
 }
 
-trait Sink: Write + Send {
-    fn sync(&mut self) -> io::Result<()>;
-}
-
-impl Sink for File {
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
-
-struct StreamSink<W>(W);
-
-impl<W: Write> Write for StreamSink<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl<W: Write + Send> Sink for StreamSink<W> {
-    fn sync(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
 impl OutputFile {
     /// Opens the temporary file.
     pub fn create(path: &Path) -> Result<OutputFile> {
         let shown = path.to_string_lossy().into_owned();
         if shown == "-" {
-            return Ok(Self::stream("standard output".into(), io::stdout()));
+            let shown = "standard output";
+            let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(|e| TraceError::io(shown, e))?;
+            return Ok(Self::new(shown.into(), Destination::Stream, stdout.into()));
         }
         let fail = |e| TraceError::io(&shown, e);
         let destination = match fs::metadata(path) {
@@ -65,7 +40,7 @@ impl OutputFile {
             Ok(meta) if meta.is_dir() => return Err(fail(io::ErrorKind::IsADirectory.into())),
             Ok(meta) if is_stream(&meta) => {
                 let file = File::options().write(true).open(path).map_err(fail)?;
-                return Ok(Self::stream(shown, file));
+                return Ok(Self::new(shown, Destination::Stream, file));
             }
             Ok(_) => {
                 return Err(TraceError::Request(format!(
@@ -77,17 +52,11 @@ impl OutputFile {
         };
         let temporary = temporary_name(&destination);
         let file = File::options().write(true).create_new(true).open(&temporary).map_err(fail)?;
-        Ok(OutputFile {
-            shown,
-            target: Destination::File { temporary, destination },
-            sink: Some(BufWriter::with_capacity(BUFFER, Box::new(file))),
-            bytes: 0,
-        })
+        Ok(Self::new(shown, Destination::File { temporary, destination }, file))
     }
 
-    fn stream(shown: String, sink: impl Write + Send + 'static) -> OutputFile {
-        let sink: Box<dyn Sink> = Box::new(StreamSink(sink));
-        OutputFile { shown, target: Destination::Stream, sink: Some(BufWriter::with_capacity(BUFFER, sink)), bytes: 0 }
+    fn new(shown: String, target: Destination, file: File) -> OutputFile {
+        OutputFile { shown, target, sink: Some(BufWriter::with_capacity(BUFFER, file)), bytes: 0 }
     }
 
     /// The path for messages.
@@ -111,7 +80,10 @@ impl OutputFile {
     /// Syncs the content under the temporary name, so that [`OutputFile::commit`] only renames.
     pub fn sync(&mut self) -> Result<()> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
-        let written = sink.flush().and_then(|()| sink.get_mut().sync());
+        let written = sink.flush().and_then(|()| match self.target {
+            Destination::File { .. } => sink.get_ref().sync_all(),
+            Destination::Stream => Ok(()),
+        });
         written.map_err(|e| TraceError::io(&self.shown, e))
     }
 

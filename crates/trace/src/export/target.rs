@@ -1,7 +1,6 @@
 //! The registry of formats that a trace can be converted to.
 
 use super::{BlktraceLayout, Exporter, IologVersion, blktrace, iolog, parquet_events, parquet_ios};
-use crate::blktrace::record::ByteOrder;
 use crate::error::{Result, TraceError};
 use crate::filter::Filter;
 use std::path::Path;
@@ -50,14 +49,14 @@ pub static TARGETS: &[ExportTarget] = &[
         about: "blktrace binary in one file, as blkparse -d writes and btt reads",
         suffixes: &[".bin"],
         filters: false,
-        open: |path, _, replace| blktrace(path, BlktraceLayout::Merged, ByteOrder::Little, replace),
+        open: |path, _, replace| blktrace(path, BlktraceLayout::Merged, replace),
     },
     ExportTarget {
         name: "blktrace",
         about: "blktrace binary, one file for each CPU: NAME.blktrace.0, .1, …",
         suffixes: &[],
         filters: false,
-        open: |path, _, replace| blktrace(path, BlktraceLayout::PerCpu, ByteOrder::Little, replace),
+        open: |path, _, replace| blktrace(path, BlktraceLayout::PerCpu, replace),
     },
 ];
 

@@ -1,6 +1,6 @@
 //! Names in traces: named devices (volumes, hosts' disks, files) get device numbers; processes keep their ids.
 
-use crate::event::DeviceId;
+use crate::event::{DeviceId, EventBatch, ProcessName};
 use std::collections::{HashMap, HashSet};
 
 /// Major number of devices that a trace only names: Linux keeps 240 to 254 for local use.
@@ -57,20 +57,21 @@ impl NamedDevices {
 #[derive(Default)]
 pub struct NewProcessNames {
     seen: HashSet<u32>,
-    last: Option<u32>,
-    pub unreported: Vec<(u32, Vec<u8>)>, // (pid, name) of names to report, in order of appearance
+    unreported: Vec<(u32, Vec<u8>)>, // (pid, name) of names to report, in order of appearance
 }
 
 impl NewProcessNames {
     /// Adds a name; the first name of a process stays.
     pub fn learn(&mut self, pid: u32, name: &[u8]) {
-        if self.last == Some(pid) {
-            return;
-        }
-        self.last = Some(pid);
         if self.seen.len() < 1 << 20 && self.seen.insert(pid) {
             self.unreported.push((pid, name[..name.len().min(NAME_BYTES)].to_vec()));
         }
+    }
+
+    /// Reports them before the next event of the batch.
+    pub fn report(&mut self, batch: &mut EventBatch) {
+        let before = batch.events.len();
+        batch.names.extend(self.unreported.drain(..).map(|(pid, name)| ProcessName { before, pid, name }));
     }
 }
 

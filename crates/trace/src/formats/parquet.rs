@@ -3,7 +3,7 @@
 use super::names::NewProcessNames;
 use super::{FORMATS, Format};
 use crate::error::{Result, TraceError};
-use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
+use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
 use crate::parquet_file::{InputByDevice, convert_error, read_metadata};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parquet::basic::Type;
@@ -11,7 +11,7 @@ use parquet::column::reader::get_typed_column_reader;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,9 +25,13 @@ pub const FORMAT: Format = Format {
 };
 
 const MAGIC: &[u8] = b"PAR1";
-/// The columns in the order of [`RowGroup`]'s arrays; other columns are optional.
-const WORDS: [&str; 8] = ["device", "cpu", "seq", "pid", "action", "rwbs", "bytes", "error"];
-const LONGS: [&str; 2] = ["time_ns", "sector"];
+/// The columns by type, in the order in which [`RowGroup`] has them.
+const WORDS: [&str; 10] =
+    ["device", "cpu", "seq", "pid", "action", "rwbs", "bytes", "error", "remap_device", "remap_target"];
+const LONGS: [&str; 3] = ["time_ns", "sector", "remap_sector"];
+const TEXTS: [&str; 2] = ["process", "payload"];
+/// The columns that a file can lack.
+const OPTIONAL: [&str; 5] = ["remap_device", "remap_target", "remap_sector", "process", "payload"];
 
 fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> {
     let path = single_file(inputs, &info.format)?.path;
@@ -66,13 +70,9 @@ fn catch_panics<T>(path: &str, work: impl FnOnce() -> ParquetResult<T>) -> Resul
 
 /// The indexes of the columns in the file.
 struct ColumnIndexes {
-    words: [usize; WORDS.len()],
-    longs: [usize; LONGS.len()],
-    remap_device: Option<usize>,
-    remap_sector: Option<usize>,
-    process: Option<usize>,
-    remap_target: Option<usize>,
-    payload: Option<usize>,
+    words: Vec<Option<usize>>,
+    longs: Vec<Option<usize>>,
+    texts: Vec<Option<usize>>,
 }
 
 impl ColumnIndexes {
@@ -86,33 +86,21 @@ impl ColumnIndexes {
                 Some((_, c)) if c.physical_type() != kind || c.max_rep_level() != 0 => {
                     Err(malformed(format!("column {name:?} is {}, expected {kind}", c.physical_type())))
                 }
+                None if !OPTIONAL.contains(&name) => {
+                    let has_ios = schema.columns().iter().any(|c| c.name() == "t_queue");
+                    let hint = if has_ios { "; the file holds I/Os, not events" } else { "" };
+                    Err(malformed(format!("no column {name:?}{hint}")))
+                }
                 found => Ok(found.map(|(i, _)| i)),
             }
         };
-        let need = |name: &str, kind: Type| {
-            let hint = if schema.columns().iter().any(|c| c.name() == "t_queue") {
-                "; the file holds I/Os, not events"
-            } else {
-                ""
-            };
-            find(name, kind)?.ok_or_else(|| malformed(format!("no column {name:?}{hint}")))
-        };
-        let mut columns = ColumnIndexes {
-            words: [0; WORDS.len()],
-            longs: [0; LONGS.len()],
-            remap_device: find("remap_device", Type::INT32)?,
-            remap_sector: find("remap_sector", Type::INT64)?,
-            process: find("process", Type::BYTE_ARRAY)?,
-            remap_target: find("remap_target", Type::INT32)?,
-            payload: find("payload", Type::BYTE_ARRAY)?,
-        };
-        for (name, place) in LONGS.iter().zip(&mut columns.longs) {
-            *place = need(name, Type::INT64)?;
-        }
-        for (name, place) in WORDS.iter().zip(&mut columns.words) {
-            *place = need(name, Type::INT32)?;
-        }
-        Ok(columns)
+        let find_all =
+            |names: &[&str], kind: Type| names.iter().map(|name| find(name, kind)).collect::<Result<Vec<_>>>();
+        Ok(ColumnIndexes {
+            longs: find_all(&LONGS, Type::INT64)?,
+            words: find_all(&WORDS, Type::INT32)?,
+            texts: find_all(&TEXTS, Type::BYTE_ARRAY)?,
+        })
     }
 }
 
@@ -151,67 +139,52 @@ impl<T: DataType> ColumnCursor<T> {
     }
 }
 
+/// Columns of one type; `None` if the file lacks them.
+type Cursors<T> = Vec<Option<ColumnCursor<T>>>;
+
+fn open_columns<T: DataType>(group: &dyn RowGroupReader, columns: &[Option<usize>]) -> ParquetResult<Cursors<T>> {
+    let open = |column: usize| {
+        let optional = group.metadata().schema_descr().column(column).max_def_level() > 0;
+        group.get_column_reader(column).map(|reader| ColumnCursor::new(reader, optional))
+    };
+    columns.iter().map(|column| column.map(open).transpose()).collect()
+}
+
+/// Reads rows of all columns; adds the number of rows of each to `lengths`.
+fn read_columns<T: DataType>(columns: &mut Cursors<T>, count: usize, lengths: &mut Vec<usize>) -> ParquetResult<()> {
+    for column in columns.iter_mut().flatten() {
+        column.read_rows(count)?;
+        lengths.push(column.rows.len());
+    }
+    Ok(())
+}
+
+fn value<T: DataType>(columns: &Cursors<T>, column: usize, row: usize) -> Option<&T::T> {
+    columns[column].as_ref()?.rows[row].as_ref()
+}
+
 struct RowGroup {
-    words: [ColumnCursor<Int32Type>; WORDS.len()],
-    longs: [ColumnCursor<Int64Type>; LONGS.len()],
-    remap_device: Option<ColumnCursor<Int32Type>>,
-    remap_sector: Option<ColumnCursor<Int64Type>>,
-    process: Option<ColumnCursor<ByteArrayType>>,
-    remap_target: Option<ColumnCursor<Int32Type>>,
-    payload: Option<ColumnCursor<ByteArrayType>>,
+    words: Cursors<Int32Type>,
+    longs: Cursors<Int64Type>,
+    texts: Cursors<ByteArrayType>,
 }
 
 impl RowGroup {
     fn open(reader: &SerializedFileReader<File>, number: usize, columns: &ColumnIndexes) -> ParquetResult<RowGroup> {
         let group = reader.get_row_group(number)?;
-        let schema = reader.metadata().file_metadata().schema_descr();
-        let optional = |column: usize| schema.column(column).max_def_level() > 0;
-        let column = |column: usize| group.get_column_reader(column).map(|r| (r, optional(column)));
-        let words = |at: usize| column(at).map(|(r, optional)| ColumnCursor::new(r, optional));
-        let longs = |at: usize| column(at).map(|(r, optional)| ColumnCursor::new(r, optional));
-        let texts = |at: usize| column(at).map(|(r, optional)| ColumnCursor::new(r, optional));
-        let [device, cpu, seq, pid, action, rwbs, bytes, error] = columns.words;
         Ok(RowGroup {
-            words: [
-                words(device)?,
-                words(cpu)?,
-                words(seq)?,
-                words(pid)?,
-                words(action)?,
-                words(rwbs)?,
-                words(bytes)?,
-                words(error)?,
-            ],
-            longs: [longs(columns.longs[0])?, longs(columns.longs[1])?],
-            remap_device: columns.remap_device.map(words).transpose()?,
-            remap_sector: columns.remap_sector.map(longs).transpose()?,
-            process: columns.process.map(texts).transpose()?,
-            remap_target: columns.remap_target.map(words).transpose()?,
-            payload: columns.payload.map(texts).transpose()?,
+            words: open_columns(&*group, &columns.words)?,
+            longs: open_columns(&*group, &columns.longs)?,
+            texts: open_columns(&*group, &columns.texts)?,
         })
     }
 
-    /// Reads the next rows of every column; returns their number.
+    /// Reads the next rows; returns how many there are.
     fn read_rows(&mut self, count: usize) -> ParquetResult<usize> {
         let mut lengths = Vec::new();
-        for column in &mut self.words {
-            column.read_rows(count)?;
-            lengths.push(column.rows.len());
-        }
-        for column in &mut self.longs {
-            column.read_rows(count)?;
-            lengths.push(column.rows.len());
-        }
-        fn read_optional<T: DataType>(
-            column: &mut Option<ColumnCursor<T>>, count: usize,
-        ) -> ParquetResult<Option<usize>> {
-            column.as_mut().map(|column| column.read_rows(count).map(|()| column.rows.len())).transpose()
-        }
-        lengths.extend(read_optional(&mut self.remap_device, count)?);
-        lengths.extend(read_optional(&mut self.remap_sector, count)?);
-        lengths.extend(read_optional(&mut self.process, count)?);
-        lengths.extend(read_optional(&mut self.remap_target, count)?);
-        lengths.extend(read_optional(&mut self.payload, count)?);
+        read_columns(&mut self.words, count, &mut lengths)?;
+        read_columns(&mut self.longs, count, &mut lengths)?;
+        read_columns(&mut self.texts, count, &mut lengths)?;
         let rows = lengths[0];
         if lengths.iter().any(|&length| length != rows) {
             return Err(ParquetError::General("columns of different lengths".into()));
@@ -219,41 +192,36 @@ impl RowGroup {
         Ok(rows)
     }
 
-    fn word(&self, column: usize, row: usize) -> u32 {
-        self.words[column].rows[row].unwrap_or(0) as u32
-    }
-
     fn event(&self, row: usize) -> Event {
+        let word = |column: usize| value(&self.words, column, row).map_or(0, |&word| word as u32);
+        let long = |column: usize| value(&self.longs, column, row).map_or(0, |&long| long as u64);
         let mut event = Event {
-            time: self.longs[0].rows[row].unwrap_or(0) as u64,
-            sector: self.longs[1].rows[row].unwrap_or(0) as u64,
-            device: DeviceId(self.word(0, row)),
-            cpu: self.word(1, row) as u16,
-            sequence: self.word(2, row),
-            pid: self.word(3, row),
-            action: Action(self.word(4, row) as u8),
-            rwbs: Rwbs(self.word(5, row) as u16),
-            bytes: self.word(6, row),
-            error: self.word(7, row) as u16,
+            time: long(0),
+            sector: long(1),
+            arg_sector: long(2),
+            device: DeviceId(word(0)),
+            cpu: word(1) as u16,
+            sequence: word(2),
+            pid: word(3),
+            action: Action(word(4) as u8),
+            rwbs: Rwbs(word(5) as u16),
+            bytes: word(6),
+            error: word(7) as u16,
+            arg_device: DeviceId(word(8)),
             ..Event::default()
         };
-        if let Some(column) = &self.remap_sector {
-            event.arg_sector = column.rows[row].unwrap_or(0) as u64;
-        }
-        if let Some(device) = self.remap_device.as_ref().and_then(|column| column.rows[row]) {
-            event.arg_device = DeviceId(device as u32);
-            let target = self.remap_target.as_ref().and_then(|column| column.rows[row]);
-            event.target_device = target.map_or(event.device, |target| DeviceId(target as u32));
+        if value(&self.words, 8, row).is_some() {
+            event.target_device = value(&self.words, 9, row).map_or(event.device, |&target| DeviceId(target as u32));
         }
         event
     }
 
     fn name(&self, row: usize) -> Option<&ByteArray> {
-        self.process.as_ref()?.rows[row].as_ref()
+        value(&self.texts, 0, row)
     }
 
     fn payload(&self, row: usize) -> Option<&ByteArray> {
-        self.payload.as_ref()?.rows[row].as_ref()
+        value(&self.texts, 1, row)
     }
 }
 
@@ -288,9 +256,7 @@ impl Source for ParquetSource {
                 event.input = self.input_of.get(event.device);
                 if let Some(name) = group.name(row) {
                     self.processes.learn(event.pid, name.data());
-                    let before = batch.events.len();
-                    let unreported = self.processes.unreported.drain(..);
-                    batch.names.extend(unreported.map(|(pid, name)| ProcessName { before, pid, name }));
+                    self.processes.report(batch);
                 }
                 self.backwards += u64::from(event.time < self.last_time);
                 self.last_time = event.time;

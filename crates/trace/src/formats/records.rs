@@ -3,8 +3,8 @@
 use super::row_source::{ReadContext, RequestRow, RowFeed};
 use crate::error::{Result, TraceError};
 use crate::event::DeviceId;
-use crate::interrupt;
-use std::io::{ErrorKind, Read};
+use crate::input_buffer::InputBuffer;
+use std::io::Read;
 
 const BUFFER: usize = 256 << 10;
 
@@ -19,12 +19,7 @@ pub type DecodeRecord = fn(&[u8], DeviceId) -> DecodedRecord;
 
 /// A binary file's rows.
 pub struct RecordFeed {
-    path: String,
-    source: Box<dyn Read + Send>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    bytes: u64,
+    input: InputBuffer,
     size: usize,
     decode: DecodeRecord,
     device: Option<DeviceId>,
@@ -36,62 +31,34 @@ pub struct RecordFeed {
 impl RecordFeed {
     /// Records of `size` bytes.
     pub fn new(path: String, source: Box<dyn Read + Send>, size: usize, decode: DecodeRecord) -> RecordFeed {
-        RecordFeed {
-            path,
-            source,
-            buffer: vec![0; BUFFER],
-            start: 0,
-            end: 0,
-            bytes: 0,
-            size,
-            decode,
-            device: None,
-            rows: 0,
-            other: 0,
-            nonsense: 0,
-        }
-    }
-
-    /// Reads until the buffer has a complete record; false at the end of the file.
-    fn fill_record(&mut self) -> Result<bool> {
-        while self.end - self.start < self.size {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            match self.source.read(&mut self.buffer[self.end..]) {
-                Ok(0) => return Ok(false),
-                Ok(count) => self.end += count,
-                Err(e) if e.kind() == ErrorKind::Interrupted && !interrupt::requested() => {}
-                Err(e) => return Err(TraceError::io(&self.path, e)),
-            }
-        }
-        Ok(true)
+        let input = InputBuffer::new(path, source, BUFFER);
+        RecordFeed { input, size, decode, device: None, rows: 0, other: 0, nonsense: 0 }
     }
 
     fn finish(&self, context: &mut ReadContext) -> Result<()> {
+        let left = self.input.bytes().len();
         if self.rows + self.other == 0 {
             return Err(TraceError::Malformed {
-                path: self.path.clone(),
+                path: self.input.path.clone(),
                 place: "offset 0".into(),
                 problem: format!(
                     "no valid record in {} bytes: expected records of {} bytes",
-                    self.bytes + (self.end - self.start) as u64,
+                    self.input.offset + left as u64,
                     self.size
                 ),
             });
         }
-        let mut warn = |message: String| context.info.warn(&self.path, message);
+        let mut warn = |message: String| context.info.warn(&self.input.path, message);
         if self.other > 0 {
             warn(format!("{} commands are not reads, writes, discards or flushes; skipped", self.other));
         }
         if self.nonsense > 0 {
             warn(format!("{} records are not valid; skipped", self.nonsense));
         }
-        let left = self.end - self.start;
         if left > 0 {
             warn(format!(
                 "cut off at offset {}: {left} bytes left, expected {}; read up to there",
-                self.bytes, self.size
+                self.input.offset, self.size
             ));
         }
         Ok(())
@@ -100,18 +67,12 @@ impl RecordFeed {
 
 impl RowFeed for RecordFeed {
     fn read(&mut self, rows: &mut Vec<RequestRow>, limit: usize, context: &mut ReadContext) -> Result<()> {
-        let device = match self.device {
-            Some(device) => device,
-            None => *self.device.insert(device_of_file(&self.path, context)),
-        };
+        let device = *self.device.get_or_insert_with(|| device_of_file(&self.input.path, context));
         while rows.len() < limit {
-            if self.end - self.start < self.size && !self.fill_record()? {
+            if !self.input.require(self.size)? {
                 return self.finish(context);
             }
-            let record = &self.buffer[self.start..self.start + self.size];
-            self.start += self.size;
-            self.bytes += self.size as u64;
-            match (self.decode)(record, device) {
+            match (self.decode)(self.input.take(self.size), device) {
                 DecodedRecord::Row(row) => {
                     self.rows += 1;
                     rows.push(row);
@@ -124,7 +85,7 @@ impl RowFeed for RecordFeed {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.input.offset
     }
 }
 

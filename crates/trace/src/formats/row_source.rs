@@ -5,7 +5,7 @@
 
 use super::names::{NamedDevices, NewProcessNames};
 use crate::error::Result;
-use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
+use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
 use crate::source::{Input, Source, TraceInfo};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -79,16 +79,12 @@ impl<F: RowFeed> RowCursor<F> {
         let new = &self.held[old..];
         let late = new.iter().filter(|r| r.time < self.reached).count();
         context.info.out_of_order += late as u64;
-        if !self.held.is_sorted_by_key(|r| r.time) {
-            self.held.sort_by_key(|r| r.time);
-        }
+        self.held.sort_by_key(|row| row.time);
         let count = if self.ended { self.held.len() } else { WINDOW };
         self.ready.clear();
         self.ready.extend(self.held.drain(..count));
         self.next = 0;
-        if let Some(last) = self.ready.last() {
-            self.reached = self.reached.max(last.time);
-        }
+        self.reached = self.ready.last().map_or(self.reached, |last| last.time.max(self.reached));
         Ok(!self.ready.is_empty())
     }
 }
@@ -241,13 +237,11 @@ impl<F: RowFeed> RowSource<F> {
         });
     }
 
-    /// Adds new device and process names to the trace's information and the batch.
-    fn add_new_names(&mut self, batch: &mut EventBatch, at: usize) {
+    /// Adds the names of devices and processes that readers have found since.
+    fn add_new_names(&mut self, batch: &mut EventBatch) {
         let ReadContext { devices, processes, info } = &mut self.context;
-        let known = info.device_names.len();
-        info.device_names.extend_from_slice(&devices.names[known..]);
-        let names = processes.unreported.drain(..).map(|(pid, name)| ProcessName { before: at, pid, name });
-        batch.names.extend(names);
+        info.device_names.extend_from_slice(&devices.names[info.device_names.len()..]);
+        processes.report(batch);
     }
 
     fn finish(&mut self) {
@@ -291,17 +285,14 @@ impl<F: RowFeed> Source for RowSource<F> {
             Some(time_zero) => time_zero,
             None => self.start()?,
         };
-        self.add_new_names(batch, first);
+        self.add_new_names(batch);
         while batch.events.len() < full && !self.cursors.is_empty() {
             self.advance(time_zero, batch, full)?;
-            if !self.context.processes.unreported.is_empty() {
-                self.add_new_names(batch, batch.events.len());
-            }
+            self.add_new_names(batch);
         }
         if self.cursors.is_empty() {
             self.push_completions(u64::MAX, time_zero, batch, full);
         }
-        self.add_new_names(batch, batch.events.len());
         let more = batch.events.len() > first;
         if !more && !self.finished {
             self.finish();

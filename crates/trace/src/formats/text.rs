@@ -58,7 +58,7 @@ impl<R: RowParser> RowFeed for TextFeed<R> {
     }
 
     fn bytes(&self) -> u64 {
-        self.lines.bytes
+        self.lines.input.offset
     }
 }
 
@@ -74,7 +74,7 @@ impl<R: RowParser> TextFeed<R> {
         let number = self.lines.number;
         if self.unreadable <= SHOWN {
             let message = format!("line {number}: {problem}; skipped");
-            context.info.warn(&self.lines.path, message);
+            context.info.warn(&self.lines.input.path, message);
         }
         self.first_unreadable.get_or_insert((number, problem));
     }
@@ -84,14 +84,14 @@ impl<R: RowParser> TextFeed<R> {
             let (line, problem) =
                 self.first_unreadable.take().unwrap_or((1, format!("no row in the file, expected {}", R::COLUMNS)));
             return Err(TraceError::Malformed {
-                path: self.lines.path.clone(),
+                path: self.lines.input.path.clone(),
                 place: format!("line {line}"),
                 problem,
             });
         }
         if self.unreadable > SHOWN {
             let message = format!("{} lines in total could not be read; skipped", self.unreadable);
-            context.info.warn(&self.lines.path, message);
+            context.info.warn(&self.lines.input.path, message);
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! The bios of one device that are in flight, found by the sectors they cover.
 
 use super::new_io;
-use super::starts::{NONE, StartTable};
 use crate::event::{Event, Rwbs};
 use crate::io::{Io, NEVER};
+use blklab_stats::Hashing;
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 const MAX_STEPS: usize = 64; // Twins or neighbours that are checked before a search ends
+const NONE: u32 = u32::MAX; // No bio
 
 #[derive(Clone, Copy)]
 pub struct InFlightBio {
@@ -48,17 +49,16 @@ impl BioState {
 pub struct BiosInFlight {
     slots: Vec<InFlightBio>,
     free: Vec<u32>,
-    starts: StartTable, // Start sector → its oldest bio
+    starts: HashMap<u64, u32, Hashing>, // Start sector → its oldest bio
     /// (start sector, slot) of all bios; kept from the first event that hits the middle of a bio.
     by_range: Option<BTreeSet<(u64, u32)>>,
     longest: u64,
-    len: usize,
 }
 
 impl BiosInFlight {
     /// The number of bios.
     pub fn len(&self) -> usize {
-        self.len
+        self.slots.len() - self.free.len()
     }
 
     /// The bio in a slot that [`BiosInFlight::find`] returned.
@@ -68,26 +68,22 @@ impl BiosInFlight {
 
     /// Takes all bios, in no order.
     pub fn drain_into(&mut self, out: &mut Vec<Io>) {
-        for (_, head) in self.starts.iter() {
-            let mut at = head;
-            while at != NONE {
-                out.push(self.slots[at as usize].io);
-                at = self.slots[at as usize].next;
-            }
+        for &head in self.starts.values() {
+            out.extend(twins(&self.slots, head).map(|(_, slot)| slot.io));
         }
         *self = BiosInFlight::default();
     }
 
     /// The bio that starts at a sector, if it is the only one.
     pub fn single_at(&mut self, sector: u64) -> Option<&mut InFlightBio> {
-        let head = self.starts.get(sector)?;
+        let head = *self.starts.get(&sector)?;
         let slot = self.slots.get_mut(head as usize)?;
         (slot.next == NONE).then_some(slot)
     }
 
     /// Takes the bio that covers exactly an event's range, if it is the only one on its sector and not partly complete.
     pub fn take_single(&mut self, event: &Event) -> Option<Io> {
-        let index = self.starts.get(event.sector)?;
+        let index = *self.starts.get(&event.sector)?;
         let slot = self.slots.get(index as usize)?;
         let exact = slot.io.bytes == event.bytes && slot.left == event.sectors();
         if slot.next != NONE || !exact || is_write(slot.io.rwbs) != is_write(event.rwbs) {
@@ -100,20 +96,15 @@ impl BiosInFlight {
 
     /// Whether a bio has exactly the event's range and direction.
     pub fn has_same_range(&self, event: &Event) -> bool {
-        let mut at = self.starts.get(event.sector).unwrap_or(NONE);
-        for _ in 0..MAX_STEPS {
-            let Some(slot) = self.slots.get(at as usize) else { return false };
-            if slot.io.bytes == event.bytes && is_write(slot.io.rwbs) == is_write(event.rwbs) {
-                return true;
-            }
-            at = slot.next;
-        }
-        false
+        let Some(&head) = self.starts.get(&event.sector) else { return false };
+        twins(&self.slots, head)
+            .take(MAX_STEPS)
+            .any(|(_, slot)| slot.io.bytes == event.bytes && is_write(slot.io.rwbs) == is_write(event.rwbs))
     }
 
     /// The bio in flight that owns sector `at` of a range with `sectors` left.
     pub fn find(&mut self, at: u64, sectors: u64, write: bool, want: BioState) -> Option<u32> {
-        if let Some(head) = self.starts.get(at) {
+        if let Some(&head) = self.starts.get(&at) {
             let slot = &self.slots[head as usize];
             if slot.next == NONE && is_write(slot.io.rwbs) == write {
                 return Some(head);
@@ -129,12 +120,7 @@ impl BiosInFlight {
     /// otherwise any.
     fn choose_twin(&self, head: u32, sectors: u64, write: bool, want: BioState) -> Option<u32> {
         let mut best: Option<(u8, u32)> = None;
-        let mut at = head;
-        for _ in 0..MAX_STEPS {
-            if at == NONE {
-                break;
-            }
-            let slot = &self.slots[at as usize];
+        for (at, slot) in twins(&self.slots, head).take(MAX_STEPS) {
             if is_write(slot.io.rwbs) == write {
                 let exact = u64::from(slot.io.bytes >> 9) == sectors;
                 let rank = 2 * u8::from(want.matches(&slot.io)) + u8::from(exact);
@@ -145,7 +131,6 @@ impl BiosInFlight {
                     best = Some((rank, at));
                 }
             }
-            at = slot.next;
         }
         best.map(|(_, index)| index)
     }
@@ -156,15 +141,8 @@ impl BiosInFlight {
         }
         let (slots, starts) = (&self.slots, &self.starts);
         let index = self.by_range.get_or_insert_with(|| {
-            let mut all = BTreeSet::new();
-            for (sector, head) in starts.iter() {
-                let mut slot = head;
-                while slot != NONE {
-                    all.insert((sector, slot));
-                    slot = slots[slot as usize].next;
-                }
-            }
-            all
+            let with_sector = |(&sector, &head): (&u64, &u32)| twins(slots, head).map(move |(slot, _)| (sector, slot));
+            starts.iter().flat_map(with_sector).collect()
         });
         let lowest = at.saturating_sub(self.longest);
         let mut second = None;
@@ -202,7 +180,7 @@ impl BiosInFlight {
     fn link(&mut self, index: u32) {
         let sector = self.slots[index as usize].io.sector;
         self.slots[index as usize].tail = index;
-        let head = self.starts.put_if_free(sector, index);
+        let head = *self.starts.entry(sector).or_insert(index);
         if head != index {
             let tail = self.slots[head as usize].tail;
             self.slots[tail as usize].next = index;
@@ -212,7 +190,6 @@ impl BiosInFlight {
         if let Some(all) = &mut self.by_range {
             all.insert((sector, index));
         }
-        self.len += 1;
     }
 
     /// Removes a bio.
@@ -225,21 +202,20 @@ impl BiosInFlight {
         if prev != NONE {
             self.slots[prev as usize].next = next;
             if next == NONE
-                && let Some(head) = self.starts.get(sector)
+                && let Some(&head) = self.starts.get(&sector)
             {
                 self.slots[head as usize].tail = prev;
             }
         } else if next != NONE {
             self.slots[next as usize].tail = tail;
-            self.starts.set(sector, next);
+            self.starts.insert(sector, next);
         } else {
-            self.starts.remove(sector);
+            self.starts.remove(&sector);
         }
         if let Some(all) = &mut self.by_range {
             all.remove(&(sector, index));
         }
         self.free.push(index);
-        self.len -= 1;
     }
 }
 
@@ -251,12 +227,8 @@ impl Serialize for BiosInFlight {
         let mut heads: Vec<_> = self.starts.iter().collect();
         heads.sort_unstable();
         let mut bios = Vec::new();
-        for (_, head) in heads {
-            let mut at = head;
-            while let Some(slot) = self.slots.get(at as usize) {
-                bios.push((at, slot.io, slot.left));
-                at = slot.next;
-            }
+        for (_, &head) in heads {
+            bios.extend(twins(&self.slots, head).map(|(at, slot)| (at, slot.io, slot.left)));
         }
         (bios, self.longest, &self.free).serialize(to)
     }
@@ -280,6 +252,12 @@ impl TryFrom<StoredBios> for BiosInFlight {
         }
         Ok(restored)
     }
+}
+
+/// The bios with one start sector, the oldest first, and their slots.
+fn twins(slots: &[InFlightBio], oldest: u32) -> impl Iterator<Item = (u32, &InFlightBio)> {
+    let first = slots.get(oldest as usize).map(|slot| (oldest, slot));
+    std::iter::successors(first, move |(_, slot)| slots.get(slot.next as usize).map(|next| (slot.next, next)))
 }
 
 /// Whether it is a write or a discard: the first criterion that distinguishes twins on one sector.

@@ -11,7 +11,6 @@
 //!   when tracing began) have only a dispatch and a completion.
 
 mod flight;
-mod starts;
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
 use crate::io::{Io, NEVER};

@@ -248,7 +248,7 @@ impl DmCache {
             origin,
             cache,
             geometry,
-            limits: Limits { sectors: geometry.origin, cpu_ns, ..origin.limits },
+            limits: Limits { sectors: geometry.origin, cpu_ns, fast: true, ..origin.limits },
             mode: spec.mode,
             threshold: spec.migration_threshold.unwrap_or((geometry.block * 8).max(2048)),
             migrates_in_map: kernel.replaces(),

@@ -1,7 +1,6 @@
 //! Admission of bios to an array: the barrier of a sync, the bitmap or the stripe cache can hold a bio back.
 
-use super::stripes::AttachResult;
-use super::{Array, Redundancy, bio_state};
+use super::{Array, MAPPED, Redundancy, bio_state};
 use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 
@@ -56,11 +55,11 @@ impl Array {
         if bio.op == Op::Read && stripes.reads_bypass_cache() {
             return Admission::Pass;
         }
-        match stripes.attach(sim, task, number, id) {
-            AttachResult::All => Admission::Taken,
-            AttachResult::Done => Admission::Done,
-            AttachResult::Wait => Admission::Wait,
+        let attached = stripes.attach(sim, task, number, id);
+        if bio.op == Op::Write && attached != Admission::Wait {
+            self.take_locks(sim, task, (bio.op, bio.sectors), MAPPED);
         }
+        attached
     }
 
     /// Ends a bio that the barrier and the bitmap have counted.

@@ -12,6 +12,7 @@ const BUCKETS: usize = 1024;
 const DEPTH: u32 = 32;
 
 /// An array's barriers.
+#[derive(Default)]
 pub struct Barrier {
     single: bool,
     raised: Vec<u32>, // By bucket: pieces of the sync in flight, and other bios in flight
@@ -25,14 +26,7 @@ impl Barrier {
     /// RAID-10's single barrier, or RAID-1's barriers.
     pub fn new(single: bool) -> Self {
         let count = if single { 1 } else { BUCKETS };
-        Self {
-            single,
-            raised: vec![0; count],
-            pending: vec![0; count],
-            waiting: Vec::new(),
-            entering: Vec::new(),
-            woken: WaitList::default(),
-        }
+        Self { single, raised: vec![0; count], pending: vec![0; count], ..Self::default() }
     }
 
     fn bucket(&self, sector: u64) -> usize {

@@ -7,7 +7,7 @@ use crate::kernel::Kernel;
 use blklab_md::map::MemberSector;
 
 /// A slot of an array: `struct raid1_info` and `struct md_rdev`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MemberSlot {
     pub target: u16,        // The member's target
     pub present: bool,      // Whether there is a member

@@ -19,6 +19,8 @@ use crate::bio::{Bio, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
 use crate::kernel::Kernel;
+use crate::load::Host;
+use crate::targets::locks::{Locks, Moment};
 use crate::targets::{BuildContext, Node, Reported, TargetSpec};
 use admission::Admission;
 use barrier::Barrier;
@@ -26,6 +28,7 @@ use bitmap::Bitmap;
 use blklab_md::map::MemberSector;
 use level::{Personality, Redundancy};
 use member::{MemberSlot, Members};
+use parity::parity_time;
 use stripes::StripeCache;
 use sync::RunningSync;
 
@@ -38,12 +41,12 @@ const MOST_MEMBERS: usize = 255;
 
 /// The array's workers.
 mod worker {
-    /// `raid5d`, which handles rows of the stripe cache.
-    pub const THREAD: u32 = 0;
     /// Writes the bitmap.
-    pub const BITMAP: u32 = 1;
+    pub const BITMAP: u32 = 0;
     /// `md_do_sync`.
-    pub const SYNC: u32 = 2;
+    pub const SYNC: u32 = 1;
+    /// `raid5d`, which handles rows of the stripe cache, and behind it the workers of `group_thread_cnt`.
+    pub const THREAD: u32 = 2;
 }
 
 /// The purpose of a bio that the array owns itself; bios for members have their slot here.
@@ -62,13 +65,34 @@ mod bio_state {
     pub const SEEN_BY_SYNC: u32 = 2;
 }
 
+/// `MAX_STRIPE_BATCH`: rows that a thread takes at once.
+const BATCH: usize = 8;
+/// How much longer `device_lock` is held for each row of a batch, which is moved between lists.
+const LIST_NS: Time = 100;
+
+/// So many tasks do not crowd at a lock: in the 4 µs or more that each spends on an I/O, it is held for 45 ns at a time.
+const FEW_TASKS: u32 = 4;
+
+/// The moments of reads, of writes, and of their pages: when a bio is mapped, and when it ends.
+const MAPPED: [Moment; 3] = [Moment::Read, Moment::Write, Moment::Page];
+const ENDED: [Moment; 3] = [Moment::ReadEnd, Moment::WriteEnd, Moment::PageEnd];
+
+/// A thread that handles rows of the stripe cache.
+#[derive(Clone, Default)]
+struct Handler {
+    task: u32,
+    rows: usize, // Rows of its batch that are left
+    busy: Time,  // How long it has handled rows
+}
+
 /// An md array in a running simulation.
 pub struct Array {
     members: Members,
     level: Box<dyn Personality>,
     limits: Limits,
-    may_hold_bios: bool, // Whether bios can be held back before they are mapped
-    thread: u32,         // The tasks of the workers
+    may_hold_bios: bool,   // Whether bios can be held back before they are mapped
+    threads: Vec<Handler>, // What handles rows of the stripe cache: `raid5d`, and the group's workers
+    locks: Locks,
     bitmap: Option<Box<Bitmap>>,
     sync: Option<Box<RunningSync>>, // The running sync, and the barrier between it and other bios
     barrier: Option<Barrier>,
@@ -80,8 +104,8 @@ impl Target for Array {
     }
 
     fn start(&mut self, new_worker: &mut dyn FnMut(u32) -> u32) {
-        if self.stripes().is_some() {
-            self.thread = new_worker(worker::THREAD);
+        for (number, thread) in (worker::THREAD..).zip(&mut self.threads) {
+            thread.task = new_worker(number);
         }
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.task = new_worker(worker::BITMAP);
@@ -113,7 +137,12 @@ impl Target for Array {
             Op::Flush => self.members.submit_to_all(sim, task, number, 0),
             _ => self.level.map(&mut self.members, sim, task, number, &bio),
         }
-        if sim.bios[number].remaining == 0 {
+        let parts = Time::from(sim.bios[number].remaining);
+        if parts > 1 && self.limits.fast {
+            sim.spend(task, (parts - 1) * sim.host.member_ns);
+        }
+        self.take_locks(sim, task, (bio.op, bio.sectors), MAPPED);
+        if parts == 0 {
             self.end_bio(sim, number);
         }
         Mapped::Taken
@@ -133,9 +162,9 @@ impl Target for Array {
 
     fn work(&mut self, sim: &mut Simulation, task: u32, worker: u32) -> WorkerNext {
         match worker {
-            worker::THREAD => self.handle_row(sim, task),
             worker::BITMAP => self.write_bitmap(sim, task),
-            _ => self.sync_step(sim, task),
+            worker::SYNC => self.sync_step(sim, task),
+            _ => self.handle_row(sim, (worker - worker::THREAD) as usize),
         }
     }
 
@@ -144,7 +173,7 @@ impl Target for Array {
         if token == admission::HELD_FOR_BITMAP {
             self.request_bitmap_write(sim);
         } else if self.stripes().is_some_and(|stripes| stripes.unplug_row(token)) {
-            sim.wake_worker(self.thread);
+            self.wake_threads(sim);
         }
     }
 
@@ -178,8 +207,10 @@ impl Array {
             sim.bios.remove(number);
             return self.end_own_bio(sim, tag, own_number);
         }
-        if bio.private & bio_state::COUNTED != 0 {
-            let bio = *bio;
+        let Bio { op, sectors, task, private, .. } = *bio;
+        self.take_locks(sim, task, (op, sectors), ENDED);
+        if private & bio_state::COUNTED != 0 {
+            let bio = sim.bios[number];
             self.leave(sim, &bio);
         }
         if let Some(sync) = &mut self.sync {
@@ -190,22 +221,57 @@ impl Array {
 
     fn end_own_bio(&mut self, sim: &mut Simulation, tag: u8, own_number: u32) {
         if tag == tag::ROW {
-            if self.stripes().is_some_and(|stripes| stripes.end_row_io(own_number)) {
-                sim.wake_worker(self.thread);
-            }
+            self.stripes().expect("rows have a cache").end_row_io(own_number);
+            self.wake_threads(sim);
         } else {
             self.end_sync_io(own_number);
             self.wake_sync(sim);
         }
     }
 
-    /// The array's thread handles one row, or sleeps (`raid5d`). Its plug stays until no row is left.
-    fn handle_row(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
-        let Some(stripes) = self.stripes() else { return WorkerNext::Sleep };
-        let Some(entry) = stripes.pop_row() else { return WorkerNext::Sleep };
+    /// Takes the locks of a bio that is mapped or ends: the moments of reads, of writes, and of their pages.
+    #[inline]
+    fn take_locks(
+        &mut self, sim: &mut Simulation, task: u32, (op, sectors): (Op, u32), [read, write, page]: [Moment; 3],
+    ) {
+        if self.locks.are_free() {
+            return;
+        }
+        match op {
+            Op::Read => self.locks.take(sim, task, read, 1, 0),
+            Op::Write => {
+                self.locks.take(sim, task, write, 1, 0);
+                self.locks.take(sim, task, page, Time::from(sectors).div_ceil(stripes::ROW_SECTORS), 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Wakes the threads that handle rows: `raid5d` and one worker at once, another for every further batch
+    /// (`raid5_wakeup_stripe_thread`).
+    fn wake_threads(&mut self, sim: &mut Simulation) {
+        let batches = self.stripes().map_or(0, |stripes| stripes.queue.len()) / BATCH;
+        self.threads.iter().take((1 + batches).max(2)).for_each(|thread| sim.wake_worker(thread.task));
+    }
+
+    /// A thread handles one row, or sleeps (`raid5d`, `raid5_do_work`). Its plug stays until no row is left.
+    fn handle_row(&mut self, sim: &mut Simulation, thread: usize) -> WorkerNext {
+        let Redundancy::Parity(stripes) = self.level.redundancy() else { return WorkerNext::Sleep };
+        let Handler { task, rows, .. } = &mut self.threads[thread];
+        let task = *task;
+        if *rows == 0 {
+            *rows = stripes.queue.len().min(BATCH);
+            self.locks.take(sim, task, Moment::Batch, 1, LIST_NS * *rows as Time);
+        }
+        let Some(entry) = stripes.pop_row() else {
+            *rows = 0;
+            return WorkerNext::Sleep;
+        };
+        *rows = rows.saturating_sub(1);
         let mut handled = stripes.handle_stripe(entry, &mut sim.bios);
         let synced_rows = std::mem::take(&mut stripes.synced_rows);
-        let pages = handled.issue.map_or(0, |issue| issue.slots.count_ones());
+        let after = row_time(&sim.host, stripes.map.disks() - stripes.map.data(), handled.issue.as_ref());
+        self.threads[thread].busy += after;
         if let Some(issue) = handled.issue {
             self.submit_row_io(sim, task, entry, issue);
         }
@@ -215,11 +281,9 @@ impl Array {
             self.wake_sync(sim);
         }
         for bio in handled.done {
+            sim.bios[bio].task = task;
             self.end_bio(sim, bio);
         }
-        // An estimate: each page costs as much as a bio through two arrays, parity included. One thread then does
-        // about 150,000 small writes per second, and 2 to 3 GB/s of full stripes.
-        let after = sim.host.md_ns * (1 + 2 * u64::from(pages));
         WorkerNext::Again { after, plug: crate::engine::PlugAfter::EndsIfFull, undisturbed: false }
     }
 
@@ -247,11 +311,23 @@ impl Array {
     }
 }
 
+/// What handling a row costs the thread. A write is two passes: its parity, then its bios. The members' bios end in
+/// interrupts, so the thread submits them only: two thirds of their price.
+fn row_time(host: &Host, parities: u32, issue: Option<&stripes::MemberIo>) -> Time {
+    let Some(issue) = issue else { return host.pass_ns };
+    let members = Time::from(issue.slots.count_ones()) * host.member_ns * 2 / 3;
+    let Some(method) = issue.method else { return host.pass_ns + members };
+    let pages = issue.slots.count_ones().saturating_sub(parities);
+    let copies = Time::from(pages) * host.copy_ns;
+    2 * host.pass_ns + members + copies + parity_time(host, parities, method, pages)
+}
+
 impl Reported for Array {
     type Report = MdReport;
 
     fn report(&self) -> MdReport {
-        self.members.report.clone()
+        let thread_ns = self.threads.iter().map(|thread| thread.busy).max().unwrap_or(0);
+        MdReport { locks: self.locks.usage(), thread_ns, ..self.members.report.clone() }
     }
 }
 
@@ -285,13 +361,30 @@ impl Array {
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context.host.md_ns);
-        let mut array = Self { members, level, limits, may_hold_bios: false, thread: NONE, bitmap, sync, barrier };
+        let locks = if limits.fast { Self::new_locks(md, context) } else { Locks::default() };
+        let threads = match level.redundancy() {
+            Redundancy::Parity(_) => vec![Handler::default(); 1 + md.group_thread_cnt as usize],
+            _ => Vec::new(),
+        };
+        let may_hold_bios = false;
+        let mut array = Self { members, level, limits, may_hold_bios, threads, locks, bitmap, sync, barrier };
         array.may_hold_bios = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
         if !context.filesystem && md.level == Level::Raid1 {
             array.read_partition_table();
         }
         Ok(array)
+    }
+
+    /// The locks, if enough tasks want them: few find them free, whose cost is part of other prices.
+    fn new_locks(md: &Md, context: &BuildContext) -> Locks {
+        if context.jobs.iter().map(|job| job.numjobs).sum::<u32>() + md.group_thread_cnt <= FEW_TASKS {
+            return Locks::default();
+        }
+        let level = format!("{:?}", md.level).to_lowercase();
+        let with_bitmap = md.bitmap.then(|| format!("{level} bitmap"));
+        let kinds: Vec<String> = with_bitmap.into_iter().chain([level]).collect();
+        Locks::new(&kinds, context)
     }
 
     fn new_members(
@@ -304,12 +397,9 @@ impl Array {
             write_mostly: member.write_mostly,
             rotational: child.is_none_or(|child| child.limits.rotational),
             optimal: child.map_or(0, |child| child.limits.io_opt),
-            pending: 0,
-            head: 0,
-            moved: 0,
-            synced: 0,
             next_seq: u64::MAX,
             seq_start: u64::MAX,
+            ..MemberSlot::default()
         });
         Members {
             id,
@@ -350,6 +440,7 @@ impl Array {
             sectors: level.sectors(),
             // A stacked queue is non-rotational only if every member is (`blk_stack_limits`, `md_run`).
             rotational: limits().any(|limits| limits.rotational),
+            fast: limits().any(|limits| limits.fast),
             io_opt: level.io_opt(),
             cpu_ns: md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),
         }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::balance::BalanceReason;
+use crate::targets::locks::LockUse;
 
 /// What an array counted.
 #[derive(Clone, Debug, Default, Serialize, crate::JsonSchema)]
@@ -15,6 +16,10 @@ pub struct MdReport {
     pub sync_bytes: u64,
     /// Pages of the bitmap that were written, each to every member.
     pub bitmap_writes: u64,
+    /// Its locks and shared counters that were taken.
+    pub locks: Vec<LockUse>,
+    /// How long the busiest of the threads that handle rows of the stripe cache did so, in ns.
+    pub thread_ns: u64,
 }
 
 /// I/Os of a slot.

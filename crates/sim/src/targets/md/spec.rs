@@ -30,6 +30,9 @@ pub struct Md {
     /// Entries of the stripe cache of levels 4, 5 and 6: pages for each member (`stripe_cache_size`).
     #[serde(default = "stripe_cache")]
     pub stripe_cache: u32,
+    /// Threads that handle rows of the stripe cache besides `raid5d` (`group_thread_cnt`, Linux 3.12).
+    #[serde(default)]
+    pub group_thread_cnt: u32,
     /// Whether there is a write-intent bitmap.
     #[serde(default)]
     pub bitmap: bool,

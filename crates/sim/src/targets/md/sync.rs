@@ -165,7 +165,7 @@ impl Array {
         }
         self.wake_sync(sim);
         if matches!(next, WorkerNext::Again { .. }) && self.stripes().is_some() {
-            sim.wake_worker(self.thread);
+            self.wake_threads(sim);
         }
         next
     }

@@ -40,6 +40,7 @@ pub struct DiskQueue {
     id: u16,
     sectors: u64,
     rotational: bool,
+    fast: bool,
     start: u64,       // Where the partition begins, in bytes of the disk
     max_sectors: u32, // The largest request, in sectors
     depth: u32,
@@ -78,7 +79,7 @@ pub struct DiskQueue {
 
 impl Target for DiskQueue {
     fn limits(&self) -> Limits {
-        Limits { sectors: self.sectors, rotational: self.rotational, ..Limits::default() }
+        Limits { sectors: self.sectors, rotational: self.rotational, fast: self.fast, ..Limits::default() }
     }
 
     /// Takes a bio of a task: merges it, makes it a request, or puts the task to sleep.
@@ -141,6 +142,7 @@ impl DiskQueue {
             id,
             sectors: device.bytes / 512,
             rotational: queue.rotational,
+            fast: device.model.is_fast(),
             start: device.start,
             max_sectors: (queue.max_bytes / 512).max(8),
             depth: queue.queue_depth.max(1),

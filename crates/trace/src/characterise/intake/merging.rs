@@ -1,6 +1,6 @@
 //! Intakes of independent traces: stored, merged, and added up over devices.
 
-use super::{DeviceState, Intake, MAX_DEVICES, MAX_NAMES, UNKNOWN};
+use super::{DeviceState, Intake, MAX_DEVICES, MAX_NAMES, UNKNOWN, index_of};
 use crate::characterise::chunk::{Chunk, Renumbering};
 use crate::characterise::remaps::Remaps;
 use crate::event::{DeviceId, Event};
@@ -47,16 +47,8 @@ impl Intake {
 
     /// Adds another trace's process names; returns the new index of each.
     fn add_names(&mut self, other: &Intake) -> Vec<u32> {
-        let mut index = |name: &String| match self.name_index.get(name) {
-            Some(&index) => index,
-            None if self.names.len() < MAX_NAMES => {
-                self.names.push(name.clone());
-                self.name_index.insert(name.clone(), (self.names.len() - 1) as u32);
-                (self.names.len() - 1) as u32
-            }
-            None => 0,
-        };
-        other.names.iter().map(&mut index).collect()
+        let index = |name: &String| index_of(name, &mut self.names, &mut self.name_index);
+        other.names.iter().map(index).collect()
     }
 
     /// The index of the device that is another trace's device; a new one if it is unknown and there is room.

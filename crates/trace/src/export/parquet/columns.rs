@@ -14,6 +14,29 @@ pub trait Column {
     fn clear(&mut self);
 }
 
+/// The columns of a table, in the order of its schema.
+pub trait Columns: Default {
+    fn all(&mut self) -> Vec<&mut dyn Column>;
+}
+
+/// Declares the columns of a table.
+macro_rules! columns {
+    ($name:ident: $($column:ident: $type:ty,)+) => {
+        #[derive(Default)]
+        struct $name {
+            $($column: $type,)+
+        }
+
+        impl Columns for $name {
+            fn all(&mut self) -> Vec<&mut dyn Column> {
+                vec![$(&mut self.$column),+]
+            }
+        }
+    };
+}
+
+pub(super) use columns;
+
 /// Values of one type. A column in which values can be missing has a level for each row: 1 with a value, otherwise 0.
 pub struct TypedColumn<T: DataType, const OPTIONAL: bool> {
     values: Vec<T::T>,
@@ -92,7 +115,6 @@ pub struct ProcessNameColumn {
     texts: Vec<ByteArray>, // Each distinct name
     numbers: HashMap<String, u32>,
     by_pid: HashMap<u32, u32>,
-    last: Option<(u32, u32)>,
     rows: Vec<u32>, // For each row, the name's number plus one, or 0 without a name
 }
 
@@ -112,20 +134,11 @@ impl ProcessNameColumn {
                 texts.len() as u32
             })
         });
-        self.last = None;
     }
 
     /// Adds the name of a row's process, if it is known.
     pub fn push(&mut self, pid: u32) {
-        let row = match self.last {
-            Some((last, row)) if last == pid => row,
-            _ => {
-                let row = self.by_pid.get(&pid).copied().unwrap_or(0);
-                self.last = Some((pid, row));
-                row
-            }
-        };
-        self.rows.push(row);
+        self.rows.push(self.by_pid.get(&pid).copied().unwrap_or(0));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Events as Parquet.
 
+use super::ParquetFile;
 use super::columns::{
-    Column, Int32Column, Int64Column, OptionalBytesColumn, OptionalInt32Column, OptionalInt64Column, ProcessNameColumn,
+    Column, Columns, Int32Column, Int64Column, OptionalBytesColumn, OptionalInt32Column, OptionalInt64Column,
+    ProcessNameColumn, columns,
 };
-use super::{GROUP, ParquetFile};
 use crate::error::Result;
 use crate::event::{Action, Event, EventBatch};
 use crate::export::{ExportReport, Exporter};
@@ -37,23 +38,11 @@ const PACKED: [&str; 2] = ["time_ns", "seq"];
 /// its second part, of an unplug the number of requests. `remap_target` is the disk, if the device is a partition of
 /// it. `payload` is a passthrough command or a message's text.
 pub fn parquet_events(path: &Path) -> Result<Box<dyn Exporter>> {
-    Ok(Box::new(EventExporter {
-        file: ParquetFile::create(path, SCHEMA, &PACKED)?,
-        columns: EventColumns::default(),
-        rows: 0,
-        taken: 0,
-    }))
+    Ok(Box::new(ParquetFile::<EventColumns>::create(path, SCHEMA, &PACKED)?))
 }
 
-struct EventExporter {
-    file: ParquetFile,
-    columns: EventColumns,
-    rows: usize,
-    taken: u64,
-}
-
-#[derive(Default)]
-struct EventColumns {
+columns! {
+    EventColumns:
     time: Int64Column,
     device: Int32Column,
     cpu: Int32Column,
@@ -72,27 +61,6 @@ struct EventColumns {
 }
 
 impl EventColumns {
-    /// In the schema's order.
-    fn all(&mut self) -> [&mut dyn Column; 15] {
-        [
-            &mut self.time,
-            &mut self.device,
-            &mut self.cpu,
-            &mut self.seq,
-            &mut self.pid,
-            &mut self.action,
-            &mut self.rwbs,
-            &mut self.sector,
-            &mut self.bytes,
-            &mut self.error,
-            &mut self.remap_device,
-            &mut self.remap_sector,
-            &mut self.process,
-            &mut self.remap_target,
-            &mut self.payload,
-        ]
-    }
-
     fn push(&mut self, event: &Event, payload: &[u8]) {
         self.time.push(event.time);
         self.device.push(event.device.0);
@@ -115,7 +83,7 @@ impl EventColumns {
     }
 }
 
-impl Exporter for EventExporter {
+impl Exporter for ParquetFile<EventColumns> {
     fn write(&mut self, batch: &EventBatch, _info: &TraceInfo) -> Result<()> {
         let mut names = batch.names.iter().peekable();
         for (index, event) in batch.events.iter().enumerate() {
@@ -123,25 +91,16 @@ impl Exporter for EventExporter {
                 self.columns.process.learn(name.pid, &name.name);
             }
             self.columns.push(event, batch.pdu_of(event));
-            self.file.input_of.learn(event);
-            self.rows += 1;
-            if self.rows == GROUP {
-                self.rows = 0;
-                self.file.write_group(&mut self.columns.all())?;
-            }
+            self.input_of.learn(event);
+            self.end_row()?;
         }
         for name in names {
             self.columns.process.learn(name.pid, &name.name);
         }
-        self.taken += batch.events.len() as u64;
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
-        if self.rows > 0 {
-            self.file.write_group(&mut self.columns.all())?;
-        }
-        let (name, bytes) = self.file.finish(info)?;
-        Ok(ExportReport { files: vec![name], bytes, taken: self.taken, written: self.taken })
+    fn finish(self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
+        self.complete(info)
     }
 }

@@ -1,11 +1,15 @@
-//! I/Os as Parquet.
+//! I/Os as Parquet: pairs events and writes the I/Os.
 
-use super::columns::{Column, Int32Column, Int64Column, OptionalInt64Column, ProcessNameColumn};
-use super::{GROUP, ParquetFile};
+use super::ParquetFile;
+use super::columns::{Column, Columns, Int32Column, Int64Column, OptionalInt64Column, ProcessNameColumn, columns};
+use crate::characterise::remaps::Remaps;
 use crate::error::Result;
-use crate::event::EventBatch;
-use crate::export::ExportReport;
+use crate::event::{Action, DeviceId, Event, EventBatch};
+use crate::export::{ExportReport, Exporter};
+use crate::filter::Filter;
 use crate::io::{Io, NEVER};
+use crate::pair::{BioOrigin, Pairer};
+use crate::process::{ProcessTable, UNNAMED};
 use crate::source::TraceInfo;
 use std::path::Path;
 
@@ -25,16 +29,20 @@ const SCHEMA: &str = "message ios {
 
 const PACKED: [&str; 4] = ["t_queue", "t_insert", "t_dispatch", "t_complete"];
 
-/// A Parquet file of I/Os. Dropping it before [`ParquetIos::finish`] leaves nothing behind.
-pub struct ParquetIos {
-    file: ParquetFile,
-    columns: IoColumns,
-    rows: usize,
-    taken: u64,
+/// An exporter of the I/Os that `filter` wants, in the order in which they end.
+pub fn parquet_ios(path: &Path, filter: Filter) -> Result<Box<dyn Exporter>> {
+    Ok(Box::new(IoExporter {
+        out: ParquetFile::create(path, SCHEMA, &PACKED)?,
+        filter,
+        pairers: Vec::new(),
+        remaps: Remaps::default(),
+        processes: ProcessTable::default(),
+        done: Vec::new(),
+    }))
 }
 
-#[derive(Default)]
-struct IoColumns {
+columns! {
+    IoColumns:
     device: Int32Column,
     sector: Int64Column,
     bytes: Int32Column,
@@ -48,77 +56,96 @@ struct IoColumns {
 }
 
 impl IoColumns {
-    /// In the schema's order.
-    fn all(&mut self) -> [&mut dyn Column; 10] {
-        [
-            &mut self.device,
-            &mut self.sector,
-            &mut self.bytes,
-            &mut self.rwbs,
-            &mut self.process,
-            &mut self.t_queue,
-            &mut self.t_insert,
-            &mut self.t_dispatch,
-            &mut self.t_complete,
-            &mut self.error,
-        ]
+    fn push(&mut self, io: &Io) {
+        let seen = |time: u64| (time != NEVER).then_some(time);
+        self.device.push(io.device.0);
+        self.sector.push(io.sector);
+        self.bytes.push(io.bytes);
+        self.rwbs.push(u32::from(io.rwbs.0));
+        self.process.push(io.pid);
+        self.t_queue.push(seen(io.t_queue));
+        self.t_insert.push(seen(io.t_insert));
+        self.t_dispatch.push(seen(io.t_dispatch));
+        self.t_complete.push(seen(io.t_complete));
+        self.error.push_signed(io.error as i16);
     }
 }
 
-impl ParquetIos {
-    /// Opens the file at `path`.
-    pub fn create(path: &Path) -> Result<ParquetIos> {
-        Ok(ParquetIos {
-            file: ParquetFile::create(path, SCHEMA, &PACKED)?,
-            columns: IoColumns::default(),
-            rows: 0,
-            taken: 0,
-        })
-    }
+struct DevicePairer {
+    device: DeviceId,
+    wanted: bool,
+    pairer: Pairer,
+}
 
-    /// Adds the process names and devices of a batch; must be called before its I/Os are written.
-    pub fn learn(&mut self, batch: &EventBatch) {
-        batch.events.iter().for_each(|event| self.file.input_of.learn(event));
-        for name in &batch.names {
-            self.columns.process.learn(name.pid, &name.name);
-        }
-    }
+struct IoExporter {
+    out: ParquetFile<IoColumns>,
+    filter: Filter,
+    pairers: Vec<DevicePairer>,
+    remaps: Remaps,
+    processes: ProcessTable,
+    done: Vec<Io>,
+}
 
-    /// Writes the next I/Os.
-    pub fn write(&mut self, ios: &[Io]) -> Result<()> {
-        for io in ios {
-            let seen = |time: u64| (time != NEVER).then_some(time);
-            self.columns.device.push(io.device.0);
-            self.columns.sector.push(io.sector);
-            self.columns.bytes.push(io.bytes);
-            self.columns.rwbs.push(u32::from(io.rwbs.0));
-            self.columns.process.push(io.pid);
-            self.columns.t_queue.push(seen(io.t_queue));
-            self.columns.t_insert.push(seen(io.t_insert));
-            self.columns.t_dispatch.push(seen(io.t_dispatch));
-            self.columns.t_complete.push(seen(io.t_complete));
-            self.columns.error.push_signed(io.error as i16);
-            self.rows += 1;
-            if self.rows == GROUP {
-                self.rows = 0;
-                self.file.write_group(&mut self.columns.all())?;
+impl IoExporter {
+    fn pairer_index(&mut self, event: &Event, info: &TraceInfo) -> usize {
+        let device = event.device;
+        match self.pairers.iter().position(|pairer| pairer.device == device) {
+            Some(at) => at,
+            None => {
+                let wanted = self.filter.wants_device(device, event.input, info);
+                self.pairers.push(DevicePairer { device, wanted, pairer: Pairer::default() });
+                self.pairers.len() - 1
             }
         }
-        self.taken += ios.len() as u64;
+    }
+
+    /// Writes the I/Os of a device that have ended.
+    fn write_done(&mut self, at: usize) -> Result<()> {
+        let (filter, processes, wanted) = (&self.filter, &self.processes, self.pairers[at].wanted);
+        self.done.retain(|io| {
+            wanted && filter.wants_io(io) && filter.wants_process(io.pid, processes.name(io.pid).unwrap_or(UNNAMED))
+        });
+        for io in self.done.drain(..) {
+            self.out.columns.push(&io);
+            self.out.end_row()?;
+        }
+        Ok(())
+    }
+}
+
+impl Exporter for IoExporter {
+    fn write(&mut self, batch: &EventBatch, info: &TraceInfo) -> Result<()> {
+        batch.events.iter().for_each(|event| self.out.input_of.learn(event));
+        for name in &batch.names {
+            self.processes.learn(name.pid, &name.name);
+            self.out.columns.process.learn(name.pid, &name.name);
+        }
+        for event in &batch.events {
+            let at = self.pairer_index(event, info);
+            let source = match event.action {
+                Action::REMAP => {
+                    self.remaps.remap(event);
+                    continue;
+                }
+                Action::QUEUE => self.remaps.source_of(event),
+                _ => DeviceId(0),
+            };
+            self.pairers[at].pairer.add_event(event, BioOrigin { source, process: 0 }, &mut self.done);
+            if !self.done.is_empty() {
+                self.write_done(at)?;
+            }
+        }
         Ok(())
     }
 
-    /// Whether nothing has been written.
-    pub fn is_empty(&self) -> bool {
-        self.taken == 0
-    }
-
-    /// Completes the file. `info` is the source's information at its end.
-    pub fn finish(mut self, info: &TraceInfo) -> Result<ExportReport> {
-        if self.rows > 0 {
-            self.file.write_group(&mut self.columns.all())?;
+    fn finish(mut self: Box<Self>, info: &TraceInfo) -> Result<ExportReport> {
+        for at in 0..self.pairers.len() {
+            self.pairers[at].pairer.finish(&mut self.done);
+            self.write_done(at)?;
         }
-        let (name, bytes) = self.file.finish(info)?;
-        Ok(ExportReport { files: vec![name], bytes, taken: self.taken, written: self.taken })
+        if self.out.rows == 0 {
+            return Err(info.nothing_selected());
+        }
+        self.out.complete(info)
     }
 }

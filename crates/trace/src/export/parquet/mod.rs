@@ -8,13 +8,14 @@ mod events;
 mod ios;
 
 pub use events::parquet_events;
-pub use ios::ParquetIos;
+pub use ios::parquet_ios;
 
+use super::ExportReport;
 use super::output::OutputFile;
 use crate::error::{Result, TraceError};
 use crate::parquet_file::{InputByDevice, convert_error, write_metadata};
 use crate::source::TraceInfo;
-use columns::Column;
+use columns::Columns;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
@@ -23,18 +24,20 @@ use parquet::schema::types::ColumnPath;
 use std::path::Path;
 use std::sync::Arc;
 
-pub const GROUP: usize = 1 << 20; // Rows of a row group
+const GROUP: u64 = 1 << 20; // Rows of a row group
 
 /// A Parquet file that is being written.
-struct ParquetFile {
+struct ParquetFile<C> {
+    columns: C, // The rows of the row group that is not full
+    rows: u64,  // Of all row groups
     shown: String,
     writer: SerializedFileWriter<OutputFile>,
     input_of: InputByDevice, // The inputs of all events, also of those without a row
 }
 
-impl ParquetFile {
+impl<C: Columns> ParquetFile<C> {
     /// Columns in `packed` are stored as differences, the others plain.
-    fn create(path: &Path, schema: &str, packed: &[&str]) -> Result<ParquetFile> {
+    fn create(path: &Path, schema: &str, packed: &[&str]) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Err(TraceError::Request("Parquet cannot be written to standard output: give a file name".into()));
         }
@@ -60,14 +63,21 @@ impl ParquetFile {
             properties = properties.set_column_statistics_enabled(time.into(), EnabledStatistics::Chunk);
         }
         let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build()));
-        Ok(ParquetFile { writer: convert_error(&shown, writer)?, shown, input_of: InputByDevice::default() })
+        let writer = convert_error(&shown, writer)?;
+        Ok(ParquetFile { columns: C::default(), rows: 0, shown, writer, input_of: InputByDevice::default() })
+    }
+
+    /// Counts a row that was added to the columns; writes a full row group.
+    fn end_row(&mut self) -> Result<()> {
+        self.rows += 1;
+        if self.rows.is_multiple_of(GROUP) { self.write_group() } else { Ok(()) }
     }
 
     /// Writes a row group and empties the columns.
-    fn write_group(&mut self, columns: &mut [&mut dyn Column]) -> Result<()> {
+    fn write_group(&mut self) -> Result<()> {
         let written = (|| {
             let mut group = self.writer.next_row_group()?;
-            for column in columns.iter_mut() {
+            for column in self.columns.all() {
                 if let Some(mut writer) = group.next_column()? {
                     column.write(&mut writer)?;
                     writer.close()?;
@@ -79,12 +89,16 @@ impl ParquetFile {
         convert_error(&self.shown, written)
     }
 
-    /// Adds the trace's metadata and completes the file. Returns its name and size.
-    fn finish(mut self, info: &TraceInfo) -> Result<(String, u64)> {
+    /// Writes the last row group and the trace's metadata, and completes the file.
+    fn complete(mut self, info: &TraceInfo) -> Result<ExportReport> {
+        if !self.rows.is_multiple_of(GROUP) {
+            self.write_group()?;
+        }
         for pair in write_metadata(info, &self.input_of) {
             self.writer.append_key_value_metadata(pair);
         }
         let file = convert_error(&self.shown, self.writer.into_inner())?;
-        file.commit()
+        let (name, bytes) = file.commit()?;
+        Ok(ExportReport { files: vec![name], bytes, taken: self.rows, written: self.rows })
     }
 }

@@ -10,7 +10,7 @@ use super::lines::Lines;
 use super::names::NewProcessNames;
 use super::text::{first_lines, quote_line};
 use crate::error::{Result, TraceError};
-use crate::event::{Action, DeviceId, Event, EventBatch, ProcessName, Rwbs};
+use crate::event::{Action, DeviceId, Event, EventBatch, Rwbs};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo, single_file};
 use parse::parse_line;
 use std::collections::VecDeque;
@@ -96,7 +96,7 @@ impl BlkparseSource {
                 let shown_line = format!("line {}: found {shown_line}", self.lines.number);
                 if self.other_lines <= SHOWN {
                     let message = format!("{shown_line}, expected {EXPECTED}; skipped");
-                    self.info.warn(&self.lines.path, message);
+                    self.info.warn(&self.lines.input.path, message);
                 }
                 self.first_other_line.get_or_insert(shown_line);
             }
@@ -107,12 +107,7 @@ impl BlkparseSource {
         self.last_time = event.time;
         if let Some(name) = details.name {
             self.processes.learn(event.pid, name);
-            let before = batch.events.len();
-            batch.names.extend((self.processes.unreported.drain(..)).map(|(pid, name)| ProcessName {
-                before,
-                pid,
-                name,
-            }));
+            self.processes.report(batch);
         }
         if let Some(text) = details.text {
             self.message = Some((event, text.to_vec()));
@@ -133,8 +128,8 @@ impl BlkparseSource {
         if let Some(message) = self.message.take() {
             push_message(batch, message);
         }
-        self.info.bytes_read = self.lines.bytes;
-        let path = self.lines.path.clone();
+        self.info.bytes_read = self.lines.input.offset;
+        let path = self.lines.input.path.clone();
         if self.events == 0 {
             let shown_line = self.first_other_line.take();
             return Err(TraceError::Malformed {

@@ -35,7 +35,7 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineD
     fields.spaces();
     event.pid = fields.number32()?;
     fields.byte(b' ')?;
-    event.action = action_of(fields.word())?;
+    event.action = Action::from_letters(std::str::from_utf8(fields.word()).ok()?)?;
     let letters = fields.word();
     fields.byte(b' ')?;
     event.rwbs = rwbs_of(letters)?.with(category_of(event.action));
@@ -167,18 +167,6 @@ fn take_text(fields: &mut Fields, text: &[u8]) -> Option<()> {
 
 fn bytes_of(sectors: u64) -> Option<u32> {
     u32::try_from(sectors.checked_mul(SECTOR)?).ok()
-}
-
-fn action_of(letters: &[u8]) -> Option<Action> {
-    Some(match letters {
-        b"Q" => Action::QUEUE,
-        b"G" => Action::GET_REQUEST,
-        b"I" => Action::INSERT,
-        b"D" => Action::DISPATCH,
-        b"C" => Action::COMPLETE,
-        b"?" => return None,
-        _ => Action::from_letters(std::str::from_utf8(letters).ok()?)?,
-    })
 }
 
 fn rwbs_of(letters: &[u8]) -> Option<Rwbs> {

@@ -7,7 +7,7 @@ fn lines(text: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     while let Some(line) = lines.next().unwrap() {
         all.push(line.to_vec());
     }
-    (all, lines.bytes)
+    (all, lines.input.offset)
 }
 
 #[test]

@@ -95,6 +95,8 @@ def _tune(guest: GuestStack, kernel: str, md: Mapping[str, Any], members: Sequen
     base = f"/sys/block/{kernel}/md"
     if md["level"] in PARITIES:
         guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
+        if threads := md.get("group_thread_cnt"):
+            guest.write(f"{base}/group_thread_cnt", str(threads))
     if md["level"] in REDUNDANT:
         # The smaller first: md refuses a minimum above the maximum.
         guest.write(f"{base}/sync_speed_min", str(min(md["sync_speed_min"], md["sync_speed_max"])))

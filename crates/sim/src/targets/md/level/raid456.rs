@@ -23,6 +23,9 @@ pub fn build(config: &LevelConfig) -> Result<Raid456, String> {
     if !(17..=32768).contains(&md.stripe_cache) {
         return Err(format!("stripe_cache {}: expected 17 to 32768 entries", md.stripe_cache));
     }
+    if md.group_thread_cnt > 0 && !config.kernel.has_stripe_workers() {
+        return Err("group_thread_cnt: expected Linux 3.12 or newer".into());
+    }
     let map = map::Raid456Map::new(config.level, disks, ParityAlgorithm::default(), config.chunk(), config.smallest)
         .map_err(|e| e.to_string())?;
     let mask = |slots: &mut dyn Iterator<Item = bool>| {

@@ -202,3 +202,13 @@ proptest! {
         prop_assert!(wanted & !have == 0 || have | stripe.lost_slots() == stripe.all_slots());
     }
 }
+
+#[test]
+fn parity_takes_twice_the_time_that_the_boot_lines_say() {
+    let host = Host { syndrome_rate: 30_000 << 20, xor_rate: 20_000 << 20, ..Host::default() };
+    // 8 · 4096 / (30,000 · 2^20) is 1.04 µs in a cache.
+    assert_eq!(parity_time(&host, 2, ParityMethod::Full, 8), 2083);
+    // The old page out, the new one in; RAID-6's delta at half the speed.
+    assert_eq!(parity_time(&host, 1, ParityMethod::Modify, 1), 781);
+    assert_eq!(parity_time(&host, 2, ParityMethod::Modify, 1), 1041);
+}

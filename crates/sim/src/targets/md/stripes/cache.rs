@@ -1,31 +1,13 @@
 //! Which rows are in the cache, and which one is replaced: the one inactive for longest.
 
-use super::{RowIo, RowSync, StripeCache, StripeHead};
+use super::{StripeCache, StripeHead};
 use crate::bio::NONE;
 use crate::rng::mix;
 
 impl StripeCache {
     /// Creates the entries, all inactive.
     pub(super) fn add_entries(&mut self, entries: u32) {
-        let empty = StripeHead {
-            row: 0,
-            hashed: false,
-            active: true,
-            chain: NONE,
-            older: NONE,
-            newer: NONE,
-            cached: 0,
-            held: 0,
-            queued: false,
-            io: RowIo::Idle,
-            syncing: RowSync::No,
-            reads: Vec::new(),
-            wanted: 0,
-            writes: Vec::new(),
-            whole: 0,
-            part: 0,
-            writing: Vec::new(),
-        };
+        let empty = StripeHead { active: true, chain: NONE, older: NONE, newer: NONE, ..StripeHead::default() };
         self.entries = vec![empty; entries as usize];
         self.buckets = vec![NONE; entries.next_power_of_two() as usize * 2];
         (self.oldest, self.newest, self.active) = (NONE, NONE, entries);
@@ -124,7 +106,7 @@ impl StripeCache {
         let (mut index, mut inactive) = (self.oldest, 0);
         while index != NONE {
             let entry = &self.entries[index as usize];
-            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.io == RowIo::Idle);
+            assert!(!entry.active && !entry.queued && entry.held == 0 && entry.io == super::RowIo::Idle);
             inactive += 1;
             index = entry.newer;
         }

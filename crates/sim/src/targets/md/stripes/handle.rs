@@ -3,13 +3,15 @@
 use super::{ROW_SECTORS, RowIo, RowSync, StripeCache};
 use crate::bio::{Bios, Op};
 use crate::engine::WaitList;
+use crate::targets::md::parity::ParityMethod;
 
 /// A row's next I/O on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIo {
-    pub op: Op,      // A read or a write
-    pub slots: u64,  // The members, as a mask
-    pub sector: u64, // The sector on each member
+    pub op: Op,                       // A read or a write
+    pub slots: u64,                   // The members, as a mask
+    pub sector: u64,                  // The sector on each member
+    pub method: Option<ParityMethod>, // How parity was calculated, if bios are written
 }
 
 /// The result of handling a row.
@@ -72,12 +74,12 @@ impl StripeCache {
         let entry = &mut self.entries[index as usize];
         let slots = readable & !entry.cached;
         if slots != 0 {
-            return Some(MemberIo { op: Op::Read, slots, sector });
+            return Some(MemberIo { op: Op::Read, slots, sector, method: None });
         }
         entry.cached = all;
         if stripe.rebuilding != 0 {
             (entry.syncing, entry.io) = (RowSync::Storing, RowIo::Writing(all));
-            return Some(MemberIo { op: Op::Write, slots: stripe.rebuilding, sector });
+            return Some(MemberIo { op: Op::Write, slots: stripe.rebuilding, sector, method: None });
         }
         entry.syncing = RowSync::No;
         self.synced_rows += 1;
@@ -107,10 +109,10 @@ impl StripeCache {
                 let pages = entry.whole | entry.part | plan.write;
                 (entry.whole, entry.part, entry.io) = (0, 0, RowIo::Writing(pages));
                 woken.append(&mut self.overlapping);
-                return Some(MemberIo { op: Op::Write, slots: plan.write, sector });
+                return Some(MemberIo { op: Op::Write, slots: plan.write, sector, method: Some(plan.method) });
             }
         }
-        (slots != 0).then_some(MemberIo { op: Op::Read, slots, sector })
+        (slots != 0).then_some(MemberIo { op: Op::Read, slots, sector, method: None })
     }
 }
 

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use super::admission::Admission;
 use super::parity::{RmwLevel, Stripe};
 use crate::bio::{Bio, Bios, Op};
 use crate::engine::{Simulation, WaitList};
@@ -25,23 +26,25 @@ pub use handle::MemberIo;
 pub const ROW_SECTORS: u64 = 8;
 
 /// A row's I/O on the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RowIo {
-    Idle,         // No I/O is in flight
+    #[default]
+    Idle, // No I/O is in flight
     Reading(u64), // These members' pages are being read
     Writing(u64), // Members are being written; afterwards the cache has these pages
 }
 
 /// The state of a row in a resync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RowSync {
+    #[default]
     No,
     Wanted,
     Storing,
 }
 
 /// A row in the cache (`struct stripe_head`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct StripeHead {
     row: u64,
     hashed: bool, // Whether its pages belong to `row`, so that the hash table finds it
@@ -63,14 +66,6 @@ struct StripeHead {
     writing: Vec<u32>, // Bios that are being written
 }
 
-/// The result of [`StripeCache::attach`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachResult {
-    All,  // It is attached to all its rows
-    Done, // It is attached to all its rows, and all of them are already done
-    Wait, // The task must wait and come back with the bio
-}
-
 /// The stripe cache of one array.
 pub struct StripeCache {
     pub map: Raid456Map, // The array's map
@@ -86,7 +81,7 @@ pub struct StripeCache {
     newest: u32,
     active: u32,
     starved: bool, // A task found no free entry: no task gets one until a quarter is free (`R5_INACTIVE_BLOCKED`)
-    queue: VecDeque<u32>,
+    pub queue: VecDeque<u32>, // Rows that wait for a thread
     /// Tasks that wait for an entry; tasks that wait until another write of the same sectors has begun.
     waiting: WaitList,
     overlapping: WaitList,
@@ -145,8 +140,8 @@ impl StripeCache {
         }
     }
 
-    /// Attaches a bio to its rows, in their order. The task's plug holds the rows back for the array `id`.
-    pub fn attach(&mut self, sim: &mut Simulation, task: u32, number: u32, id: u16) -> AttachResult {
+    /// Attaches a bio to its rows, in their order: it is done if all of them are. The task's plug holds the rows back for the array `id`.
+    pub fn attach(&mut self, sim: &mut Simulation, task: u32, number: u32, id: u16) -> Admission {
         let bio = sim.bios[number];
         let mut row = match self.partial.iter().position(|&(waiting, _)| waiting == number) {
             Some(place) => self.partial.swap_remove(place).1,
@@ -173,12 +168,12 @@ impl StripeCache {
                 let Some(index) = self.get_active_stripe(row) else {
                     self.waiting.add(task);
                     self.partial.push((number, row));
-                    return AttachResult::Wait;
+                    return Admission::Wait;
                 };
                 if bio.op == Op::Write && self.overlaps(index, &bio, &sim.bios) {
                     self.overlapping.add(task);
                     self.partial.push((number, row));
-                    return AttachResult::Wait;
+                    return Admission::Wait;
                 }
                 self.add_stripe_bio(index, number, (whole, part), &sim.bios);
                 sim.bios[number].remaining += 1;
@@ -189,7 +184,7 @@ impl StripeCache {
         }
         let remaining = &mut sim.bios[number].remaining;
         *remaining -= 1;
-        if *remaining == 0 { AttachResult::Done } else { AttachResult::All }
+        if *remaining == 0 { Admission::Done } else { Admission::Taken }
     }
 
     /// The first and the last row of a stripe of chunks that a bio can touch.
@@ -277,13 +272,12 @@ impl StripeCache {
         self.queue_row(index)
     }
 
-    /// Ends a row's I/O on the members. True if the thread must be woken.
-    pub fn end_row_io(&mut self, index: u32) -> bool {
+    /// Ends a row's I/O on the members. A thread must be woken.
+    pub fn end_row_io(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         // Plugs hold back new bios, not the end of I/O.
         entry.queued = true;
         self.queue.push_back(index);
-        true
     }
 
     /// Queues an entry for the thread, unless a plug holds it back or it has I/O in flight.
@@ -297,7 +291,7 @@ impl StripeCache {
         true
     }
 
-    /// Takes the next row for the thread.
+    /// Takes the next row for a thread.
     pub fn pop_row(&mut self) -> Option<u32> {
         self.queue.pop_front()
     }

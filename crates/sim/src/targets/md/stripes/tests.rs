@@ -1,6 +1,6 @@
 //! Tests of the members' I/O of arrays with parity, with expectations calculated by hand.
 
-use crate::cell::{Job, Level};
+use crate::cell::{Cell, Job, Level, Md};
 use crate::tests::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
 
 /// The array's size.
@@ -145,4 +145,7 @@ fn impossible_parity_arrays_are_refused() {
     let mut tiny = md(Level::Raid5, 5);
     tiny.stripe_cache = 16;
     assert_eq!(refused(tiny), "stack: md0: stripe_cache 16: expected 17 to 32768 entries");
+    let array = Md { group_thread_cnt: 1, ..md(Level::Raid5, 5) };
+    let old = Cell { kernel: "3.11".into(), ..cell(array, &iops(0.0), &[]) };
+    assert_eq!(refusal(&old), "stack: md0: group_thread_cnt: expected Linux 3.12 or newer");
 }

@@ -1,0 +1,140 @@
+//! What processors and locks limit, against figures that were published or calculated by hand.
+
+mod common;
+
+use blklab_sim::outcome::{LockUse, MdReport, Outcome, TargetReport};
+use common::{array, cell, device, job};
+use serde_json::{Value, json};
+
+/// A disk without limits.
+fn ram() -> Value {
+    let mut disk = device("slow", "none");
+    disk["model"] = json!({"kind": "throttled", "latency_ns": 1000});
+    disk["queue"] = json!({
+        "scheduler": "none", "nr_requests": 1023, "queue_depth": 1023, "max_bytes": 1_310_720, "rotational": false,
+        "wbt_lat_ns": 0, "write_back": false,
+    });
+    disk
+}
+
+/// Runs jobs on an array of such disks with 96 cores.
+fn run(kernel: &str, disks: &[Value], shape: Value, load: Value, host: Value) -> Outcome {
+    let mut jobs = job(0.0, true, json!({"numjobs": 64, "iodepth": 8, "size": 1 << 30}));
+    jobs.as_object_mut().unwrap().extend(load.as_object().unwrap().clone());
+    let mut shape = shape;
+    shape["chunk"] = if shape["level"] == "raid1" { json!(0) } else { json!(65536) };
+    let mut with_cores = json!({"cores": 96});
+    with_cores.as_object_mut().unwrap().extend(host.as_object().unwrap().clone());
+    let stack = array(disks.len(), shape);
+    let max_ios = if jobs["align"] == 4096 { 60_000 } else { 3_000 };
+    let more = json!({"max_ios": max_ios, "host": with_cores});
+    blklab_sim::run(&cell(kernel, disks, stack, &[jobs], more)).unwrap()
+}
+
+fn iops(outcome: &Outcome) -> f64 {
+    outcome.read.iops + outcome.write.iops
+}
+
+fn md(outcome: &Outcome) -> &MdReport {
+    match outcome.targets.last() {
+        Some(TargetReport::Md(report)) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lock<'a>(outcome: &'a Outcome, name: &str) -> &'a LockUse {
+    md(outcome).locks.iter().find(|lock| lock.name == name).unwrap_or_else(|| panic!("{:?}", md(outcome).locks))
+}
+
+fn assert_near(found: f64, expected: f64, within: f64) {
+    assert!((found / expected - 1.0).abs() < within, "{found}, not {expected}");
+}
+
+#[test]
+fn a_mirror_s_wake_ups_limit_it_until_6_5() {
+    // linux-raid, June 2023, and commit 21bd9a68fef4: 0.7 reads with one acquisition and 0.3 writes with three.
+    let mixed = |kernel, lock_ns| {
+        run(kernel, &[ram(), ram()], json!({"level": "raid1"}), json!({"read_share": 0.7}), json!({"lock_ns": lock_ns}))
+    };
+    let outcome = mixed("5.15", 845);
+    assert_near(iops(&outcome), 740e3, 0.05);
+    let busy = lock(&outcome, "wait_barrier").held_ns as f64 / outcome.watched_ns as f64;
+    assert!(busy > 0.9, "{busy}");
+    assert_near(iops(&mixed("5.15", 388)), 1.61e6, 0.05);
+    let without = mixed("6.6", 388);
+    assert!(iops(&without) > 2.5e6 && md(&without).locks.is_empty(), "{} {:?}", iops(&without), md(&without).locks);
+}
+
+#[test]
+fn aligned_reads_of_raid6_take_device_lock_until_5_13() {
+    // Commit 97ae27252f49: 2 and 4 million reads per second on RAM disks, 1.6 and 2 million on NVMe disks.
+    let reads = |kernel, disk: &Value| {
+        let load = json!({"read_share": 1.0, "iodepth": 16});
+        let host = json!({"lock_ns": 500, "atomic_ns": 125});
+        run(kernel, &vec![disk.clone(); 8], json!({"level": "raid6"}), load, host)
+    };
+    let old = reads("5.13", &ram());
+    assert_near(iops(&old), 2e6, 0.06);
+    assert_near(iops(&reads("5.14", &ram())), 4e6, 0.06);
+    let mut nvme = device("nvme", "none");
+    // 250,000 reads per second: a command of 2.72 µs, and the transfer.
+    nvme["model"]["read_command_ns"] = json!(2720);
+    assert_near(iops(&reads("5.14", &nvme)), 2e6, 0.06);
+    // Once for each read, those in flight at the end included.
+    assert!((60_000..62_000).contains(&lock(&old, "device_lock").taken));
+}
+
+#[test]
+fn raid5d_is_one_core_and_workers_are_more() {
+    let writes = |threads, lock_ns| {
+        let shape = json!({"level": "raid5", "group_thread_cnt": threads, "stripe_cache": 4096});
+        run("6.1", &vec![ram(); 8], shape, json!({}), json!({"lock_ns": lock_ns}))
+    };
+    let alone = writes(0, 400);
+    assert_near(iops(&alone), 125e3, 0.1);
+    assert_near(md(&alone).thread_ns as f64, alone.watched_ns as f64, 0.05);
+    // Five threads, and device_lock.
+    let five = iops(&writes(4, 400));
+    assert!((435e3..660e3).contains(&five), "{five}");
+    assert!(iops(&writes(4, 850)) < five);
+}
+
+#[test]
+fn the_bitmap_s_lock_is_taken_for_every_page_until_6_11() {
+    let writes = |kernel| {
+        let load = json!({"write_sizes": [[65536, 1.0]], "align": 65536});
+        let shape = json!({
+            "level": "raid5", "bitmap": true, "group_thread_cnt": 64, "stripe_cache": 32768,
+        });
+        // Rows without a price: the lock alone.
+        let host = json!({"pass_ns": 1, "copy_ns": 0, "member_ns": 0, "xor_rate": 1_000_000_000_000_u64});
+        run(kernel, &vec![ram(); 8], shape, load, host)
+    };
+    let (old, new) = (iops(&writes("6.11")), iops(&writes("6.14")));
+    assert_near(old, 78e3, 0.1);
+    assert!(new > 1.4 * old, "{new}");
+}
+
+#[test]
+fn jobs_share_the_cores() {
+    let reads = |cores, numjobs| {
+        let load = json!({"read_share": 1.0, "numjobs": numjobs});
+        run("6.6", &vec![ram(); 4], json!({"level": "raid0"}), load, json!({"cores": cores}))
+    };
+    // A job spends 2.2 + 1.2 + 0.6 µs on an I/O.
+    let short = reads(8, 32);
+    assert_near(iops(&short), 8.0 / 4e-6, 0.03);
+    assert!(short.cores_busy.unwrap() > 0.97);
+    let enough = reads(32, 32);
+    assert_near(iops(&enough), 32.0 / 4e-6, 0.05);
+    assert_eq!(enough.cores_busy, None);
+    // Tasks that spin burn their cores: more jobs than the lock can serve take nothing from it.
+    let mixed = |cores, numjobs| {
+        let host = json!({"lock_ns": 845, "cores": cores});
+        let load = json!({"read_share": 0.7, "numjobs": numjobs});
+        run("5.15", &[ram(), ram()], json!({"level": "raid1"}), load, host)
+    };
+    let crowded = mixed(32, 128);
+    assert_near(iops(&crowded), 740e3, 0.06);
+    assert!(crowded.cores_busy.unwrap() > 0.95);
+}
