@@ -9,6 +9,6 @@ KIND = RunnerKind(
     did="measured",
     make=imported("blklab.runners.fleet.runner:make"),
     form=imported("blklab.spec.host_cell:FLEET_FORM"),
-    descriptions=imported("blklab.runners.fleet.descriptions"),
+    descriptions=imported("blklab.runners.host.descriptions"),
     options=host.KIND.options,
 )
