@@ -30,9 +30,9 @@ def prepare(roots: Roots) -> Path:
     return path
 
 
-def sync(directory: Path) -> None:
+def sync(path: Path) -> None:
     """Syncs a directory, so that its names are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -184,15 +184,12 @@ def fetch(
 
     Raises EnvironmentLacks if that fails, too.
     """
-    debian.refresh()
-    try:
-        debs = choose()
-        return debs, debian.download(debs, into)
-    except DebianProgramFailed:
-        debian.refresh(anyway=True)
-    try:
-        debs = choose()
-        return debs, debian.download(debs, into)
-    except DebianProgramFailed as error:
-        message = f"cannot download packages: {error}"
-        raise EnvironmentLacks(message, "check that `apt-get update` works on this machine") from None
+    message = ""
+    for anyway in (False, True):
+        debian.refresh(anyway=anyway)
+        try:
+            debs = choose()
+            return debs, debian.download(debs, into)
+        except DebianProgramFailed as error:
+            message = f"cannot download packages: {error}"
+    raise EnvironmentLacks(message, "check that `apt-get update` works on this machine")
