@@ -49,7 +49,7 @@ def commands() -> str:
     """Return the page of all commands, from click."""
     from blklab.cli.root import blklab
 
-    with click.Context(blklab, info_name="blklab") as ctx:
+    with click.Context(blklab, info_name="blklab", show_default=True) as ctx:
         parts = list(command_sections(blklab, ctx))
     return page("Commands", "Every command, as its `--help` describes it.", *parts)
 

@@ -12,9 +12,9 @@ from blklab.report.console import Console
 
 @click.command()
 @click.argument("campaign")
-@click.option("--change", callback=parse_share, default="5%", show_default=True, metavar="SHARE",
+@click.option("--change", callback=parse_share, default="5%", metavar="SHARE",
               help="The change to find.")  # fmt: skip
-@click.option("--metric", default="iops", show_default=True, help="The metric that changes.")
+@click.option("--metric", default="iops", help="The metric that changes.")
 @confidence_option
 @store_option
 @json_option

@@ -12,9 +12,11 @@ from blklab.cli.trace.selection import TraceSource, trace_options
 @click.option("--before", required=True, metavar="FILE", help="Counters when the trace began.")
 @click.option("--after", required=True, metavar="FILE", help="Counters when the trace ended.")
 @click.option("--cache", "title", metavar="NAME", help="The cache, if the files have several.")
-@click.option("--kernel", default="", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
+@click.option("--kernel", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
 @json_option
-def check(*, source: TraceSource, before: str, after: str, title: str | None, kernel: str, as_json: bool) -> None:
+def check(
+    *, source: TraceSource, before: str, after: str, title: str | None, kernel: str | None, as_json: bool
+) -> None:
     """Compare what a cache counted during TRACE with what its policy should have done.
 
     TRACE is of the cached volume. The two files are outputs of `blklab cache status --json`. The

@@ -37,19 +37,18 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
     type=click.Choice(POLICIES),
     help="Compute this policy; can be repeated. Default: all.",
 )
-@click.option("--block", "blocks", type=SIZES, default="64k", show_default=True, help="Chunk sizes of dm-cache.")
+@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache.")
 @click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
-@click.option("--kernel", default="6.1", show_default=True, help="Kernel whose smq is simulated: a version or commit.")
+@click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
 @click.option(
     "--mode",
     type=click.Choice(["writethrough", "writeback"]),
     default="writethrough",
-    show_default=True,
     help="Cache mode of smq and bcache.",
 )
 @click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks.")
 @click.option("--sample-blocks", type=click.IntRange(64), metavar="N", help="Compute LRU from N blocks at most.")
-@click.option("--samples", type=click.IntRange(1, 8), default=4, show_default=True, help="Samples for an interval.")
+@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples for an interval.")
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @cluster_option

@@ -35,9 +35,7 @@ MAX_RUNTIME = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
 @click.option("--runtime", type=DURATION, metavar="TIME", help="Runtime of the job; default: the length of the trace.")
 @click.option("--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace.")
-@click.option(
-    "--verify-size", "size", type=SIZE, default="1g", show_default=True, help="With --verify: maximum size of its file."
-)
+@click.option("--verify-size", "size", type=SIZE, default="1g", help="With --verify: maximum size of its file.")
 @json_option
 def fio(
     *,

@@ -9,11 +9,7 @@ from blklab.cli.trace.selection import TraceSource, trace_options
 @click.command()
 @trace_options
 @click.option(
-    "--what",
-    type=click.Choice(["size", "latency", "depth", "seek"]),
-    default="size",
-    show_default=True,
-    help="The quantity to count.",
+    "--what", type=click.Choice(["size", "latency", "depth", "seek"]), default="size", help="The quantity to count."
 )
 @click.option("--all-devices", is_flag=True, help="Show all devices, not only the main one.")
 @json_option
