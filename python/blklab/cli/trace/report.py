@@ -132,7 +132,7 @@ def command_line(source: TraceSource, profile: "Profile", reading: TraceReading,
 
 def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
     """Returns the options that select the same I/O again."""
-    words = []
+    words: list[str] = []
     if format_name is not None:
         columns = format_name.removeprefix(COLUMNS)
         words = ["--format", format_name] if columns == format_name else ["--columns", columns]
