@@ -3,15 +3,12 @@
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from blklab.caches.model import BlockCache
 from blklab.diagnostic import Diagnostic
 from blklab.units import SECTOR, format_size
 
-FINDINGS: dict[str, dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("findings.toml").read_text(encoding="utf-8")
-)
+FINDINGS = tomllib.loads(Path(__file__).with_name("findings.toml").read_text(encoding="utf-8"))
 
 LARGE_CHUNK = 1 << 20
 """Bytes of a chunk from which a promotion copies much more than was read."""

@@ -31,7 +31,7 @@ def prepare(roots: Roots) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Syncs a directory, so that its names are on disk."""
+    """Syncs a file, or a directory, so that its names are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
