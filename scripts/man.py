@@ -17,7 +17,7 @@ from blklab.cli.root import blklab
 
 def contexts(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
     """Yield the context of a command, and those of all commands below it."""
-    context = click.Context(command, info_name=name, parent=parent)
+    context = click.Context(command, info_name=name, parent=parent, show_default=True)
     yield context
     if isinstance(command, click.Group):
         for child in command.list_commands(context):

@@ -49,7 +49,7 @@ def commands() -> str:
     """Return the page of all commands, from click."""
     from blklab.cli.root import blklab
 
-    with click.Context(blklab, info_name="blklab") as ctx:
+    with click.Context(blklab, info_name="blklab", show_default=True) as ctx:
         parts = list(command_sections(blklab, ctx))
     return page("Commands", "Every command, as its `--help` describes it.", *parts)
 
@@ -337,7 +337,7 @@ def comparison() -> str:
 
 def device_models() -> str:
     """Return the page of the library of device models: what makers state, and what the simulator gives."""
-    from blklab.report.device_models import WORDS
+    from blklab.report.formatting import WORDS
     from blklab.runners.sim.rated import rated_figures
     from blklab.spec.stock_models import DIRECTORY, library, paths
 
@@ -347,7 +347,7 @@ def device_models() -> str:
     figures = (
         (
             f"`{name}`",
-            WORDS[figure.name],
+            WORDS["rated"][figure.name],
             f"{figure.rated / unit:,.4g}",
             f"{figure.simulated / unit:,.4g}",
             f"{figure.error:+.1%}",

@@ -6,7 +6,7 @@ import pytest
 
 from blklab.analysis.saturation import Measured, curves, in_flight
 from blklab.outcome import Outcome
-from blklab.report import saturation as report
+from blklab.report import runs as report
 
 
 def queue(threads: int, bs: str = "4k", *, service: float = 0.01, servers: int = 4) -> Measured:
@@ -23,7 +23,7 @@ def test_a_queue_bends_where_its_servers_are_all_busy() -> None:
     (curve,) = curves([queue(threads) for threads in (1, 2, 3, 4, 6, 8, 16)])
     assert (curve.knee.in_flight, curve.saturated.in_flight) == (4, 4)
     assert curve.overloaded is None
-    assert "the knee is at 4 I/Os in flight (400 IOPS, 10 ms); saturated from 4" in report.sentence(curve)
+    assert "the knee is at 4 I/Os in flight (400 IOPS, 10 ms); saturated from 4" in report.saturation_sentence(curve)
 
 
 def test_too_much_load_is_seen() -> None:
@@ -31,7 +31,7 @@ def test_too_much_load_is_seen() -> None:
     (curve,) = curves([*runs, queue(16, service=0.02), queue(32, service=0.04)])
     assert curve.overloaded is not None
     assert curve.overloaded.in_flight == 16
-    assert "IOPS fall again at 16 (200 IOPS)" in report.sentence(curve)
+    assert "IOPS fall again at 16 (200 IOPS)" in report.saturation_sentence(curve)
 
 
 def test_each_block_size_has_a_curve() -> None:
@@ -66,7 +66,7 @@ def test_the_table_is_randomios() -> None:
 
 @pytest.mark.parametrize("threads", [1, 1000])
 def test_the_columns_stand_below_each_other(threads: int) -> None:
-    text = report.line(queue(threads)[2])
+    text = report.randomio_line(queue(threads)[2])
     assert [at for at, sign in enumerate(text) if sign == "|"] == [
-        at for at, sign in enumerate(report.HEAD[0]) if sign == "|"
+        at for at, sign in enumerate(report.RANDOMIO_HEAD[0]) if sign == "|"
     ]

@@ -11,7 +11,7 @@ from blklab.errors import BlklabError
 from blklab.imports.base import outcome as made
 from blklab.imports.base import times
 from blklab.outcome import DirectionResult
-from blklab.report.saturation import randomio
+from blklab.report.runs import randomio
 from tests.imports.conftest import DATA, imported, runs
 
 

@@ -1,5 +1,6 @@
 """The measurement of one device of this host, from which its model is fitted."""
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,27 +12,8 @@ from blklab.spec.load import ExperimentSource
 from blklab.system.identity import resolve
 from blklab.system.roots import Roots
 
-READS: dict[str, dict[str, Any]] = {
-    "randread-1": {"rw": "randread", "bs": "4k", "iodepth": 1},
-    "randread-8": {"rw": "randread", "bs": "4k", "iodepth": 8},
-    "randread-128": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4},
-    "seqread": {"rw": "read", "bs": "4k", "iodepth": 32},
-    "seqread-1m": {"rw": "read", "bs": "1m", "iodepth": 8},
-}
-"""Tests that destroy nothing."""
-
-WRITES: dict[str, dict[str, Any]] = {
-    "seqwrite-1m": {"rw": "write", "bs": "1m", "iodepth": 8},
-    "seqwrite": {"rw": "write", "bs": "4k", "iodepth": 32},
-    "randwrite-1": {"rw": "randwrite", "bs": "4k", "iodepth": 1},
-    "randwrite-128": {"rw": "randwrite", "bs": "4k", "iodepth": 32, "numjobs": 4},
-    "randwrite-fdatasync": {"rw": "randwrite", "bs": "4k", "options": {"fdatasync": 1}},
-    "mixed-75": {"rw": "randrw", "rwmixread": 75, "bs": "4k", "iodepth": 32, "numjobs": 4},
-    "mixed-40": {"rw": "randrw", "rwmixread": 40, "bs": "4k", "iodepth": 32, "numjobs": 4},
-}
-
-FORCED: dict[str, dict[str, Any]] = {"randwrite-sync": {"rw": "randwrite", "bs": "4k", "options": {"sync": 1}}}
-"""Only for devices: in a file, `sync=1` also writes the filesystem's journal."""
+_TESTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+READS, WRITES, FORCED = _TESTS["reads"], _TESTS["writes"], _TESTS["forced"]
 
 FILE_SIZE = "8GiB"  # Size of the file below a directory
 RAMP = 0.1  # Share of a test's time that is not counted

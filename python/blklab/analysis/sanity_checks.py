@@ -4,9 +4,11 @@ They apply to measurements only: a simulation has no page cache and obeys data s
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from blklab.analysis.metrics import lowest_devices
@@ -15,6 +17,8 @@ from blklab.diagnostic import Diagnostic
 from blklab.outcome import DeviceResult, Outcome
 from blklab.store.query import StoredRun
 from blklab.units import format_duration, format_rate, format_size
+
+MESSAGES: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 ENOUGH = 1000  # Minimum number of I/Os for these checks
 ROTATION_NS = 4e6  # One revolution at 15,000 rpm, the fastest disks
@@ -50,8 +54,8 @@ def check_run(run: StoredRun) -> Iterator[Diagnostic]:
         yield replace(diagnostic, runs=(run.id,))
 
 
-def _doubt(code: str, message: str) -> Diagnostic:
-    return Diagnostic(code, "warning", "", message)
+def _doubt(code: str, message: str, /, **words: object) -> Diagnostic:
+    return Diagnostic(code, "warning", "", MESSAGES[message].format(**words))
 
 
 def words_of(run: StoredRun) -> list[Mapping[str, Any]]:
@@ -95,19 +99,13 @@ def _impossible(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         depth = min(in_flight(run.cell) or 1, DEEPEST) if known_depth else DEEPEST
         most = most_random_reads(depth)
         if spins and random and reads >= ENOUGH and reads / seconds > most:
-            yield _doubt(
-                "impossible-rate",
-                f"{reads / seconds:,.0f} random reads per second from {device.name}, which claims to rotate. No "
-                f"disk exceeds {most:,.0f} with {depth} in flight, so a cache answered, or the disk is virtual",
-            )
+            words = {"device": device.name, "rate": reads / seconds, "most": most, "depth": depth}
+            yield _doubt("impossible-rate", "impossible-rate", **words)
         bus = _bus(known, device.name, spins)
         sectors = device.sectors
-        if bus and sectors and sectors[0] * 512 / seconds > BUSES[bus]:
-            yield _doubt(
-                "impossible-rate",
-                f"{format_rate(sectors[0] * 512 / seconds)} read from {device.name},"
-                f" which is more than {format_rate(BUSES[bus])} of {bus}",
-            )
+        if bus and sectors and (rate := sectors[0] * 512 / seconds) > BUSES[bus]:
+            words = {"device": device.name, "rate": format_rate(rate), "most": format_rate(BUSES[bus]), "bus": bus}
+            yield _doubt("impossible-rate", "impossible-bandwidth", **words)
 
 
 def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
@@ -122,12 +120,7 @@ def _unwritten(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
         if not model or spins or FAST_CELLS.search(model) or reads < ENOUGH or not device.sectors:
             continue
         if device.sectors[0] / reads <= 8 and (each := device.ticks_ns[0] / reads) < UNWRITTEN_NS:
-            yield _doubt(
-                "unwritten",
-                f"{device.name} answered random reads in {format_duration(each)}, one at a time: flash takes longer, so"
-                " it did not read any. Blocks that were never written, or were discarded, are answered like this."
-                " Write the whole target before you read it",
-            )
+            yield _doubt("unwritten", "unwritten", device=device.name, time=format_duration(each))
 
 
 def _bus(known: Mapping[str, Any], name: str, spins: bool) -> str | None:
@@ -150,13 +143,8 @@ def _unseen(outcome: Outcome) -> Iterator[Diagnostic]:
             continue
         seen = sum(device.sectors[direction] for device in devices) * 512
         if seen < UNSEEN * asked.io_bytes:
-            asked_for = "read" if name == "read" else "wrote"
-            what = "read from" if name == "read" else "written to"
-            yield _doubt(
-                "page-cache",
-                f"the jobs {asked_for} {format_size(asked.io_bytes)}, but only"
-                f" {format_size(seen)} were {what} the devices",
-            )
+            words = {"asked": format_size(asked.io_bytes), "seen": format_size(seen)}
+            yield _doubt("page-cache", f"page-cache-{name}", **words)
 
 
 def _small(run: StoredRun) -> Iterator[Diagnostic]:
@@ -168,18 +156,10 @@ def _small(run: StoredRun) -> Iterator[Diagnostic]:
     data = int(run.cell.get("file_bytes") or sum(map(int, sizes)))
     buffered = any(str(words.get("direct", "0")) == "0" for words in words_of(run))
     if buffered and memory and data < TWICE * memory:
-        yield _doubt(
-            "small-data",
-            f"{format_size(data)} of data with I/O through the page cache (direct=0) and"
-            f" {format_size(memory)} of memory: expected twice as much data as memory",
-        )
+        yield _doubt("small-data", "small-data-memory", data=format_size(data), memory=format_size(memory))
     cache = target.get("cache_bytes")
     if cache and data < TWICE * cache:
-        yield _doubt(
-            "small-data",
-            f"{format_size(data)} of data and a cache of {format_size(cache)} in front of"
-            " it: expected twice as much data as cache",
-        )
+        yield _doubt("small-data", "small-data-cache", data=format_size(data), cache=format_size(cache))
 
 
 def _twins(run: StoredRun, outcome: Outcome) -> Iterator[Diagnostic]:
@@ -204,14 +184,12 @@ def _unequal(twins: Sequence[DeviceResult], direction: int, name: str) -> Iterat
     fast = min(twins, key=lambda twin_: twin_.ticks_ns[direction] / twin_.ios[direction])
     times = [twin_.ticks_ns[direction] / twin_.ios[direction] for twin_ in (slow, fast)]
     if max(ios) <= ALIKE * min(ios) and times[0] > UNEQUAL * times[1]:
-        yield _doubt(
-            "unequal-twins",
-            f"{slow.name} took {format_duration(times[0])} for each of its {name}, {fast.name} "
-            f"{format_duration(times[1])} for as many: both are the same model",
-        )
-    most, least = (
-        max(twins, key=lambda twin_: twin_.ios[direction]),
-        min(twins, key=lambda twin_: twin_.ios[direction]),
-    )
+        words = {"slow": slow.name, "fast": fast.name, "name": name}
+        longest, shortest = map(format_duration, times)
+        yield _doubt("unequal-twins", "unequal-twins-time", **words, longest=longest, shortest=shortest)
     if direction == 1 and max(ios) > ALIKE * min(ios):
-        yield _doubt("unequal-twins", f"{most.name} had {max(ios):,} writes, its twin {least.name} {min(ios):,}")
+        most = max(twins, key=lambda twin_: twin_.ios[direction]).name
+        least = min(twins, key=lambda twin_: twin_.ios[direction]).name
+        yield _doubt(
+            "unequal-twins", "unequal-twins-writes", most=most, least=least, largest=max(ios), smallest=min(ios)
+        )

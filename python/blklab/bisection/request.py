@@ -171,8 +171,6 @@ def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: N
         return ModuleSources(
             request.tree, request.modules, kernels.pop(), ends, work, accelerator=accelerator, note=note
         )
-    from blklab.bisection.request import PackagedKernels, SimulatedKernels
-
     if request.runner == "sim":
         return SimulatedKernels(*ends, work)
     return PackagedKernels(*ends, work, accelerator)

@@ -13,7 +13,7 @@ from blklab.runners.lab import accel_option
 
 @click.command()
 @click.argument("experiment", type=click.Path(path_type=Path))
-@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", show_default=True, help="The runner.")
+@click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", help="The runner.")
 @click.option("--good", required=True, metavar="KERNEL|COMMIT", help="The end without the problem: the baseline.")
 @click.option("--bad", required=True, metavar="KERNEL|COMMIT", help="The end with the problem.")
 @click.option(
@@ -48,7 +48,6 @@ from blklab.runners.lab import accel_option
     "--sure",
     callback=parse_share,
     default="99%",
-    show_default=True,
     metavar="SHARE",
     help="How certain the result must be; it decides how often a commit is measured.",
 )
@@ -57,7 +56,6 @@ from blklab.runners.lab import accel_option
     "most",
     type=click.IntRange(2, 10_000),
     default=50,
-    show_default=True,
     metavar="N",
     help="Skip a commit that is still unclear after so many runs.",
 )

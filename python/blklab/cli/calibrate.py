@@ -41,12 +41,7 @@ VIRTUAL = "virtual"
 @click.option("--yes-destroy", multiple=True, metavar="ID", help="The same, even with data on it.")
 @click.option("--force", multiple=True, metavar="NAME", help="Measure despite this condition.")
 @click.option(
-    "--time",
-    "length",
-    type=DURATION,
-    default="5m",
-    show_default=True,
-    help="Time of all tests together, without laying out a file.",
+    "--time", "length", type=DURATION, default="5m", help="Time of all tests together, without laying out a file."
 )
 @click.option("--resume", is_flag=True, help="Continue an interrupted measurement.")
 @store_option
@@ -56,12 +51,11 @@ VIRTUAL = "virtual"
     help="Where the fit starts: a model of the library, a file with a [device] table, or `virtual`.",
 )
 @click.option("--target", metavar="NAME", help="The single-device target, if INPUT is a directory of tables.")
-@click.option("--kernel", default=KERNEL, show_default=True, help="Kernel of the measurements.")
+@click.option("--kernel", default=KERNEL, help="Kernel of the measurements.")
 @click.option(
     "--filesystem",
     type=click.Choice(["none", "ext3", "ext4", "xfs"]),
     default="none",
-    show_default=True,
     help="Filesystem between fio and the device.",
 )
 @click.option("--size", metavar="SIZE", help="Bytes from the start of the device that fio used; default: all.")

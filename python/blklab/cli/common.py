@@ -95,11 +95,7 @@ def computing(cluster: str | None, jobs: int | None = None) -> "Iterator[Paralle
 
 
 confidence_option = click.option(
-    "--confidence",
-    type=click.FloatRange(0.5, 0.999),
-    default=0.95,
-    show_default=True,
-    help="Confidence level of intervals and verdicts.",
+    "--confidence", type=click.FloatRange(0.5, 0.999), default=0.95, help="Confidence level of intervals and verdicts."
 )
 """Decorator: add `--confidence`, for all intervals and verdicts of a command."""
 
@@ -117,7 +113,6 @@ margin_option = click.option(
     "--margin",
     callback=parse_share,
     default="5%",
-    show_default=True,
     metavar="SHARE",
     help="Differences that are surely smaller are called the same.",
 )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     "--metric",
     "metrics",
     default="iops,mean,p99",
-    show_default=True,
     metavar="METRIC,...",
     help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
 )

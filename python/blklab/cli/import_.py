@@ -42,7 +42,7 @@ def _renamed(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--name", metavar="NAME", help="Name of the campaign; default: the name of the first file.")
-@click.option("--title", default="", metavar="TEXT", help="Title of the campaign.")
+@click.option("--title", metavar="TEXT", help="Title of the campaign.")
 @click.option(
     "--label",
     "labels",
@@ -79,7 +79,7 @@ def import_(
     *,
     files: tuple[str, ...],
     name: str | None,
-    title: str,
+    title: str | None,
     labels: dict[str, str],
     renamed: dict[tuple[str, str], str],
     pattern: str | None,
@@ -122,7 +122,10 @@ def import_(
     if pattern is not None:
         name_pattern(pattern)
     imported = batches(
-        files, ImportSource((), device, interval, keep_first), RunNaming(name, title, labels, renamed, pattern), form
+        files,
+        ImportSource((), device, interval, keep_first),
+        RunNaming(name, title or "", labels, renamed, pattern),
+        form,
     )
     for line in [*imported.notes, *(f"{problem}: not imported" for problem in imported.failed)]:
         warn(line)

@@ -31,7 +31,6 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
     "form",
     type=click.Choice(list(ENDINGS)),
     default="html",
-    show_default=True,
     help="html: a page with charts; markdown: sentences and tables; csv: one row for each run.",
 )
 @click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")

@@ -46,7 +46,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 @click.group(
     cls=LazyGroup,
     entries=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     subcommand_metavar="COMMAND ...",
     options_metavar="",
     epilog=f"\b\nDocuments such as docs/howto/install.md are in\n{document_path()}",

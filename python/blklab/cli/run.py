@@ -39,7 +39,6 @@ class _RunCommand(click.Command):
             ["--on", "runner"],
             type=click.Choice(list(RUNNERS)),
             default="sim",
-            show_default=True,
             help="The runner: " + "; ".join(f"{kind.name}: {kind.summary}" for kind in RUNNERS.values()),
         )
         experiment, *others = super().get_params(ctx)

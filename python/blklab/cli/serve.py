@@ -13,7 +13,6 @@ from blklab.cli.web_server import listening, web_config_option
 @click.option(
     "--listen",
     default="127.0.0.1:19810",
-    show_default=True,
     metavar="HOST:PORT",
     help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.",
 )

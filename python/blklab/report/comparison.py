@@ -1,14 +1,16 @@
-"""Tables of a comparison, one for each metric."""
+"""Tables of a comparison, one for each metric, and of the runs that it needs."""
 
 from collections.abc import Sequence
 
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import MOST_REPEATS, Decision
 from blklab.analysis.metrics import METRICS
+from blklab.analysis.run_planning import RunPlan
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, text
 from blklab.text import printable
+from blklab.units import format_duration
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
@@ -176,3 +178,32 @@ def probability(p: float | None) -> str:
     if p is None:
         return formatting.NONE
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def run_plans_table(plans: Sequence[RunPlan], metric: str, change: float) -> TextTable:
+    """Returns what each cell needs."""
+    names = [label for label in plans[0].labels if len({plan.labels.get(label) for plan in plans}) > 1]
+    rows = [
+        [
+            printable(" ".join(plan.labels.get(name, "") for name in names)) or "all",
+            str(plan.runs),
+            format_duration(plan.seconds * 1e9),
+            formatting.share(plan.variation),
+            _repeats_text(plan.repeats),
+            formatting.NONE if plan.best is None else f"{plan.best[0]} of {format_duration(plan.best[1] * 1e9)}",
+        ]
+        for plan in plans
+    ]
+    columns = [text("cell"), *figures("runs", "length", "variation", "needed", "shortest")]
+    title = f"Runs that find a change of {metric} by {formatting.share(change)}"
+    note = (
+        "variation: standard deviation between runs; needed: runs of this length on each side, found in 80 % of cases;"
+        " shortest: runs and their length with the least time"
+    )
+    return TextTable(title, columns, rows, note)
+
+
+def _repeats_text(repeats: int | None) -> str:
+    if repeats is None:
+        return formatting.NONE
+    return f"over {MOST_REPEATS}" if repeats > MOST_REPEATS else str(repeats)

@@ -11,15 +11,6 @@ from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
 from blklab.text import printable
 
-WORDS = {
-    "random_read_iops": "random reads/s, 4 KiB",
-    "random_write_iops": "random writes/s, 4 KiB, new disk",
-    "steady_random_write_iops": "random writes/s, 4 KiB, used disk",
-    "read_bandwidth": "sequential reads",
-    "write_bandwidth": "sequential writes",
-    "average_seek_ms": "average seek, ms",
-}
-
 
 def draw_models(console: Console, models: Sequence[LibraryModel]) -> None:
     rows = [
@@ -60,7 +51,7 @@ def rated_table(model: LibraryModel, rated: Sequence[RatedFigure]) -> TextTable:
         draw = formatting.rate if "bandwidth" in name else formatting.number
         figure = simulated.get(name)
         both = [draw(figure.simulated), f"{figure.error:+.1%}"] if figure else [formatting.NONE, formatting.NONE]
-        rows.append([WORDS.get(name, printable(name)), draw(value), *both])
+        rows.append([formatting.WORDS["rated"].get(name, printable(name)), draw(value), *both])
     return TextTable("Rated", [text("figure"), *figures("rated", "simulated", "error")], rows)
 
 

@@ -1,11 +1,16 @@
 """Format figures for sentences and table cells."""
 
 import re
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from blklab import units
 from blklab.documents.profile import QuantilesSummary, ZipfFit
+
+_WORDS_FILE = Path(__file__).parent / "assets/words.toml"
+WORDS: dict[str, dict[str, str]] = tomllib.loads(_WORDS_FILE.read_text(encoding="utf-8"))
 
 NONE = "–"  # Text for a missing figure
 BLOCKS = "▁▂▃▄▅▆▇█"  # Characters of a sparkline, from low to high

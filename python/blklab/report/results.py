@@ -48,11 +48,6 @@ def _cell_row(cell: Cell, descriptions: CellDescriptions, varied: Sequence[str])
     return [printable(text) for text in row]
 
 
-def stack_line(plan: ExperimentPlan, cell: Cell) -> str:
-    """Returns a stack in one line: `md RAID-10 n2 512K [nvme ssd]`."""
-    return printable(RUNNERS[plan.runner].descriptions().COLUMNS["stack"](cell))
-
-
 SPARE = ("in queues", "p99", "share", "±IOPS")  # Columns that a narrow terminal hides, the first one first
 
 
@@ -149,11 +144,12 @@ def explanations(
     from rich.rule import Rule
     from rich.text import Text
 
+    describe_stack = RUNNERS[plan.runner].descriptions().COLUMNS["stack"]
     for (cell, result), sentences in zip(_pairs(plan, results), explained, strict=True):
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
         console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))
-        console.print(Text(f"{stack_line(plan, cell)} · {_figures(result)}", "dim"))
+        console.print(Text(f"{printable(describe_stack(cell))} · {_figures(result)}", "dim"))
         for sentence in sentences:
             console.print(Text(f"· {printable(sentence)}"))
     console.print()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from blklab.analysis.decision import MARGIN, Decision, Rule, decide
@@ -43,7 +44,7 @@ class TraceMetric:
 
     name: str
     title: str
-    kind: str  # `rate`, `bandwidth`, `time`, `size` or `share`: how it is printed
+    kind: str  # `rate`, `bandwidth`, `time` or `size`: how it is printed
     value: Callable[[DeviceView], float | None]
     series: Series
     quantile: str = ""  # The key of a latency: `p50` or `p99`
@@ -128,54 +129,32 @@ def figure(metric: TraceMetric, value: float | None) -> str:
         "time": formatting.duration,
         "bandwidth": formatting.rate,
         "size": formatting.size,
-        "share": formatting.share,
         "rate": formatting.number,
     }
     return forms[metric.kind](value)
 
 
-def _per_second(amount: Callable[[DeviceView], int]) -> Callable[[DeviceView], float | None]:
-    return lambda side: amount(side) / (side.span_ns / 1e9) if side.span_ns else None
+def _per_second(direction: str, key: str) -> Callable[[DeviceView], float | None]:
+    return lambda side: getattr(side.op(direction), key) / (side.span_ns / 1e9) if side.span_ns else None
 
 
 def _latency(direction: str, key: str) -> Callable[[DeviceView], float | None]:
-    def value(side: DeviceView) -> float | None:
-        response = side.response(direction)
-        return getattr(response[1], key) if response else None
-
-    return value
+    return lambda side: getattr(response[1], key) if (response := side.response(direction)) else None
 
 
 def _of_direction(direction: str) -> list[TraceMetric]:
-    def ios(interval: SliceProfile) -> int:
-        return interval.reads if direction == "read" else interval.writes
-
-    def transferred(interval: SliceProfile) -> int:
-        return interval.read_bytes if direction == "read" else interval.write_bytes
-
-    def size(interval: SliceProfile) -> float | None:
-        return transferred(interval) / ios(interval) if ios(interval) else None
-
-    def quantile(key: str) -> Series:
-        return lambda interval: getattr(interval, f"{direction}_{key}_ns")
-
+    ios, transferred = attrgetter(f"{direction}s"), attrgetter(f"{direction}_bytes")
     return [
+        TraceMetric(f"{direction}.iops", f"{direction}s a second", "rate", _per_second(direction, "ios"), ios),
         TraceMetric(
-            f"{direction}.iops", f"{direction}s a second", "rate", _per_second(lambda s: s.op(direction).ios), ios
-        ),
-        TraceMetric(
-            f"{direction}.bw",
-            f"{direction} bandwidth",
-            "bandwidth",
-            _per_second(lambda s: s.op(direction).bytes),
-            transferred,
+            f"{direction}.bw", f"{direction} bandwidth", "bandwidth", _per_second(direction, "bytes"), transferred
         ),
         TraceMetric(
             f"{direction}.size",
             f"mean {direction} size",
             "size",
             lambda s: s.op(direction).bytes / n if (n := s.op(direction).ios) else None,
-            size,
+            lambda interval: transferred(interval) / ios(interval) if ios(interval) else None,
         ),
         *(
             TraceMetric(
@@ -183,7 +162,7 @@ def _of_direction(direction: str) -> list[TraceMetric]:
                 f"{words} {direction} latency",
                 "time",
                 _latency(direction, key),
-                quantile(key),
+                attrgetter(f"{direction}_{key}_ns"),
                 quantile=key,
             )
             for key, words in (("p50", "median"), ("p99", "99th percentile of the"))

@@ -72,14 +72,6 @@ class RunResult:
     seconds: float  # Real duration of the run, ns
     run: int | None = None  # Its number in the store, if it is in one
 
-    @property
-    def read_iops(self) -> float:
-        return self.outcome.read.iops
-
-    @property
-    def write_iops(self) -> float:
-        return self.outcome.write.iops
-
     def as_dict(self) -> dict[str, Any]:
         """Returns the result for `--json`."""
         return {

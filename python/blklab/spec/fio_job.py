@@ -20,19 +20,6 @@ from blklab.spec.workload import Job
 Tables = dict[str, dict[str, Any]]  # Valid tables of jobs, by name, as in an experiment file
 STONEWALL = frozenset({"stonewall", "wait_for_previous"})
 
-FIXED = {  # Options that are accepted with these values only
-    "nrfiles": ({"1"}, "expected 1: blklab uses one file"),
-    "loops": ({"1"}, "expected 1: blklab makes one pass; io_size makes more"),
-    "zonemode": ({"none"}, "expected none"),
-    "kb_base": ({"1024"}, "expected 1024: write sizes in powers of two"),
-    "stats": ({"1", "true"}, "expected 1: blklab reports all jobs"),
-    "file_append": ({"0", "false"}, "expected 0: blklab fills the file before the run"),
-    "opendir": (set[str](), "blklab uses one file or device: remove it"),
-    "ioscheduler": (set[str](), "set scheduler in the experiment: blklab restores it"),
-    "uid": (set[str](), "run blklab as this user"),
-    "gid": (set[str](), "run blklab as this user"),
-}
-
 DEFAULTS = {"ioengine": "psync", "direct": "0"}  # fio's defaults where those of experiment files differ
 WITHOUT_EFFECT = frozenset({"name", "description"})
 
@@ -119,10 +106,9 @@ def _job(path: Path, name: str, options: dict[str, str]) -> dict[str, Any]:
             " a job for each, or build a stack of several devices"
         )
     for option, value in {**DEFAULTS, **options}.items():
-        if option in FIXED:
-            allowed_values, reason = FIXED[option]
-            if value.lower() not in allowed_values:
-                raise UsageError(f"{where}: {option}: found {value!r}: {reason}")
+        if fixed := known_options.FIXED.get(option):
+            if value.lower() not in fixed["values"]:
+                raise UsageError(f"{where}: {option}: found {value!r}: {fixed['reason']}")
         elif option in Job.model_fields:
             table[option] = value
         elif option in known_options.OPTIONS:

@@ -30,9 +30,9 @@ def prepare(roots: Roots) -> Path:
     return path
 
 
-def sync(directory: Path) -> None:
-    """Syncs a directory, so that its names are on disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: Path) -> None:
+    """Syncs a file, or a directory, so that its names are on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

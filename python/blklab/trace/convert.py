@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ def convert(
     output: str,
     selection: _core.Filter,
     *,
-    to: str | None = None,
-    format_name: str | None = None,
-    overwrite: bool = False,
-    tick: Callable[[int], object] | None = None,
+    to: str | None,
+    format_name: str | None,
+    overwrite: bool,
 ) -> dict[str, Any]:
     """Writes the trace at `paths` to `output` in the format `to`, default: from the suffix.
 
@@ -34,7 +33,7 @@ def convert(
     if not overwrite and os.path.lexists(output) and not is_stream(output):
         raise UsageError(f"{output}: exists; use --overwrite to replace it")
     target = "-" if output in STDOUT else output
-    text = _core.convert(paths, target, selection, to=to, format=format_name, overwrite=overwrite, tick=tick)
+    text = _core.convert(paths, target, selection, to=to, format=format_name, overwrite=overwrite)
     document: dict[str, Any] = json.loads(text)
     return document
 

@@ -68,26 +68,24 @@ def _parse_times(text: str) -> float:
     "--load", "mixes", multiple=True, metavar="NAME[=WEIGHT]",
     help="A published mix: backup, database, file-server or virtual-machines.",
 )  # fmt: skip
-@click.option("--working-set", type=SIZE, default="8g", show_default=True, help="Bytes that a published mix uses.")
-@click.option("--growth", type=Quantity("factor", _parse_times), default="1x", show_default=True,
+@click.option("--working-set", type=SIZE, default="8g", help="Bytes that a published mix uses.")
+@click.option("--growth", type=Quantity("factor", _parse_times), default="1x",
               help="Plan for so many times the rate of the traces.")  # fmt: skip
 @click.option("--devices", multiple=True, metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
 @click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
 @click.option("--price", "prices", multiple=True, type=Quantity("price", _parse_price), metavar="MODEL=PRICE",
               help="Price of a disk.")  # fmt: skip
-@click.option("--capacity", type=SIZE, default="0", help="Bytes that the array must have; default: what the load uses.")
-@click.option("--failures", type=click.IntRange(0, 8), default=1, show_default=True,
-              help="Disks that can fail without data loss.")  # fmt: skip
+@click.option("--capacity", type=SIZE, help="Bytes that the array must have; default: what the load uses.")
+@click.option("--failures", type=click.IntRange(0, 8), default=1, help="Disks that can fail without data loss.")
 @click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
 @click.option("--budget", type=Quantity("amount", _parse_amount), help="Most that the disks may cost.")
 @click.option("--p99-below", type=DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
 @click.option("--exclude", multiple=True, metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
-@click.option("--kernel", default="6.1", show_default=True, help="Kernel of the array.")
-@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", show_default=True,
-              help="Filesystem to make.")  # fmt: skip
-@click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady", show_default=True,
+@click.option("--kernel", default="6.1", help="Kernel of the array.")
+@click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", help="Filesystem to make.")
+@click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady",
               help="State of flash disks: in use and trimmed, new, or full of random writes.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of random numbers.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Simulations at the same time; default: CPUs.")
 @cluster_option
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
@@ -190,7 +188,7 @@ def _question(
     if limits["budget"] is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
     constraints = Constraints(
-        limits["capacity"],
+        limits["capacity"] or 0,
         limits["failures"],
         limits["drives"],
         limits["budget"],

@@ -1,5 +1,6 @@
 """`blklab advise runs`: how long and how often to measure."""
 
+from dataclasses import asdict
 from functools import partial
 
 import click
@@ -11,9 +12,9 @@ from blklab.report.console import Console
 
 @click.command()
 @click.argument("campaign")
-@click.option("--change", callback=parse_share, default="5%", show_default=True, metavar="SHARE",
+@click.option("--change", callback=parse_share, default="5%", metavar="SHARE",
               help="The change to find.")  # fmt: skip
-@click.option("--metric", default="iops", show_default=True, help="The metric that changes.")
+@click.option("--metric", default="iops", help="The metric that changes.")
 @confidence_option
 @store_option
 @json_option
@@ -31,7 +32,7 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
     from blklab.analysis.diagnostics import diagnose
     from blklab.analysis.metrics import METRICS, metric_name, with_direction
     from blklab.analysis.run_planning import plan_runs
-    from blklab.report import diagnostics, run_plans, terminal
+    from blklab.report import comparison, diagnostics, terminal
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -46,8 +47,11 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
     doubts = diagnose(selection.runs, points)
 
     def draw(console: Console) -> None:
-        terminal.draw_table(console, run_plans.table(plans, chosen.name, change))
+        terminal.draw_table(console, comparison.run_plans_table(plans, chosen.name, change))
         diagnostics.print_diagnostics(console, doubts, "Doubts about these runs")
 
-    document = {"runs": run_plans.as_dict(plans), "diagnostics": [diagnostics.as_dict(doubt) for doubt in doubts]}
+    document = {
+        "runs": [asdict(plan) for plan in plans],
+        "diagnostics": [diagnostics.as_dict(doubt) for doubt in doubts],
+    }
     emit(document, as_json, draw)

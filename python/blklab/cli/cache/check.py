@@ -3,29 +3,19 @@
 import click
 from click.exceptions import Exit
 
-from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 
 
 @click.command()
-@trace_arguments
-@selection_options
+@trace_options
 @click.option("--before", required=True, metavar="FILE", help="Counters when the trace began.")
 @click.option("--after", required=True, metavar="FILE", help="Counters when the trace ended.")
 @click.option("--cache", "title", metavar="NAME", help="The cache, if the files have several.")
-@click.option("--kernel", default="", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
+@click.option("--kernel", metavar="VERSION", help="Kernel whose smq is simulated; default: this cache's.")
 @json_option
 def check(
-    *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    before: str,
-    after: str,
-    title: str | None,
-    kernel: str,
-    as_json: bool,
+    *, source: TraceSource, before: str, after: str, title: str | None, kernel: str | None, as_json: bool
 ) -> None:
     """Compare what a cache counted during TRACE with what its policy should have done.
 
@@ -51,7 +41,9 @@ def check(
 
     first, release = expected.read_status(before, title)
     last, _ = expected.read_status(after, title)
-    result = expected.check(first, last, paths, kernel=kernel or release, format_name=format_name, selection=selection)
+    result = expected.check(
+        first, last, source.paths, kernel=kernel or release, format_name=source.format_name, selection=source.selection
+    )
     emit(report.check_as_dict(result), as_json, lambda console: report.show_check(console, result))
     if not result.holds:
         raise Exit(1)

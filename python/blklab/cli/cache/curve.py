@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from blklab import _core, units
 from blklab import output as out
+from blklab import units
 from blklab.cli.common import Quantity, cluster_option, computing, emit, json_option, warn_each
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
 from blklab.trace.cache_curves import POLICIES, read_curves
 
@@ -29,8 +29,7 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
 
 
 @click.command()
-@trace_arguments
-@selection_options
+@trace_options
 @click.option(
     "--policy",
     "policies",
@@ -38,28 +37,25 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
     type=click.Choice(POLICIES),
     help="Compute this policy; can be repeated. Default: all.",
 )
-@click.option("--block", "blocks", type=SIZES, default="64k", show_default=True, help="Chunk sizes of dm-cache.")
+@click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache.")
 @click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
-@click.option("--kernel", default="6.1", show_default=True, help="Kernel whose smq is simulated: a version or commit.")
+@click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
 @click.option(
     "--mode",
     type=click.Choice(["writethrough", "writeback"]),
     default="writethrough",
-    show_default=True,
     help="Cache mode of smq and bcache.",
 )
 @click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks.")
 @click.option("--sample-blocks", type=click.IntRange(64), metavar="N", help="Compute LRU from N blocks at most.")
-@click.option("--samples", type=click.IntRange(1, 8), default=4, show_default=True, help="Samples for an interval.")
+@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples for an interval.")
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @cluster_option
 @json_option
 def curve(
     *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
+    source: TraceSource,
     policies: tuple[str, ...],
     blocks: Sequence[int],
     cache_sizes: Sequence[int] | None,
@@ -101,15 +97,15 @@ def curve(
     """
     from blklab.report import cache_curves
 
-    if "-" in paths and cluster:
+    if "-" in source.paths and cluster:
         raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
-    if "-" in paths and set(policies or POLICIES) & {"smq", "bcache"}:
+    if "-" in source.paths and set(policies or POLICIES) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
     if output is not None:
         out.check(output)
     with computing(cluster) as parallel:
         document = read_curves(
-            paths,
+            source.paths,
             policies=policies or POLICIES,
             blocks=blocks,
             parallel=parallel,
@@ -119,15 +115,15 @@ def curve(
             sample=sample,
             sample_blocks=sample_blocks,
             samples=samples,
-            format=format_name,
-            selection=selection,
+            format=source.format_name,
+            selection=source.selection,
         )
     warn_each(cache_curves.doubts(document))
     if output is not None:
         from blklab.cli.trace.report import write_page
 
         command = shlex.join(["blklab", "cache", "curve", *sys.argv[3:]]) if sys.argv[1:3] == ["cache", "curve"] else ""
-        html = cache_curves.render(document, title=title or f"Cache for {paths[0]}", command=command)
+        html = cache_curves.render(document, title=title or f"Cache for {source.paths[0]}", command=command)
         write_page(output, html, as_json=as_json)
         return
     emit(document, as_json, lambda console: cache_curves.print_curves(console, document))

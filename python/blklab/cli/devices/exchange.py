@@ -79,7 +79,9 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
 @click.command("export")
 @click.argument("name")
 @click.option("--iocost", is_flag=True, help="As lines of io.cost.model and io.cost.qos; there is no other form yet.")
-@click.option("--device", default="MAJ:MIN", metavar="MAJ:MIN", help="The number of the device, as in lsblk.")
+@click.option(
+    "--device", default="MAJ:MIN", show_default=False, metavar="MAJ:MIN", help="The number of the device, as in lsblk."
+)
 @json_option
 def export(name: str, *, iocost: bool, device: str, as_json: bool) -> None:
     """Print the lines of the kernel's io.cost.model and io.cost.qos for the model NAME, from its simulation.

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     "--timeout",
     type=DURATION,
     default="60s",
-    show_default=True,
     metavar="DURATION",
     help="With --host: time to wait for a host, at least 1s.",
 )
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
     "--severity",
     type=click.Choice(["critical", "warning", "note"]),
     default="warning",
-    show_default=True,
     help="Lowest severity of a finding that makes the exit status 1.",
 )
 @click.option("--keep", is_flag=True, help="Store the audit; `blklab serve` shows the last one of every host.")

@@ -13,12 +13,11 @@ from blklab.cli.common import store_option
     "form",
     type=click.Choice(["json", "csv", "series"]),
     default="json",
-    show_default=True,
     help="json: complete results; csv: one row for each run; series: figures over time, as Parquet.",
 )
-@click.option("-o", "output", default="-", metavar="FILE", help="File to write; default: standard output.")
+@click.option("-o", "output", metavar="FILE", help="File to write; default: standard output.")
 @store_option
-def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | None) -> None:
+def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: str | None) -> None:
     """Export the runs of CAMPAIGNS as JSON, CSV or Parquet.
 
     \b
@@ -30,6 +29,7 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str, store: str | N
     from blklab.store import query, series
     from blklab.store.campaigns import Store
 
+    output = output or "-"
     files.check(output)
     kept = Store(store, reading=True)
     runs = [run for words in campaigns for run in query.selected(kept, words).runs]

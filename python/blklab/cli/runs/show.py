@@ -23,7 +23,7 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
       blklab runs show 3:stack=raid1,iodepth=32 --raw
       blklab runs show spindles --randomio
     """
-    from blklab.report import runs, saturation
+    from blklab.report import runs
     from blklab.store import query
     from blklab.store.campaigns import Store
 
@@ -41,7 +41,7 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
     def draw(console: Console) -> None:
         if randomio:
             measured = [(run.labels, run.cell, run.outcome) for run in selection.runs if run.outcome]
-            saturation.print_saturation(console, measured)
+            runs.print_saturation(console, measured)
             return
         runs.print_runs(console, selection.campaign, selection.runs)
 

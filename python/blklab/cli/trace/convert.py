@@ -6,7 +6,7 @@ from blklab import _core, units
 from blklab.cli.common import emit, json_option, warn
 from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.output import STDOUT
 from blklab.report.console import Console
 from blklab.text import printable
@@ -17,8 +17,7 @@ def _targets() -> str:
 
 
 @click.command(epilog="\b\nFormats:\n" + _targets())
-@trace_arguments
-@selection_options
+@trace_options
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write; - for stdout.")
 @click.option(
     "--to",
@@ -28,15 +27,7 @@ def _targets() -> str:
 )
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @json_option
-def convert(
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    output: str,
-    to: str | None,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def convert(source: TraceSource, output: str, to: str | None, overwrite: bool, as_json: bool) -> None:
     """Convert a trace to another format.
 
     \b
@@ -50,7 +41,9 @@ def convert(
     from blklab.trace.convert import convert as converting
 
     with unfinished(output), native(output):
-        document = converting(paths, output, selection, to=to, format_name=format_name, overwrite=overwrite)
+        document = converting(
+            source.paths, output, source.selection, to=to, format_name=source.format_name, overwrite=overwrite
+        )
     for warning in document["trace"]["warnings"]:
         warn(f"{warning['path']}: {warning['message']}")
     report = document["report"]

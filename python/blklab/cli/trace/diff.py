@@ -1,34 +1,24 @@
 """`blklab trace diff`: compare two recordings."""
 
 import shlex
+from dataclasses import replace
 
 import click
 
-from blklab import _core
 from blklab import output as out
 from blklab.cli.common import emit, json_option
 from blklab.cli.trace.report import selection_words, write_page
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
 
 
 @click.command()
-@trace_arguments
-@selection_options
+@trace_options
 @click.option("--between", metavar="DEV,DEV", help="Compare the first device, of A, with the second, of B.")
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @json_option
-def diff(
-    *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    between: str | None,
-    output: str | None,
-    title: str | None,
-    as_json: bool,
-) -> None:
+def diff(*, source: TraceSource, between: str | None, output: str | None, title: str | None, as_json: bool) -> None:
     """Compare recording B with recording A: before and after, or two servers.
 
     The main device of each is compared, or those of --between; give TRACE once to compare two devices of one
@@ -55,21 +45,22 @@ def diff(
         devices = [word.strip() for word in between.split(",")]
         if len(devices) != 2 or not all(devices):
             raise UsageError(f"--between {between!r}: expected two devices, such as sda,sdb")
-    if len(paths) not in ({2} if between is None else {1, 2}):
+    if len(source.paths) not in ({2} if between is None else {1, 2}):
         raise UsageError(
-            f"{formatting.plural(len(paths), 'recording')}: expected two, or one with --between DEV,DEV (name a"
+            f"{formatting.plural(len(source.paths), 'recording')}: expected two, or one with --between DEV,DEV (name a"
             " recording of several files by its directory)"
         )
     if output is not None:
         out.check(output)
-    views = [read_view([path], selection, format_name) for path in paths]
+    views = [read_view(replace(source, paths=(path,))) for path in source.paths]
     views = views * 2 if len(views) == 1 else views
-    names = [paths[0], paths[-1]]
+    names = [source.paths[0], source.paths[-1]]
     compared = trace_diff.TraceDiff(
         names, views, [view.active_device(name) for view, name in zip(views, devices, strict=True)]
     )
     if output is not None:
-        words = ["blklab", "trace", "diff", *paths, *selection_words(format_name, views[0].profile)]
+        words = ["blklab", "trace", "diff", *source.paths]
+        words += selection_words(source.format_name, views[0].profile)
         words += ["--between", between] if between else []
         html = trace_diff.render(compared, title=title, command=shlex.join(words))
         write_page(output, html, as_json=as_json)

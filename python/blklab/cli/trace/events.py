@@ -5,17 +5,14 @@ import click
 from blklab import _core
 from blklab.cli import signals, streams
 from blklab.cli.common import warn
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 
 
 @click.command()
-@trace_arguments
-@selection_options
+@trace_options
 @click.option("-q", "--quiet", is_flag=True, help="Omit the summary at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def events(
-    paths: tuple[str, ...], format_name: str | None, selection: _core.Filter, quiet: bool, as_json: bool
-) -> None:
+def events(source: TraceSource, quiet: bool, as_json: bool) -> None:
     """Print events exactly as blkparse does.
 
     Lines, order and summary are those of blkparse 1.2.0 with default options.
@@ -26,7 +23,9 @@ def events(
     """
     streams.check_stdout()
     with signals.at_once():
-        whole, warnings = _core.print_events(paths, selection, format=format_name, summary=not quiet, as_json=as_json)
+        whole, warnings = _core.print_events(
+            source.paths, source.selection, format=source.format_name, summary=not quiet, as_json=as_json
+        )
     for path, message in warnings:
         warn(f"{path}: {message}")
     if not whole:

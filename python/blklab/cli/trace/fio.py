@@ -10,7 +10,7 @@ from blklab import output as out
 from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, progress, warn
 from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.text import printable
@@ -25,8 +25,7 @@ MAX_RUNTIME = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 
 
 
 @click.command()
-@trace_arguments
-@selection_options
+@trace_options
 @click.option("-o", "--output", metavar="FILE", help="Job file to write; - for stdout.")
 @click.option("--filename", metavar="FILE", help="File or device of the job; writes OVERWRITE it.")
 @click.option("--directory", metavar="DIR", help="Directory in which the job or --verify creates its file.")
@@ -36,15 +35,11 @@ MAX_RUNTIME = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
 @click.option("--runtime", type=DURATION, metavar="TIME", help="Runtime of the job; default: the length of the trace.")
 @click.option("--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace.")
-@click.option(
-    "--verify-size", "size", type=SIZE, default="1g", show_default=True, help="With --verify: maximum size of its file."
-)
+@click.option("--verify-size", "size", type=SIZE, default="1g", help="With --verify: maximum size of its file.")
 @json_option
 def fio(
     *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
+    source: TraceSource,
     output: str | None,
     filename: str | None,
     directory: str | None,
@@ -86,7 +81,7 @@ def fio(
     if verified:
         out.check_directory(Path(directory or "."))
     with progress("Reading") as tick:
-        profile = characterise(paths, selection, format_name=format_name, tick=tick)
+        profile = characterise(source.paths, source.selection, format_name=source.format_name, tick=tick)
     for warning in profile.trace.warnings:
         warn(f"{warning.path}: {warning.message}")
     plan = make_plan(profile, loop=loop, runtime_ns=runtime)
@@ -95,7 +90,7 @@ def fio(
         out.check(output, overwrite=overwrite)
         out.write(output, text.encode("utf-8", "surrogateescape"))
     if iolog is not None:
-        _replay(paths, profile, iolog, format_name=format_name, overwrite=overwrite)
+        _replay(source, profile, iolog, overwrite=overwrite)
     if verified:
         seconds = (runtime or 10**10) / 1e9
         _verify(profile, plan, directory=directory, seconds=seconds, size=size, as_json=as_json)
@@ -142,9 +137,7 @@ def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, pr
         raise UsageError(f"-o and --iolog: both are {output}; expected two files")
 
 
-def _replay(
-    paths: tuple[str, ...], profile: "Profile", iolog: str, *, format_name: str | None, overwrite: bool
-) -> None:
+def _replay(source: TraceSource, profile: "Profile", iolog: str, *, overwrite: bool) -> None:
     """Write the selected I/Os of the job's device as an iolog."""
     from blklab.trace.convert import convert
     from blklab.trace.fio.plan import focus_device
@@ -161,7 +154,7 @@ def _replay(
         min_latency_ns=wanted.min_latency_ns,
     )
     with unfinished(iolog), native(iolog):
-        document = convert(paths, iolog, only, to="iolog", format_name=format_name, overwrite=overwrite)
+        document = convert(source.paths, iolog, only, to="iolog", format_name=source.format_name, overwrite=overwrite)
     count = document["report"]["written"]
     notes().print(f"{printable(iolog)}: {count:,} I/Os; replay them with fio and replay_redirect=FILE")
 

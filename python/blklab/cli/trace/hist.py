@@ -2,32 +2,18 @@
 
 import click
 
-from blklab import _core
 from blklab.cli.common import emit, json_option
-from blklab.cli.trace.selection import selection_options, trace_arguments
+from blklab.cli.trace.selection import TraceSource, trace_options
 
 
 @click.command()
-@trace_arguments
-@selection_options
+@trace_options
 @click.option(
-    "--what",
-    type=click.Choice(["size", "latency", "depth", "seek"]),
-    default="size",
-    show_default=True,
-    help="The quantity to count.",
+    "--what", type=click.Choice(["size", "latency", "depth", "seek"]), default="size", help="The quantity to count."
 )
 @click.option("--all-devices", is_flag=True, help="Show all devices, not only the main one.")
 @json_option
-def hist(
-    *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    what: str,
-    all_devices: bool,
-    as_json: bool,
-) -> None:
+def hist(*, source: TraceSource, what: str, all_devices: bool, as_json: bool) -> None:
     """Draw a histogram of TRACE for each operation: sizes, latencies, queue depth or seeks.
 
     \b
@@ -51,7 +37,7 @@ def hist(
     from blklab.cli.trace.trace_view import read_view
     from blklab.report import histogram
 
-    view = read_view(paths, selection, format_name)
+    view = read_view(source)
     histograms_shown = [(device, histogram.KINDS[what](device)) for device in view.detailed(all_devices=all_devices)]
     document = [
         {

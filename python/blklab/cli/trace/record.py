@@ -41,10 +41,8 @@ LONGEST = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
     metavar="HOST",
     help="Record on this host over ssh, to NAME/HOST, or on those of @FILE:GROUP (Ansible); repeatable.",
 )
-@click.option("--buffer-size", type=SIZE, default="512k", show_default=True, help="Size of each buffer (blktrace -b).")
-@click.option(
-    "--buffers", type=click.IntRange(2, 1024), default=4, show_default=True, help="Buffers of each CPU (blktrace -n)."
-)
+@click.option("--buffer-size", type=SIZE, default="512k", help="Size of each buffer (blktrace -b).")
+@click.option("--buffers", type=click.IntRange(2, 1024), default=4, help="Buffers of each CPU (blktrace -n).")
 @click.option("--overwrite", is_flag=True, help="Replace an existing trace.")
 @json_option
 def record(

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab import _core
 from blklab import output as out
 from blklab.cli.common import json_option, progress, warn_each
-from blklab.cli.trace.selection import (
-    TraceSpread,
-    counting_options,
-    format_words,
-    selection_options,
-    spread_options,
-    trace_arguments,
-)
+from blklab.cli.trace.selection import COLUMNS, TraceReading, TraceSource, reading_options, trace_options
 from blklab.errors import UsageError
 from blklab.text import printable
 from blklab.units import format_size
@@ -29,10 +21,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@trace_arguments
-@selection_options
-@counting_options
-@spread_options
+@trace_options
+@reading_options
 @click.option(
     "-o", "--output", metavar="FILE", help="File to write; `-` for stdout.  [default: name of TRACE with .html]"
 )
@@ -42,12 +32,8 @@ if TYPE_CHECKING:
 @json_option
 def report(
     *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    exact: bool,
-    files: str | None,
-    spread: TraceSpread,
+    source: TraceSource,
+    reading: TraceReading,
     output: str | None,
     cache: bool,
     charts: str | None,
@@ -85,16 +71,16 @@ def report(
     from blklab.report.cache_curves import doubts
     from blklab.trace.cache_curves import read_curves
 
-    target = output or default_name(paths[0])
+    target = output or default_name(source.paths[0])
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
-    if cache and spread != TraceSpread():
+    if cache and reading.is_spread:
         raise UsageError("--cache needs a trace on this machine: `cache curve --cluster` computes its curves")
-    view = read_view(paths, selection, format_name, exact=exact, files=files, spread=spread)
-    curves = read_curves(paths, format=format_name, selection=selection) if cache else None
+    view = read_view(source, reading)
+    curves = read_curves(source.paths, format=source.format_name, selection=source.selection) if cache else None
     warn_each(doubts(curves) if curves else [])
-    command = command_line(paths, format_name, view.profile, exact=exact, files=files, cache=cache, spread=spread)
+    command = command_line(source, view.profile, reading, cache=cache)
     html = page.render(view, title=title, command=command, curves=curves)
     write_page(target, html, charts, page.charts(view, curves) if charts is not None else [], as_json=as_json)
 
@@ -130,32 +116,26 @@ def default_name(path: str) -> str:
     return f"{name.split('.blktrace')[0].split('.')[0] or 'trace'}.html"
 
 
-def command_line(
-    paths: tuple[str, ...],
-    format_name: str | None,
-    profile: "Profile",
-    *,
-    exact: bool = False,
-    files: str | None = None,
-    cache: bool = False,
-    spread: TraceSpread = TraceSpread(),  # noqa: B008  # frozen
-) -> str:
+def command_line(source: TraceSource, profile: "Profile", reading: TraceReading, *, cache: bool) -> str:
     """Returns the command that makes the page again."""
     words = (
-        selection_words(format_name, profile)
-        + ["--exact"] * exact
-        + (["--files", files] if files else [])
+        selection_words(source.format_name, profile)
+        + ["--exact"] * reading.exact
+        + (["--files", reading.files] if reading.files else [])
         + ["--cache"] * cache
-        + ([f"--cluster={spread.cluster}"] if spread.cluster else [])
-        + ["--skip-broken"] * spread.skip_broken
-        + ([f"--split={spread.split}"] if spread.split else [])
+        + ([f"--cluster={reading.cluster}"] if reading.cluster else [])
+        + ["--skip-broken"] * reading.skip_broken
+        + ([f"--split={reading.split}"] if reading.split else [])
     )
-    return shlex.join(["blklab", "trace", "report", *paths, *words])
+    return shlex.join(["blklab", "trace", "report", *source.paths, *words])
 
 
 def selection_words(format_name: str | None, profile: "Profile") -> list[str]:
     """Returns the options that select the same I/O again."""
-    words = format_words(format_name)
+    words: list[str] = []
+    if format_name is not None:
+        columns = format_name.removeprefix(COLUMNS)
+        words = ["--format", format_name] if columns == format_name else ["--columns", columns]
     chosen = profile.filter
     words += [word for value in chosen.devices for word in ("--device", value)]
     words += [word for value in chosen.processes for word in ("--process", value)]

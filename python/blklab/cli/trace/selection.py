@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from blklab import units
+from blklab import _core, units
 from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option
 from blklab.errors import UsageError
 
@@ -59,16 +59,13 @@ def _parse_sector(text: str) -> int:
 TIME = Quantity("time", _parse_time)
 COLUMNS = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
-TRACE_OPTIONS = (
+OPTIONS = (  # The format and the filters, in the order of the help
     click.option(
         "--format", "format_name", metavar="NAME", help="Format of the trace; default: recognised from the content."
     ),
     click.option(
         "--columns", metavar="ROLE=COLUMN,...", help="Read a text table: time=ts,op=rw,sector=lba,size=len ..."
     ),
-)
-
-OPTIONS = (  # The filters, in the order of the help
     click.option("--device", "devices", multiple=True, metavar="DEV", help="Select this device: md127 or 9,127."),
     click.option(
         "--process",
@@ -108,35 +105,44 @@ OPTIONS = (  # The filters, in the order of the help
 )
 
 
-def trace_arguments(command: F) -> F:
-    """Decorator: add TRACE… and `--format`, passed as `paths` and `format_name`."""
+@dataclass(frozen=True)
+class TraceSource:
+    """What a command reads: a trace, and which of its events."""
 
-    @functools.wraps(command)
-    def with_trace(*args: Any, format_name: str | None, columns: str | None, **kwargs: Any) -> Any:
-        if format_name and columns:
-            raise UsageError("--format and --columns exclude each other")
-        return command(*args, format_name=f"{COLUMNS}{columns}" if columns else format_name, **kwargs)
-
-    for option in reversed(TRACE_OPTIONS):
-        with_trace = option(with_trace)
-    return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(with_trace)  # type: ignore[return-value]
+    paths: tuple[str, ...]
+    format_name: str | None
+    selection: _core.Filter
 
 
 @dataclass(frozen=True)
-class TraceSpread:
-    """How a trace is spread over machines: `--cluster`, `--skip-broken`, `--split`."""
+class TraceReading:
+    """How a trace is read: what is counted, and how it is spread over machines."""
 
+    exact: bool = False
+    files: str | None = None
     cluster: str | None = None
     skip_broken: bool = False
     split: int | None = None
 
+    @property
+    def is_spread(self) -> bool:
+        return self.skip_broken or (self.cluster, self.split) != (None, None)
 
-def spread_options(command: F) -> F:
-    """Decorator: add the options of traces that do not fit one machine, passed as `spread`."""
+
+def reading_options(command: F) -> F:
+    """Decorator: add the options of counting, and of traces that do not fit one machine, passed as `reading`."""
 
     @functools.wraps(command)
-    def with_spread(*args: Any, cluster: str | None, skip_broken: bool, split: int | None, **kwargs: Any) -> Any:
-        return command(*args, spread=TraceSpread(cluster, skip_broken, split), **kwargs)
+    def with_reading(
+        *args: Any,
+        exact: bool,
+        files: str | None,
+        cluster: str | None,
+        skip_broken: bool,
+        split: int | None,
+        **kwargs: Any,
+    ) -> Any:
+        return command(*args, reading=TraceReading(exact, files, cluster, skip_broken, split), **kwargs)
 
     for option in (
         click.option(
@@ -144,35 +150,28 @@ def spread_options(command: F) -> F:
         ),
         click.option("--skip-broken", is_flag=True, help="Leave out shards that cannot be read, and name them."),
         cluster_option,
+        click.option(
+            "--files", metavar="PATH", help="Count I/O by file: of this mount point or device with ext4 or XFS."
+        ),
+        click.option(
+            "--exact",
+            is_flag=True,
+            help="Count hot blocks exactly, as far as memory suffices; default: a sample if many.",
+        ),
     ):
-        with_spread = option(with_spread)
-    return with_spread  # type: ignore[return-value]
+        with_reading = option(with_reading)
+    return with_reading  # type: ignore[return-value]
 
 
-def counting_options(command: F) -> F:
-    """Decorator: add `--exact` and `--files`."""
-    command = click.option(
-        "--files", metavar="PATH", help="Count I/O by file: of this mount point or device with ext4 or XFS."
-    )(command)
-    return click.option(
-        "--exact", is_flag=True, help="Count hot blocks exactly, as far as memory suffices; default: a sample if many."
-    )(command)
-
-
-def format_words(format_name: str | None) -> list[str]:
-    """Returns the option that chooses the format again."""
-    if format_name is None:
-        return []
-    columns = format_name.removeprefix(COLUMNS)
-    return ["--format", format_name] if columns == format_name else ["--columns", columns]
-
-
-def selection_options(command: F) -> F:
-    """Decorator: add the filters, passed as one `selection` (blklab._core.Filter)."""
+def trace_options(command: F) -> F:
+    """Decorator: add TRACE…, its format and the filters, passed as one `source`."""
 
     @functools.wraps(command)
-    def with_selection(
+    def with_source(
         *args: Any,
+        paths: tuple[str, ...],
+        format_name: str | None,
+        columns: str | None,
         devices: tuple[str, ...],
         processes: tuple[str, ...],
         ops: tuple[str, ...],
@@ -183,8 +182,8 @@ def selection_options(command: F) -> F:
         min_latency: int | None,
         **kwargs: Any,
     ) -> Any:
-        from blklab import _core
-
+        if format_name and columns:
+            raise UsageError("--format and --columns exclude each other")
         if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")
         times: dict[str, Any] = {
@@ -199,8 +198,9 @@ def selection_options(command: F) -> F:
             min_latency_ns=min_latency,
             **times,
         )
-        return command(*args, selection=selection, **kwargs)
+        source = TraceSource(paths, f"{COLUMNS}{columns}" if columns else format_name, selection)
+        return command(*args, source=source, **kwargs)
 
     for option in reversed(OPTIONS):
-        with_selection = option(with_selection)
-    return with_selection  # type: ignore[return-value]
+        with_source = option(with_source)
+    return click.argument("paths", metavar="TRACE...", type=INPUT, nargs=-1, required=True)(with_source)  # type: ignore[return-value]

@@ -2,32 +2,19 @@
 
 import click
 
-from blklab import _core
 from blklab.cli.common import emit, json_option, store_option
-from blklab.cli.trace.selection import TraceSpread, counting_options, selection_options, spread_options, trace_arguments
+from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
 
 
 @click.command()
-@trace_arguments
-@selection_options
-@counting_options
-@spread_options
+@trace_options
+@reading_options
 @click.option("--all-devices", is_flag=True, help="Show every device in full, not only the main one.")
 @click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
 @store_option
 @json_option
 def stat(
-    *,
-    paths: tuple[str, ...],
-    format_name: str | None,
-    selection: _core.Filter,
-    exact: bool,
-    files: str | None,
-    spread: TraceSpread,
-    all_devices: bool,
-    keep: str | None,
-    store: str | None,
-    as_json: bool,
+    *, source: TraceSource, reading: TraceReading, all_devices: bool, keep: str | None, store: str | None, as_json: bool
 ) -> None:
     """Describe the workload of TRACE in five sentences and in tables.
 
@@ -73,7 +60,7 @@ def stat(
     from blklab.cli.trace.trace_view import read_view
     from blklab.report import terminal
 
-    view = read_view(paths, selection, format_name, exact=exact, files=files, spread=spread)
+    view = read_view(source, reading)
     if keep is not None:
         from blklab.store import documents
         from blklab.store.campaigns import Store

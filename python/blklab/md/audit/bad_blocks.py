@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names
 from blklab.md.good_copies import find_bad_pieces, find_lost_ranges, is_current
 from blklab.md.model import Array, ArrayMember, Software, merge_ranges
 from blklab.md.recipes import command, rewrite_recipe
@@ -82,11 +82,7 @@ def check_copied_entries(array: Array, _software: Software | None) -> Iterator[D
     shared = {bad_range: names for bad_range, names in holders.items() if len(names) > 1}
     if shared:
         names = sorted({name for holding in shared.values() for name in holding})
-        message = (
-            f"{list_names(names)} have {_count(len(shared), 'bad range')} in common: different disks do not fail in "
-            "the same sectors, so a recovery has copied the entries from one member to another (md does this where it "
-            "has no good source)"
-        )
+        message = audit_message("bbl-copied", members=list_names(names), ranges=_count(len(shared), "bad range"))
         yield array_finding(array, "critical", "bbl-copied", message)
 
 
@@ -95,17 +91,10 @@ def check_full_lists(array: Array, _software: Software | None) -> Iterator[Diagn
     for member in array.members:
         bad = member.bad_blocks
         if bad and len(bad.ranges) >= bad.room > 0 and not bad.empty_entries:
-            message = (
-                f"bad-block list is full ({bad.room} entries; sysfs shows only the first page of them): md fails the "
-                "member at the next write error"
-            )
+            message = audit_message("bbl-full", room=bad.room)
             yield array_finding(array, "critical", "bbl-full", message, member=member.name)
         elif member.listed_cut and bad is None:
-            message = (
-                "sysfs shows a full page of bad blocks: the list is full or nearly full; run as root to read all of it "
-                "from the disk"
-            )
-            yield array_finding(array, "critical", "bbl-full", message, member=member.name)
+            yield array_finding(array, "critical", "bbl-full", audit_message("bbl-full-in-sysfs"), member=member.name)
 
 
 def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -113,10 +102,7 @@ def check_empty_entries(array: Array, _software: Software | None) -> Iterator[Di
     for member in array.members:
         bad = member.bad_blocks
         if bad and bad.empty_entries:
-            message = (
-                f"bad-block list is marked as in use, but {bad.empty_entries} of its entries have 0 sectors: its area "
-                "was never written; a failed `--add` on Linux 6.12 leaves such a list"
-            )
+            message = audit_message("bbl-zeros", count=bad.empty_entries)
             yield array_finding(array, "warning", "bbl-zeros", message, member=member.name)
 
 
@@ -129,10 +115,7 @@ def check_kernel_lists(array: Array, _software: Software | None) -> Iterator[Dia
         disk = merge_ranges(bad.ranges) if bad else ()
         memory = merge_ranges(member.listed)
         if disk != memory:
-            message = (
-                f"bad-block list on the disk has {_sector_count(disk)}, the kernel's list has {_sector_count(memory)}: "
-                "md writes it with the next superblock; it is lost if the machine stops first"
-            )
+            message = audit_message("bbl-disagree", disk=_sector_count(disk), memory=_sector_count(memory))
             yield array_finding(array, "warning", "bbl-disagree", message, member=member.name)
 
 
@@ -142,10 +125,7 @@ def check_write_errors(array: Array, _software: Software | None) -> Iterator[Dia
         states_shown = [word for word in ("write_error", "want_replacement") if word in member.states]
         if states_shown and "in_sync" in member.states and "faulty" not in member.states:
             disk = command("show-smart", disk=member.path)
-            message = (
-                f"is in sync and has the state {' and '.join(states_shown)}: a write failed, and md listed it as a bad "
-                "block; /proc/mdstat, mdadm --detail and mdadm's mail do not report this"
-            )
+            message = audit_message("write-error", states=" and ".join(states_shown))
             yield array_finding(array, "critical", "write-error", message, disk, member=member.name)
 
 
@@ -159,9 +139,10 @@ def check_empty_lists(array: Array, _software: Software | None) -> Iterator[Diag
         if member.bad_blocks and not member.ranges and not member.bad_blocks.empty_entries
     ]
     if names:
-        message = (
-            f"{list_names(names)} {'have empty bad-block lists' if names[1:] else 'has an empty bad-block list'}: the "
-            "next write error is hidden there, and the array still looks healthy; without a list, md fails the member"
+        message = audit_message(
+            "bbl-empty",
+            members=list_names(names),
+            have="have empty bad-block lists" if names[1:] else "has an empty bad-block list",
         )
         yield array_finding(array, "note", "bbl-empty", message, command("fix", array=array.path))
 

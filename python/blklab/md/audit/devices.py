@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import command
 from blklab.text import document_path
@@ -33,10 +33,7 @@ def check_mixed_kinds(array: Array, software: Software | None) -> Iterator[Diagn
     kernel = software.kernel if software else None
     mostly = all("write_mostly" in member.states for member in slow)
     if array.level == "raid10" and (kernel is None or kernel >= PREFERS_FLASH_SINCE):
-        effect = (
-            f"since Linux 5.3 RAID-10 reads only from {flash} where it has a copy, not from"
-            f" {names}; a write is as slow as the slowest copy"
-        )
+        effect = audit_message("mixed-raid10", flash=flash, names=names)
     elif array.level == "raid1":
         effect = (
             f"md reads from the member with the fewest pending I/Os; writes are as slow as {names}"
@@ -127,11 +124,7 @@ def check_layout(array: Array, _software: Software | None) -> Iterator[Diagnosti
     active = array.active
     if array.level == "raid10" and far > 1 and active and all(member.rotational is False for member in active):
         kind = "offset" if offset else "far"
-        message = (
-            f"layout {kind}{far} on flash: it shortens the seeks of rotating disks, and flash does not seek; near "
-            "writes larger pieces at once, and is the only layout that can grow"
-        )
-        yield array_finding(array, "note", "layout", message)
+        yield array_finding(array, "note", "layout", audit_message("layout", kind=kind, far=far))
 
 
 def check_read_errors(array: Array, _software: Software | None) -> Iterator[Diagnostic]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names
 from blklab.md.model import Array, Inventory, Software
 from blklab.md.recipes import command
 
@@ -14,11 +14,7 @@ ADD_BUG_SINCE_LINUX, ADD_BUG_FIXED_IN_MDADM = (6, 12), (4, 5)
 def check_add(array: Array, software: Software | None) -> Iterator[Diagnostic]:
     """With this kernel and mdadm, no disk can be added to the array."""
     if adding_fails(array, software) and software and software.kernel and software.mdadm:
-        kernel, mdadm = software.kernel, software.mdadm
-        message = (
-            f"Linux {kernel[0]}.{kernel[1]} with mdadm {mdadm[0]}.{mdadm[1]}: --add to this array fails (Invalid "
-            "argument), because a bad-block list has entries; to be able to replace a disk, install mdadm 4.5 or newer"
-        )
+        message = audit_message("add-fails", kernel=software.kernel, mdadm=software.mdadm)
         yield array_finding(array, "critical", "add-fails", message)
 
 

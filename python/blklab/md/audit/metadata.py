@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names
 from blklab.md.model import Array, Software
 from blklab.md.recipes import command
 
@@ -14,10 +14,7 @@ def check_checksum(array: Array, _software: Software | None) -> Iterator[Diagnos
     """The checksum of a superblock is wrong: the kernel will not accept this member."""
     for member in array.members:
         if member.superblock and not member.superblock.checksum_holds:
-            message = (
-                f"the checksum of its superblock {member.superblock.version} is wrong: the kernel will not accept this "
-                "member at the next assembly"
-            )
+            message = audit_message("checksum", version=member.superblock.version)
             examine = command("examine", disk=member.path)
             yield array_finding(array, "critical", "checksum", message, examine, member=member.name)
 
@@ -54,11 +51,7 @@ def check_old_superblocks(array: Array, _software: Software | None) -> Iterator[
     for member in array.members:
         for old in member.leftovers:
             owner = "the same array" if old.uuid == array.uuid else f"another array ({old.uuid})"
-            message = (
-                f"has a second superblock, {old.version} of {owner}, at byte {old.offset:,}: at boot, either of them "
-                "may be used; name the array by its UUID in mdadm.conf, and do not wipe the second one: the bytes "
-                "there may be data of the array"
-            )
+            message = audit_message("two-superblocks", version=old.version, owner=owner, offset=old.offset)
             examine = command("examine-version", version=old.version, disk=member.path)
             yield array_finding(array, "warning", "two-superblocks", message, examine, member=member.name)
 
@@ -92,11 +85,7 @@ def check_shapes(array: Array, _software: Software | None) -> Iterator[Diagnosti
     }
     if len(facts) > 1 and not array.reshaping:
         levels = list_names(sorted(f"{level} of {disks}" for level, _, _, disks in facts))
-        message = (
-            f"superblocks of its members disagree on level, layout, chunk or number of disks ({levels}): some were "
-            "written before the shape changed"
-        )
-        yield array_finding(array, "warning", "unlike", message)
+        yield array_finding(array, "warning", "unlike", audit_message("unlike", levels=levels))
 
 
 def check_metadata_version(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
@@ -109,20 +98,9 @@ def check_metadata_version(array: Array, _software: Software | None) -> Iterator
     mounts = {mount for part in array.parts for mount in part.mounts}
     firmware = sorted(mounts & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
-        message = (
-            f"is mounted on {list_names(firmware)}, and metadata {array.metadata} precede the data: firmware that "
-            "reads a single member finds no filesystem; use metadata 1.0, which are at the end"
-        )
+        message = audit_message("firmware-metadata", mounts=list_names(firmware), version=array.metadata)
         yield array_finding(array, "warning", "firmware-metadata", message)
     if array.metadata == "1.0":
-        message = (
-            "metadata 1.0 are at the end: firmware and GRUB can read a single member, which suits /boot and the ESP; a "
-            "program that writes to one member only makes the copies differ"
-        )
-        yield array_finding(array, "note", "metadata-end", message)
+        yield array_finding(array, "note", "metadata-end", audit_message("metadata-1.0"))
     if array.metadata == "0.90":
-        message = (
-            "metadata 0.90 have no bad-block lists, but allow at most 27 members of 2 or 4 TiB; if a partition ends at "
-            "the end of its disk, md cannot distinguish whether the disk or the partition is the member"
-        )
-        yield array_finding(array, "note", "metadata-end", message)
+        yield array_finding(array, "note", "metadata-end", audit_message("metadata-0.90"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding, list_names
+from blklab.md.audit.rule import array_finding, audit_message, list_names
 from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
@@ -68,16 +68,9 @@ def explain_broken(array: Array, software: Software | None) -> tuple[str, Recipe
     kernel = software.kernel if software else None
     unusable = [member.path for member in array.active if member.is_refused_by(kernel)]
     if array.level in {"raid1", "raid10"}:  # md keeps the last copy in the array
-        message = (
-            "is broken: every write to it fails, because the last good copy of some data had an error; what was"
-            " written before can still be read, and new data are not stored"
-        )
+        message = audit_message("broken-mirror")
         return message, restart_recipe(array.path, mounts, present, failed, repairing=repairing, unusable=unusable)
-    message = (
-        "is broken: every write to it fails, and reads too, because more members have failed than it tolerates; the"
-        " data are still on the disks: do not add, remove or wipe any; data that were being written may be damaged,"
-        " so check the filesystem afterwards"
-    )
+    message = audit_message("broken-parity")
     return message, restart_recipe(array.path, mounts, [*present, *failed], (), repairing=repairing, unusable=unusable)
 
 
@@ -97,10 +90,7 @@ def check_unfinished_repair(array: Array, _software: Software | None) -> Iterato
 def check_suspended_writes(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Writes to the array are suspended, and no reshape is running."""
     if array.suspended and not array.reshaping:
-        message = (
-            "writes to it are suspended; a repair by blklab does this for some seconds, and otherwise only a reshape "
-            "does; run the audit again, and if this remains, resume the writes"
-        )
+        message = audit_message("writes-suspended")
         yield array_finding(array, "critical", "writes-suspended", message, command("resume-writes", name=array.name))
 
 
@@ -136,10 +126,7 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
     for member in array.members:
         behind = newest - counted.get(member.name, newest)
         if behind > slack:
-            message = (
-                f"its superblock is {behind:,} events behind (event count {counted[member.name]:,}, the others have "
-                f"{newest:,}): it lacks everything that was written since"
-            )
+            message = audit_message("events", behind=behind, count=counted[member.name], newest=newest)
             yield array_finding(array, "warning", "events", message, member=member.name)
 
 
@@ -152,10 +139,7 @@ def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[
     counted = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:
-            message = (
-                f"superblocks of {list_names(names)} have the same slot, {slot}: one of them is a copy, or was "
-                f"replaced; the audit counts only {counted[slot]}"
-            )
+            message = audit_message("same-slot", members=list_names(names), slot=slot, member=counted[slot])
             yield array_finding(array, "warning", "same-slot", message)
 
 
@@ -196,10 +180,7 @@ def check_unfinished_sync(array: Array, _software: Software | None) -> Iterator[
         if other.superblock and other.superblock.resync_offset is not None
     ]
     if stopped and array.redundant and not array.live:
-        message = (
-            f"was not stopped cleanly, or a resync was not finished (md will continue it at sector {min(stopped):,})"
-        )
-        yield array_finding(array, "warning", "not-clean", message)
+        yield array_finding(array, "warning", "not-clean", audit_message("not-clean", sector=min(stopped)))
     for member in array.members:
         superblock = member.superblock
         if superblock and superblock.recovery_offset is not None and not array.live:
@@ -221,10 +202,7 @@ def check_bitmap(array: Array, _software: Software | None) -> Iterator[Diagnosti
     log = any(member.superblock and member.superblock.role == "journal" for member in array.members)
     large = array.redundant and (array.size or 0) > BITMAP_ADVISED_ABOVE
     if array.bitmap is False and large and not (log or array.external):
-        message = (
-            "has no write-intent bitmap: after a crash or a loose cable, md resyncs all of it instead of only what "
-            "changed"
-        )
+        message = audit_message("no-bitmap")
         can_add = array.state not in {"readonly", "read-auto", "inactive", "broken"} and array.sync is None
         commands = [command("add-bitmap", array=array.path)] if can_add else []
         yield array_finding(array, "warning", "no-bitmap", message, *commands)

@@ -1,11 +1,19 @@
 """The type of audit rules, and helpers to report findings."""
 
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from blklab.diagnostic import Diagnostic, Severity
 from blklab.md.model import Array, Software
 
 Rule = Callable[[Array, Software | None], Iterator[Diagnostic]]  # The software is None for arrays read from images
+MESSAGES: dict[str, str] = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))
+
+
+def audit_message(name: str, /, **words: object) -> str:
+    """Returns the text of messages.toml with this name, with its words filled in."""
+    return MESSAGES[name].format(**words)
 
 
 def array_finding(

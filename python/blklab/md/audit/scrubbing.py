@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
-from blklab.md.audit.rule import array_finding
+from blklab.md.audit.rule import array_finding, audit_message
 from blklab.md.model import Array, Software
 from blklab.md.recipes import command
 
@@ -16,10 +16,7 @@ def check_mismatches(array: Array, _software: Software | None) -> Iterator[Diagn
     running = array.sync is not None and array.sync.action in {"check", "repair"}
     count = f"{array.mismatches:,} sectors do not match" + (" so far" if running else "")
     if array.level in {"raid1", "raid10"}:
-        meaning = (
-            ": on mirrors this may be harmless (swap; files that were deleted or changed while they were written), or "
-            "copies may really differ; md does not know which copy is right, and `repair` uses the first"
-        )
+        meaning = audit_message("mismatches-of-mirrors")
     else:
         meaning = ": parity does not match the data, so a rebuild would write wrong data"
     # With bad blocks, a repair must be avoided.
@@ -33,9 +30,5 @@ def check_schedule(array: Array, software: Software | None) -> Iterator[Diagnost
         return
     checking = array.sync is not None and array.sync.action == "check"
     if array.last_action != "check" and not checking:
-        message = (
-            "no regular check was found: no checkarray or raid-check in cron, no mdcheck_start.timer, and no check "
-            f"since the array was assembled (last_sync_action is {array.last_action or 'unknown'}); without checks, "
-            "unreadable sectors first appear during a rebuild"
-        )
+        message = audit_message("never-checked", action=array.last_action or "unknown")
         yield array_finding(array, "warning", "never-checked", message, command("check", array=array.path))

@@ -7,7 +7,7 @@ predict failures); Linux RAID wiki, "Timeout Mismatch"; drivers/scsi/sd.h (SD_TI
 from collections.abc import Callable, Iterator
 
 from blklab.diagnostic import Diagnostic, Severity
-from blklab.md.audit.rule import list_names
+from blklab.md.audit.rule import audit_message, list_names
 from blklab.md.model import Inventory, PhysicalDisk
 from blklab.md.recipes import command
 
@@ -38,11 +38,7 @@ def check_disks(inventory: Inventory) -> Iterator[Diagnostic]:
             if redundant.intersection(disk.arrays):
                 yield from check_timeout(disk)
         if disk.health.shingled or disk.zoned in {"host-aware", "host-managed"}:
-            message = (
-                "is shingled (SMR): it rewrites data after random writes and after long writes such as a rebuild, and "
-                "may then be so slow that md fails it; use another disk"
-            )
-            yield _disk_finding(disk, "warning", "smart-shingled", message)
+            yield _disk_finding(disk, "warning", "smart-shingled", audit_message("smart-shingled"))
 
 
 def check_verdict(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -92,28 +88,18 @@ def check_sectors(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if count
     ]
     if unreadable:
-        message = (
-            f"has sectors that it cannot read: {', '.join(unreadable)}; a check of a redundant array rewrites them "
-            "from the other members"
-        )
+        message = audit_message("smart-unreadable", sectors=", ".join(unreadable))
         yield _disk_finding(disk, "warning", "smart-unreadable", message)
     replaced = health.reallocated or health.grown_defects
     if replaced:
-        message = (
-            f"has replaced {replaced:,} sectors: some are normal; if the number grows each month, replace the disk"
-        )
-        yield _disk_finding(disk, "note", "smart-reallocated", message)
+        yield _disk_finding(disk, "note", "smart-reallocated", audit_message("smart-reallocated", count=replaced))
 
 
 def check_wear(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     """The flash has used up its rated life."""
     used = disk.health.used_percent
     if used is not None and used >= 100:
-        message = (
-            f"has used {used} % of its rated life; the other members of a mirror wear equally, and may fail at the "
-            "same time"
-        )
-        yield _disk_finding(disk, "warning", "smart-worn", message)
+        yield _disk_finding(disk, "warning", "smart-worn", audit_message("smart-worn", used=used))
 
 
 def check_self_test(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -127,11 +113,7 @@ def check_link_speed(disk: PhysicalDisk) -> Iterator[Diagnostic]:
     link = disk.health.link
     if link and link[0] < link[1]:
         speed, maximum = (f"{bits / 1e9:.1f} Gb/s" for bits in link)
-        message = (
-            f"link speed is {speed}, the disk supports {maximum}: the port is slower, or the kernel reduced the speed "
-            "because of a bad cable (see dmesg)"
-        )
-        yield _disk_finding(disk, "note", "link-speed", message)
+        yield _disk_finding(disk, "note", "link-speed", audit_message("link-speed", speed=speed, maximum=maximum))
 
 
 def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
@@ -156,11 +138,7 @@ def check_timeout(disk: PhysicalDisk) -> Iterator[Diagnostic]:
         if retries < waits:
             return
         cause, remedy = f"retries a bad sector for {retries:g} s", shorter
-    message = (
-        f"{cause}, and the kernel waits only {waits} s: it then resets the disk, and md fails the disk in "
-        f"{list_names(list(disk.arrays))} because of one sector; the setting below is lost at power-off, so make it at "
-        "each boot with a udev rule or a script"
-    )
+    message = audit_message("timeout", cause=cause, seconds=waits, arrays=list_names(list(disk.arrays)))
     yield _disk_finding(disk, "warning", "timeout", message, remedy)
 
 

@@ -200,15 +200,12 @@ def _moved(span: Span, by: int) -> Span:
     return Span(span.begin + by, span.end + by, span.array)
 
 
-def add_contents(
-    inventory: Inventory, roots: Roots, reader: Probe | None = None, advance: Callable[[int], None] = lambda _: None
-) -> Inventory:
+def add_contents(inventory: Inventory, roots: Roots, advance: Callable[[int], None] = lambda _: None) -> Inventory:
     """Returns the inventory with the content of bad blocks; `unseen` lists what is unknown.
 
     `advance` gets the number of files examined. Runs `dmsetup table` and `debugfs`.
     """
-    probe = reader or Probe()
-    arrays = tuple(_add_contents(array, roots, probe, advance) for array in inventory.arrays)
+    arrays = tuple(_add_contents(array, roots, Probe(), advance) for array in inventory.arrays)
     return replace(inventory, arrays=arrays)
 
 

@@ -7,7 +7,7 @@ from blklab.analysis.metrics import WAYS
 from blklab.report import formatting
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_ticks, tip
 from blklab.report.experiment.axis_chooser import metric_label
-from blklab.report.experiment.layout import MOST_ROWS, colour, fewer, offset, opacity, rows
+from blklab.report.experiment.layout import MOST_ROWS, colour, offset, opacity, rows
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text
 
@@ -28,7 +28,7 @@ def charts(view: ExperimentView) -> list[Chart]:
 
 def _chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str) -> Chart:
     chosen = view.order(best(view, cells, metric))
-    drawn = fewer(chosen)
+    drawn = chosen[:MOST_ROWS]
     loads = formatting.listing(view.loads)
     laid = rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _rows(view, cell, laid.of[id(cell)], metric)]

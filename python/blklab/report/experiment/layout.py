@@ -64,11 +64,6 @@ def rows(view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[st
     return ChartRows(names, of)
 
 
-def fewer(cells: Sequence[ReportCell]) -> list[ReportCell]:
-    """Returns as many cells as fit in a chart."""
-    return list(cells[:MOST_ROWS])
-
-
 def offset(view: ExperimentView) -> Spec:
     """Returns the encoding that puts the bars of series below each other; none for one series."""
     if not view.several:

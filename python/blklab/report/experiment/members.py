@@ -6,7 +6,7 @@ from blklab.analysis.metrics import WAYS, device_shares, lowest_devices
 from blklab.outcome import Outcome
 from blklab.report import formatting, volumes
 from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
-from blklab.report.experiment.layout import colour, fewer, offset, opacity, rows
+from blklab.report.experiment.layout import MOST_ROWS, colour, offset, opacity, rows
 from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, grouped
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
@@ -60,7 +60,7 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], direction: str) ->
     kept = [cell for cell in cells if any(pair[at] for pair in share(cell).values())]
     if not kept:
         return None
-    drawn = fewer(kept)
+    drawn = kept[:MOST_ROWS]
     laid = rows(view, drawn, view.loads)
     names = sorted({name for cell in drawn for name in share(cell)})
     data: list[Spec] = []

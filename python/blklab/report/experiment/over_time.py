@@ -70,7 +70,7 @@ def section(view: ExperimentView) -> PageSection:
 
 def run_line(cell: ReportCell, run: StoredRun, most: int) -> RunLine | None:
     """Returns a run in at most `most` points; None for a run without a series."""
-    points = cell.points(run)
+    points = cell.points(run.id)
     values = over_time("iops", points)
     times = [point.time_ns for point in points if point.source == JOBS and point.width_ns > 0]
     if len(values) < 3:
@@ -182,7 +182,7 @@ def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) ->
     columns += figures("seconds", "intervals", "mean", "median", "least", "most", "variation")
     body = []
     for cell, line in drawn:
-        values = over_time("iops", cell.points(line.run))
+        values = over_time("iops", cell.points(line.run.id))
         mean = sum(values) / len(values)
         deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
         body.append(

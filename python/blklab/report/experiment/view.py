@@ -21,7 +21,6 @@ from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.runners.registry import predicts
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.store.series import SeriesPoint
 from blklab.text import printable
 
 Labels = Mapping[str, str]
@@ -66,14 +65,14 @@ class ReportCell:
         self.series = series
         self.labels = labels
         self.runs = runs
-        self._points = points
+        self.points = points
         self.values: dict[str, CellFigure | None] = {}  # Metrics, computed for all cells together
         self.peers: Sequence[ReportCell] = [self]
         """The cells of the report: their repeats say how much values vary."""
 
     def samples(self, metric: str) -> list[RunSample]:
         """Returns the values of a metric and their series, for the runs that have it."""
-        return [sample for _, sample in run_samples(self.runs, METRICS[metric], self._points)]
+        return [sample for _, sample in run_samples(self.runs, METRICS[metric], self.points)]
 
     def value(self, metric: str) -> CellFigure | None:
         """Returns a metric, None if no run has it."""
@@ -93,9 +92,6 @@ class ReportCell:
     def mean(self, metric: str) -> float | None:
         cell_figure = self.value(metric)
         return None if cell_figure is None else cell_figure.mean
-
-    def points(self, run: StoredRun) -> Sequence[SeriesPoint]:
-        return self._points(run.id)
 
     @cached_property
     def order(self) -> str:

@@ -7,8 +7,8 @@ KIND = RunnerKind(
     name="fleet",
     summary="real fio on the hosts of [fleet] at the same time",
     did="measured",
-    make=imported("blklab.runners.fleet.runner:make"),
+    make=imported("blklab.runners.fleet.runner:FleetRunner"),
     form=imported("blklab.spec.host_cell:FLEET_FORM"),
-    descriptions=imported("blklab.runners.fleet.descriptions"),
+    descriptions=imported("blklab.runners.host.descriptions"),
     options=host.KIND.options,
 )

@@ -236,7 +236,7 @@ def _serve(peer: Peer) -> None:
     runner = HostRunner(
         force=request["force"],
         yes_destroy=request["yes_destroy"],
-        note=lambda message: peer.send("note", message=message),
+        warn=lambda message: peer.send("note", message=message),
         execute=server.run,
     )
     runner.progress = lambda _cell, live: _send_progress(peer, live)

@@ -189,16 +189,17 @@ class FleetRunner(Runner):
     def __init__(
         self,
         *,
-        force: Collection[str] = (),
-        yes_destroy: Collection[str] = (),
-        note: Callable[[str], object] = lambda _note: None,
+        force: Collection[str],
+        yes_destroy: Collection[str],
+        warn: Callable[[str], object],
+        **_note: Callable[[str], object],
     ) -> None:
-        """`note` is called with messages for the user. Raises UsageError for an unknown condition."""
+        """`warn` is called with messages for the user. Raises UsageError for an unknown condition."""
         known = (*conditions.NAMES, SHARED)
         for name in force:
             if name not in known:
                 raise UsageError(f"--force {name!r}: expected one of {', '.join(known)}")
-        self._force, self._yes_destroy, self._note = force, yes_destroy, note
+        self._force, self._yes_destroy, self._warn = force, yes_destroy, warn
         self._inbox: Inbox = SimpleQueue()
         self._links: list[HostLink] = []
         self._gone: dict[str, str] = {}  # Hosts that are not measured any more, and why
@@ -268,7 +269,7 @@ class FleetRunner(Runner):
             refuse_shared({link.name: message["written"] for link, message in checked.items()})
         for link in self._links:
             if link.clock is not None and abs(link.clock.offset_ns) > max(10**9, link.clock.error_ns):
-                self._note(f"{link.name}: its clock differs by {link.clock.offset_ns / 1e9:+.1f} s from this one")
+                self._warn(f"{link.name}: its clock differs by {link.clock.offset_ns / 1e9:+.1f} s from this one")
 
     def _refuse(self, failures: Mapping[HostLink, BlklabError]) -> None:
         """Raises an error if there are failures; shows each in a line if there are several."""
@@ -276,7 +277,7 @@ class FleetRunner(Runner):
             raise next(iter(failures.values()))
         for link in self._links:
             if link in failures:
-                self._note(str(failures[link]))
+                self._warn(str(failures[link]))
         if failures:
             summary = BlklabError(f"{len(failures)} of {len(self._links)} hosts cannot be measured: see above")
             summary.exit_code = max(error.exit_code for error in failures.values())
@@ -311,7 +312,7 @@ class FleetRunner(Runner):
                 late: Message = {"kind": "lost", "message": f"no connection within {CONNECT:.0f} s"}
                 return {link: answers.get(link, late) for link in links}
             if message["kind"] == "note":
-                self._note(f"{link.name}: {printable(str(message['message']))}")
+                self._warn(f"{link.name}: {printable(str(message['message']))}")
             elif message["kind"] == "progress" and cell is not None:
                 phase = f"{link.name}: {printable(str(message['phase']))}"
                 self.progress(cell, FioProgress(message["seconds"] or 0.0, message["total_seconds"], phase=phase))
@@ -371,7 +372,7 @@ class FleetRunner(Runner):
                 failures[link.name] = printable(str(message["message"]))
                 if message["kind"] != "failed":
                     self._gone[link.name] = failures[link.name]
-                    self._note(f"{link.name}: {failures[link.name]}; the other hosts are measured without it")
+                    self._warn(f"{link.name}: {failures[link.name]}; the other hosts are measured without it")
         return {link: message for link, message in answers.items() if link.name not in failures}
 
     def _need(self, hosts: Collection[HostLink], failures: Mapping[str, str]) -> None:
@@ -406,14 +407,3 @@ def refuse_shared(written: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
                     f"{host} and {other}: target {target}: found {printable(same[0])} on both, expected one writer "
                     f"for each disk: only read it, or use a directory; if these are two disks, add --force {SHARED}"
                 )
-
-
-def make(
-    *,
-    force: Collection[str],
-    yes_destroy: Collection[str],
-    warn: Callable[[str], object],
-    **_note: Callable[[str], object],
-) -> FleetRunner:
-    """Makes the runner for `blklab run`. Raises UsageError."""
-    return FleetRunner(force=force, yes_destroy=yes_destroy, note=warn)

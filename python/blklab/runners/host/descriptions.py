@@ -1,4 +1,4 @@
-"""Describes a host's cells: where, which jobs, what is changed and overwritten."""
+"""Describes the cells of a host or a fleet: where, which jobs, what is changed and overwritten."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -57,7 +57,8 @@ def _job(options: Mapping[str, str]) -> str:
 
 def notes(plan: ExperimentPlan) -> list[str]:
     """Returns the lasting effects of a run, one line each."""
-    lines = []
+    hosts = plan.cells[0].document.get("hosts")  # of a fleet
+    lines = [f"on each of {len(hosts)} hosts, at the same time: {', '.join(hosts)}"] if hosts else []
     targets = {cell.document["target"]["name"]: as_host(cell.document) for cell in plan.cells}
     for document in targets.values():
         target = document["target"]

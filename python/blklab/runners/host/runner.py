@@ -39,20 +39,20 @@ class HostRunner(Runner):
     def __init__(
         self,
         *,
-        force: Collection[str] = (),
-        yes_destroy: Collection[str] = (),
-        roots: Roots | None = None,
-        note: Callable[[str], object] = lambda _note: None,
+        force: Collection[str],
+        yes_destroy: Collection[str],
+        warn: Callable[[str], object],
         execute: fio_cell.Execute = process.run,
+        **_note: Callable[[str], object],
     ) -> None:
-        """`note` is called with messages for the user; `execute` runs fio. Raises UsageError for unknown conditions."""
+        """`warn` is called with messages for the user; `execute` runs fio. Raises UsageError for unknown conditions."""
         for name in force:
             if name not in conditions.NAMES:
                 raise UsageError(f"--force {name!r}: expected one of {', '.join(conditions.NAMES)}")
         self._force = frozenset(force)
         self._yes_destroy = frozenset(yes_destroy)
-        self._roots = roots or Roots()
-        self._note = note
+        self._roots = Roots()
+        self._warn = warn
         self._execute = execute
         self._layers: list[SysfsLayer] = []
 
@@ -82,7 +82,7 @@ class HostRunner(Runner):
             every = (layer for layers in beneath.values() for layer in layers)
             self._layers = list(dict.fromkeys(every))
             for warning in places.warnings():
-                self._note(warning)
+                self._warn(warning)
 
     def environment(self) -> dict[str, Any]:
         """Returns what it takes to believe the results."""
@@ -113,7 +113,7 @@ class HostRunner(Runner):
         """Undoes what a killed blklab left, which would affect the measurements."""
         left = restore(self._roots)
         for message in (*left.done, *left.problems):
-            self._note(f"restored after a killed run: {message}")
+            self._warn(f"restored after a killed run: {message}")
 
     def run(self, cells: "Sequence[Cell]", ledger: Ledger) -> None:
         """Measures cells one after the other; a cell that fails is reported to the ledger and skipped.
@@ -176,14 +176,3 @@ class HostRunner(Runner):
             if waited >= limit and (tries >= PATIENCE or not critical):
                 return findings
             self.progress(cell, FioProgress(waited, limit, phase="waiting for other programs"))
-
-
-def make(
-    *,
-    force: Collection[str],
-    yes_destroy: Collection[str],
-    warn: Callable[[str], object],
-    **_note: Callable[[str], object],
-) -> HostRunner:
-    """Makes the runner for `blklab run`. Raises UsageError."""
-    return HostRunner(force=force, yes_destroy=yes_destroy, note=warn)

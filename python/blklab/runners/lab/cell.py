@@ -16,7 +16,7 @@ from blklab.runners.fio.target_preparation import BLOCK, DEPTH
 from blklab.runners.lab import conditions, files, layer_activity
 from blklab.runners.lab.agent import GuestGone
 from blklab.runners.lab.conditions import PressureMeter, measure_io_cost
-from blklab.runners.lab.files import fetch, texts
+from blklab.runners.lab.files import fetch
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import VirtualDisk, VirtualDiskShape
 from blklab.runners.lab.rates import DiskRates, rates
@@ -92,7 +92,7 @@ def play(
             stream=heard,
             check=False,
         )
-    written = texts(fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"]))
+    written = fetch(machine, [f"{DIRECTORY}/job.json", f"{DIRECTORY}/*.log"])
     result = written.pop(f"{DIRECTORY}/job.json", "")
     if ran.status:
         words = complaint(messages.text + ran.stderr + result.partition("{\n")[0], ran.status)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[\w-][\w.-]{0,120}", re.A)  # Valid names of files from the
 _PART = 16 << 20
 
 
-def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
+def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, str]:
     """Returns files of the guest, by path; a path may have `*`. Raises BlklabError."""
     exported = _exported(machine, paths)
     total = sum(file.bytes for file in exported)
@@ -26,11 +26,7 @@ def fetch(machine: GuestMachine, paths: Sequence[str]) -> dict[str, bytes]:
         raise BlklabError(
             f"the guest's {paths[0]} and others have {format_size(total)}, expected at most {format_size(MOST_FETCHED)}"
         )
-    return {file.path: machine.results.read(file.offset, file.bytes) for file in exported}
-
-
-def texts(contents: Mapping[str, bytes]) -> dict[str, str]:
-    return {path: content.decode(errors="replace") for path, content in contents.items()}
+    return {file.path: machine.results.read(file.offset, file.bytes).decode(errors="replace") for file in exported}
 
 
 def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Pattern[str]) -> list[Path]:

@@ -1,5 +1,6 @@
 """Files behind URLs: fsspec's filesystems, with errors of one line."""
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,19 +8,7 @@ from typing import Any
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 
-PACKAGES = {  # What fsspec's protocols need, from its registry (fsspec/registry.py)
-    "abfs": "adlfs",
-    "az": "adlfs",
-    "gcs": "gcsfs",
-    "gs": "gcsfs",
-    "hdfs": "pyarrow",
-    "http": "aiohttp",
-    "https": "aiohttp",
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "sftp": "paramiko",
-    "ssh": "paramiko",
-}
+PACKAGES: dict[str, str] = tomllib.loads(Path(__file__).with_name("packages.toml").read_text(encoding="utf-8"))
 REFUSED = {"NoCredentialsError", "PermissionError", "Forbidden", "AuthenticationException"}
 UNREACHABLE = {"ClientConnectorError", "ConnectTimeoutError", "EndpointConnectionError", "gaierror"} | {
     "ConnectionRefusedError",

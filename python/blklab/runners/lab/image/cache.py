@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import EnvironmentLacks
+from blklab.system.state_directory import sync
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -49,10 +50,10 @@ class ImageCache:
             made.mkdir()
             fill(made)
             for file in made.iterdir():
-                _synchronise(file)
-            _synchronise(made)
+                sync(file)
+            sync(made)
             made.rename(path)
-        _synchronise(self.root)
+        sync(self.root)
         return path
 
     def check_room(self) -> None:
@@ -121,7 +122,7 @@ class ImageCache:
         with self.scratch() as scratch:
             file = scratch / "pointers"
             file.write_text(json.dumps(pointers, indent=2, sort_keys=True) + "\n")
-            _synchronise(file)
+            sync(file)
             file.rename(self.root / "pointers.json")
 
     def _pointers(self) -> dict[str, Any]:
@@ -156,13 +157,5 @@ def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _synchronise(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -28,10 +28,7 @@ _DAY = 86_400.0  # Seconds after which lists are downloaded again before a packa
 _URI = re.compile(r"'[^']*' (\S+) (\d+)(?: |$)")
 """A line of `apt-get --print-uris`: address, file name, bytes, hash."""
 
-HOOKS = (  # Hooks in the machine's apt configuration that must not run for our lists
-    *(f"APT::Update::{name}" for name in ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success", "Post-Invoke-Stats")),
-    *("AptCli::Hooks", "DPkg::Pre-Invoke", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs"),
-)
+CONFIGURATION = Path(__file__).with_name("apt.conf")
 
 
 class DebianProgramFailed(BlklabError):
@@ -174,20 +171,10 @@ class DebianArchive:
             "Dir::State": self._directory / "state",
             "Dir::State::status": self._directory / "status",
             "Dir::Cache": self._directory / "cache",
-            "Debug::NoLocking": "1",  # blklab has its own lock
-            # Root would hand over to a user who may not read below root's home.
-            "APT::Sandbox::User": "root",
-            "Acquire::Retries": "2",
-            "Acquire::http::Timeout": "30",
-            "Acquire::https::Timeout": "30",
-            "Acquire::Languages": "none",
-            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
         }
         options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         self._directory.mkdir(parents=True, exist_ok=True)
-        quiet = self._directory / "apt.conf"
-        quiet.write_text("".join(f"#clear {hook};\n" for hook in HOOKS))
-        return run([program, "-c", str(quiet), *options, *arguments], directory=directory)
+        return run([program, "-c", str(CONFIGURATION), *options, *arguments], directory=directory)
 
 
 def fetch(
@@ -197,15 +184,12 @@ def fetch(
 
     Raises EnvironmentLacks if that fails, too.
     """
-    debian.refresh()
-    try:
-        debs = choose()
-        return debs, debian.download(debs, into)
-    except DebianProgramFailed:
-        debian.refresh(anyway=True)
-    try:
-        debs = choose()
-        return debs, debian.download(debs, into)
-    except DebianProgramFailed as error:
-        message = f"cannot download packages: {error}"
-        raise EnvironmentLacks(message, "check that `apt-get update` works on this machine") from None
+    message = ""
+    for anyway in (False, True):
+        debian.refresh(anyway=anyway)
+        try:
+            debs = choose()
+            return debs, debian.download(debs, into)
+        except DebianProgramFailed as error:
+            message = f"cannot download packages: {error}"
+    raise EnvironmentLacks(message, "check that `apt-get update` works on this machine")

@@ -23,28 +23,8 @@ DIGITS = 16  # Digits of a digest in the name of a directory
 PROGRAMS = f"programs-{programs.RECIPE[:DIGITS]}"  # The name under which the programs' part is kept
 
 
-DIRECTORIES = (  # Directories below kernel/; algorithms that are requested by name (crc32c, sha256) are in some
-    "arch/x86/crypto",
-    "block",
-    "crypto",
-    "drivers/md",
-    "drivers/virtio",
-    "fs/ext4",
-    "fs/jbd2",
-    "fs/xfs",
-    "lib",
-)
-
-SINGLE = ("brd", "loop", "null_blk", "virtio_blk", "virtio_console", "virtio_rng")
-"""Single modules from directories that are otherwise not needed."""
-
-BOOT = ("virtio_pci", "virtio_blk", "virtio_console")  # Modules without which no guest can connect
-
-STACKS = (  # Modules that an experiment may need
-    *("raid0", "raid1", "raid10", "raid456"),
-    *("dm_mod", "dm_cache", "dm_cache_smq", "dm_writecache", "dm_delay"),
-    *("bcache", "ext4", "xfs"),
-)
+_MODULES = programs.GUEST["modules"]
+DIRECTORIES, SINGLE, BOOT, STACKS = (tuple(_MODULES[key]) for key in ("directories", "single", "boot", "stacks"))
 
 _LISTS = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
 """Files of the kernel's build that depmod reads."""
@@ -362,11 +342,7 @@ def _check(version: str, lacking: Sequence[str]) -> None:
 
 
 def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
+    return hashlib.sha256(_read(path)).hexdigest()
 
 
 def _digest(parts: Sequence[str]) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from blklab.errors import BlklabError
 from blklab.runners.lab.image import cpio
-from blklab.runners.lab.image.archive import MERGED, PackageFiles
+from blklab.runners.lab.image.archive import PackageFiles, merged
 from blklab.runners.lab.image.debian import DebianPackage
 
-_GUEST = tomllib.loads(Path(__file__).with_name("guest.toml").read_text(encoding="utf-8"))
-PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in _GUEST["programs"].items()}
-DIRECTORIES: dict[str, int] = _GUEST["directories"]  # Their modes
-LINKS: dict[str, str] = _GUEST["links"]  # Their targets
+GUEST = tomllib.loads(Path(__file__).with_name("guest.toml").read_text(encoding="utf-8"))
+PROGRAMS: dict[str, tuple[str, ...]] = {package: tuple(paths) for package, paths in GUEST["programs"].items()}
+DIRECTORIES: dict[str, int] = GUEST["directories"]  # Their modes
+LINKS: dict[str, str] = GUEST["links"]  # Their targets
 CONFIGURATION = ("etc/mke2fs.conf",)  # Files of the packages that those programs read
 
 LVM_CONF = Path(__file__).with_name("lvm.conf").read_text(encoding="utf-8")
@@ -107,11 +107,11 @@ def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
         raise BlklabError(f"/{path}: {error}") from None
     needed = []
     if dependencies.interpreter is not None:
-        needed.append(_merged(dependencies.interpreter))
+        needed.append(merged(dependencies.interpreter) or "")
         if files.follow(needed[-1]) is None:
             raise BlklabError(f"/{path}: {dependencies.interpreter} is not in any of the guest's packages")
     origin = f"/{posixpath.dirname(path)}"
-    own = [_merged(posixpath.normpath(directory.replace("$ORIGIN", origin))) for directory in dependencies.directories]
+    own = [merged(posixpath.normpath(directory.replace("$ORIGIN", origin))) for directory in dependencies.directories]
     for name in dependencies.needed:
         for directory in (*own, *_SEARCHED):
             if files.follow(f"{directory}/{name}") is not None:
@@ -120,11 +120,6 @@ def _needs(files: PackageFiles, path: str, content: bytes) -> list[str]:
         else:
             raise BlklabError(f"/{path}: its library {name} is not in any of the guest's packages")
     return needed
-
-
-def _merged(path: str) -> str:
-    relative = path.lstrip("/")
-    return f"usr/{relative}" if relative.split("/", 1)[0] in MERGED else relative
 
 
 class NotElf(ValueError):
