@@ -8,7 +8,7 @@ import pytest
 
 from blklab.outcome import PredictionInterval
 from blklab.runners.sim import runner
-from blklab.runners.sim.uncertainty import KERNEL, NORMAL, interval
+from blklab.runners.sim.uncertainty import KERNEL, NORMAL, UNMEASURED, interval
 from blklab.spec import cells, load
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}
@@ -64,3 +64,17 @@ def test_a_typical_device_has_its_spread_and_a_calibrated_one_its_residuals() ->
     assert width(predicted({"disk": model}, {"device": "disk"}).iops) == pytest.approx(math.hypot(0.25, KERNEL))
     model["uncertainty"] = {"read": 0.01}
     assert width(predicted({"disk": model}, {"device": "disk"}).iops) == pytest.approx(math.hypot(0.01, KERNEL))
+
+
+def test_arrays_without_a_measurement_are_less_certain() -> None:
+    flash = {**DISK, "latency_ns": 10_000, "rotational": False}
+    names = ["a", "b", "c"]
+    disks = dict.fromkeys(names, flash)
+    mirror = {"level": "raid1", "members": names[:2]}
+    assert width(predicted({"a": flash, "b": flash}, mirror, rw="randwrite").iops) == pytest.approx(KERNEL)
+    parity = predicted(disks, {"level": "raid5", "members": names}, rw="randwrite")
+    assert width(parity.iops) == pytest.approx(math.hypot(KERNEL, UNMEASURED))
+    crowd = predicted({"a": flash, "b": flash}, mirror, rw="randread", numjobs=33)
+    assert width(crowd.iops) > UNMEASURED
+    spinning = dict.fromkeys(names, {**DISK, "rotational": True})
+    assert width(predicted(spinning, {"level": "raid5", "members": names}, rw="randwrite").iops) < UNMEASURED

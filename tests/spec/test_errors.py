@@ -164,6 +164,11 @@ CASES = [
         "[stacks.near]\nlevel = 1\ngroup_thread_cnt = 4\n",
         "stacks.near.group_thread_cnt: level 1 has no stripe cache: only 4, 5 and 6 do",
     ),
+    (
+        STACK,
+        '[stacks.near]\nlevel = 1\nbitmap = "lockless"\nbitmap_chunk = "64M"\n',
+        "stacks.near.bitmap_chunk: a lockless bitmap chooses its chunk: leave the key out",
+    ),
     (STACK, "[stacks.near]\nlevel = 6\n", "stacks.near.members: found 2, level 6 needs at least 4"),
     (
         STACK + MEMBERS,
@@ -233,7 +238,7 @@ CASES = [
     ("[matrix]", "[matrix]\niodepth = [1, 1]", "matrix.iodepth[1]: found '1' twice"),
     # The file.
     ("[stacks.near]", "[stacks]\nx = 3\n[stacks.near]", "stacks.x: found 3, expected a table"),
-    ("level = 10", 'level = 10\nbitmap = "x"', "stacks.near.bitmap: found 'x', expected true or false"),
+    ("level = 10", 'level = 10\nbitmap = "x"', "stacks.near.bitmap: found 'x', expected true, false, 'lockless'"),
     (SIZE, SIZE + '\niodepth = "x"', "workloads.reads.iodepth: found 'x', expected a whole number"),
     (MEMBERS, 'members = "nvme"', "stacks.near.members: found 'nvme', expected a list"),
     (

@@ -41,10 +41,31 @@ impl Kernel {
         self >= Self(3, 12)
     }
 
-    /// RAID-6 has read-modify-write (4.1, "md/raid6 algorithms: delta syndrome functions"); older kernels always
-    /// reconstruct.
-    pub fn raid6_modifies(self) -> bool {
+    /// RAID-6 has read-modify-write, and arrays with parity have `rmw_level` (4.1, "md/raid6 algorithms: delta syndrome
+    /// functions"); before, RAID-6 always reconstructs.
+    pub fn has_rmw_level(self) -> bool {
         self >= Self(4, 1)
+    }
+
+    /// Sectors of the largest bio that an array with parity takes: of 256 rows since 6.0 (`RAID5_MAX_REQ_STRIPES`),
+    /// and of a whole stripe if that is more since 7.0 (4ffe28ed0d7c).
+    pub fn largest_parity_bio(self, stripe: u64) -> u64 {
+        const ROWS: u64 = 256 * 8;
+        match self {
+            _ if self < Self(6, 0) => u64::MAX,
+            _ if self < Self(7, 0) => ROWS,
+            _ => ROWS.max(stripe),
+        }
+    }
+
+    /// md has the lockless bitmap (5ab829f1971d, 6.18).
+    pub fn has_lockless_bitmap(self) -> bool {
+        self >= Self(6, 18)
+    }
+
+    /// md takes I/O that must not wait (f51d46d0e7cb, 5.17); before, a worker of io_uring submits every I/O.
+    pub fn md_takes_nowait(self) -> bool {
+        self >= Self(5, 17)
     }
 
     /// Writeback throttling applies to writes that md submits to members (block/blk-wbt.c, 4.10).

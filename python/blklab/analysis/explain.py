@@ -7,6 +7,7 @@ from blklab.documents.cell import Cell
 from blklab.documents.outcome import (
     BcacheTargetReport,
     DiskWork,
+    LockUse,
     LvmcacheTargetReport,
     MdReport,
     TargetReport,
@@ -154,17 +155,17 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 
 def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
-    """Says which of md's locks and threads, and whether the cores, are in use most of the time."""
+    """Says which locks and threads of arrays and caches, and whether the cores, are in use most of the time."""
     for target in cast(Sequence[TargetReport], outcome.targets):
-        if target["kind"] != "md":
-            continue
-        busy = {f"{lock['name']} is held": lock["held_ns"] for lock in target["locks"]}
-        busy["a thread that handles its rows is busy (`group_thread_cnt` gives it more)"] = target["thread_ns"]
-        what, time_ns = max(busy.items(), key=lambda item: item[1])
+        busy = {f"{lock['name']} is held": lock["held_ns"] for lock in cast(list[LockUse], target.get("locks", []))}
+        if target["kind"] == "md":
+            busy["a thread that handles its rows is busy (`group_thread_cnt` gives it more)"] = target["thread_ns"]
+        what, time_ns = max(busy.items(), key=lambda item: item[1], default=("", 0))
         if (share := time_ns / outcome.observed_ns) >= CROWDED:
+            limiter = {"lvmcache": "dm-cache"}.get(target["kind"], target["kind"])
             yield (
-                f"md limits {target['name']} (kernel {document['kernel']}): {what} {min(1, share):.0%} of the time."
-                " How long depends on the host by a factor of five: no measurement of such an array is known."
+                f"{limiter} limits {target['name']} (kernel {document['kernel']}): {what} {min(1, share):.0%} of the "
+                "time. How long depends on the host by a factor of five: no measurement of such an array is known."
             )
     if (busy_share := outcome.cores_busy or 0) >= CROWDED:
         yield f"The processors are busy {busy_share:.0%} of the time: jobs and md's threads share them (`host.cores`)."

@@ -23,14 +23,14 @@ Filesystem = TypedDict("Filesystem", {"commit_ns": int})
 Host = TypedDict("Host", {
     "atomic_ns": NotRequired[int], "copy_ns": NotRequired[int], "cores": NotRequired[int], "lock_ns": NotRequired[int],
     "md_ns": NotRequired[int], "member_ns": NotRequired[int], "pass_ns": NotRequired[int], "reap_ns": NotRequired[int],
-    "submit_ns": NotRequired[int], "syndrome_rate": NotRequired[int], "wake_ns": NotRequired[int],
-    "xor_rate": NotRequired[int],
+    "submit_ns": NotRequired[int], "switch_ns": NotRequired[int], "syndrome_rate": NotRequired[int],
+    "wake_ns": NotRequired[int], "xor_rate": NotRequired[int],
 })
 Job = TypedDict("Job", {
     "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",
     "fsync": NotRequired[int], "fsync_share": NotRequired[float], "fua": NotRequired[bool], "io_bytes": int,
-    "iodepth": int, "iodepth_low": NotRequired[int], "name": str, "numjobs": int, "offset": int,
-    "offset_increment": NotRequired[int], "random": bool, "random_map": "NotRequired[RandomMap]",
+    "io_uring": NotRequired[bool], "iodepth": int, "iodepth_low": NotRequired[int], "name": str, "numjobs": int,
+    "offset": int, "offset_increment": NotRequired[int], "random": bool, "random_map": "NotRequired[RandomMap]",
     "rate_iops": NotRequired[float], "read_share": float, "read_sizes": list[tuple[int, float]], "size": int,
     "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
 })
@@ -40,9 +40,10 @@ LvmCache = TypedDict("LvmCache", {
 })
 Md = TypedDict("Md", {
     "bitmap": NotRequired[bool], "bitmap_chunk": NotRequired[int], "chunk": NotRequired[int], "far": NotRequired[int],
-    "group_thread_cnt": NotRequired[int], "level": "Level", "members": "list[Member]", "name": str,
-    "near": NotRequired[int], "offset": NotRequired[bool], "stripe_cache": NotRequired[int],
-    "sync": "NotRequired[SyncAction]", "sync_speed_max": NotRequired[int], "sync_speed_min": NotRequired[int],
+    "group_thread_cnt": NotRequired[int], "level": "Level", "lockless": NotRequired[bool], "members": "list[Member]",
+    "name": str, "near": NotRequired[int], "offset": NotRequired[bool], "rmw_level": NotRequired[int],
+    "stripe_cache": NotRequired[int], "sync": "NotRequired[SyncAction]", "sync_speed_max": NotRequired[int],
+    "sync_speed_min": NotRequired[int],
 })
 Member = TypedDict("Member", {
     "node": "NotRequired[Node | None]", "rebuilding": NotRequired[bool], "write_mostly": NotRequired[bool],

@@ -6,7 +6,8 @@ from typing import Literal, TypedDict
 
 BcacheReport = TypedDict("BcacheReport", {
     "bypassed_bytes": int, "cache_bypass_hits": int, "cache_bypass_misses": int, "cache_hits": int,
-    "cache_misses": int, "dirty_bytes": int, "journal_writes": int, "name": str, "writeback_bytes": int,
+    "cache_misses": int, "dirty_bytes": int, "journal_writes": int, "locks": "list[LockUse]", "name": str,
+    "writeback_bytes": int,
 })
 DelayReport = TypedDict("DelayReport", {"held": list[int], "name": str})
 DiskWork = TypedDict("DiskWork", {
@@ -15,9 +16,9 @@ DiskWork = TypedDict("DiskWork", {
 })
 LockUse = TypedDict("LockUse", {"contended_ns": int, "held_ns": int, "name": str, "taken": int})
 LvmCacheReport = TypedDict("LvmCacheReport", {
-    "blocks": int, "demotions": int, "dirty": int, "metadata_writes": int, "name": str, "promotions": int,
-    "read_hits": int, "read_misses": int, "used_blocks": int, "waited": int, "write_hits": int, "write_misses": int,
-    "writebacks": int,
+    "blocks": int, "demotions": int, "dirty": int, "locks": "list[LockUse]", "metadata_writes": int, "name": str,
+    "promotions": int, "read_hits": int, "read_misses": int, "used_blocks": int, "waited": int, "write_hits": int,
+    "write_misses": int, "writebacks": int,
 })
 MdReport = TypedDict("MdReport", {
     "bitmap_writes": int, "locks": "list[LockUse]", "name": str, "slots": "list[SlotStats]", "sync_bytes": int,

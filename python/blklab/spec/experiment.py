@@ -61,6 +61,7 @@ class Host(ExperimentTable):
     submit_ns: Nanoseconds | None = None
     reap_ns: Nanoseconds | None = None
     wake_ns: Nanoseconds | None = None
+    switch_ns: Nanoseconds | None = None
     md_ns: Nanoseconds | None = None
     member_ns: Nanoseconds | None = None
     pass_ns: Nanoseconds | None = None

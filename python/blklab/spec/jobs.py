@@ -65,6 +65,8 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     }
     if job.options.get("sync", 0) not in UNSYNCED:
         document["fua"] = True
+    if job.ioengine == "io_uring":
+        document["io_uring"] = True
     return document
 
 

@@ -127,7 +127,7 @@ def _message(detail: "ErrorDetails", known: Known) -> str:
         case "missing":
             return "is missing"
         case "literal_error" | "enum":
-            expected = str(context["expected"]).replace(" or ", ", ")
+            expected = str(context["expected"]).replace(" or ", ", ").replace("True", "true").replace("False", "false")
             return f"found {shown(value)}, expected {expected}"
         case "union_tag_invalid":
             return f"unknown kind {context['tag']!r}: expected one of {context['expected_tags']}"

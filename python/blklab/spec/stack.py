@@ -68,11 +68,12 @@ class Md(ExperimentTable):
     chunk: Size = CHUNK
     write_mostly: list[str] = Field(default_factory=list)
     rebuilding: list[str] = Field(default_factory=list)
-    bitmap: bool = False
+    bitmap: Literal[True, False, "lockless"] = False  # Lockless: that of Linux 6.18, which chooses its chunk
     bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = _core.MD_BITMAP_CHUNK
     sync: Literal["idle", "resync", "recover", "check"] | None = None
     stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = _core.MD_STRIPE_CACHE
     group_thread_cnt: Annotated[int, Field(ge=0, le=8_192), NUMBER] = 0
+    rmw_level: Literal[0, 1, 2] = 1
     sync_speed_min: Count = _core.MD_SYNC_SPEED_MIN
     sync_speed_max: Count = _core.MD_SYNC_SPEED_MAX
     fail: list[Failure] = Field(default_factory=list)  # Members that fail; only with a real kernel
@@ -138,9 +139,11 @@ def _layout(md: Md, given: set[str]) -> tuple[str, str] | None:
 
 def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     parity = md.level in md_levels.PARITIES
-    for key in ("stripe_cache_size", "group_thread_cnt"):
+    for key in ("stripe_cache_size", "group_thread_cnt", "rmw_level"):
         if key in given and not parity:
             return key, f"level {short(md.level)} has no stripe cache: only 4, 5 and 6 do"
+    if md.bitmap == "lockless" and "bitmap_chunk" in given:
+        return "bitmap_chunk", "a lockless bitmap chooses its chunk: leave the key out"
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
         size = units.format_size(md.bitmap_chunk)
         return "bitmap_chunk", f"{size} is not a power of two"

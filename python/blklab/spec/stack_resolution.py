@@ -195,7 +195,7 @@ class _StackResolver:
             "offset": offset,
             "members": slots,
             "stripe_cache": md.stripe_cache_size,
-            "bitmap": md.bitmap,
+            "bitmap": bool(md.bitmap),
             "bitmap_chunk": md.bitmap_chunk,
             "sync": sync,
             "sync_speed_min": md.sync_speed_min,
@@ -203,6 +203,10 @@ class _StackResolver:
         }
         if md.group_thread_cnt:
             document["group_thread_cnt"] = md.group_thread_cnt
+        if md.rmw_level != 1:
+            document["rmw_level"] = md.rmw_level
+        if md.bitmap == "lockless":
+            document["lockless"] = True
         return document
 
 

@@ -18,7 +18,7 @@ QUEUE = (  # Keys of devices: /sys/block/*/queue (Documentation/ABI/stable/sysfs
     *("nomerges", "rq_affinity", "wbt_lat_usec", "write_cache", "add_random", "iostats"),
 )
 
-MD = ("stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max")
+MD = ("stripe_cache_size", "group_thread_cnt", "rmw_level", "sync_speed_min", "sync_speed_max")
 """Keys of arrays: /sys/block/md*/md (Documentation/admin-guide/md.rst)."""
 
 VM = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)

@@ -250,7 +250,7 @@ impl Simulation {
     /// Draws and counts the processor time of one I/O; returns when the task can run again.
     #[inline]
     pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
-        let cost = self.host.submit_ns + self.host.reap_ns + self.top.limits.cpu_ns;
+        let cost = self.tasks[task as usize].io_ns;
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.cpu_time += cost;
@@ -275,13 +275,12 @@ impl Simulation {
                     task.flushing = false;
                     self.metrics.record_sync(start, self.now);
                     self.ios.remove(io);
-                    self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
-                    return;
+                    return self.wake_job(number);
                 }
                 job.completed.push_back(io);
                 if task.sleeping && job.completed.len() as u32 >= job.wake_threshold() {
                     task.sleeping = false;
-                    self.events.schedule(self.now + self.host.wake_ns, Event::task(number));
+                    self.wake_job(number);
                 }
             }
             Role::Journal(_) => {

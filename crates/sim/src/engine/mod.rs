@@ -81,6 +81,7 @@ impl Simulation {
             });
         }
         let cores = Cores::shared(host.cores, tasks.len());
+        tasks.iter_mut().for_each(|task| task.io_ns = task.io_price(&host, &top.limits));
         Self {
             now: 0,
             events: EventQueue::default(),

@@ -3,8 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Role, Simulation};
+use super::{Limits, Role, Simulation, Task};
 use crate::events::Time;
+use crate::load::Host;
+
+/// Per cent of libaio's price that an I/O of io_uring costs: 2.3 of 2.9 µs at depth 128 on one machine, 1.20 of 1.43 µs
+/// at depth 32 on a Ryzen 7950X.
+const IO_URING_PER_CENT: Time = 82;
 
 /// Cores that serve tasks in order of arrival: with fewer cores than tasks, a task waits while all are busy.
 pub struct Cores {
@@ -33,7 +38,29 @@ impl Cores {
     }
 }
 
+impl Task {
+    /// The processor time of an I/O without the switches between tasks.
+    pub(super) fn io_price(&self, host: &Host, limits: &Limits) -> Time {
+        let price = host.submit_ns + host.reap_ns;
+        match &self.role {
+            Role::Job(job) if job.spec.io_uring => price * IO_URING_PER_CENT / 100 + limits.punt_ns + limits.cpu_ns,
+            _ => price + limits.cpu_ns,
+        }
+    }
+}
+
 impl Simulation {
+    /// Wakes a sleeping job: its core switches to it, and has switched away from it before.
+    #[inline]
+    pub(super) fn wake_job(&mut self, task: u32) {
+        self.cpu_time += 2 * self.host.switch_ns;
+        if let Some(cores) = &mut self.cores {
+            let begin = cores.free_at.peek().map_or(0, |free_at| free_at.0).max(self.now);
+            cores.occupy(self.now, begin + 2 * self.host.switch_ns);
+        }
+        self.wake_up(task);
+    }
+
     /// When a task's processor can do more: now, or when what the task has done or waits for ends.
     #[inline]
     pub fn processor_time(&self, task: u32) -> Time {

@@ -89,6 +89,7 @@ pub struct Limits {
     pub fast: bool,       // Whether processors can be its limit
     pub io_opt: u64,      // `queue/optimal_io_size` in sectors; 0 is none
     pub cpu_ns: Time,     // Processor time for an I/O on its way through this target and those below
+    pub punt_ns: Time,    // The same for one of io_uring that a worker must submit
 }
 
 /// A target as its parent sees it.

@@ -38,6 +38,7 @@ pub struct Task {
     pub sleeping: bool,     // Whether it waits for completions
     pub flushing: bool,     // Whether it waits for its own flush
     pub busy_until: Time,   // Until this time wake-ups have no effect
+    pub io_ns: Time,        // Processor time of an I/O of a job or a replay
     pub spent_until: Time,  // Until this time it spins for locks, or does more than its steps cost
     pub finished: bool,     // Whether it never runs again
 }
@@ -56,6 +57,7 @@ impl Task {
             sleeping: false,
             flushing: false,
             busy_until: 0,
+            io_ns: 0,
             spent_until: 0,
             finished: false,
         }

@@ -12,6 +12,7 @@ use blklab_cache::{Op as RequestOp, Replay, Request};
 use serde::{Deserialize, Serialize};
 
 use super::job_blocks::{InitialState, JobBlocks};
+use super::locks::{LockUse, Locks, Moment};
 use super::{BuildContext, Node, Reported, TargetSpec};
 use crate::arena::Numbered;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
@@ -77,6 +78,8 @@ pub struct BcacheReport {
     pub writeback_bytes: u64,
     /// Writes of the journal.
     pub journal_writes: u64,
+    /// How its locks were used.
+    pub locks: Vec<LockUse>,
 }
 
 /// An I/O that the target owns.
@@ -116,6 +119,7 @@ pub struct BcacheTarget {
     limits: Limits,
     thresholds: [Time; 2], // Of congestion, for reads and writes
     cache: Cache,
+    locks: Locks,
     parts: Numbered<Part>,
     missed: VecDeque<(u32, Range<u64>)>, // Read from the backing device, and not yet written to the cache
     read: VecDeque<Range<u64>>,          // Read by writebacks
@@ -160,6 +164,11 @@ impl Target for BcacheTarget {
             self.report.bypassed_bytes += u64::from(bio.sectors) * 512;
         }
         let pages = bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS);
+        match bio.op {
+            Op::Read => self.locks.take(sim, task, Moment::Read, 1, 0),
+            Op::Write if !bypass => self.locks.take(sim, task, Moment::Write, 1, 0),
+            _ => {}
+        }
         match bio.op {
             Op::Read => self.map_read(sim, task, number, pages, bypass),
             Op::Write => self.map_write(sim, task, number, pages, bypass),
@@ -409,7 +418,8 @@ impl Reported for BcacheTarget {
     type Report = BcacheReport;
 
     fn report(&self) -> BcacheReport {
-        BcacheReport { dirty_bytes: self.cache.counts().dirty * PAGE_SECTORS * 512, ..self.report.clone() }
+        let dirty_bytes = self.cache.counts().dirty * PAGE_SECTORS * 512;
+        BcacheReport { dirty_bytes, locks: self.locks.usage(), ..self.report.clone() }
     }
 }
 
@@ -454,6 +464,7 @@ impl TargetSpec for Bcache {
             limits: Limits { sectors, cpu_ns, fast: true, ..backing.limits },
             thresholds: thresholds.map(|us| us * 1000),
             cache: Cache::new(settings),
+            locks: Locks::new(&["bcache".into()], context, 0),
             parts: Numbered::default(),
             missed: VecDeque::new(),
             read: VecDeque::new(),

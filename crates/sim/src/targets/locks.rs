@@ -1,4 +1,4 @@
-//! Locks and shared counters of md: which operation takes which, by level and kernel, and how long they are held.
+//! Locks and shared counters of md and of caches: which operation takes which, by level and kernel, and how long they are held.
 //!
 //! locks.json is the registry: the lock, the levels and kernels that have it, how often an operation takes it, and the
 //! commit or the function that says so. A lock serves in order of arrival, and a task that waits for it spins. That
@@ -16,6 +16,9 @@ use crate::targets::BuildContext;
 
 /// How long a lock is held that no other core wants, in ns.
 const FREE_NS: Time = 45;
+
+/// So many tasks do not crowd at a lock: in the 4 µs or more that each spends on an I/O, it is held for 45 ns at a time.
+const FEW_TASKS: u32 = 4;
 
 /// When an operation takes locks.
 #[derive(Clone, Copy, Deserialize)]
@@ -88,9 +91,13 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// The locks of a target that is all of these, such as `raid1` and `raid1 bitmap`.
-    pub fn new(kinds: &[String], context: &BuildContext) -> Self {
+    /// The locks of a target that is all of these, such as `raid1` and `raid1 bitmap`, and that has this many threads,
+    /// if enough tasks want them: few find them free, whose cost is part of other prices.
+    pub fn new(kinds: &[String], context: &BuildContext, threads: u32) -> Self {
         let mut made = Self::default();
+        if context.jobs.iter().map(|job| job.numjobs).sum::<u32>() + threads <= FEW_TASKS {
+            return made;
+        }
         let has = |spec: &&LockSpec| spec.is_in(context.kernel) && spec.of.iter().any(|of| kinds.contains(of));
         for spec in REGISTRY.iter().filter(has) {
             let known = made.locks.iter().position(|lock| lock.usage.name == spec.name);

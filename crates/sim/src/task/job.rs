@@ -20,7 +20,7 @@ pub enum NextAction {
 
 #[derive(Debug, Default)]
 pub struct JobState {
-    spec: load::Job,
+    pub spec: load::Job,
     offset: u64,
     blocks: u64,
     cursor: [u64; 2], // The next sequential read and write: each direction has its own position, as in fio

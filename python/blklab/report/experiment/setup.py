@@ -226,7 +226,8 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
             arguments.append(f"--layout={stack.get('layout', 'n2')}")
         if level in {"0", "10", "4", "5", "6"}:
             arguments.append(f"--chunk={stack.get('chunk', '512K')}")
-        arguments.append(f"--bitmap={'internal' if stack.get('bitmap') else 'none'}")
+        bitmap = stack.get("bitmap") or "none"
+        arguments.append(f"--bitmap={'internal' if bitmap is True else bitmap}")
         mostly = {str(member_name) for member_name in stack.get("write_mostly") or []}
         for member in [*(m for m in members if m not in mostly), *(m for m in members if m in mostly)]:
             if member in mostly and "--write-mostly" not in arguments:

@@ -36,6 +36,7 @@ FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     "wbt_lat_usec": "queue/wbt_lat_usec",
     "stripe_cache_size": "md/stripe_cache_size",
     "group_thread_cnt": "md/group_thread_cnt",
+    "rmw_level": "md/rmw_level",
     "sync_speed_min": "md/sync_speed_min",
     "sync_speed_max": "md/sync_speed_max",
 }

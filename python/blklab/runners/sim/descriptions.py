@@ -30,7 +30,7 @@ def _node(node: Node | None, names: Sequence[str]) -> str:
     if md["chunk"]:
         parts.append(fio_size(md["chunk"]).upper())
     if md["bitmap"]:
-        parts.append("bitmap")
+        parts.append("lockless bitmap" if md.get("lockless") else "bitmap")
     if md["sync"] != "idle":
         parts.append(md["sync"])
     members = " ".join(_member(member, names) for member in md["members"])

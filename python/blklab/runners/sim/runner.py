@@ -14,12 +14,14 @@ from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
-from blklab.runners.sim.uncertainty import interval
+from blklab.runners.sim.uncertainty import interval, is_unmeasured
 from blklab.spec.cell_form import ReplaySource
 from blklab.spec.cells import Cell, ExperimentPlan, plan
 from blklab.spec.load import ExperimentSource
 from blklab.store import series
 from blklab.store.series import FinishedRun
+
+UNMEASURED = "no measurement of such an array is known: its interval is wider"
 
 
 def alone(
@@ -122,5 +124,7 @@ def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
         return FinishedRun(replace(measured, series=()), 0.0, series.of_outcome(measured.series))
 
     finished = measure_ramp(cell.document, simulate)
-    prediction = replace(finished.outcome, interval=interval(cell, finished.outcome))
+    simulated = finished.outcome
+    warnings = (*simulated.warnings, UNMEASURED) if is_unmeasured(cell, simulated) else simulated.warnings
+    prediction = replace(simulated, interval=interval(cell, simulated), warnings=warnings)
     return replace(finished, outcome=prediction, seconds=time.perf_counter() - begin)

@@ -133,11 +133,12 @@ def test_a_check_starts_with_the_load() -> None:
 
 
 def test_what_is_written_to_sysfs() -> None:
-    recorder, _ = made("raid5", 3, stripe_cache=4096, group_thread_cnt=2)
+    recorder, _ = made("raid5", 3, stripe_cache=4096, group_thread_cnt=2, rmw_level=0)
     base = "/sys/block/md0/md"
     assert recorder.wrote == [
         (f"{base}/stripe_cache_size", "4096"),
         (f"{base}/group_thread_cnt", "2"),
+        (f"{base}/rmw_level", "0"),
         (f"{base}/sync_speed_min", "1000"),
         (f"{base}/sync_speed_max", "200000"),
     ]

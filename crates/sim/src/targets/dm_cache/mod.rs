@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::bio::{Bio, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
+use crate::targets::locks::{LockUse, Locks, Moment};
 use crate::targets::{BuildContext, Reported};
 use commit::Metadata;
 use locks::BlockLocks;
@@ -89,6 +90,8 @@ pub struct LvmCacheReport {
     pub metadata_writes: u64,
     /// Bios that waited for a migration of their block.
     pub waited: u64,
+    /// How its locks were used; those of blocks are not counted.
+    pub locks: Vec<LockUse>,
 }
 
 impl LvmCacheReport {
@@ -111,6 +114,7 @@ pub struct DmCache {
     tracks_all: bool,      // Whether all I/O counts as I/O in flight, or only the origin's
     policy: Box<dyn Policy>,
     locks: BlockLocks,
+    spin_locks: Locks,
     migrations: Migrations,
     metadata: Metadata,
     dirty: Vec<bool>,
@@ -256,6 +260,7 @@ impl DmCache {
             tracks_all: kernel >= SmqKernel::TracksAllIo,
             policy: (policy.build)(sizes, kernel),
             locks: BlockLocks::default(),
+            spin_locks: Locks::new(&["dm-cache".into()], context, 0),
             migrations: Migrations::default(),
             metadata: Metadata::new(id, tag::COMMIT, cache, 0, geometry.metadata),
             dirty: vec![false; geometry.cache_blocks as usize],
@@ -302,6 +307,7 @@ impl DmCache {
             return self.submit(sim, task, number, tag::PASSED, &[self.on_origin(bio.sector)]);
         }
         let (write, on_origin) = (bio.op == Op::Write, self.on_origin(bio.sector));
+        self.spin_locks.take(sim, task, if write { Moment::Write } else { Moment::Read }, 1, 0);
         if !self.locks.share(block, write, number) {
             self.report.waited += 1;
             self.metadata.request();
@@ -428,6 +434,10 @@ impl DmCache {
     fn end_bio(&mut self, sim: &mut Simulation, number: u32, holds_block: bool) {
         let bio = &sim.bios[number];
         let (block, state) = (bio.sector / self.geometry.block, bio.private);
+        if holds_block {
+            let (task, moment) = (bio.task, if bio.op == Op::Write { Moment::WriteEnd } else { Moment::ReadEnd });
+            self.spin_locks.take(sim, task, moment, 1, 0);
+        }
         if state & bio_state::TICKS != 0 {
             self.policy.tick(sim.now);
             self.tick_due = true;
@@ -475,7 +485,8 @@ impl Reported for DmCache {
 
     fn report(&self) -> LvmCacheReport {
         let used_blocks = u64::from(self.policy.residency());
-        LvmCacheReport { used_blocks, metadata_writes: self.metadata.writes, ..self.report.clone() }
+        let (metadata_writes, locks) = (self.metadata.writes, self.spin_locks.usage());
+        LvmCacheReport { used_blocks, metadata_writes, locks, ..self.report.clone() }
     }
 }
 

@@ -6,6 +6,10 @@
 //! writes never waits with them. Pages are written with `REQ_PREFLUSH | REQ_FUA`; forced unit access is simulated as
 //! a flush afterwards, as Linux does for SATA disks. The bitmap lies at the beginning of the member's data, not
 //! before it.
+//!
+//! The lockless bitmap (drivers/md/md-llbitmap.c, 6.18) has a byte for each chunk. A write to a clean chunk writes its
+//! block of 512 bytes; the second chunk of the block that is written marks all of them, so that the block is not
+//! written again. Its daemon marks chunks as clean in memory only.
 
 mod flush;
 #[cfg(test)]
@@ -16,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::spec::Md;
 use crate::bio::NONE;
 use crate::events::Time;
+use crate::kernel::Kernel;
 
 /// `mddev->bitmap_info.daemon_sleep`.
 const DAEMON_SLEEP: Time = 5_000_000_000;
@@ -23,12 +28,27 @@ const DAEMON_SLEEP: Time = 5_000_000_000;
 const PAGE_BITS: u64 = 4096 * 8;
 const SUPERBLOCK_BITS: u64 = 256 * 8;
 
-/// A chunk whose bit is set: `bitmap_counter_t`.
+/// The lockless bitmap: chunks whose bytes are in a block, and before which its superblock is; and blocks of a page.
+mod lockless {
+    pub const BLOCK: u64 = 512;
+    pub const SUPERBLOCK: u64 = 1024;
+    pub const PAGE_BLOCKS: u64 = 8;
+    /// The smallest chunk in sectors, and how many chunks there can be (`llbitmap_create`, with mdadm's 128 KiB).
+    pub const SMALLEST: u64 = 128;
+    pub const MOST: u64 = 256 * 512;
+    /// How often the daemon runs, and how long a page must be idle for it (`daemon_sleep`, `barrier_idle`).
+    pub const DAEMON_SLEEP: u64 = 30_000_000_000;
+    pub const IDLE: u64 = 5_000_000_000;
+}
+
+/// A chunk whose bit is set: `bitmap_counter_t`. Of the lockless bitmap, a block with dirty chunks.
 #[derive(Clone, Copy, Debug)]
 struct ChunkCounter {
-    writes: u32,   // Writes in flight
-    idle: bool,    // Whether the daemon has seen it idle once
-    on_disk: bool, // Whether its bit has been written
+    writes: u32,       // Writes in flight
+    idle: bool,        // Whether the daemon has seen it idle once
+    on_disk: bool,     // Whether its bit has been written
+    only: Option<u64>, // The only dirty chunk of the block; none if all are dirty
+    ended: Time,       // When its last write ended
 }
 
 /// What the bitmap's task is doing.
@@ -44,7 +64,8 @@ enum BitmapStep {
 /// An array's bitmap.
 #[derive(Debug, Default)]
 pub struct Bitmap {
-    chunk: u64,    // Sectors of a chunk: one bit
+    chunk: u64, // Sectors of a chunk: one bit
+    lockless: bool,
     pub task: u32, // The worker's task
     counters: BTreeMap<u64, ChunkCounter>,
     new_chunks: Vec<u64>, // Chunks whose bits were set since the last write of the bitmap, and bios that wait for them
@@ -61,23 +82,39 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// An array's bitmap without set bits, if the array has one.
-    pub fn for_array(md: &Md) -> Result<Option<Box<Self>>, String> {
-        // `md_bitmap_read_sb`.
-        let chunk = md.bitmap_chunk;
-        if md.bitmap && (chunk < 4096 || !chunk.is_power_of_two()) {
-            return Err(format!("bitmap_chunk {chunk}: expected a power of two, at least 4096 bytes"));
+    /// The bitmap without set bits of an array that syncs this many sectors, if it has one.
+    pub fn for_array(md: &Md, sectors: u64, kernel: Kernel) -> Result<Option<Box<Self>>, String> {
+        let mut chunk = md.bitmap_chunk / 512;
+        if md.lockless {
+            if !kernel.has_lockless_bitmap() {
+                return Err("bitmap: a lockless one needs Linux 6.18 or newer".into());
+            }
+            chunk = lockless::SMALLEST;
+            while sectors.div_ceil(chunk) > lockless::MOST {
+                chunk *= 2;
+            }
+        } else if md.bitmap && (chunk < 8 || !md.bitmap_chunk.is_power_of_two()) {
+            // `md_bitmap_read_sb`.
+            let found = md.bitmap_chunk;
+            return Err(format!("bitmap_chunk {found}: expected a power of two, at least 4096 bytes"));
         }
-        Ok(md.bitmap.then(|| Box::new(Self::new(chunk / 512))))
+        let bitmap = Self { chunk, lockless: md.lockless, task: NONE, ..Self::default() };
+        Ok(md.bitmap.then(|| Box::new(bitmap)))
     }
 
-    /// An empty bitmap with chunks of `chunk` sectors.
-    fn new(chunk: u64) -> Self {
-        Self { chunk, task: NONE, ..Self::default() }
+    /// What has a counter, and is written at once: a chunk, or a block of the lockless bitmap.
+    fn counted(&self, chunk: u64) -> u64 {
+        if self.lockless { (chunk + lockless::SUPERBLOCK) / lockless::BLOCK } else { chunk }
     }
 
-    fn page_of(chunk: u64) -> u64 {
-        (chunk + SUPERBLOCK_BITS) / PAGE_BITS
+    /// The page of a counter, or the block of the lockless bitmap.
+    fn page_of(&self, counted: u64) -> u64 {
+        if self.lockless { counted } else { (counted + SUPERBLOCK_BITS) / PAGE_BITS }
+    }
+
+    /// Sectors of what `page_of` numbers.
+    fn page_sectors(&self) -> u32 {
+        if self.lockless { 1 } else { 8 }
     }
 
     fn chunks(&self, (first, last): (u64, u64)) -> std::ops::RangeInclusive<u64> {
@@ -88,10 +125,16 @@ impl Bitmap {
     pub fn start_write(&mut self, number: u32, sectors: (u64, u64)) -> bool {
         let mut on_disk = true;
         for chunk in self.chunks(sectors) {
-            let counter = self.counters.entry(chunk).or_insert_with(|| {
-                self.new_chunks.push(chunk);
-                ChunkCounter { writes: 0, idle: false, on_disk: false }
+            let counted = self.counted(chunk);
+            let counter = self.counters.entry(counted).or_insert_with(|| {
+                self.new_chunks.push(counted);
+                ChunkCounter { writes: 0, idle: false, on_disk: false, only: Some(chunk), ended: 0 }
             });
+            if self.lockless && counter.only.is_some_and(|only| only != chunk) {
+                // `llbitmap_infect_dirty_bits`
+                (counter.only, counter.on_disk) = (None, false);
+                self.new_chunks.push(counted);
+            }
             counter.writes += 1;
             counter.idle = false;
             on_disk &= counter.on_disk;
@@ -106,15 +149,18 @@ impl Bitmap {
     pub fn end_write(&mut self, sectors: (u64, u64), now: Time) -> bool {
         let mut idle = false;
         for chunk in self.chunks(sectors) {
-            let Some(counter) = self.counters.get_mut(&chunk) else { continue };
+            let counted = self.counted(chunk);
+            let Some(counter) = self.counters.get_mut(&counted) else { continue };
             counter.writes -= 1;
+            counter.ended = now;
             idle |= counter.writes == 0;
         }
         if !idle || self.due.is_some() {
             return false;
         }
-        let next = self.ran_at + DAEMON_SLEEP;
-        self.due = Some(if next > now { next } else { now + DAEMON_SLEEP });
+        let sleep = if self.lockless { lockless::DAEMON_SLEEP } else { DAEMON_SLEEP };
+        let next = self.ran_at + sleep;
+        self.due = Some(if next > now { next } else { now + sleep });
         true
     }
 
@@ -127,21 +173,37 @@ impl Bitmap {
     /// member) bits stay set.
     fn run_daemon(&mut self, now: Time, keep: bool) -> Vec<u64> {
         self.ran_at = now;
+        if self.lockless {
+            self.clean_idle_pages(now, keep);
+            return Vec::new();
+        }
         let pages = std::mem::take(&mut self.cleared);
-        let (cleared, mut again) = (&mut self.cleared, false);
-        self.counters.retain(|&chunk, counter| {
+        let (mut cleared, mut again) = (BTreeSet::new(), false);
+        let mut counters = std::mem::take(&mut self.counters);
+        counters.retain(|&chunk, counter| {
             if counter.writes > 0 || keep {
                 return true;
             }
             let stays = !std::mem::replace(&mut counter.idle, true);
             again |= stays;
-            if !stays && !pages.contains(&Self::page_of(chunk)) {
-                cleared.insert(Self::page_of(chunk));
+            if !stays && !pages.contains(&self.page_of(chunk)) {
+                cleared.insert(self.page_of(chunk));
             }
             stays
         });
         again |= !cleared.is_empty();
+        (self.cleared, self.counters) = (cleared, counters);
         self.due = again.then_some(now + DAEMON_SLEEP);
         pages.into_iter().collect()
+    }
+
+    /// Marks the chunks of idle pages of the lockless bitmap as clean, which is not written (`md_llbitmap_daemon_fn`).
+    fn clean_idle_pages(&mut self, now: Time, keep: bool) {
+        let is_busy = |counter: &ChunkCounter| counter.writes > 0 || now < counter.ended + lockless::IDLE;
+        let page_of = |block: u64| block / lockless::PAGE_BLOCKS;
+        let busy = self.counters.iter().filter(|(_, counter)| is_busy(counter)).map(|(&block, _)| page_of(block));
+        let busy: BTreeSet<u64> = busy.collect();
+        self.counters.retain(|&block, _| keep || busy.contains(&page_of(block)));
+        self.due = (!busy.is_empty() && !keep).then_some(now + lockless::DAEMON_SLEEP);
     }
 }

@@ -70,9 +70,6 @@ const BATCH: usize = 8;
 /// How much longer `device_lock` is held for each row of a batch, which is moved between lists.
 const LIST_NS: Time = 100;
 
-/// So many tasks do not crowd at a lock: in the 4 µs or more that each spends on an I/O, it is held for 45 ns at a time.
-const FEW_TASKS: u32 = 4;
-
 /// The moments of reads, of writes, and of their pages: when a bio is mapped, and when it ends.
 const MAPPED: [Moment; 3] = [Moment::Read, Moment::Write, Moment::Page];
 const ENDED: [Moment; 3] = [Moment::ReadEnd, Moment::WriteEnd, Moment::PageEnd];
@@ -91,6 +88,7 @@ pub struct Array {
     level: Box<dyn Personality>,
     limits: Limits,
     may_hold_bios: bool,   // Whether bios can be held back before they are mapped
+    largest_bio: u64,      // Sectors from which on a bio is split
     threads: Vec<Handler>, // What handles rows of the stripe cache: `raid5d`, and the group's workers
     locks: Locks,
     bitmap: Option<Box<Bitmap>>,
@@ -116,6 +114,14 @@ impl Target for Array {
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
+        let Bio { op, sector, sectors, .. } = sim.bios[number];
+        if u64::from(sectors) > self.largest_bio && matches!(op, Op::Read | Op::Write) {
+            let (largest, end) = (self.largest_bio, sector + u64::from(sectors));
+            for piece in (sector..end).step_by(largest as usize) {
+                sim.split(task, number, piece, largest.min(end - piece) as u32);
+            }
+            return Mapped::Taken;
+        }
         if let Some(sync) = &mut self.sync {
             sync.count_begin(&mut sim.bios[number]);
         }
@@ -357,17 +363,27 @@ impl Array {
         let members = Self::new_members(md, id, children, context, &mut *level);
         let (sync, barrier) = Self::new_sync(md, &mut *level, kernel);
         let redundant = !matches!(level.redundancy(), Redundancy::None);
-        let bitmap = if redundant { Bitmap::for_array(md)? } else { None };
+        let synced = match level.redundancy() {
+            Redundancy::None => 0,
+            Redundancy::Copies(mirror) => mirror.sync_end(SyncAction::Resync),
+            Redundancy::Parity(stripes) => stripes.map.used,
+        };
+        let bitmap = if redundant { Bitmap::for_array(md, synced, kernel)? } else { None };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
-        let limits = Self::stack_limits(&*level, children, context.host.md_ns);
+        let limits = Self::stack_limits(&*level, children, context);
         let locks = if limits.fast { Self::new_locks(md, context) } else { Locks::default() };
+        let largest_bio = match level.redundancy() {
+            Redundancy::Parity(_) => kernel.largest_parity_bio(limits.io_opt),
+            _ => u64::MAX,
+        };
         let threads = match level.redundancy() {
             Redundancy::Parity(_) => vec![Handler::default(); 1 + md.group_thread_cnt as usize],
             _ => Vec::new(),
         };
         let may_hold_bios = false;
-        let mut array = Self { members, level, limits, may_hold_bios, threads, locks, bitmap, sync, barrier };
+        let mut array =
+            Self { members, level, limits, may_hold_bios, largest_bio, threads, locks, bitmap, sync, barrier };
         array.may_hold_bios = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
         if !context.filesystem && md.level == Level::Raid1 {
@@ -376,15 +392,11 @@ impl Array {
         Ok(array)
     }
 
-    /// The locks, if enough tasks want them: few find them free, whose cost is part of other prices.
     fn new_locks(md: &Md, context: &BuildContext) -> Locks {
-        if context.jobs.iter().map(|job| job.numjobs).sum::<u32>() + md.group_thread_cnt <= FEW_TASKS {
-            return Locks::default();
-        }
         let level = format!("{:?}", md.level).to_lowercase();
-        let with_bitmap = md.bitmap.then(|| format!("{level} bitmap"));
+        let with_bitmap = (md.bitmap && !md.lockless).then(|| format!("{level} bitmap"));
         let kinds: Vec<String> = with_bitmap.into_iter().chain([level]).collect();
-        Locks::new(&kinds, context)
+        Locks::new(&kinds, context, md.group_thread_cnt)
     }
 
     fn new_members(
@@ -434,15 +446,17 @@ impl Array {
         (Some(Box::new(RunningSync::new(md, end, allowance))), barrier)
     }
 
-    fn stack_limits(level: &dyn Personality, children: &[Option<Child>], md_ns: Time) -> Limits {
+    fn stack_limits(level: &dyn Personality, children: &[Option<Child>], context: &BuildContext) -> Limits {
         let limits = || children.iter().flatten().map(|child| child.limits);
+        let punts = !context.kernel.md_takes_nowait();
         Limits {
             sectors: level.sectors(),
             // A stacked queue is non-rotational only if every member is (`blk_stack_limits`, `md_run`).
             rotational: limits().any(|limits| limits.rotational),
             fast: limits().any(|limits| limits.fast),
             io_opt: level.io_opt(),
-            cpu_ns: md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),
+            punt_ns: if punts { 2 * context.host.switch_ns } else { 0 },
+            cpu_ns: context.host.md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),
         }
     }
 

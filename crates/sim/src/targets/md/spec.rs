@@ -33,9 +33,15 @@ pub struct Md {
     /// Threads that handle rows of the stripe cache besides `raid5d` (`group_thread_cnt`, Linux 3.12).
     #[serde(default)]
     pub group_thread_cnt: u32,
+    /// When rows are read, modified and written: 0 never, 1 if it reads less, 2 if it does not read more (`rmw_level`).
+    #[serde(default = "rmw_level")]
+    pub rmw_level: u8,
     /// Whether there is a write-intent bitmap.
     #[serde(default)]
     pub bitmap: bool,
+    /// Whether it is the lockless one (`--bitmap=lockless`, Linux 6.18), which chooses its chunk itself.
+    #[serde(default)]
+    pub lockless: bool,
     /// Bytes for each bit of the bitmap: of the array, or with parity of each member.
     #[serde(default = "bitmap_chunk")]
     pub bitmap_chunk: u64,
@@ -64,6 +70,9 @@ impl Md {
 
 fn stripe_cache() -> u32 {
     defaults::STRIPE_CACHE
+}
+fn rmw_level() -> u8 {
+    1
 }
 fn bitmap_chunk() -> u64 {
     defaults::BITMAP_CHUNK

@@ -84,6 +84,8 @@ def _options(md: Mapping[str, Any]) -> list[str]:
         kind = "n" if md["far"] == 1 else "o" if md["offset"] else "f"
         options.append(f"--layout={kind}{copies}")
     if level in REDUNDANT:
+        if md.get("lockless"):
+            raise BlklabError(f"{md['name']}: a lockless bitmap needs mdadm 4.6, which no lab image has: use --on sim")
         if md["bitmap"]:
             options += ["--bitmap=internal", f"--bitmap-chunk={md['bitmap_chunk'] >> 10}"]
         else:
@@ -95,8 +97,9 @@ def _tune(guest: GuestStack, kernel: str, md: Mapping[str, Any], members: Sequen
     base = f"/sys/block/{kernel}/md"
     if md["level"] in PARITIES:
         guest.write(f"{base}/stripe_cache_size", str(md["stripe_cache"]))
-        if threads := md.get("group_thread_cnt"):
-            guest.write(f"{base}/group_thread_cnt", str(threads))
+        for key in ("group_thread_cnt", "rmw_level"):
+            if key in md:
+                guest.write(f"{base}/{key}", str(md[key]))
     if md["level"] in REDUNDANT:
         # The smaller first: md refuses a minimum above the maximum.
         guest.write(f"{base}/sync_speed_min", str(min(md["sync_speed_min"], md["sync_speed_max"])))

@@ -63,13 +63,16 @@ impl Array {
         if bitmap.step == BitmapStep::Write {
             self.members.report.bitmap_writes += bitmap.pages.len() as u64;
         }
+        let size = bitmap.page_sectors();
         for slot in self.members.slots.iter().filter(|slot| slot.present) {
             let mut submit = |op, sector, sectors| {
                 bitmap.in_flight += 1;
                 sim.submit_new(task, (op, slot.target, sector, sectors), Flags::SYNC.with(Flags::METADATA), owner);
             };
             match bitmap.step {
-                BitmapStep::Write => bitmap.pages.iter().for_each(|page| submit(Op::Write, page * 8, 8)),
+                BitmapStep::Write => {
+                    bitmap.pages.iter().for_each(|page| submit(Op::Write, page * u64::from(size), size))
+                }
                 _ => submit(Op::Flush, 0, 0),
             }
         }
@@ -108,7 +111,7 @@ impl Bitmap {
         if std::mem::take(&mut self.write_requested) && !(self.new_chunks.is_empty() && self.held_bios.is_empty()) {
             std::mem::swap(&mut self.new_chunks, &mut self.writing_chunks);
             std::mem::swap(&mut self.held_bios, &mut self.released_bios);
-            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(|&chunk| Self::page_of(chunk)).collect();
+            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(|&chunk| self.page_of(chunk)).collect();
             // Cleared bits on the same pages are written with them.
             self.cleared.retain(|page| !pages.contains(page));
             self.pages = pages.into_iter().collect();

@@ -71,3 +71,46 @@ fn a_write_waits_for_the_bitmap() {
     let ratio = plain.write.iops / outcome.write.iops;
     assert!((1.9..2.1).contains(&ratio), "{ratio}");
 }
+
+/// An array with a lockless bitmap.
+fn lockless(level: Level, disks: usize) -> Md {
+    Md { bitmap: true, lockless: true, ..md(level, disks) }
+}
+
+fn run_on(kernel: &str, md: Md, load: Job) -> Outcome {
+    let mut cell = cell(md, &iops(0.0), &[load]);
+    cell.kernel = kernel.into();
+    play(&cell)
+}
+
+#[test]
+fn a_lockless_bitmap_writes_a_block_twice_and_clears_nothing() {
+    // All chunks of the working set are in one block of 512 chunks: the first write marks its chunk, the second the
+    // others.
+    for (level, disks, copies) in [(Level::Raid1, 2, 2), (Level::Raid10, 4, 2)] {
+        let outcome = run_on("6.18", lockless(level, disks), Job { iodepth: 1, ..job(8 << 20, 400) });
+        assert_eq!(array(&outcome).bitmap_writes, 2, "{level:?}");
+        let sectors: u64 = outcome.devices.iter().map(|device| device.sectors[1]).sum();
+        assert_eq!(sectors, (400 * copies) * 8 + 2 * disks as u64, "{level:?}");
+    }
+}
+
+#[test]
+fn a_lockless_bitmap_is_cleaned_while_a_page_is_idle() {
+    // The daemon runs 30 s after the first write ended. A write every four seconds never leaves its page idle for 5 s.
+    let load = Job { iodepth: 1, thinktime_ns: 4_000_000_000, ..job(4096, 20) };
+    assert_eq!(array(&run_on("6.18", lockless(Level::Raid1, 2), load.clone())).bitmap_writes, 1);
+    // A write every 40 s is marked again each time, and nothing is written to clear it.
+    let load = Job { thinktime_ns: 40_000_000_000, ..load };
+    assert_eq!(array(&run_on("6.18", lockless(Level::Raid1, 2), load.clone())).bitmap_writes, 20);
+    // While a member is missing, nothing is cleaned.
+    assert_eq!(array(&run_on("6.18", without(lockless(Level::Raid1, 3), 1), load)).bitmap_writes, 1);
+}
+
+#[test]
+fn a_lockless_bitmap_needs_6_18() {
+    let mut cell = cell(lockless(Level::Raid1, 2), &iops(0.0), &[job(4096, 1)]);
+    cell.kernel = "6.17".into();
+    let error = crate::run(&cell).unwrap_err().to_string();
+    assert_eq!(error, "stack: md0: bitmap: a lockless one needs Linux 6.18 or newer");
+}

@@ -33,8 +33,15 @@ pub fn build(config: &LevelConfig) -> Result<Raid456, String> {
     };
     let missing = mask(&mut config.children.iter().map(Option::is_none));
     let rebuilding = mask(&mut md.members.iter().map(|m| m.rebuilding)) & !missing;
-    let reconstructs = config.level == Level::Raid6 && !config.kernel.raid6_modifies();
-    let rmw_level = if reconstructs { RmwLevel::Reconstruct } else { RmwLevel::Fewer };
+    if md.rmw_level != 1 && !config.kernel.has_rmw_level() {
+        return Err("rmw_level: expected Linux 4.1 or newer".into());
+    }
+    let rmw_level = match md.rmw_level {
+        1 if config.level != Level::Raid6 || config.kernel.has_rmw_level() => RmwLevel::Fewer,
+        0 | 1 => RmwLevel::Reconstruct,
+        2 => RmwLevel::Modify,
+        other => return Err(format!("rmw_level {other}: expected 0, 1 or 2")),
+    };
     let mut stripes = StripeCache::new(map, md.stripe_cache, rmw_level, missing, rebuilding);
     if md.sync == SyncAction::Resync {
         stripes.dirty_from = 0;

@@ -148,4 +148,38 @@ fn impossible_parity_arrays_are_refused() {
     let array = Md { group_thread_cnt: 1, ..md(Level::Raid5, 5) };
     let old = Cell { kernel: "3.11".into(), ..cell(array, &iops(0.0), &[]) };
     assert_eq!(refusal(&old), "stack: md0: group_thread_cnt: expected Linux 3.12 or newer");
+    assert_eq!(refused(Md { rmw_level: 3, ..md(Level::Raid5, 5) }), "stack: md0: rmw_level 3: expected 0, 1 or 2");
+    let old = Cell { kernel: "4.0".into(), ..cell(Md { rmw_level: 0, ..md(Level::Raid5, 5) }, &iops(0.0), &[]) };
+    assert_eq!(refusal(&old), "stack: md0: rmw_level: expected Linux 4.1 or newer");
+}
+
+#[test]
+fn rmw_level_says_how_a_page_of_a_row_is_written() {
+    // A page of 9 + 1 is read with its parity, or the eight other pages are; of 2 + 1, one page or two.
+    let reads = |rmw_level, disks: usize| {
+        let array = Md { rmw_level, ..md(Level::Raid5, disks) };
+        let load = Job { iodepth: 1, ..job((disks as u64 - 1) * MEMBER, 400) };
+        pages(&play(&cell(array, &iops(0.0), &[load]))).0 as f64 / 400.0
+    };
+    for (rmw_level, wide, narrow) in [(0, 8.0, 1.0), (1, 2.0, 1.0), (2, 2.0, 1.0)] {
+        assert!((reads(rmw_level, 10) - wide).abs() < 0.1, "{rmw_level}: {}", reads(rmw_level, 10));
+        assert!((reads(rmw_level, 3) - narrow).abs() < 0.1, "{rmw_level}");
+    }
+    // Of 3 + 1, both ways read two pages.
+    assert!((reads(2, 4) - 2.0).abs() < 0.1 && (reads(1, 4) - 2.0).abs() < 0.1);
+}
+
+#[test]
+fn large_writes_are_whole_stripes_from_7_0_on() {
+    // A stripe of 8 chunks of 512 KiB is written by one bio since 7.0, and by four before; reads and writes are the same.
+    let written = |kernel: &str| {
+        let load = Job { iodepth: 1, ..stream(64 << 20, 4 << 20, 1, 1) };
+        let outcome = play(&Cell { kernel: kernel.into(), ..cell(md(Level::Raid5, 9), &iops(0.0), &[load]) });
+        pages(&outcome)
+    };
+    assert_eq!(written("6.19"), written("7.0"));
+    let kernel = |text: &str| crate::kernel::Kernel::parse(text).unwrap();
+    assert_eq!(kernel("5.19").largest_parity_bio(8192), u64::MAX);
+    assert_eq!([kernel("6.0"), kernel("6.19")].map(|kernel| kernel.largest_parity_bio(8192)), [2048; 2]);
+    assert_eq!([512, 8192].map(|stripe| kernel("7.0").largest_parity_bio(stripe)), [2048, 8192]);
 }
