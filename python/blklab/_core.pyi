@@ -89,6 +89,9 @@ def examine_md(path: str | PathLike[str]) -> str:
     be read.
     """
 
+def default_host() -> str:
+    """Returns what a cell without `host` has there, as JSON text."""
+
 def check_cell(cell: str) -> None:
     """Builds one cell without simulating it: raises `UsageError` for what cannot work."""
 

@@ -129,10 +129,6 @@ def test_jobs_that_ran_together_are_one_run(tmp_path: Path) -> None:
             "job 'a': iodepth: found 'deep', expected a whole number",
         ),
         (json.dumps({"jobs": [job("a", 0, float("inf"))]}), "no fio results; expected JSON or text output of fio"),
-        (
-            json.dumps({"jobs": [job("a", 0, 9, filename="/dev/sda"), job("b", 0, 9, filename="/dev/sdb")]}),
-            "jobs on /dev/sda and /dev/sdb ran at the same time; expected one disk",
-        ),
         (json.dumps({"jobs": [job("a", 0, 9) | {"error": 5}]}), "job 'a' failed: Input/output error"),
         (OLD.replace("jobs=1): err= 0", "jobs=1): err= 5"), "line 11: job 'mixed one' failed: err=5"),
         *(

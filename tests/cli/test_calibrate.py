@@ -1,6 +1,7 @@
 """`blklab calibrate`: what was put into a device is found again from what fio would measure."""
 
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+BONNIE = ROOT / "tests" / "data" / "imports" / "bonnie-1.97.txt"
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "small": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 4, "size": "1g"},
@@ -275,7 +279,7 @@ def test_files_directories_and_runs_of_the_store_are_fitted_together(run: Run, m
         )
         assert outcome.status == 0, outcome.err
         document = json.loads(outcome.out)
-        assert [item["run"] for item in document["residuals"]] == ["run 1 small", "small small", "large large"]
+        assert [item["run"] for item in document["residuals"]] == ["run 1 small", "small", "large"]
         # The repeat of the first load leaves one degree of freedom: there is an interval.
         assert document["fitted"]["read_bandwidth"]["interval"] is not None
         for name, value in TRUTH.items():
@@ -339,3 +343,90 @@ def test_damaged_inputs_are_one_line(run: Run, words: list[str], output: str) ->
     outcome = run("calibrate", *words, "--store", "s.db", "--model", "sm883")
     assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1), outcome.err
     assert output in outcome.err
+
+
+HOST_EXPERIMENT = """
+[devices.d]
+model = "pm983"
+[stacks]
+one = { device = "d" }
+[workloads]
+r = { rw = "randread", iodepth = 32, numjobs = 4 }
+[settings]
+max_ios = 1000
+[settings.host]
+calibrated = "host.toml"
+wake_ns = 5
+"""
+
+
+def host_results(name: str) -> None:
+    """Writes results of fio whose I/Os take 5.1 µs of processor time each."""
+    job = {"jobname": "j", "job options": {"name": "j", "ioengine": "libaio", "direct": "1", "rw": "randread"}}
+    job |= {"read": {"total_ios": 100_000, "io_bytes": 409_600_000, "bw_bytes": 1, "runtime": 1_000}}
+    Path(name).write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job | {"usr_cpu": 11.0, "sys_cpu": 40.0}]}))
+
+
+def test_host_is_fitted_and_used(run: Run) -> None:
+    host_results("fio.json")
+    outcome = run("calibrate", "--host", "fio.json", "-o", "host.toml", "--json")
+    assert json.loads(outcome.out)["host"] == {"submit_ns": 3_300, "reap_ns": 1_800}
+    assert "The interval is unknown" in run("calibrate", "--host", "fio.json").out
+    Path("exp.toml").write_text(HOST_EXPERIMENT)
+    hosts = [
+        json.loads(run("run", "exp.toml", "--dry-run", "--json", *more).out)["cells"][0]["cell"]["host"]
+        for more in ((), ("--set", "host.reap_ns=7"), ("--this-host",), ("--this-host", "--set", "host.cores=3"))
+    ]
+    own = {"submit_ns": 3_300, "reap_ns": 1_800, "wake_ns": 5}
+    cpus = len(os.sched_getaffinity(0))
+    assert hosts == [own, own | {"reap_ns": 7}, own | {"cores": cpus}, own | {"cores": 3}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[device]", "host.toml: no table [host]: expected a file that `blklab calibrate --host` wrote"),
+        ("[host]\nsubmit = 3", "host.toml: host.submit: no such key; did you mean 'submit_ns'?"),
+        ("[host]\nsubmit_ns = -1", "host.toml: host.submit_ns: -1 is out of range: expected 0 to 2^63 - 1"),
+        ("[host", "host.toml: line 1, at the end: expected ']' at the end of a table declaration"),
+        (None, "host.toml: cannot be read: No such file or directory"),
+    ],
+)
+def test_file_of_a_host_is_checked(run: Run, content: str | None, message: str) -> None:
+    Path("exp.toml").write_text(HOST_EXPERIMENT)
+    if content is not None:
+        Path("host.toml").write_text(content)
+    outcome = run("run", "exp.toml", "--dry-run")
+    assert (outcome.status, outcome.err.strip()) == (2, f"blklab: error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--host: expected INPUT: results of fio, run:42 or campaign:3"),
+        (("fio.json", "--model", "pm983"), "--model: not with --host, which takes results of fio"),
+        (("nix.json",), "nix.json: No such file or directory"),
+        ((BONNIE,), f"{BONNIE}: no fio results; expected JSON or text output of fio"),
+        (("empty",), "empty: no JSON files of fio, nor tables as in reference/; expected results of fio"),
+    ],
+)
+def test_inputs_of_a_host_are_checked(run: Run, arguments: tuple[Any, ...], message: str) -> None:
+    host_results("fio.json")
+    Path("empty").mkdir()
+    outcome = run("calibrate", "--host", *arguments)
+    assert (outcome.status, outcome.err.strip()) == (2, f"blklab: error: {message}")
+
+
+def test_jobs_on_different_disks_are_of_a_host_but_of_no_device(run: Run) -> None:
+    host_results("fio.json")
+    document = json.loads(Path("fio.json").read_text())
+    (job,) = document["jobs"]
+    document["jobs"] = [
+        job | {"jobname": name, "job options": job["job options"] | {"name": name, "filename": f"/dev/{name}"}}
+        for name in ("sda", "sdb")
+    ]
+    Path("fio.json").write_text(json.dumps(document))
+    assert json.loads(run("calibrate", "--host", "fio.json", "--json").out)["io_ns"] == pytest.approx(5_100)
+    outcome = run("calibrate", "fio.json", "--model", "pm983")
+    expected = "fio.json: sda+sdb: jobs on /dev/sda and /dev/sdb ran at the same time; expected one disk"
+    assert (outcome.status, outcome.err.strip()) == (2, f"blklab: error: {expected}")

@@ -50,7 +50,7 @@ mod _core {
     use super::live::LiveTrace;
 
     #[pymodule_export]
-    use super::simulate::{Stop, check_cell, simulate};
+    use super::simulate::{Stop, check_cell, default_host, simulate};
 
     #[pymodule_export]
     use super::trace::{

@@ -3,7 +3,7 @@
 use crate::failures::{BlklabError, UsageError, python_error};
 use crate::replay::{ReplayFailure, TraceArguments, open_replay, selected_filter};
 use blklab_sim::ReplayIos;
-use blklab_sim::cell::Cell;
+use blklab_sim::cell::{Cell, Host};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,12 @@ impl Stop {
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Returns what a cell without `host` has there, as JSON text.
+#[pyfunction]
+pub fn default_host() -> PyResult<String> {
+    serde_json::to_string(&Host::default()).map_err(|e| BlklabError::new_err(e.to_string()))
 }
 
 /// Checks one cell, given as JSON text, without simulating it: raises `UsageError` for an impossible cell.

@@ -264,6 +264,9 @@ def check(device: DeviceTable, runs: Sequence[Observation], bench: "Bench") -> N
     if not runs:
         raise UsageError(f"{bench.where}: no run to calibrate on")
     for run in runs:
+        if len(run.disks) > 1:
+            both = " and ".join(run.disks[:2])
+            raise UsageError(f"{bench.where}: {run.name}: jobs on {both} ran at the same time; expected one disk")
         bench.document(device, run)
 
 

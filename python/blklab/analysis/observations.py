@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from blklab.errors import BlklabError, UsageError
 from blklab.fio import output, text
+from blklab.fio.node import FioDocument
 from blklab.fio.output import FioJobResult
+from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
 from blklab.spec.fio_options import ALIASES
 from blklab.spec.jobs import UNSYNCED
@@ -26,6 +28,8 @@ class Observation:
     workload: Mapping[str, Any]  # The workload, as in an experiment: a job, or several `jobs` at the same time
     read_iops: float
     write_iops: float
+    disks: Sequence[str] = ()  # Those that its jobs name
+    outcome: Outcome | None = None  # All figures, if they are known
 
     @property
     def jobs(self) -> Sequence[Mapping[str, Any]]:
@@ -124,10 +128,12 @@ def from_files(paths: Sequence[Path]) -> list[Observation]:
     for path in paths:
         inside = sorted(path.rglob("*.json")) if path.is_dir() else [path]
         if not inside:
-            raise UsageError(f"{path}: no JSON files of fio, nor tables as in reference/; expected results of one disk")
+            raise UsageError(f"{path}: no JSON files of fio, nor tables as in reference/; expected results of fio")
         files += inside
     found = [(file, run) for file in files for run in from_fio(file)]
-    return [replace(run, name=f"{file.stem} {run.name}") if len(files) > 1 else run for file, run in found]
+    if len(files) == 1:
+        return [run for _, run in found]
+    return [replace(run, name=" ".join(dict.fromkeys([file.stem, run.name]))) for file, run in found]
 
 
 def from_store(run: "StoredRun") -> Observation:
@@ -139,7 +145,7 @@ def from_store(run: "StoredRun") -> Observation:
     observation = _observation(where, jobs, run.figures.read.iops, run.figures.write.iops)
     if observation is None:
         raise UsageError(f"{where}: is {run.state} and has no I/Os; expected a run that is done")
-    return replace(observation, name=f"{where} {observation.name}")
+    return replace(observation, name=f"{where} {observation.name}", outcome=run.figures)
 
 
 def from_fio(path: Path) -> list[Observation]:
@@ -150,31 +156,34 @@ def from_fio(path: Path) -> list[Observation]:
         raise UsageError(f"{path}: {error.strerror}") from None
     observations = []
     try:
-        for jobs in _goings(content):
+        for document, jobs in _goings(content):
             groups: dict[int, list[FioJobResult]] = {}
             for job in jobs:
                 groups.setdefault(job.group, []).append(job)
             for members in groups.values():
                 read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
-                observations.append(_observation(str(path), [(j.name, j.options) for j in members], read, write))
+                if run := _observation(str(path), [(j.name, j.options) for j in members], read, write):
+                    counted = any(part.total_ios for job in members for part in job.directions)
+                    outcome = output.grouped(document, members)[0] if counted else None
+                    observations.append(replace(run, outcome=outcome))
     except UsageError:
         raise
     except BlklabError as error:
         raise UsageError(f"{path}: {error}") from None
-    if not any(observations):
+    if not observations:
         raise UsageError(f"{path}: no fio results; expected JSON or text output of fio")
-    return [observation for observation in observations if observation]
+    return observations
 
 
-def _goings(content: str) -> list[Sequence[FioJobResult]]:
-    """Returns the jobs of each run of fio."""
+def _goings(content: str) -> list[tuple[FioDocument, Sequence[FioJobResult]]]:
+    """Returns the document and the jobs of each run of fio."""
     if "{" in content and '"jobs"' in content:
-        return [output.jobs(document) for document in output.parse_documents(content)]
+        return [(document, output.jobs(document)) for document in output.parse_documents(content)]
     runs = text.parse_runs(content)
     for run in runs:
         if run.failed is not None:
             raise BlklabError(run.failed)
-    return [run.jobs for run in runs]
+    return [(run.document, run.jobs) for run in runs]
 
 
 def _observation(
@@ -190,8 +199,6 @@ def _observation(
     for name, options in members:
         by_name.setdefault(name, []).append(options)
     disks = sorted({file for _, options in members if (file := options.get("filename", "")).startswith("/dev/")})
-    if len(disks) > 1:
-        raise UsageError(f"{where}: jobs on {disks[0]} and {disks[1]} ran at the same time; expected one disk")
     jobs: dict[str, dict[str, Any]] = {}
     for name, clones in by_name.items():
         _check(where, name, clones[0])
@@ -207,7 +214,7 @@ def _observation(
         else:
             jobs[name] = words
     workload = {"jobs": jobs} if len(jobs) > 1 else next(iter(jobs.values()))
-    return Observation("+".join(by_name), workload, read, write)
+    return Observation("+".join(by_name), workload, read, write, disks)
 
 
 def _check(where: str, name: str, options: Mapping[str, str]) -> None:

@@ -1,10 +1,12 @@
 """`blklab calibrate`: fit a device model to measurements of one device."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from blklab.cli.common import DURATION, emit, fail_with, json_option, note, store_option, tell, warn
 from blklab.errors import UsageError
@@ -31,6 +33,7 @@ VIRTUAL = "virtual"
 
 @click.command()
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, metavar="[INPUT]...")
+@click.option("--host", "of_host", is_flag=True, help="Fit the processor time of an I/O of the host, not a device.")
 @click.option("--device", metavar="PATH", help="Measure this device now. Without --destroy it is only read.")
 @click.option(
     "--directory",
@@ -60,15 +63,13 @@ VIRTUAL = "virtual"
 )
 @click.option("--size", metavar="SIZE", help="Bytes from the start of the device that fio used; default: all.")
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help='Write the calibrated device to this file, for calibrated = "FILE".',
+    "-o", "--output", type=click.Path(path_type=Path), help='Write the result to this file, for calibrated = "FILE".'
 )
 @json_option
 def calibrate(
     *,
     inputs: tuple[Path, ...],
+    of_host: bool,
     store: str | None,
     model: str | None,
     target: str | None,
@@ -94,6 +95,9 @@ def calibrate(
     --device and --directory measure with fio, under the safety rules of `blklab run --on host`. The
     measurements are stored; after an interruption, --resume continues them.
 
+    --host fits the processor time of an I/O (submit_ns and reap_ns of [settings.host]) to runs of fio
+    on any disks of one host. It uses runs of small direct I/Os that keep a CPU busy.
+
     \b
     Examples:
       blklab calibrate --device /dev/nvme0n1 -o nvme.toml
@@ -102,6 +106,7 @@ def calibrate(
       fio --output-format=json --output=nvme.json jobs.fio
       blklab calibrate nvme.json --model pm983 -o nvme.toml
       blklab calibrate nvme.json bench/ run:42 --model pm983 -o nvme.toml
+      blklab calibrate --host bench/ run:42 -o host.toml
       blklab calibrate reference/ --target ssd --model sm883 --kernel 4.19 --filesystem ext4
 
     \b
@@ -110,6 +115,9 @@ def calibrate(
     from blklab.analysis import calibrate as analysis
     from blklab.analysis import device_measurement
 
+    if of_host:
+        _calibrate_host(inputs, target, store, output, as_json=as_json)
+        return
     device, directory = now["device"], now["directory"]
     given = [flag for flag, value in (("INPUT", inputs), ("--device", device), ("--directory", directory)) if value]
     _check_usage(given, now, size, output)
@@ -135,6 +143,34 @@ def calibrate(
 
         write(output, analysis.as_toml(calibration, name, places).encode())
     emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
+
+
+def _calibrate_host(
+    inputs: Sequence[Path], target: str | None, store: str | None, output: Path | None, *, as_json: bool
+) -> None:
+    from blklab.analysis.host_profile import host_profile
+    from blklab.output import write
+    from blklab.report import calibration, terminal
+
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if given and option.name not in {"inputs", "of_host", "target", "store", "output", "as_json"}:
+            raise UsageError(f"{option.opts[0]}: not with --host, which takes results of fio")
+    if not inputs:
+        raise UsageError("--host: expected INPUT: results of fio, run:42 or campaign:3")
+    if output is not None:
+        check_output(str(output))
+    profile = host_profile(_runs(inputs, target, store))
+    if output is not None:
+        write(output, profile.as_toml().encode())
+
+    def draw(console: Console) -> None:
+        terminal.draw_table(console, calibration.host_runs(profile))
+        console.print()
+        terminal.prose(console, calibration.host_sentences(profile))
+
+    emit(profile.as_dict(), as_json, draw)
 
 
 def fitted(table: "DeviceTable", runs: "Sequence[Observation]", bench: "Bench") -> "Calibration":
@@ -261,7 +297,11 @@ def _published(path: Path, target: str | None) -> "list[Observation]":
         target = singles[0]
     if target not in singles:
         raise UsageError(f"{path}: --target: expected one of {', '.join(singles) or 'none'}")
-    return [observation(*run) for run in rows.of_target(target)]
+    own = [row for row in rows.runs if row.target == target]
+    return [
+        replace(observation(*run), outcome=reference.imported(rows, row).outcome)
+        for run, row in zip(rows.of_target(target), own, strict=True)
+    ]
 
 
 def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":

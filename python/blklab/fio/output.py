@@ -196,7 +196,7 @@ class FioJobResult:
     directions: tuple[FioDirection, FioDirection]
     sync: LatencySummary
     trims: int
-    usr_cpu: float  # Percent of one CPU, like sys_cpu
+    usr_cpu: float  # Percent of one CPU, of all clones together, like sys_cpu
     sys_cpu: float
     ctx: int
     options: Mapping[str, str]
@@ -235,6 +235,11 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
         (read, write), doubt = divide(_direction(mixed), options, name)
         warnings += doubt
     trim = node.part("trim")
+    # With group_reporting, percentages are of the sum of the clones' runtimes (stat.c, `add_ddir_status_json`).
+    numjobs, runtime = options.get("numjobs", ""), max(read.runtime_ms, write.runtime_ms)
+    clones = float(numjobs) if "group_reporting" in options and numjobs.isdecimal() else 1.0
+    if runtime and node.has("job_runtime"):
+        clones = node.number("job_runtime") / runtime
     if errors := node.count("total_err", 0):
         warnings.append(f"job {name!r}: {errors} I/Os failed (continue_on_error)")
     return FioJobResult(
@@ -243,8 +248,8 @@ def _job(node: JsonNode, shared: Mapping[str, str], messages: Sequence[str]) -> 
         (read, write),
         _sync(node.part("sync")),
         0 if trim is None else _direction(trim).total_ios,
-        node.number("usr_cpu", 0),
-        node.number("sys_cpu", 0),
+        clones * node.number("usr_cpu", 0),
+        clones * node.number("sys_cpu", 0),
         node.count("ctx", 0),
         options,
         warnings,

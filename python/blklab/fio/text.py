@@ -349,7 +349,8 @@ class _TextReader:
     def _read_cpu(self, line: TextLine) -> None:
         match = _CPU.search(line.text)
         if match and self._jobs:
-            self._jobs[-1].cpu = float(match[1]), float(match[2]), int(match[3])
+            jobs = self._jobs[-1].jobs  # The percentages are their mean
+            self._jobs[-1].cpu = jobs * float(match[1]), jobs * float(match[2]), int(match[3])
         self._way = self._table = None
 
     def _read_issued(self, line: TextLine) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, outcome, times
-from blklab.outcome import DeviceResult, DirectionResult
+from blklab.outcome import DeviceResult, DirectionResult, FioFacts
 from blklab.spec.files import read_toml
 from blklab.units import parse_size
 
@@ -24,6 +24,8 @@ TARGETS = "targets.toml"
 RUNS = "fio_runs.csv"
 DEVICE_IO = "fio_device_io.csv"
 RANDOMIO = "randomio_runs.csv"
+MORE = ("runtime_ms", "read_ios", "write_ios", "cpu_usr_pct", "cpu_sys_pct", "context_switches")
+"""Columns of fio_runs.csv that may be missing."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class FioRun:
     where: str  # File and line, for messages
     runtime_ms: float = 0.0
     ios: tuple[int, int] = (0, 0)  # Reads and writes; 0 if the table does not contain them, like the runtime
+    processor: tuple[float, float, int] = (0.0, 0.0, 0)
+    """usr and sys, per cent of a CPU, the mean of the jobs; and switches between tasks."""
 
 
 @dataclass(frozen=True)
@@ -174,11 +178,11 @@ def _fio_runs(path: Path, targets: Mapping[str, Any], tests: Mapping[str, Any]) 
         read_iops, write_iops = (number(where, row, f"{direction}_iops") for direction in ("read", "write"))
         if read_iops + write_iops <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
-        runtime, reads, writes = (
-            number(where, row, column) if row.get(column) else 0.0 for column in ("runtime_ms", "read_ios", "write_ios")
+        runtime, reads, writes, usr, system, switches = (
+            number(where, row, column) if row.get(column) else 0.0 for column in MORE
         )
-        ios = (int(reads), int(writes))
-        yield FioRun(row["target"], row["test"], read_iops, write_iops, where, runtime, ios)
+        ios, processor = (int(reads), int(writes)), (usr, system, int(switches))
+        yield FioRun(row["target"], row["test"], read_iops, write_iops, where, runtime, ios, processor)
 
 
 def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
@@ -212,7 +216,7 @@ def matches(file: ImportFile) -> bool:
 def read(given: ImportSource) -> ImportResult:
     """Returns fio's runs of each directory."""
     references = [read_reference(file.path) for file in given.files]
-    return ImportResult([_fio(tables, run) for tables in references for run in tables.runs])
+    return ImportResult([imported(tables, run) for tables in references for run in tables.runs])
 
 
 def read_randomio(given: ImportSource) -> ImportResult:
@@ -223,8 +227,8 @@ def read_randomio(given: ImportSource) -> ImportResult:
     )
 
 
-def _fio(tables: Reference, run: FioRun) -> ImportedRun:
-    # Without a runtime, figures are per second.
+def imported(tables: Reference, run: FioRun) -> ImportedRun:
+    """Returns a row as a run. Without a runtime, figures are per second."""
     seconds = run.runtime_ms / 1000 or 1.0
     asked = {
         key: str(value)
@@ -241,6 +245,11 @@ def _fio(tables: Reference, run: FioRun) -> ImportedRun:
         for name, ios in tables.device_io.get((run.target, run.test), {}).items()
     ]
     result = outcome(run.test, round(seconds * 10**9), directions, disks)
+    usr, system, switches = run.processor
+    if usr or system:
+        jobs = int(asked.get("numjobs", "1"))
+        options = {run.test: {**asked, "ioengine": str(tables.common.get("ioengine", "psync"))}}
+        result.fio = FioFacts(usr_cpu=jobs * usr, sys_cpu=jobs * system, ctx=switches, options=options)
     labels = {"stack": run.target}
     return ImportedRun(run.where, run.test, asked, result, labels=labels, section="published")
 

@@ -1,9 +1,14 @@
 """Tables of a calibration: fitted parameters and errors."""
 
 from blklab.analysis.calibrate import Calibration
+from blklab.analysis.host_profile import NOT_FITTED, HostProfile
+from blklab.report.formatting import Sentence, listing
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.text import printable
+from blklab.units import format_duration
+
+WIDE = 1.5  # Ratio of the processor times of two runs from which these differ much
 
 
 def fitted(calibration: Calibration) -> TextTable:
@@ -36,3 +41,36 @@ def residuals(calibration: Calibration) -> TextTable:
 
 def iops(value: float) -> str:
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+
+
+def host_runs(profile: HostProfile) -> TextTable:
+    """Returns the table of measured and predicted processor times of an I/O."""
+    columns = [text("run"), text("engine"), text("rw")]
+    columns += figures("bs", "depth", "jobs", "switches", "measured", "predicted", "error")
+    entries = []
+    for run in profile.runs:
+        predicted = profile.predicted_ns(run)
+        times = (f"{time / 1000:.2f}" for time in (run.measured_ns, predicted))
+        words = map(printable, [run.run, run.engine, *run.load.values()])
+        entries.append([*words, f"{run.switches:.2f}", *times, f"{predicted / run.measured_ns - 1:+.0%}"])
+    spare = ("switches", "error", "jobs", "bs")
+    return TextTable("Processor time of an I/O, µs, and its switches between tasks", columns, entries, spare=spare)
+
+
+def host_sentences(profile: HostProfile) -> list[Sentence]:
+    """Returns what a profile says, what it does not, and which runs it left out."""
+    host = ", ".join(f"{key} = {value:,}" for key, value in profile.host.items())
+    spread = "The interval is unknown: one run does not show how much runs differ."
+    if profile.interval:
+        low, high = map(format_duration, profile.interval)
+        spread = f"{NOMINAL:.0%} of further runs are expected between {low} and {high}."
+        times = [run.io_ns for run in profile.runs]
+        if max(times) > WIDE * min(times):
+            spread += " The runs differ much: give those whose load and disks are most like what you predict."
+    took = f"An I/O takes {format_duration(profile.io_ns)} of processor time with libaio"
+    return [
+        Sentence("estimate", f"{took}: {host}. {spread}"),
+        Sentence("bound", "fio does not count interrupts that hit other tasks: the estimate is a lower bound."),
+        Sentence("not fitted", f"md's prices, locks and others ({listing(NOT_FITTED)}): predictions use the defaults."),
+        *(Sentence("not used", printable(f"{name}: {why}")) for name, why in profile.unused),
+    ]

@@ -71,6 +71,7 @@ class Host(ExperimentTable):
     lock_ns: Nanoseconds | None = None
     atomic_ns: Nanoseconds | None = None
     cores: Number | None = None
+    calibrated: str | None = None  # File with a [host] table; keys here replace its own
 
 
 class Settings(ExperimentTable):

@@ -1,6 +1,6 @@
 """Reads an experiment file, adds stock models and job files, and checks the experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from blklab.errors import UsageError
 from blklab.spec import fio_job, problems, schema, stock_models
 from blklab.spec.device import KINDS, Device
-from blklab.spec.experiment import Experiment
+from blklab.spec.experiment import Experiment, Host
 from blklab.spec.fields import NAME, shown
 from blklab.spec.files import read_toml
 from blklab.spec.problems import SpecProblem, SpecProblems
@@ -68,6 +68,9 @@ def checked(source: ExperimentSource, raw: Mapping[str, Any]) -> Experiment:
                 tables["devices"][name] = _device(source, name, table)
             except SpecProblems as problem:
                 problems_found += problem.found
+    settings = raw.get("settings")
+    if isinstance(settings, dict) and isinstance(host := settings.get("host"), dict) and "calibrated" in host:
+        tables["settings"] = {**settings, "host": {**_host(source, host["calibrated"]), **host}}
     try:
         experiment = Experiment.model_validate(tables)
     except ValidationError as error:
@@ -116,17 +119,30 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
 def calibrated(path: Path) -> dict[str, Any]:
     """Returns the checked [device] table of a calibrated file. Raises UsageError."""
     table = stock_models.calibrated(path)
-    try:
-        TypeAdapter[Any](Device).validate_python(table)
-    except ValidationError as error:
-        known: dict[tuple[str, ...], list[str]] = {(kind,): list(model.model_fields) for kind, model in KINDS.items()}
-        problems_found = problems.translated(error, known)
-        short = [
-            SpecProblem(".".join(["device", *problem.path.split(".")[1:]]), problem.message)
-            for problem in problems_found
-        ]
-        raise problems.usage_error(str(path), short) from error
+    known: dict[tuple[str, ...], list[str]] = {(kind,): list(model.model_fields) for kind, model in KINDS.items()}
+    _check_file(path, Device, table, known, lambda problem: f"device.{problem.partition('.')[2]}".rstrip("."))
     return table
+
+
+def _host(source: ExperimentSource, file: Any) -> dict[str, Any]:
+    """Returns the checked [host] table of a calibrated file. Raises SpecProblems, or UsageError for the file."""
+    if not isinstance(file, str) or not file:
+        raise problems.fail("settings.host.calibrated", f"found {shown(file)}, expected a name")
+    path = source.resolve_path(file)
+    table = read_toml(path).get("host")
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: no table [host]: expected a file that `blklab calibrate --host` wrote")
+    _check_file(path, Host, table, {(): list(Host.model_fields)}, lambda problem: f"host.{problem}")
+    return table
+
+
+def _check_file(path: Path, form: Any, table: dict[str, Any], known: Any, place: Callable[[str], str]) -> None:
+    """Raises UsageError for a table of a file that does not have this form; `place` names a key in the file."""
+    try:
+        TypeAdapter[Any](form).validate_python(table)
+    except ValidationError as error:
+        found = [SpecProblem(place(problem.path), problem.message) for problem in problems.translated(error, known)]
+        raise problems.usage_error(str(path), found) from error
 
 
 def placed(source: ExperimentSource, texts: Sequence[str]) -> ExperimentSource:

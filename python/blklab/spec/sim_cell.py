@@ -53,7 +53,7 @@ def document(
     used = {disk.controller for disk in built.tables}
     if controllers := {name: of.model_dump() for name, of in experiment.controllers.items() if name in used}:
         document["controllers"] = controllers
-    if host := settings.host.model_dump(exclude_none=True):
+    if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = host
     document |= load_ramp(tables)
     return document, built.capacity, source_of, [table.deviations for table in built.tables]

@@ -22,6 +22,12 @@ KIND = RunnerKind(
             elsewhere="other runners measure one cell at a time",
         ),
         RunnerOption(
+            "--this-host",
+            "Predict for as many cores as there are CPUs for this process; not if the experiment has host.cores.",
+            is_flag=True,
+            elsewhere="other runners use the CPUs that there are",
+        ),
+        RunnerOption(
             "--cluster",
             "Compute on a Dask cluster: HOST:PORT of its scheduler, or local:N for N processes here.",
             metavar="ADDRESS",

@@ -1,6 +1,7 @@
 """The simulator as a runner: many cells at a time, in threads without Python's lock or on a cluster."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,15 +68,24 @@ class SimRunner(Runner):
     """The runner `sim`. Simulations do not disturb each other."""
 
     def __init__(
-        self, jobs: int | None = None, cluster: str | None = None, warn: Callable[[str], object] = lambda _line: None
+        self,
+        jobs: int | None = None,
+        cluster: str | None = None,
+        warn: Callable[[str], object] = lambda _line: None,
+        cores: int | None = None,
     ) -> None:
         """Simulates `jobs` cells at a time, by default as many as there are CPUs, or all on a cluster.
 
-        `warn` shows messages about the cluster.
+        `warn` shows messages about the cluster. Tasks share `cores`, if the experiment does not say how many.
         """
         self._parallel = Parallel(jobs)
         self._address = cluster
         self._warn = warn
+        self._cores = cores
+
+    def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
+        """Returns the plan with the cores."""
+        return with_cores(plan, self._cores) if self._cores else plan
 
     @contextmanager
     def session(self) -> Iterator[None]:
@@ -108,11 +118,22 @@ class SimRunner(Runner):
                 ledger.end(taken[number], finished)
 
 
-def make(*, jobs: int | None, cluster: str | None, warn: Callable[[str], object], **_note: object) -> SimRunner:
+def with_cores(plan: ExperimentPlan, cores: int) -> ExperimentPlan:
+    """Returns a plan whose cells have this number of cores, if the experiment does not say it."""
+    cells = [
+        replace(cell, document={**cell.document, "host": {"cores": cores, **cell.document.get("host", {})}})
+        for cell in plan.cells
+    ]
+    return replace(plan, cells=cells)
+
+
+def make(
+    *, jobs: int | None, cluster: str | None, this_host: bool, warn: Callable[[str], object], **_note: object
+) -> SimRunner:
     """Makes the runner for `blklab run`. Raises UsageError."""
     if jobs and cluster:
         raise UsageError("--jobs: the workers of --cluster say how many cells they run at the same time")
-    return SimRunner(jobs, cluster, warn)
+    return SimRunner(jobs, cluster, warn, len(os.sched_getaffinity(0)) if this_host else None)
 
 
 def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
