@@ -97,7 +97,7 @@ def test_a_check_gives_way_to_other_io_since_6_16(simulate: Simulate) -> None:
 
 RMW_LEVELS = """
 [devices]
-d = { model = "hdd-7200", size = "400GB", count = 10, volatile_cache = false }
+d = { model = "hdd-7200", size = "400GiB", count = 10, volatile_cache = false }
 
 [stacks]
 modifies = { level = 6, members = ["d"], chunk = "64K", group_thread_cnt = 4 }

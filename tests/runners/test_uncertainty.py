@@ -75,6 +75,6 @@ def test_arrays_without_a_measurement_are_less_certain() -> None:
     parity = predicted(disks, {"level": "raid5", "members": names}, rw="randwrite")
     assert width(parity.iops) == pytest.approx(math.hypot(KERNEL, UNMEASURED))
     crowd = predicted({"a": flash, "b": flash}, mirror, rw="randread", numjobs=33)
-    assert width(crowd.iops) > UNMEASURED
-    spinning = dict.fromkeys(names, {**DISK, "rotational": True})
+    assert min(crowd.iops) < math.exp(-NORMAL * UNMEASURED)
+    spinning = {name: {**DISK, "rotational": True} for name in names}
     assert width(predicted(spinning, {"level": "raid5", "members": names}, rw="randwrite").iops) < UNMEASURED

@@ -30,7 +30,7 @@ ENGINES = {"libaio": 1.0, "io_uring": 0.82, **dict.fromkeys(SYNCHRONOUS - {"mmap
 LARGEST = 16 << 10  # Bytes of an I/O whose pages take no time worth mentioning
 FEWEST = 5_000  # I/Os of a run in which fio's start does not count
 LEAST = 0.05  # Share of a CPU for each job with which timers do not count
-NOT_FITTED = tuple(key for key in DEFAULTS if key not in {"submit_ns", "reap_ns", "cores"})
+NOT_FITTED = tuple(key for key in DEFAULTS if key not in {"submit_ns", "reap_ns", "switch_ns", "cores"})
 
 
 @dataclass(frozen=True)
