@@ -8,6 +8,7 @@ from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementR
 from blklab.outcome import IoCost
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.experiment import Lab
 
 ENOUGH = 0.9  # Share of cells that must be within both bounds
 
@@ -38,10 +39,11 @@ def agreement_verdicts(rows: Sequence[AgreementRow]) -> list[AgreementVerdict]:
 
 
 def with_io_costs(plan: ExperimentPlan, measured: Mapping[AgreementKey, AgreementFigures]) -> ExperimentPlan:
-    """Returns a plan for the simulator whose cells have the cost of an I/O in their guests."""
+    """Returns a plan for the simulator whose cells have the CPUs of their guests, and the cost of an I/O there."""
     known = {key: figures.io_cost for key, figures in measured.items() if figures.io_cost}
     costs = [(cell, known.get(agreement_key(plan.name, cell.labels))) for cell in plan.cells]
-    return replace(plan, cells=[_with_io_cost(cell, cost) if cost else cell for cell, cost in costs])
+    costed = replace(plan, cells=[_with_io_cost(cell, cost) if cost else cell for cell, cost in costs])
+    return sim.with_cores(costed, plan.raw.get("lab", {}).get("cpus", Lab().cpus))
 
 
 def _with_io_cost(cell: Cell, cost: IoCost) -> Cell:

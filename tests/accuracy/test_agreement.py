@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -209,8 +210,10 @@ host = { wake_ns = 5 }
     models = [device["model"] for device in changed.document["devices"]]
     assert [model.get("latency_ns") for model in models] == [100, 107, None]
     assert models[2] == cell.document["devices"][2]["model"]
-    assert changed.document["host"] == {"submit_ns": 20, "reap_ns": 9, "wake_ns": 5}
-    assert agreement.with_io_costs(plan, {}) == plan
+    assert changed.document["host"] == {"cores": 2, "submit_ns": 20, "reap_ns": 9, "wake_ns": 5}
+    larger = replace(plan, raw={**plan.raw, "lab": {"cpus": 4}})
+    (changed,) = agreement.with_io_costs(larger, {}).cells
+    assert changed.document == {**cell.document, "host": {"cores": 4, "wake_ns": 5}}
 
 
 def test_recordings_keep_the_cost_of_an_io_and_may_lack_it(tmp_path: Path) -> None:
