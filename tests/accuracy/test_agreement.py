@@ -38,7 +38,7 @@ def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
 
 def test_intervals_have_the_errors_of_known_devices() -> None:
     squares = [math.log1p(row.error) ** 2 for _, rows in recorded() for row in rows]
-    assert math.sqrt(sum(squares) / len(squares)) == pytest.approx(KERNEL, abs=0.005)
+    assert 0.85 * KERNEL < math.sqrt(sum(squares) / len(squares)) < KERNEL
 
 
 def test_every_cell_is_recorded() -> None:

@@ -331,8 +331,7 @@ impl WritecacheTarget {
             match (mappings, data) {
                 (0, false) => &[Committed],
                 (0, true) => &[Writes, FlushCache, Committed],
-                // The superblock is written with forced unit access.
-                _ => &[Metadata, Writes, FlushCache, Superblock, FlushCache, Committed],
+                _ => &[Metadata, Writes, FlushCache, Superblock, Committed],
             }
         } else if !self.written.is_empty() {
             self.released = take(&mut self.written);
@@ -346,16 +345,16 @@ impl WritecacheTarget {
 
     fn run_step(&mut self, sim: &mut Simulation, task: u32, step: Step) {
         match step {
-            Step::FlushOrigin => self.submit_step(sim, task, (Op::Flush, self.origin, 0, 0)),
-            Step::FlushCache => self.submit_step(sim, task, (Op::Flush, self.device, 0, 0)),
+            Step::FlushOrigin => self.submit_step(sim, task, (Op::Flush, self.origin, 0, 0), Flags::SYNC),
+            Step::FlushCache => self.submit_step(sim, task, (Op::Flush, self.device, 0, 0), Flags::SYNC),
             Step::Superblock => {
                 self.report.commits += 1;
-                self.submit_step(sim, task, (Op::Write, self.device, 0, SUPERBLOCK));
+                self.submit_step(sim, task, (Op::Write, self.device, 0, SUPERBLOCK), Flags::SYNC.with(Flags::FUA));
             }
             Step::Metadata => {
                 for part in take(&mut self.changed) {
                     let sectors = PART.min(self.data_start - part * PART);
-                    self.submit_step(sim, task, (Op::Write, self.device, part * PART, sectors));
+                    self.submit_step(sim, task, (Op::Write, self.device, part * PART, sectors), Flags::SYNC);
                 }
             }
             Step::Writes => {}
@@ -378,10 +377,11 @@ impl WritecacheTarget {
         }
     }
 
-    fn submit_step(&mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u64)) {
+    fn submit_step(&mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u64), flags: Flags) {
         self.step_ios += 1;
         self.report.metadata_writes += u64::from(io.0 == Op::Write);
-        self.submit_own(sim, task, io, tag::STEP, 0);
+        let owner = Owner::Target { target: self.id, tag: tag::STEP, number: 0 };
+        sim.submit_new(task, (io.0, io.1.target, io.2, io.3 as u32), flags, owner);
     }
 
     /// Starts a round of writeback, if the last one is copied.

@@ -19,8 +19,8 @@ NOMINAL = 0.9  # The share of measurements that are expected inside
 NORMAL = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
 
 KERNEL = 0.065
-"""The deviation of IOPS if the devices are known exactly: the root mean square of the logarithmic errors of the 383
-cells that `accuracy/run agreement --recorded` compares with real kernels."""
+"""The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
+errors of the cells that `accuracy/run agreement --recorded` compares with real kernels."""
 
 TAIL = 0.42
 """The deviation that a 99th percentile has in addition. No table has percentiles: in reference/randomio_runs.csv, the

@@ -3,9 +3,8 @@
 //! drivers/md/md-bitmap.c, Linux 6.1: `md_bitmap_startwrite`, `md_bitmap_endwrite`, `md_bitmap_unplug` and
 //! `md_bitmap_daemon_work`. The kernel's array thread writes the pages and then submits the writes that had to wait
 //! (`flush_pending_writes`, raid5.c's `bitmap_list`). Here a separate task does that, and the task that made the
-//! writes never waits with them. Pages are written with `REQ_PREFLUSH | REQ_FUA`; forced unit access is simulated as
-//! a flush afterwards, as Linux does for SATA disks. The bitmap lies at the beginning of the member's data, not
-//! before it.
+//! writes never waits with them. Pages are written with `REQ_PREFLUSH | REQ_FUA` (`md_super_write`); one flush precedes all
+//! of them. The bitmap lies at the beginning of the member's data, not before it.
 //!
 //! The lockless bitmap (drivers/md/md-llbitmap.c, 6.18) has a byte for each chunk. A write to a clean chunk writes its
 //! block of 512 bytes; the second chunk of the block that is written marks all of them, so that the block is not
@@ -58,7 +57,6 @@ enum BitmapStep {
     Idle,
     PreFlush,
     Write,
-    PostFlush,
 }
 
 /// An array's bitmap.

@@ -1,4 +1,4 @@
-//! The bitmap's worker: writes pages to every member, between two flushes, and then submits the writes that waited.
+//! The bitmap's worker: flushes and writes pages to every member, and then submits the writes that waited.
 
 use std::collections::BTreeSet;
 
@@ -27,32 +27,26 @@ impl Array {
     }
 
     fn flush_bitmap(&mut self, bitmap: &mut Bitmap, sim: &mut Simulation, task: u32) -> bool {
-        let step = match bitmap.step {
-            BitmapStep::Idle => {
-                let Some(step) = bitmap.choose_next_step(sim.now, self.members.are_degraded()) else {
-                    return false;
-                };
-                if step == BitmapStep::PostFlush {
-                    bitmap.step = step;
-                    return true;
-                }
-                step
-            }
+        if bitmap.step == BitmapStep::Idle && !bitmap.choose_pages(sim.now, self.members.are_degraded()) {
+            return false;
+        }
+        bitmap.step = match bitmap.step {
+            // The held bios waited for a write that has already ended.
+            BitmapStep::Idle if bitmap.pages.is_empty() => BitmapStep::Idle,
+            BitmapStep::Idle => BitmapStep::PreFlush,
             BitmapStep::PreFlush => BitmapStep::Write,
-            BitmapStep::Write => BitmapStep::PostFlush,
-            BitmapStep::PostFlush => {
-                for chunk in bitmap.writing_chunks.drain(..) {
-                    if let Some(counter) = bitmap.counters.get_mut(&chunk) {
-                        counter.on_disk = true;
-                    }
-                }
-                bitmap.released_bios.drain(..).for_each(|number| sim.submit(task, number));
-                bitmap.step = BitmapStep::Idle;
-                return true;
-            }
+            BitmapStep::Write => BitmapStep::Idle,
         };
-        bitmap.step = step;
-        self.submit_bitmap_io(bitmap, sim, task);
+        if bitmap.step != BitmapStep::Idle {
+            self.submit_bitmap_io(bitmap, sim, task);
+            return true;
+        }
+        for chunk in bitmap.writing_chunks.drain(..) {
+            if let Some(counter) = bitmap.counters.get_mut(&chunk) {
+                counter.on_disk = true;
+            }
+        }
+        bitmap.released_bios.drain(..).for_each(|number| sim.submit(task, number));
         true
     }
 
@@ -67,7 +61,9 @@ impl Array {
         for slot in self.members.slots.iter().filter(|slot| slot.present) {
             let mut submit = |op, sector, sectors| {
                 bitmap.in_flight += 1;
-                sim.submit_new(task, (op, slot.target, sector, sectors), Flags::SYNC.with(Flags::METADATA), owner);
+                let durable = if op == Op::Write { Flags::FUA } else { Flags::default() };
+                let flags = Flags::SYNC.with(Flags::METADATA).with(durable);
+                sim.submit_new(task, (op, slot.target, sector, sectors), flags, owner);
             };
             match bitmap.step {
                 BitmapStep::Write => {
@@ -106,8 +102,8 @@ impl Array {
 }
 
 impl Bitmap {
-    /// Chooses the next write, if there is one.
-    fn choose_next_step(&mut self, now: Time, keep: bool) -> Option<BitmapStep> {
+    /// Chooses the pages to write next. False if there is nothing to write, and no bio waits.
+    fn choose_pages(&mut self, now: Time, keep: bool) -> bool {
         if std::mem::take(&mut self.write_requested) && !(self.new_chunks.is_empty() && self.held_bios.is_empty()) {
             std::mem::swap(&mut self.new_chunks, &mut self.writing_chunks);
             std::mem::swap(&mut self.held_bios, &mut self.released_bios);
@@ -118,13 +114,9 @@ impl Bitmap {
         } else if self.due.is_some_and(|due| due <= now) {
             self.pages = self.run_daemon(now, keep);
         } else {
-            return None;
+            return false;
         }
-        match self.pages.is_empty() {
-            false => Some(BitmapStep::PreFlush),
-            // The held bios waited for a write that has already ended.
-            true => (!self.released_bios.is_empty()).then_some(BitmapStep::PostFlush),
-        }
+        !(self.pages.is_empty() && self.released_bios.is_empty())
     }
 
     /// One of the bitmap's bios is done. True if all are.
