@@ -74,6 +74,7 @@ def test_interval_holds_the_next_run(make: Make) -> None:
     factor = math.exp(0.1 * 2.919986 * math.sqrt(4 / 3))
     assert host_profile(runs).interval == pytest.approx((4_000 / factor, 4_000 * factor), rel=1e-5)
     assert host_profile(runs[:1]).interval is None
+    assert host_profile([runs[0], runs[0]]).interval is None
 
 
 @pytest.mark.parametrize(

@@ -385,7 +385,8 @@ def test_host_is_fitted_and_used(run: Run) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[device]", "host.toml: no table [host]: expected a file that `blklab calibrate --host` wrote"),
+        ("[host]", "host.toml: no times in a table [host]: expected a file that `blklab calibrate --host` wrote"),
+        ("[device]", "host.toml: no times in a table [host]: expected a file that `blklab calibrate --host` wrote"),
         ("[host]\nsubmit = 3", "host.toml: host.submit: no such key; did you mean 'submit_ns'?"),
         ("[host]\nsubmit_ns = -1", "host.toml: host.submit_ns: -1 is out of range: expected 0 to 2^63 - 1"),
         ("[host", "host.toml: line 1, at the end: expected ']' at the end of a table declaration"),

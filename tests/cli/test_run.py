@@ -271,10 +271,10 @@ def test_explanations_say_that_locks_threads_and_processors_are_the_limit(run: R
 
     raid1, low, high = said("raid1")
     assert re.match(r"md limits raid1 \(kernel 5\.15\): wait_barrier is held \d+% of the time\. ", raid1)
-    assert raid1.endswith("no measurement of such an array is known.")
+    assert raid1.endswith("Hosts differ by a factor of five in such locks.")
     assert low < 0.5 and high > 3.5
     raid5, low, high = said("raid5")
-    assert "a thread that handles its rows is busy (`group_thread_cnt` gives it more) 100% of the time" in raid5
+    assert "a thread that handles its rows is busy 100% of the time (`group_thread_cnt` gives it more)" in raid5
     assert high < 1.6
     assert said("raid5", "stacks.raid5.group_thread_cnt=4")[0] != raid5
     assert said("raid0", "settings.host.cores=4", "settings.kernel=6.6")[0].startswith(

@@ -74,6 +74,8 @@ def test_arrays_without_a_measurement_are_less_certain() -> None:
     assert width(predicted({"a": flash, "b": flash}, mirror, rw="randwrite").iops) == pytest.approx(KERNEL)
     parity = predicted(disks, {"level": "raid5", "members": names}, rw="randwrite")
     assert width(parity.iops) == pytest.approx(math.hypot(KERNEL, UNMEASURED))
+    aligned = predicted(disks, {"level": "raid5", "members": names}, rw="randread")
+    assert width(aligned.iops) == pytest.approx(math.hypot(KERNEL, UNMEASURED))
     crowd = predicted({"a": flash, "b": flash}, mirror, rw="randread", numjobs=33)
     assert min(crowd.iops) < math.exp(-NORMAL * UNMEASURED)
     spinning = {name: {**DISK, "rotational": True} for name in names}

@@ -201,6 +201,16 @@ def test_set_replaces_an_axis(expand: Expand) -> None:
     assert cell.capacity == 9 << 30
 
 
+@pytest.mark.parametrize(
+    ("text", "bitmap", "lockless"), [("true", True, None), ("false", False, None), ("lockless", True, True)]
+)
+def test_set_chooses_the_bitmap(expand: Expand, text: str, bitmap: bool, lockless: bool | None) -> None:
+    expand()
+    (cell,) = plan(Path("exp.toml"), changes=[parse_set(f"near.bitmap={text}"), parse_set("kernel=6.18")]).cells
+    md = cell.document["stack"]["md"]
+    assert (md["bitmap"], md.get("lockless")) == (bitmap, lockless)
+
+
 def test_set_may_make_an_array_missing_a_member(expand: Expand) -> None:
     expand()
     (cell,) = plan(Path("exp.toml"), changes=[parse_set("near.members=['nvme', 'missing']")]).cells

@@ -233,6 +233,11 @@ def test_models_are_simulated_alone_within_the_smallest(document: Document) -> N
             "[settings]\nmax_ios = 10\n[stacks.top]",
             "settings.max_ios: only the simulator counts I/Os: use runtime",
         ),
+        (
+            "[stacks.top]",
+            '[stacks.other]\nlevel = 1\nmembers = ["slow", "missing"]\nbitmap = "lockless"\n[stacks.top]',
+            "stacks.other.bitmap: a lockless bitmap needs mdadm 4.6, which no lab image has: use --on sim",
+        ),
         ('size = "2GiB"', 'size = "2GiB"\nlogical_block_size = 1000', "devices.slow.logical_block"),
     ],
 )

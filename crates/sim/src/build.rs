@@ -46,7 +46,7 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
 fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64) -> Result<Vec<Task>, SimError> {
     let mut tasks = Vec::new();
     for (group, spec) in cell.jobs.iter().enumerate() {
-        check_job(spec, sectors)?;
+        check_job(spec, sectors, Kernel::parse(&cell.kernel)?)?;
         for index in 0..spec.numjobs {
             let job = JobState::new(spec, index, cell.seed ^ (group as u64) << 32);
             tasks.push(Task::new(Role::Job(Box::new(job)), group));
@@ -72,7 +72,7 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64) -> Result<Vec<
     Ok(tasks)
 }
 
-fn check_job(job: &load::Job, sectors: u64) -> Result<(), SimError> {
+fn check_job(job: &load::Job, sectors: u64, kernel: Kernel) -> Result<(), SimError> {
     let wrong = |why: String| Err(SimError::Job { name: job.name.clone(), why });
     let last = u64::from(job.numjobs.max(1) - 1);
     let end = job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
@@ -92,6 +92,9 @@ fn check_job(job: &load::Job, sectors: u64) -> Result<(), SimError> {
     }
     if job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512) {
         return wrong("iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes".into());
+    }
+    if job.io_uring && !kernel.has_io_uring() {
+        return wrong("io_uring: expected Linux 5.1 or newer".into());
     }
     if !(0.0..=1.0).contains(&job.read_share) {
         return wrong("read_share must be between 0 and 1".into());

@@ -63,6 +63,11 @@ impl Kernel {
         self >= Self(6, 18)
     }
 
+    /// io_uring exists (2b188cc1bb85, 5.1).
+    pub fn has_io_uring(self) -> bool {
+        self >= Self(5, 1)
+    }
+
     /// md takes I/O that must not wait (f51d46d0e7cb, 5.17); before, a worker of io_uring submits every I/O.
     pub fn md_takes_nowait(self) -> bool {
         self >= Self(5, 17)

@@ -165,7 +165,7 @@ pub struct Host {
     /// Data of which a core calculates both parities of RAID-6 in a second, in bytes: the kernel's line `raid6:` with
     /// `gen()`.
     pub syndrome_rate: u64,
-    /// Time for which a lock is held for which many cores wait, in ns: nearly all of it moves the lock to the next core.
+    /// How long a lock is held while many cores wait for it, in ns: nearly all of it moves the lock to the next core.
     pub lock_ns: u64,
     /// The same for a counter that all cores change, in ns.
     pub atomic_ns: u64,

@@ -116,6 +116,43 @@ fn the_bitmap_s_lock_is_taken_for_every_page_until_6_11() {
 }
 
 #[test]
+fn a_stripe_is_one_bio_since_7_0() {
+    // A stripe of 8 chunks of 512 KiB is four bios of 1 MiB before.
+    let taken = |kernel| {
+        let load = json!({
+            "write_sizes": [[4 << 20, 1.0]], "align": 4 << 20, "random": false, "numjobs": 8, "iodepth": 1,
+            "size": 64 << 20, "io_bytes": 64 << 20, "offset_increment": 64 << 20,
+        });
+        let shape = json!({"level": "raid5"});
+        let mut stack = array(9, shape);
+        stack["md"]["chunk"] = json!(512 << 10);
+        let mut jobs = job(0.0, true, json!({}));
+        jobs.as_object_mut().unwrap().extend(load.as_object().unwrap().clone());
+        let outcome = blklab_sim::run(&cell(kernel, &vec![ram(); 9], stack, &[jobs], json!({}))).unwrap();
+        lock(&outcome, "hash_locks").taken
+    };
+    assert_eq!([taken("6.19"), taken("7.0")], [4 * 128, 128]);
+}
+
+#[test]
+fn reads_of_a_degraded_array_take_no_counter_of_aligned_reads() {
+    let mut stack = array(5, json!({"level": "raid5", "chunk": 65536}));
+    stack["md"]["members"][0]["node"] = Value::Null;
+    let jobs = [job(1.0, true, json!({"numjobs": 8, "size": 64 << 20, "io_bytes": 1 << 20}))];
+    let outcome = blklab_sim::run(&cell("6.6", &vec![ram(); 5], stack, &jobs, json!({}))).unwrap();
+    assert!(md(&outcome).locks.iter().all(|lock| lock.name != "active_aligned_reads"), "{:?}", md(&outcome).locks);
+}
+
+#[test]
+fn a_reconstruction_calculates_parity_from_the_whole_row() {
+    // Nine data pages of 4 KiB at half of 10 MB/s, and nothing else that takes time.
+    let shape = json!({"level": "raid5", "rmw_level": 0, "stripe_cache": 4096});
+    let host = json!({"xor_rate": 10_000_000, "pass_ns": 0, "copy_ns": 0, "member_ns": 0});
+    let outcome = run("6.1", &vec![ram(); 10], shape, json!({}), host);
+    assert_near(1e9 / iops(&outcome), 9.0 * 2.0 * 4096.0 / 10e6 * 1e9, 0.02);
+}
+
+#[test]
 fn jobs_share_the_cores() {
     let reads = |cores, numjobs| {
         let load = json!({"read_share": 1.0, "numjobs": numjobs});
@@ -151,6 +188,9 @@ fn an_engine_has_its_price() {
     assert_near(jobs("6.6", json!({"io_uring": true})), 4.0 / 3.388e-6, 0.03);
     // Until 5.16 a worker submits for it, which is two switches of 1.1 µs more.
     assert_near(jobs("5.16", json!({"io_uring": true})), 4.0 / 5.588e-6, 0.03);
+    let job = job(1.0, true, json!({"io_uring": true}));
+    let refused = blklab_sim::run(&cell("5.0", &[ram()], json!({"device": 0}), &[job], json!({}))).unwrap_err();
+    assert!(refused.to_string().ends_with("io_uring: expected Linux 5.1 or newer"), "{refused}");
 }
 
 #[test]

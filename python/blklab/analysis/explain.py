@@ -157,16 +157,19 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says which locks and threads of arrays and caches, and whether the cores, are in use most of the time."""
     for target in cast(Sequence[TargetReport], outcome.targets):
-        busy = {f"{lock['name']} is held": lock["held_ns"] for lock in cast(list[LockUse], target.get("locks", []))}
-        if target["kind"] == "md":
-            busy["a thread that handles its rows is busy (`group_thread_cnt` gives it more)"] = target["thread_ns"]
-        what, time_ns = max(busy.items(), key=lambda item: item[1], default=("", 0))
-        if (share := time_ns / outcome.observed_ns) >= CROWDED:
-            limiter = {"lvmcache": "dm-cache"}.get(target["kind"], target["kind"])
-            yield (
-                f"{limiter} limits {target['name']} (kernel {document['kernel']}): {what} {min(1, share):.0%} of the "
-                "time. How long depends on the host by a factor of five: no measurement of such an array is known."
-            )
+        limiter = {"lvmcache": "dm-cache"}.get(target["kind"], target["kind"])
+        limits = f"{limiter} limits {target['name']} (kernel {document['kernel']})"
+        locks = {lock["name"]: lock["held_ns"] for lock in cast(list[LockUse], target.get("locks", []))}
+        thread_ns = target["thread_ns"] if target["kind"] == "md" else 0
+        name, held_ns = max(locks.items(), key=lambda item: item[1], default=("", 0))
+        if max(held_ns, thread_ns) < CROWDED * outcome.observed_ns:
+            continue
+        share = min(1, max(held_ns, thread_ns) / outcome.observed_ns)
+        if held_ns > thread_ns:
+            yield f"{limits}: {name} is held {share:.0%} of the time. Hosts differ by a factor of five in such locks."
+        else:
+            more = "`group_thread_cnt` gives it more"
+            yield f"{limits}: a thread that handles its rows is busy {share:.0%} of the time ({more})."
     if (busy_share := outcome.cores_busy or 0) >= CROWDED:
         yield f"The processors are busy {busy_share:.0%} of the time: jobs and md's threads share them (`host.cores`)."
 

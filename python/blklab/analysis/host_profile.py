@@ -93,11 +93,11 @@ class HostProfile:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the next run's `io_ns`; None with one run."""
+        """The interval of the next run's `io_ns`; None if runs do not differ, as one run."""
         from scipy.special import stdtrit
 
         count = len(self.runs)
-        if count == 1:
+        if len({run.io_ns for run in self.runs}) == 1:
             return None
         deviation = statistics.stdev(math.log(run.io_ns) for run in self.runs) * math.sqrt(1 + 1 / count)
         factor = math.exp(deviation * float(stdtrit(count - 1, (1 + NOMINAL) / 2)))

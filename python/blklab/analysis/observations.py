@@ -130,6 +130,7 @@ def from_files(paths: Sequence[Path]) -> list[Observation]:
         if not inside:
             raise UsageError(f"{path}: no JSON files of fio, nor tables as in reference/; expected results of fio")
         files += inside
+    files = list({file.resolve(): file for file in files}.values())
     found = [(file, run) for file in files for run in from_fio(file)]
     if len(files) == 1:
         return [run for _, run in found]

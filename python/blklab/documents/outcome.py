@@ -14,7 +14,7 @@ DiskWork = TypedDict("DiskWork", {
     "bands_cleaned": int, "cache_hits": int, "durable_ns": int, "flash_bytes": int, "interface_ns": int,
     "media_cache_full_ns": int | None, "media_ns": int,
 })
-LockUse = TypedDict("LockUse", {"contended_ns": int, "held_ns": int, "name": str, "taken": int})
+LockUse = TypedDict("LockUse", {"contended_ns": int, "held_ns": int, "name": str, "taken": int, "ways": int})
 LvmCacheReport = TypedDict("LvmCacheReport", {
     "blocks": int, "demotions": int, "dirty": int, "locks": "list[LockUse]", "metadata_writes": int, "name": str,
     "promotions": int, "read_hits": int, "read_misses": int, "used_blocks": int, "waited": int, "write_hits": int,

@@ -38,10 +38,14 @@ def document(
     settings = experiment.settings
     if settings.max_ios is not None:
         raise problems.fail("settings.max_ios", "only the simulator counts I/Os: use runtime")
+    for name, table in experiment.stacks.items():
+        if getattr(table, "bitmap", None) == "lockless":
+            message = "a lockless bitmap needs mdadm 4.6, which no lab image has: use --on sim"
+            raise problems.fail(f"stacks.{name}.bitmap", message)
     if any(disk.controller for disk in built.tables):
         raise problems.fail("controllers", "only the simulator has controllers: use --on sim")
-    path, table, tables = sim_cell.job_tables(experiment, workload)
-    match table:
+    path, workload_table, tables = sim_cell.job_tables(experiment, workload)
+    match workload_table:
         case Command():
             raise problems.fail(f"{path}.command", "commands do not run in the lab: use --on host")
         case Replay():

@@ -130,9 +130,10 @@ def _host(source: ExperimentSource, file: Any) -> dict[str, Any]:
         raise problems.fail("settings.host.calibrated", f"found {shown(file)}, expected a name")
     path = source.resolve_path(file)
     table = read_toml(path).get("host")
-    if not isinstance(table, dict):
-        raise UsageError(f"{path}: no table [host]: expected a file that `blklab calibrate --host` wrote")
-    _check_file(path, Host, table, {(): list(Host.model_fields)}, lambda problem: f"host.{problem}")
+    if not isinstance(table, dict) or not table or "calibrated" in table:
+        raise UsageError(f"{path}: no times in a table [host]: expected a file that `blklab calibrate --host` wrote")
+    known = [key for key in Host.model_fields if key != "calibrated"]
+    _check_file(path, Host, table, {(): known}, lambda problem: f"host.{problem}")
     return table
 
 

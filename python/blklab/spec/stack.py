@@ -51,6 +51,11 @@ class Bare(ExperimentTable):
     device: str
 
 
+def _truth(value: Any) -> Any:
+    """Returns what text of `--set` says."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
 class Failure(ExperimentTable):
     """A member that fails while the load runs, and can be re-added later."""
 
@@ -68,12 +73,12 @@ class Md(ExperimentTable):
     chunk: Size = CHUNK
     write_mostly: list[str] = Field(default_factory=list)
     rebuilding: list[str] = Field(default_factory=list)
-    bitmap: Literal[True, False, "lockless"] = False  # Lockless: that of Linux 6.18, which chooses its chunk
+    bitmap: Annotated[Literal[True, False, "lockless"], BeforeValidator(_truth)] = False
     bitmap_chunk: Annotated[Size, Field(ge=PAGE)] = _core.MD_BITMAP_CHUNK
     sync: Literal["idle", "resync", "recover", "check"] | None = None
     stripe_cache_size: Annotated[int, Field(ge=17, le=32_768), NUMBER] = _core.MD_STRIPE_CACHE
     group_thread_cnt: Annotated[int, Field(ge=0, le=8_192), NUMBER] = 0
-    rmw_level: Literal[0, 1, 2] = 1
+    rmw_level: Annotated[int, Field(ge=0, le=2), NUMBER] = 1
     sync_speed_min: Count = _core.MD_SYNC_SPEED_MIN
     sync_speed_max: Count = _core.MD_SYNC_SPEED_MAX
     fail: list[Failure] = Field(default_factory=list)  # Members that fail; only with a real kernel

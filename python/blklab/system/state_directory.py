@@ -30,9 +30,9 @@ def prepare(roots: Roots) -> Path:
     return path
 
 
-def sync(path: Path) -> None:
-    """Syncs a file, or a directory, so that its names are on disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def sync(path: Path, kind: int = os.O_DIRECTORY) -> None:
+    """Syncs a directory, so that its names are on disk; with `kind` 0 a file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
     try:
         os.fsync(descriptor)
     finally:

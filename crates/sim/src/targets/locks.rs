@@ -67,6 +67,8 @@ impl LockSpec {
 pub struct LockUse {
     /// Its name in the kernel.
     pub name: &'static str,
+    /// How many locks share the work.
+    pub ways: u64,
     /// How long it is held while many cores want it, in ns: `lock_ns` or `atomic_ns` of the host.
     pub contended_ns: u64,
     /// How often it was taken.
@@ -76,7 +78,6 @@ pub struct LockUse {
 }
 
 struct Lock {
-    ways: Time,
     free_at: Time,
     holder: u32,   // The task that had it last
     crowded: bool, // Whether that task waited for it
@@ -103,9 +104,9 @@ impl Locks {
             let known = made.locks.iter().position(|lock| lock.usage.name == spec.name);
             let index = known.unwrap_or_else(|| {
                 let contended = spec.contended_ns(context.host);
-                let usage = LockUse { name: &spec.name, contended_ns: contended, taken: 0, held_ns: 0 };
                 let ways = spec.ways.unwrap_or(1);
-                made.locks.push(Lock { ways, free_at: 0, holder: u32::MAX, crowded: false, usage });
+                let usage = LockUse { name: &spec.name, ways, contended_ns: contended, taken: 0, held_ns: 0 };
+                made.locks.push(Lock { free_at: 0, holder: u32::MAX, crowded: false, usage });
                 made.locks.len() - 1
             });
             for &(moment, times) in &spec.takes {
@@ -148,12 +149,12 @@ impl Lock {
         }
         self.crowded = cores > 1;
         let moved = (self.usage.contended_ns - free) - (self.usage.contended_ns - free) / cores;
-        let held = ((free + moved) * times + longer) / self.ways;
+        let held = ((free + moved) * times + longer) / self.usage.ways;
         self.free_at = self.free_at.max(sim.now) + held;
         self.holder = task;
         self.usage.taken += times;
         self.usage.held_ns += held;
-        let spun = wait + moved * times / self.ways;
+        let spun = wait + moved * times / self.usage.ways;
         if spun > 0 {
             sim.spend(task, spun);
         }

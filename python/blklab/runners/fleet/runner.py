@@ -192,7 +192,7 @@ class FleetRunner(Runner):
         force: Collection[str],
         yes_destroy: Collection[str],
         warn: Callable[[str], object],
-        **_note: Callable[[str], object],
+        note: object = None,  # noqa: ARG002 - of the simulator and the lab
     ) -> None:
         """`warn` is called with messages for the user. Raises UsageError for an unknown condition."""
         known = (*conditions.NAMES, SHARED)

@@ -43,7 +43,7 @@ class HostRunner(Runner):
         yes_destroy: Collection[str],
         warn: Callable[[str], object],
         execute: fio_cell.Execute = process.run,
-        **_note: Callable[[str], object],
+        note: object = None,  # noqa: ARG002 - of the simulator and the lab
     ) -> None:
         """`warn` is called with messages for the user; `execute` runs fio. Raises UsageError for unknown conditions."""
         for name in force:

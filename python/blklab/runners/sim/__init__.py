@@ -23,7 +23,7 @@ KIND = RunnerKind(
         ),
         RunnerOption(
             "--this-host",
-            "Predict for as many cores as there are CPUs for this process; not if the experiment has host.cores.",
+            "Predict for as many cores as this process has CPUs. An experiment's own settings.host.cores stays.",
             is_flag=True,
             elsewhere="other runners use the CPUs that there are",
         ),

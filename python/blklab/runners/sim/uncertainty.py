@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
+from blklab.md_levels import PARITIES
 from blklab.outcome import DeviceResult, Outcome, PredictionInterval
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
+from blklab.spec.documents import built_nodes
 
 NOMINAL = 0.9  # The share of measurements that are expected inside
 NORMAL = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
@@ -91,9 +93,9 @@ def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) 
 def is_unmeasured(cell: Cell, outcome: Outcome) -> bool:
     """Returns whether no measurement of such an array of flash disks is known: with parity, more IOPS or more jobs."""
     document = cell.document
-    if not (arrays := _arrays(outcome)) or any(device["queue"]["rotational"] for device in document["devices"]):
+    if not _arrays(outcome) or any(device["queue"]["rotational"] for device in document["devices"]):
         return False
-    parity = any(array["thread_ns"] for array in arrays)
+    parity = any(table.get("level") in PARITIES for _, table in built_nodes(document["stack"]))
     jobs = sum(job["numjobs"] for job in document["jobs"])
     return parity or outcome.read.iops + outcome.write.iops > MEASURED_IOPS or jobs > MEASURED_CORES
 
@@ -108,7 +110,7 @@ def _of_locks(outcome: Outcome) -> tuple[float, float]:
     low, high = 1.0, 1.0
     targets = cast(Sequence[TargetReport], outcome.targets)
     for lock in (lock for target in targets for lock in cast(list[LockUse], target.get("locks", []))):
-        fastest, slowest = (lock["taken"] * lock["contended_ns"] * factor for factor in HANDOVER)
+        fastest, slowest = (lock["taken"] / lock["ways"] * lock["contended_ns"] * factor for factor in HANDOVER)
         low = min(low, outcome.observed_ns / slowest)
         if lock["held_ns"] >= CROWDED * outcome.observed_ns:
             high = max(high, lock["held_ns"] / fastest)

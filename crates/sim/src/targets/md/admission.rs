@@ -39,7 +39,7 @@ impl Array {
             sim.bios[number].private |= bio_state::COUNTED;
             let sectors = self.bitmap_sectors(&bio);
             if let Some(bitmap) = &mut self.bitmap
-                && !bitmap.start_write(number, sectors)
+                && !bitmap.start_write(number, sectors, self.members.are_degraded())
             {
                 sim.plug_callback(task, self.members.id, HELD_FOR_BITMAP);
                 return Admission::Taken;
@@ -54,6 +54,9 @@ impl Array {
         }
         if bio.op == Op::Read && stripes.reads_bypass_cache() {
             return Admission::Pass;
+        }
+        if bio.op == Op::Read {
+            sim.bios[number].private |= bio_state::BY_ROWS;
         }
         let attached = stripes.attach(sim, task, number, id);
         if bio.op == Op::Write && attached != Admission::Wait {

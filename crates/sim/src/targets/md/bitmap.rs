@@ -8,7 +8,7 @@
 //!
 //! The lockless bitmap (drivers/md/md-llbitmap.c, 6.18) has a byte for each chunk. A write to a clean chunk writes its
 //! block of 512 bytes; the second chunk of the block that is written marks all of them, so that the block is not
-//! written again. Its daemon marks chunks as clean in memory only.
+//! written again, unless the array lacks a member. Its daemon marks chunks as clean in memory only.
 
 mod flush;
 #[cfg(test)]
@@ -41,13 +41,14 @@ mod lockless {
 }
 
 /// A chunk whose bit is set: `bitmap_counter_t`. Of the lockless bitmap, a block with dirty chunks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 struct ChunkCounter {
-    writes: u32,       // Writes in flight
-    idle: bool,        // Whether the daemon has seen it idle once
-    on_disk: bool,     // Whether its bit has been written
-    only: Option<u64>, // The only dirty chunk of the block; none if all are dirty
-    ended: Time,       // When its last write ended
+    writes: u32,          // Writes in flight
+    idle: bool,           // Whether the daemon has seen it idle once
+    on_disk: bool,        // Whether its bit has been written
+    dirty: BTreeSet<u64>, // The dirty chunks of a block
+    all_dirty: bool,      // Whether all are
+    ended: Time,          // When its last write ended
 }
 
 /// What the bitmap's task is doing.
@@ -120,17 +121,18 @@ impl Bitmap {
     }
 
     /// Starts a write from the first to the last sector. False if the bio must wait until its bits are on disk.
-    pub fn start_write(&mut self, number: u32, sectors: (u64, u64)) -> bool {
+    pub fn start_write(&mut self, number: u32, sectors: (u64, u64), degraded: bool) -> bool {
         let mut on_disk = true;
         for chunk in self.chunks(sectors) {
             let counted = self.counted(chunk);
             let counter = self.counters.entry(counted).or_insert_with(|| {
                 self.new_chunks.push(counted);
-                ChunkCounter { writes: 0, idle: false, on_disk: false, only: Some(chunk), ended: 0 }
+                let dirty = self.lockless.then_some(chunk).into_iter().collect();
+                ChunkCounter { dirty, ..ChunkCounter::default() }
             });
-            if self.lockless && counter.only.is_some_and(|only| only != chunk) {
+            if self.lockless && !counter.all_dirty && counter.dirty.insert(chunk) {
                 // `llbitmap_infect_dirty_bits`
-                (counter.only, counter.on_disk) = (None, false);
+                (counter.all_dirty, counter.on_disk) = (!degraded, false);
                 self.new_chunks.push(counted);
             }
             counter.writes += 1;

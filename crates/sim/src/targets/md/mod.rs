@@ -28,7 +28,7 @@ use bitmap::Bitmap;
 use blklab_md::map::MemberSector;
 use level::{Personality, Redundancy};
 use member::{MemberSlot, Members};
-use parity::parity_time;
+use parity::{ParityMethod, parity_time};
 use stripes::StripeCache;
 use sync::RunningSync;
 
@@ -61,6 +61,8 @@ mod tag {
 mod bio_state {
     /// The barrier and the bitmap have counted it.
     pub const COUNTED: u32 = 1;
+    /// A read is served by rows of the stripe cache.
+    pub const BY_ROWS: u32 = 4;
     /// The running sync has counted it.
     pub const SEEN_BY_SYNC: u32 = 2;
 }
@@ -214,7 +216,9 @@ impl Array {
             return self.end_own_bio(sim, tag, own_number);
         }
         let Bio { op, sectors, task, private, .. } = *bio;
-        self.take_locks(sim, task, (op, sectors), ENDED);
+        if op != Op::Read || private & bio_state::BY_ROWS == 0 {
+            self.take_locks(sim, task, (op, sectors), ENDED);
+        }
         if private & bio_state::COUNTED != 0 {
             let bio = sim.bios[number];
             self.leave(sim, &bio);
@@ -276,7 +280,7 @@ impl Array {
         *rows = rows.saturating_sub(1);
         let mut handled = stripes.handle_stripe(entry, &mut sim.bios);
         let synced_rows = std::mem::take(&mut stripes.synced_rows);
-        let after = row_time(&sim.host, stripes.map.disks() - stripes.map.data(), handled.issue.as_ref());
+        let after = row_time(&sim.host, stripes.map.disks(), stripes.map.data(), handled.issue.as_ref());
         self.threads[thread].busy += after;
         if let Some(issue) = handled.issue {
             self.submit_row_io(sim, task, entry, issue);
@@ -317,14 +321,16 @@ impl Array {
     }
 }
 
-/// What handling a row costs the thread. A write is two passes: its parity, then its bios. The members' bios end in
+/// What handling a row of this many members and data pages costs the thread. A write is two passes: its parity, then its bios. The members' bios end in
 /// interrupts, so the thread submits them only: two thirds of their price.
-fn row_time(host: &Host, parities: u32, issue: Option<&stripes::MemberIo>) -> Time {
+fn row_time(host: &Host, disks: u32, data: u32, issue: Option<&stripes::MemberIo>) -> Time {
     let Some(issue) = issue else { return host.pass_ns };
     let members = Time::from(issue.slots.count_ones()) * host.member_ns * 2 / 3;
     let Some(method) = issue.method else { return host.pass_ns + members };
-    let pages = issue.slots.count_ones().saturating_sub(parities);
-    let copies = Time::from(pages) * host.copy_ns;
+    let parities = disks - data;
+    let written = issue.slots.count_ones().saturating_sub(parities).max(1);
+    let pages = if method == ParityMethod::Modify { written } else { data };
+    let copies = Time::from(written) * host.copy_ns;
     2 * host.pass_ns + members + copies + parity_time(host, parities, method, pages)
 }
 

@@ -184,9 +184,9 @@ impl StripeWrite<'_> {
     }
 }
 
-/// The time to calculate parity after writes to `pages` data pages of a row, in no cache: half the speed that the
-/// kernel measures at boot. Read-modify-write takes out the old page and adds the new; for RAID-6 that runs at half
-/// of that (`xor()` of the boot lines).
+/// The time to calculate parity from `pages` data pages of a row, in no cache: half the speed that the kernel measures
+/// at boot. Read-modify-write takes the pages that are written, takes out the old page and adds the new; for RAID-6 that
+/// runs at half of that (`xor()` of the boot lines). Other methods take all data pages.
 pub fn parity_time(host: &Host, parities: u32, method: ParityMethod, pages: u32) -> Time {
     let rate = if parities == 2 { host.syndrome_rate } else { host.xor_rate };
     let passes = if method == ParityMethod::Modify { 2 * parities } else { 1 };

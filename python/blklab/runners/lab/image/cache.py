@@ -50,7 +50,7 @@ class ImageCache:
             made.mkdir()
             fill(made)
             for file in made.iterdir():
-                sync(file)
+                sync(file, 0)
             sync(made)
             made.rename(path)
         sync(self.root)
@@ -122,7 +122,7 @@ class ImageCache:
         with self.scratch() as scratch:
             file = scratch / "pointers"
             file.write_text(json.dumps(pointers, indent=2, sort_keys=True) + "\n")
-            sync(file)
+            sync(file, 0)
             file.rename(self.root / "pointers.json")
 
     def _pointers(self) -> dict[str, Any]:

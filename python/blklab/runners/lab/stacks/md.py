@@ -84,8 +84,6 @@ def _options(md: Mapping[str, Any]) -> list[str]:
         kind = "n" if md["far"] == 1 else "o" if md["offset"] else "f"
         options.append(f"--layout={kind}{copies}")
     if level in REDUNDANT:
-        if md.get("lockless"):
-            raise BlklabError(f"{md['name']}: a lockless bitmap needs mdadm 4.6, which no lab image has: use --on sim")
         if md["bitmap"]:
             options += ["--bitmap=internal", f"--bitmap-chunk={md['bitmap_chunk'] >> 10}"]
         else:

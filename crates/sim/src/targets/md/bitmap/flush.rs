@@ -43,7 +43,8 @@ impl Array {
         }
         for chunk in bitmap.writing_chunks.drain(..) {
             if let Some(counter) = bitmap.counters.get_mut(&chunk) {
-                counter.on_disk = true;
+                // A block of which another chunk is dirty now is written again.
+                counter.on_disk = !bitmap.lockless || !bitmap.new_chunks.contains(&chunk);
             }
         }
         bitmap.released_bios.drain(..).for_each(|number| sim.submit(task, number));

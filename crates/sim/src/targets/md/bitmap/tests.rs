@@ -103,8 +103,10 @@ fn a_lockless_bitmap_is_cleaned_while_a_page_is_idle() {
     // A write every 40 s is marked again each time, and nothing is written to clear it.
     let load = Job { thinktime_ns: 40_000_000_000, ..load };
     assert_eq!(array(&run_on("6.18", lockless(Level::Raid1, 2), load.clone())).bitmap_writes, 20);
-    // While a member is missing, nothing is cleaned.
+    // While a member is missing, nothing is cleaned, and each chunk of 64 KiB is marked for itself.
     assert_eq!(array(&run_on("6.18", without(lockless(Level::Raid1, 3), 1), load)).bitmap_writes, 1);
+    let load = Job { iodepth: 1, ..job(8 << 20, 2000) };
+    assert_eq!(array(&run_on("6.18", without(lockless(Level::Raid1, 3), 1), load)).bitmap_writes, 128);
 }
 
 #[test]
