@@ -45,7 +45,7 @@ def ran(*command: str | Path) -> str:
     return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 600) -> None:
     """Waits for a condition, which only a defect keeps from becoming true."""
     end = time.monotonic() + seconds
     while not condition():
