@@ -48,6 +48,8 @@ class Stop:
     def is_set(self) -> bool:
         """Whether the work must end."""
 
+IO_URING_PER_CENT: Final[int]
+"""Processor time of an I/O of io_uring, per cent of one of libaio."""
 MD_STRIPE_CACHE: Final[int]
 """Entries of the stripe cache: pages of each member."""
 MD_BITMAP_CHUNK: Final[int]

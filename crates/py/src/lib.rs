@@ -22,6 +22,9 @@ mod _core {
     const DEBUG_BUILD: bool = cfg!(debug_assertions);
 
     #[pymodule_export]
+    const IO_URING_PER_CENT: u64 = blklab_sim::cell::IO_URING_PER_CENT;
+
+    #[pymodule_export]
     const MD_STRIPE_CACHE: u32 = blklab_md::defaults::STRIPE_CACHE;
 
     #[pymodule_export]

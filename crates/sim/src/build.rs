@@ -31,7 +31,7 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
             .collect(),
     };
     let (targets, top) = targets::build(&cell.stack, &cell.devices, &context)?;
-    let tasks = new_tasks(cell, trace, top.limits.sectors)?;
+    let tasks = new_tasks(cell, trace, top.limits.sectors, context.kernel)?;
     let group_names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
     let stop_condition = StopCondition {
         runtime: cell.runtime_ns.map_or(u64::MAX, |r| r.saturating_add(cell.ramp_ns)),
@@ -43,10 +43,10 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
 }
 
 /// The tasks that submit I/Os to a stack of `sectors`.
-fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64) -> Result<Vec<Task>, SimError> {
+fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64, kernel: Kernel) -> Result<Vec<Task>, SimError> {
     let mut tasks = Vec::new();
     for (group, spec) in cell.jobs.iter().enumerate() {
-        check_job(spec, sectors, Kernel::parse(&cell.kernel)?)?;
+        check_job(spec, sectors, kernel)?;
         for index in 0..spec.numjobs {
             let job = JobState::new(spec, index, cell.seed ^ (group as u64) << 32);
             tasks.push(Task::new(Role::Job(Box::new(job)), group));

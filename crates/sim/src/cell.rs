@@ -4,7 +4,7 @@
 //! are per second. Unknown fields are errors.
 
 pub use crate::device::{CommandOrder, Condition, ControllerSpec, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};
-pub use crate::load::{Distribution, Filesystem, Host, Job, Replay};
+pub use crate::load::{Distribution, Filesystem, Host, IO_URING_PER_CENT, Job, Replay};
 pub use crate::targets::Node;
 pub use crate::targets::delay::Delay;
 pub use crate::targets::md::{Level, Md, Member, SyncAction};

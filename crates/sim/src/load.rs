@@ -140,6 +140,10 @@ fn unity() -> f64 {
     1.0
 }
 
+/// Per cent of libaio's price that an I/O of io_uring costs: 2.3 of 2.9 µs at depth 128 on one machine, 1.20 of 1.43 µs
+/// at depth 32 on a Ryzen 7950X.
+pub const IO_URING_PER_CENT: u64 = 82;
+
 /// Processor time of I/Os, spent by the job that issues them.
 #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -14,6 +14,7 @@ from blklab.documents.outcome import (
     WritecacheTargetReport,
 )
 from blklab.outcome import DeviceResult, Outcome
+from blklab.runners.sim.uncertainty import CROWDED
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -34,9 +35,6 @@ SAID = {
     "worn": (1, "{} is worn: its writes take three times as long. Only one model of worn disks is known to blklab."),
 }
 """What the state of a flash disk did to its reads (0) or writes (1)."""
-
-CROWDED = 0.7
-"""The share of the time from which on a lock, a thread of md or the cores limit an array."""
 
 COPIES = 1.05
 """Bytes that flash programs for a written one, above which a sentence says so."""

@@ -17,14 +17,14 @@ from blklab import _core
 from blklab.analysis.diagnostics import cores
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
+from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.spec.workload import SYNCHRONOUS
 from blklab.text import printable
 from blklab.units import format_size
 
-NOMINAL = 0.9  # The share of further runs that the interval holds
 DEFAULTS: Mapping[str, int] = json.loads(_core.default_host())
 SWITCH_NS = DEFAULTS["switch_ns"]  # A switch between tasks
-ENGINES = {"libaio": 1.0, "io_uring": 0.82, **dict.fromkeys(SYNCHRONOUS - {"mmap"}, 1.0)}
+ENGINES = {"libaio": 1.0, "io_uring": _core.IO_URING_PER_CENT / 100, **dict.fromkeys(SYNCHRONOUS - {"mmap"}, 1.0)}
 """The processor time of an I/O relative to libaio. io_uring reaps without a system call."""
 
 LARGEST = 16 << 10  # Bytes of an I/O whose pages take no time worth mentioning

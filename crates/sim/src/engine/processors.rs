@@ -5,11 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::{Limits, Role, Simulation, Task};
 use crate::events::Time;
-use crate::load::Host;
-
-/// Per cent of libaio's price that an I/O of io_uring costs: 2.3 of 2.9 µs at depth 128 on one machine, 1.20 of 1.43 µs
-/// at depth 32 on a Ryzen 7950X.
-const IO_URING_PER_CENT: Time = 82;
+use crate::load::{Host, IO_URING_PER_CENT};
 
 /// Cores that serve tasks in order of arrival: with fewer cores than tasks, a task waits while all are busy.
 pub struct Cores {

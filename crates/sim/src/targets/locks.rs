@@ -116,15 +116,16 @@ impl Locks {
         made
     }
 
-    /// Whether no task can ever wait.
+    /// A task takes all locks of a moment `times` times, and holds them for `longer` than usual.
     #[inline]
-    pub fn are_free(&self) -> bool {
-        self.locks.is_empty()
+    pub fn take(&mut self, sim: &mut Simulation, task: u32, moment: Moment, times: Time, longer: Time) {
+        if !self.locks.is_empty() {
+            self.take_all(sim, task, moment, times, longer);
+        }
     }
 
-    /// A task takes all locks of a moment `times` times, and holds them for `longer` than usual.
     #[inline(never)]
-    pub fn take(&mut self, sim: &mut Simulation, task: u32, moment: Moment, times: Time, longer: Time) {
+    fn take_all(&mut self, sim: &mut Simulation, task: u32, moment: Moment, times: Time, longer: Time) {
         for &(lock, each) in &self.taken[moment as usize] {
             self.locks[lock].take(sim, task, each * times, longer);
         }

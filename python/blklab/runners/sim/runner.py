@@ -22,7 +22,7 @@ from blklab.spec.load import ExperimentSource
 from blklab.store import series
 from blklab.store.series import FinishedRun
 
-UNMEASURED = "no measurement of such an array is known: its interval is wider"
+UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
 
 
 def alone(
@@ -146,6 +146,6 @@ def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
 
     finished = measure_ramp(cell.document, simulate)
     simulated = finished.outcome
-    warnings = (*simulated.warnings, UNMEASURED) if is_unmeasured(cell, simulated) else simulated.warnings
+    warnings = (*simulated.warnings, UNMEASURED_NOTE) if is_unmeasured(cell, simulated) else simulated.warnings
     prediction = replace(simulated, interval=interval(cell, simulated), warnings=warnings)
     return replace(finished, outcome=prediction, seconds=time.perf_counter() - begin)

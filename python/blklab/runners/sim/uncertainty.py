@@ -41,9 +41,9 @@ UNMEASURED = 0.3
 MEASURED_IOPS = 602_000
 """IOPS of the fastest array of flash disks in reference/: a RAID-1 of two (fio_runs.csv, `fast-raid1`)."""
 
-MEASURED_CORES = 32  # The jobs of the measured array with most
+MEASURED_JOBS = 32  # Of a RAID-1 of two NVMe disks (pastebin k5kENUxT): no measured array has more
 
-CROWDED = 0.7  # The share of the time from which on a lock or a thread is the limit
+CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
 
 COMPLETE = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
@@ -61,9 +61,9 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
         sum(device.ios) / total * _deviation(device, uncertainty, outcome.observed_ns)
         for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
-    busy = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
+    of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
-    deviation = math.hypot(of_devices, KERNEL, ROWS if busy >= CROWDED else 0, of_host)
+    deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host)
     low, high = _factors(deviation)
     slower, faster = _of_locks(outcome)
     low, high = min(low, slower), max(high, faster)
@@ -97,7 +97,7 @@ def is_unmeasured(cell: Cell, outcome: Outcome) -> bool:
         return False
     parity = any(table.get("level") in PARITIES for _, table in built_nodes(document["stack"]))
     jobs = sum(job["numjobs"] for job in document["jobs"])
-    return parity or outcome.read.iops + outcome.write.iops > MEASURED_IOPS or jobs > MEASURED_CORES
+    return parity or outcome.read.iops + outcome.write.iops > MEASURED_IOPS or jobs > MEASURED_JOBS
 
 
 def _arrays(outcome: Outcome) -> list[MdReport]:

@@ -94,11 +94,9 @@ impl Bitmap {
             }
         } else if md.bitmap && (chunk < 8 || !md.bitmap_chunk.is_power_of_two()) {
             // `md_bitmap_read_sb`.
-            let found = md.bitmap_chunk;
-            return Err(format!("bitmap_chunk {found}: expected a power of two, at least 4096 bytes"));
+            return Err(format!("bitmap_chunk {}: expected a power of two, at least 4096 bytes", md.bitmap_chunk));
         }
-        let bitmap = Self { chunk, lockless: md.lockless, task: NONE, ..Self::default() };
-        Ok(md.bitmap.then(|| Box::new(bitmap)))
+        Ok(md.bitmap.then(|| Box::new(Self { chunk, lockless: md.lockless, task: NONE, ..Self::default() })))
     }
 
     /// What has a counter, and is written at once: a chunk, or a block of the lockless bitmap.
@@ -106,12 +104,16 @@ impl Bitmap {
         if self.lockless { (chunk + lockless::SUPERBLOCK) / lockless::BLOCK } else { chunk }
     }
 
-    /// The page of a counter, or the block of the lockless bitmap.
-    fn page_of(&self, counted: u64) -> u64 {
-        if self.lockless { counted } else { (counted + SUPERBLOCK_BITS) / PAGE_BITS }
+    fn page_of(chunk: u64) -> u64 {
+        (chunk + SUPERBLOCK_BITS) / PAGE_BITS
     }
 
-    /// Sectors of what `page_of` numbers.
+    /// Where a counter is written: its page, or its block of the lockless bitmap.
+    fn place_of(&self, counted: u64) -> u64 {
+        if self.lockless { counted } else { Self::page_of(counted) }
+    }
+
+    /// Sectors of what `place_of` numbers.
     fn page_sectors(&self) -> u32 {
         if self.lockless { 1 } else { 8 }
     }
@@ -178,21 +180,19 @@ impl Bitmap {
             return Vec::new();
         }
         let pages = std::mem::take(&mut self.cleared);
-        let (mut cleared, mut again) = (BTreeSet::new(), false);
-        let mut counters = std::mem::take(&mut self.counters);
-        counters.retain(|&chunk, counter| {
+        let (cleared, mut again) = (&mut self.cleared, false);
+        self.counters.retain(|&chunk, counter| {
             if counter.writes > 0 || keep {
                 return true;
             }
             let stays = !std::mem::replace(&mut counter.idle, true);
             again |= stays;
-            if !stays && !pages.contains(&self.page_of(chunk)) {
-                cleared.insert(self.page_of(chunk));
+            if !stays && !pages.contains(&Self::page_of(chunk)) {
+                cleared.insert(Self::page_of(chunk));
             }
             stays
         });
         again |= !cleared.is_empty();
-        (self.cleared, self.counters) = (cleared, counters);
         self.due = again.then_some(now + DAEMON_SLEEP);
         pages.into_iter().collect()
     }

@@ -244,9 +244,6 @@ impl Array {
     fn take_locks(
         &mut self, sim: &mut Simulation, task: u32, (op, sectors): (Op, u32), [read, write, page]: [Moment; 3],
     ) {
-        if self.locks.are_free() {
-            return;
-        }
         match op {
             Op::Read => self.locks.take(sim, task, read, 1, 0),
             Op::Write => {

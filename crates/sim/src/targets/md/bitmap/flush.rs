@@ -108,7 +108,7 @@ impl Bitmap {
         if std::mem::take(&mut self.write_requested) && !(self.new_chunks.is_empty() && self.held_bios.is_empty()) {
             std::mem::swap(&mut self.new_chunks, &mut self.writing_chunks);
             std::mem::swap(&mut self.held_bios, &mut self.released_bios);
-            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(|&chunk| self.page_of(chunk)).collect();
+            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(|&chunk| self.place_of(chunk)).collect();
             // Cleared bits on the same pages are written with them.
             self.cleared.retain(|page| !pages.contains(page));
             self.pages = pages.into_iter().collect();

@@ -272,7 +272,7 @@ impl StripeCache {
         self.queue_row(index)
     }
 
-    /// Ends a row's I/O on the members. A thread must be woken.
+    /// Ends a row's I/O on the members. The caller wakes a thread.
     pub fn end_row_io(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         // Plugs hold back new bios, not the end of I/O.
