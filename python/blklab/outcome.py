@@ -116,6 +116,10 @@ class LoadRamp:
     """The highest IOPS whose 99th percentile is below the limit; None if there is none."""
 
 
+NOMINAL = 0.9  # The share of measurements that are expected inside an interval
+CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
+
+
 @dataclass
 class PredictionInterval:
     """The interval that holds nine of ten measurements, as factors of the predicted figures: lower and upper."""

@@ -18,8 +18,9 @@ from typing import Any
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
 from blklab.fio import output
+from blklab.outcome import NOMINAL
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import KERNEL, NOMINAL
+from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec.fields import EXACT, HOUR
 from blklab.spec.stock_models import DeviceTable
 from blklab.text import printable, toml_value

@@ -13,8 +13,7 @@ from blklab.documents.outcome import (
     TargetReport,
     WritecacheTargetReport,
 )
-from blklab.outcome import DeviceResult, Outcome
-from blklab.runners.sim.uncertainty import CROWDED
+from blklab.outcome import CROWDED, DeviceResult, Outcome
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time

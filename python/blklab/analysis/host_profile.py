@@ -17,7 +17,7 @@ from blklab import _core
 from blklab.analysis.diagnostics import cores
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
-from blklab.runners.sim.uncertainty import NOMINAL
+from blklab.outcome import NOMINAL
 from blklab.spec.workload import SYNCHRONOUS
 from blklab.text import printable
 from blklab.units import format_size

@@ -2,9 +2,9 @@
 
 from blklab.analysis.calibrate import Calibration
 from blklab.analysis.host_profile import NOT_FITTED, HostProfile
+from blklab.outcome import NOMINAL
 from blklab.report.formatting import Sentence, listing
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.runners.sim.uncertainty import NOMINAL
 from blklab.text import printable
 from blklab.units import format_duration
 

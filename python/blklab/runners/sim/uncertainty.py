@@ -12,13 +12,12 @@ from typing import cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
-from blklab.outcome import DeviceResult, Outcome, PredictionInterval
+from blklab.outcome import CROWDED, DeviceResult, Outcome, PredictionInterval
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import built_nodes
 
-NOMINAL = 0.9  # The share of measurements that are expected inside
-NORMAL = 1.645  # Half of the width of this interval, in standard deviations of a normal distribution
+NORMAL = 1.645  # Half of the width of an interval of `NOMINAL`, in standard deviations of a normal distribution
 
 KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
@@ -42,8 +41,6 @@ MEASURED_IOPS = 602_000
 """IOPS of the fastest array of flash disks in reference/: a RAID-1 of two (fio_runs.csv, `fast-raid1`)."""
 
 MEASURED_JOBS = 32  # Of a RAID-1 of two NVMe disks (pastebin k5kENUxT): no measured array has more
-
-CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
 
 COMPLETE = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
