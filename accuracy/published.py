@@ -20,8 +20,8 @@ from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
 from blklab.spec.cells import Cell
 
-Kind = Literal["flash", "hdds", "spindles"]
-"""Classes: arrays with flash, arrays of HDDs, and the ten disks of the randomio rows."""
+Kind = Literal["flash", "hdds", "spindles", "six"]
+"""Classes: arrays with flash, arrays of HDDs, and the ten and the six disks of the randomio rows."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ BOUNDS = (
     ErrorBound("arrays of flash", "flash", 0.15, None, 0.05, 0.05),
     ErrorBound("arrays of two HDDs", "hdds", 0.30),
     ErrorBound("ten spindles", "spindles", 0.20, 0.25),
+    ErrorBound("six disks", "six", 0.30),
 )
 
 
@@ -276,16 +277,14 @@ def _published_names(
 
 
 def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRow:
-    published = {
-        "read_iops": run.read_iops,
-        "write_iops": run.write_iops,
-        "read_lat_ms": run.read_ms,
-        "write_lat_ms": run.write_ms,
-    }
+    published = {"read_iops": run.read_iops, "write_iops": run.write_iops}
+    published |= {} if run.read_ms is None else {"read_lat_ms": run.read_ms}
+    published |= {} if run.write_ms is None else {"write_lat_ms": run.write_ms}
     predicted = {}
     for direction, figures in (("read", outcome.read), ("write", outcome.write)):
         predicted[f"{direction}_iops"] = figures.iops
         predicted[f"{direction}_lat_ms"] = (figures.clat_ns.mean or 0.0) / 1e6
     test = f"{run.threads} threads, {run.io_bytes} B"
     limits = interval(cell, outcome).iops
-    return PublishedRow(run.config, test, published, predicted, {}, outcome, "spindles", limits)
+    kind: Kind = "six" if run.config.startswith("six/") else "spindles"
+    return PublishedRow(run.config, test, published, predicted, {}, outcome, kind, limits)

@@ -65,19 +65,20 @@ def member_names(names: list[str]) -> list[str]:
 
 
 def randomio_cell(run: RandomioRun) -> Cell:
-    """Returns the cell of a randomio row: ten disks in RAID-10, as described in the table's README.
+    """Returns the cell of a randomio row: `md10fs`, or a set-up with several stacks and its stack, `six/raid5`.
 
     Raises UsageError for an unknown configuration.
     """
-    path = Path(__file__).parent / "randomio" / f"{run.config}.toml"
+    name, _, stack = run.config.partition("/")
+    path = Path(__file__).parent / "randomio" / f"{name}.toml"
     known = sorted(path_.stem for path_ in path.parent.glob("*.toml"))
-    if run.config not in known:
+    if name not in known:
         raise UsageError(f"randomio: found configuration {run.config!r}; known are {', '.join(known)}")
     source = load.read(path)
     workloads = source.raw["workloads"]
     table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}
     raw = {**source.raw, "workloads": {"randomio": table}}
-    return cells.plan(load.ExperimentSource(path, raw)).cells[0]
+    return cells.plan(load.ExperimentSource(path, raw), only={"stack": stack} if stack else {}).cells[0]
 
 
 def stock_devices() -> dict[str, dict[str, Any]]:

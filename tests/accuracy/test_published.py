@@ -171,7 +171,7 @@ def test_the_published_tables_are_read() -> None:
     result = reference.read_reference(PUBLISHED)
     assert len(result.singles()) == 18
     assert len(result.runs) == 28
-    assert len(result.randomio) == 30
+    assert len(result.randomio) == 34
     devices = published_cells.stock_devices()
     for row in result.runs:
         assert published_cells.fio_cell(result, row.target, row.test, devices).document["jobs"]

@@ -2,6 +2,14 @@
 
 use crate::error::SimError;
 
+/// How an array passes flushes to its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayFlush {
+    AtOnce,   // Each at once
+    OneByOne, // Each after the one before
+    Shared,   // One at a time, which serves all that wait for it
+}
+
 /// A kernel version, such as 4.19 or 6.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kernel(u32, u32);
@@ -39,6 +47,12 @@ impl Kernel {
     /// RAID-5 has workers besides its thread ("raid5: offload stripe handle to workqueue", 851c30c9badf, 3.12).
     pub fn has_stripe_workers(self) -> bool {
         self >= Self(3, 12)
+    }
+
+    /// Writes of arrays with parity that must read first wait until the reads of those before are done, also synchronous
+    /// writes (drivers/md/raid5.c, 2.6.18 to 2.6.24; before e9c7469bb4f5, 2.6.37).
+    pub fn delays_parity_writes(self) -> bool {
+        self < Self(3, 0)
     }
 
     /// RAID-6 has read-modify-write, and arrays with parity have `rmw_level` (4.1, "md/raid6 algorithms: delta syndrome
@@ -82,6 +96,17 @@ impl Kernel {
     /// (e879a0d9cb08, 6.15 and 6.12.y; 6.1.y lacks it).
     pub fn mirrors_keep_flags(self) -> bool {
         self >= Self(6, 15) || self == Self(6, 12)
+    }
+
+    /// How an array flushes its members (`md_flush_request`): one flush after the other from 2.6.37 to 4.17, all at once
+    /// in 4.18 to 5.1 and since 6.12 (b75197e86e6d), and in between one that serves all that waited (2bc13b83e629, 5.2).
+    pub fn array_flush(self) -> ArrayFlush {
+        match self {
+            _ if self < Self(3, 0) || self >= Self(6, 12) => ArrayFlush::AtOnce,
+            _ if self < Self(4, 18) => ArrayFlush::OneByOne,
+            _ if self < Self(5, 2) => ArrayFlush::AtOnce,
+            _ => ArrayFlush::Shared,
+        }
     }
 
     /// A resync above its least speed has 32 I/Os at most in flight while other I/O goes on (e5797ae7033f and

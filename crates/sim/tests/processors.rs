@@ -162,7 +162,7 @@ fn jobs_share_the_cores() {
     let short = reads(8, 32);
     assert_near(iops(&short), 8.0 / 4e-6, 0.03);
     assert!(short.cores_busy.unwrap() > 0.97);
-    let enough = reads(32, 32);
+    let enough = reads(64, 32);
     assert_near(iops(&enough), 32.0 / 4e-6, 0.05);
     assert_eq!(enough.cores_busy, None);
     // Tasks that spin burn their cores: more jobs than the lock can serve take nothing from it.
@@ -225,4 +225,26 @@ fn locks_of_caches_limit_many_jobs() {
     let Some(TargetReport::LvmCache(report)) = dm.targets.last() else { panic!() };
     let lock = report.locks.iter().find(|lock| lock.name == "the lock of the bio prison").unwrap();
     assert!(lock.held_ns as f64 > 0.9 * dm.watched_ns as f64);
+}
+
+#[test]
+fn flushes_of_an_array_wait_for_each_other() {
+    // 16 jobs that flush after each write, and disks that flush in 1 ms. A job waits for one or two flushes if they are
+    // shared, and for 16 if each is alone, as until 4.17.
+    let outcome = |kernel| {
+        let mut disk = device("nvme", "none");
+        disk["model"]["flush_ns"] = json!(1_000_000);
+        disk["queue"]["write_back"] = json!(true);
+        let jobs =
+            [job(0.0, true, json!({"numjobs": 16, "iodepth": 1, "fsync": 1, "size": 64 << 20, "io_bytes": 400 << 10}))];
+        let stack = array(2, json!({"level": "raid1"}));
+        blklab_sim::run(&cell(kernel, &[disk.clone(), disk], stack, &jobs, json!({}))).unwrap()
+    };
+    for kernel in ["4.18", "5.2", "6.11", "6.12"] {
+        let shared = outcome(kernel);
+        assert!((7.8e3..16e3).contains(&shared.sync.iops), "{kernel}: {}", shared.sync.iops);
+        let most = shared.watched_ns as f64 / 1e6;
+        assert!(kernel == "4.18" || kernel == "6.12" || shared.devices[0].flushes as f64 <= most, "{kernel}");
+    }
+    assert_near(outcome("4.17").sync.iops, 1e3, 0.1);
 }

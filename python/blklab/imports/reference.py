@@ -45,15 +45,15 @@ class FioRun:
 
 @dataclass(frozen=True)
 class RandomioRun:
-    """One row of randomio_runs.csv. Latencies are ms."""
+    """One row of randomio_runs.csv. Latencies are ms; None if they were not published."""
 
     config: str
     threads: int
     io_bytes: int
     read_iops: float
     write_iops: float
-    read_ms: float
-    write_ms: float
+    read_ms: float | None
+    write_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -197,15 +197,16 @@ def _device_io(path: Path) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
 
 def _randomio_runs(path: Path) -> Iterator[RandomioRun]:
     columns = ("config", "threads", "io_bytes", "read_iops", "write_iops")
-    for where, row in table_rows(path, (*columns, "read_lat_avg_ms", "write_lat_avg_ms")):
-        numbers = [number(where, row, column) for column in (*columns[1:], "read_lat_avg_ms", "write_lat_avg_ms")]
-        threads, io_bytes, *rest = numbers
+    latencies = ("read_lat_avg_ms", "write_lat_avg_ms")
+    for where, row in table_rows(path, (*columns, *latencies)):
+        threads, io_bytes, *rest = (number(where, row, column) for column in columns[1:])
+        times = [number(where, row, column) if row[column] else None for column in latencies]
         for column, value in (("threads", threads), ("io_bytes", io_bytes)):
             if not 1 <= value <= 1 << 30 or value != int(value):
                 raise UsageError(f"{where}: {column}: found {row[column]!r}, expected a whole number")
         if rest[0] + rest[1] <= 0:
             raise UsageError(f"{where}: read_iops and write_iops are both 0")
-        yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest)
+        yield RandomioRun(row["config"], int(threads), int(io_bytes), *rest, *times)
 
 
 def matches(file: ImportFile) -> bool:
@@ -261,7 +262,7 @@ def _randomio(where: str, run: RandomioRun) -> ImportedRun:
             max(1, round(iops)) * run.io_bytes if iops else 0,
             iops,
             iops * run.io_bytes,
-            times(round(iops), {"mean": milliseconds * 1e6}),
+            times(round(iops), None if milliseconds is None else {"mean": milliseconds * 1e6}),
         )
         for iops, milliseconds in ((run.read_iops, run.read_ms), (run.write_iops, run.write_ms))
     ]

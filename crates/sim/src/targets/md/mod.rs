@@ -18,7 +18,7 @@ mod sync;
 use crate::bio::{Bio, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
-use crate::kernel::Kernel;
+use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
 use crate::targets::{BuildContext, Node, Reported, TargetSpec};
@@ -45,8 +45,10 @@ mod worker {
     pub const BITMAP: u32 = 0;
     /// `md_do_sync`.
     pub const SYNC: u32 = 1;
+    /// `submit_flushes`.
+    pub const FLUSH: u32 = 2;
     /// `raid5d`, which handles rows of the stripe cache, and behind it the workers of `group_thread_cnt`.
-    pub const THREAD: u32 = 2;
+    pub const THREAD: u32 = 3;
 }
 
 /// The purpose of a bio that the array owns itself; bios for members have their slot here.
@@ -84,6 +86,15 @@ struct Handler {
     busy: Time,  // How long it has handled rows
 }
 
+/// Flushes of the array, if they do not pass it at once.
+#[derive(Default)]
+struct Flushes {
+    task: u32,
+    alone: bool,       // Whether each flush serves only one bio
+    running: Vec<u32>, // The bios that the running flush serves
+    waiting: Vec<u32>,
+}
+
 /// An md array in a running simulation.
 pub struct Array {
     members: Members,
@@ -93,6 +104,7 @@ pub struct Array {
     largest_bio: u64,      // Sectors from which on a bio is split
     threads: Vec<Handler>, // What handles rows of the stripe cache: `raid5d`, and the group's workers
     locks: Locks,
+    flushes: Option<Flushes>,
     bitmap: Option<Box<Bitmap>>,
     sync: Option<Box<RunningSync>>, // The running sync, and the barrier between it and other bios
     barrier: Option<Barrier>,
@@ -109,6 +121,9 @@ impl Target for Array {
         }
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.task = new_worker(worker::BITMAP);
+        }
+        if let Some(flushes) = &mut self.flushes {
+            flushes.task = new_worker(worker::FLUSH);
         }
         if let Some(sync) = &mut self.sync {
             sync.task = new_worker(worker::SYNC);
@@ -141,6 +156,13 @@ impl Target for Array {
             }
         }
         let bio = sim.bios[number];
+        if bio.op == Op::Flush
+            && let Some(flushes) = &mut self.flushes
+        {
+            flushes.waiting.push(number);
+            sim.wake_worker(flushes.task);
+            return Mapped::Taken;
+        }
         match bio.op {
             Op::Flush => self.members.submit_to_all(sim, task, number, 0),
             _ => self.level.map(&mut self.members, sim, task, number, &bio),
@@ -172,6 +194,7 @@ impl Target for Array {
         match worker {
             worker::BITMAP => self.write_bitmap(sim, task),
             worker::SYNC => self.sync_step(sim, task),
+            worker::FLUSH => self.start_flush(sim, task),
             _ => self.handle_row(sim, (worker - worker::THREAD) as usize),
         }
     }
@@ -227,6 +250,35 @@ impl Array {
             sync.count_end(&sim.bios[number]);
         }
         sim.complete(number);
+        if op == Op::Flush {
+            self.end_flush(sim, number);
+        }
+    }
+
+    /// Flushes the members for the bios that wait, if no flush is running (`md_flush_request`).
+    fn start_flush(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
+        if let Some(flushes) = &mut self.flushes
+            && flushes.running.is_empty()
+            && !flushes.waiting.is_empty()
+        {
+            let served = if flushes.alone { 1 } else { flushes.waiting.len() };
+            flushes.running.extend(flushes.waiting.drain(..served));
+            self.members.submit_to_all(sim, task, flushes.running[0], 0);
+        }
+        WorkerNext::Sleep
+    }
+
+    /// The flush of a bio is done: the others that it serves are done too, and the next can begin.
+    fn end_flush(&mut self, sim: &mut Simulation, number: u32) {
+        let Some(flushes) = &mut self.flushes else { return };
+        if flushes.running.first() != Some(&number) {
+            return;
+        }
+        let served = std::mem::take(&mut flushes.running);
+        if !flushes.waiting.is_empty() {
+            sim.wake_worker(flushes.task);
+        }
+        served[1..].iter().for_each(|&bio| self.end_bio(sim, bio));
     }
 
     fn end_own_bio(&mut self, sim: &mut Simulation, tag: u8, own_number: u32) {
@@ -384,9 +436,13 @@ impl Array {
             Redundancy::Parity(_) => vec![Handler::default(); 1 + md.group_thread_cnt as usize],
             _ => Vec::new(),
         };
+        let flushes = match kernel.array_flush() {
+            ArrayFlush::AtOnce => None,
+            how => Some(Flushes { alone: how == ArrayFlush::OneByOne, ..Flushes::default() }),
+        };
         let may_hold_bios = false;
         let mut array =
-            Self { members, level, limits, may_hold_bios, largest_bio, threads, locks, bitmap, sync, barrier };
+            Self { members, level, limits, may_hold_bios, largest_bio, threads, locks, flushes, bitmap, sync, barrier };
         array.may_hold_bios = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
         if !context.filesystem && md.level == Level::Raid1 {

@@ -43,6 +43,7 @@ pub fn build(config: &LevelConfig) -> Result<Raid456, String> {
         other => return Err(format!("rmw_level {other}: expected 0, 1 or 2")),
     };
     let mut stripes = StripeCache::new(map, md.stripe_cache, rmw_level, missing, rebuilding);
+    stripes.delays_writes = config.kernel.delays_parity_writes();
     if md.sync == SyncAction::Resync {
         stripes.dirty_from = 0;
     }

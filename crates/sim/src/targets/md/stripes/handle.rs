@@ -32,7 +32,7 @@ impl StripeCache {
         match issue {
             Some(MemberIo { op: Op::Read, slots, .. }) => entry.io = RowIo::Reading(slots),
             Some(_) => {}
-            None if entry.held == 0 => {
+            None if entry.held == 0 && !entry.delayed => {
                 debug_assert!(entry.reads.is_empty() && entry.writes.is_empty() && entry.writing.is_empty());
                 self.put_inactive(index);
                 if self.end_starvation() {
@@ -103,8 +103,16 @@ impl StripeCache {
         // While a plug holds the row, its writes wait for more bios of the plug.
         if !entry.writes.is_empty() && entry.held == 0 {
             let plan = stripe.plan_write(entry.whole, entry.part)?;
+            if plan.read != 0 && self.delays_writes && !entry.reading_ahead {
+                if !std::mem::replace(&mut entry.delayed, true) {
+                    self.delayed.push(index);
+                }
+                return (slots != 0).then_some(MemberIo { op: Op::Read, slots, sector, method: None });
+            }
             slots |= plan.read;
             if slots == 0 {
+                entry.delayed = false;
+                self.reading_ahead -= u32::from(std::mem::take(&mut entry.reading_ahead));
                 std::mem::swap(&mut entry.writing, &mut entry.writes);
                 let pages = entry.whole | entry.part | plan.write;
                 (entry.whole, entry.part, entry.io) = (0, 0, RowIo::Writing(pages));

@@ -6,7 +6,9 @@
 //!
 //! All writes here are synchronous (`REQ_SYNC`, as direct I/O, clones and journals are), which sets
 //! `STRIPE_PREREAD_ACTIVE` at once. So streams fill whole stripes because of the plug of the writing task, and
-//! because rows queue up for the thread, not because of the delayed list.
+//! because rows queue up for the thread, not because of the delayed list. In kernels 2.6 all writes that must read first
+//! go through this list: it is read when the thread has nothing else to do and no row of the list before is being read
+//! (`raid5_activate_delayed`, `IO_THRESHOLD`).
 
 mod cache;
 mod handle;
@@ -52,9 +54,11 @@ struct StripeHead {
     chain: u32,   // The next entry with the same hash
     older: u32,   // Neighbours in the list of inactive entries
     newer: u32,
-    cached: u64,  // Members whose page is up to date
-    held: u32,    // The number of plugs that hold it back
-    queued: bool, // Whether it is queued for the thread
+    cached: u64,   // Members whose page is up to date
+    held: u32,     // The number of plugs that hold it back
+    queued: bool,  // Whether it is queued for the thread
+    delayed: bool, // Whether it is in the delayed list, and whether it was and is being read (`STRIPE_PREREAD_ACTIVE`)
+    reading_ahead: bool,
     io: RowIo,
     syncing: RowSync,
     reads: Vec<u32>, // Bios that read, and the members' pages that they need
@@ -82,6 +86,9 @@ pub struct StripeCache {
     active: u32,
     starved: bool, // A task found no free entry: no task gets one until a quarter is free (`R5_INACTIVE_BLOCKED`)
     pub queue: VecDeque<u32>, // Rows that wait for a thread
+    pub delays_writes: bool, // Whether writes that must read first wait in the delayed list
+    delayed: Vec<u32>,
+    reading_ahead: u32, // Rows of the list before that are being read
     /// Tasks that wait for an entry; tasks that wait until another write of the same sectors has begun.
     waiting: WaitList,
     overlapping: WaitList,
@@ -106,6 +113,9 @@ impl StripeCache {
             active: 0,
             starved: false,
             queue: VecDeque::new(),
+            delays_writes: false,
+            delayed: Vec::new(),
+            reading_ahead: 0,
             waiting: WaitList::default(),
             overlapping: WaitList::default(),
             partial: Vec::new(),
@@ -293,6 +303,16 @@ impl StripeCache {
 
     /// Takes the next row for a thread.
     pub fn pop_row(&mut self) -> Option<u32> {
+        if self.queue.is_empty() && self.reading_ahead == 0 {
+            for index in std::mem::take(&mut self.delayed) {
+                let entry = &mut self.entries[index as usize];
+                if std::mem::take(&mut entry.delayed) && !entry.reading_ahead {
+                    entry.reading_ahead = true;
+                    self.reading_ahead += 1;
+                    self.queue_row(index);
+                }
+            }
+        }
         self.queue.pop_front()
     }
 

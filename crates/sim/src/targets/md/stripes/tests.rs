@@ -2,6 +2,8 @@
 
 use crate::cell::{Cell, Job, Level, Md};
 use crate::load::RandomMap;
+use serde_json::json;
+
 use crate::tests::{MEMBER, cell, iops, ios, job, md, pages, play, reads, refusal, stream, without};
 
 /// The array's size.
@@ -184,4 +186,19 @@ fn an_array_with_parity_splits_large_bios() {
     assert_eq!(kernel("5.19").largest_parity_bio(8192), u64::MAX);
     assert_eq!([kernel("6.0"), kernel("6.19")].map(|kernel| kernel.largest_parity_bio(8192)), [2048; 2]);
     assert_eq!([512, 8192].map(|stripe| kernel("7.0").largest_parity_bio(stripe)), [2048, 8192]);
+}
+
+#[test]
+fn writes_that_read_first_wait_for_those_before_in_2_6() {
+    // A page on a slow disk is read and written in 100 ms each. Two pages on other disks wait for the read, once.
+    let mean = |kernel: &str| {
+        let slow = stream(4096, 4096, 1, 1);
+        let fast = Job { offset: 65536 + 4096, ..stream(8192, 4096, 1, 1) };
+        let mut cell = Cell { kernel: kernel.into(), ..cell(md(Level::Raid5, 5), &iops(0.0), &[slow, fast]) };
+        cell.devices[0].model =
+            serde_json::from_value(json!({"kind": "throttled", "latency_ns": 100_000_000})).unwrap();
+        play(&cell).write.clat_ns.summary.mean.unwrap() / 1e6
+    };
+    assert!((mean("3.0") - 200.0 / 3.0).abs() < 1.0, "{}", mean("3.0"));
+    assert!((mean("2.6") - 300.0 / 3.0).abs() < 1.0, "{}", mean("2.6"));
 }
