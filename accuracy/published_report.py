@@ -1,5 +1,6 @@
 """Errors of predictions: tables for the terminal and for docs/explanation/accuracy.md."""
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -78,12 +79,17 @@ def class_verdicts_table(judged: Sequence[PublishedVerdict]) -> TextTable:
 
 
 def caches_table(rows: Sequence[CacheRow]) -> TextTable:
-    """Returns the table of published and predicted figures of caches."""
-    columns = [text("run"), *figures("hits, %", "promotions"), text("class"), *figures("simulated"), TableColumn("")]
+    """Returns the table of published and predicted figures of caches and of the disks behind them."""
+    columns = [text("run"), *figures("published IOPS", "predicted", "error"), text("±IOPS")]
+    columns += [*figures("hits, %", "promotions"), text("class"), *figures("simulated"), TableColumn("")]
     right = sum(row.same_class for row in rows)
     judged = [row for row in rows if row.is_judged]
+    errors = sorted(abs(math.log(1 + row.error)) for row in rows)
     note = (
-        f"Published → predicted. {right} of {len(rows)} are of the same class. Of {len(judged)} judged runs, "
+        f"Published → predicted. IOPS: {sum(row.inside for row in rows)} of {len(rows)} are inside ±IOPS, the interval "
+        f"that holds nine of ten measurements (* if outside); the median error is a factor of "
+        f"{math.exp(errors[len(errors) // 2]):.2f}, the largest one {math.exp(errors[-1]):.2f}. "
+        f"{right} of {len(rows)} are of the same class. Of {len(judged)} judged runs, "
         f"{sum(row.holds for row in judged)} have hits within 1.5 points and, if their cache was full, promotions "
         "within 10 %: those of repaired kernels, with up to 8 GiB of data. Of long runs only a part is simulated; "
         "its rates, at last, stand for the rest. docs/explanation/caches.md explains misses."
@@ -96,7 +102,10 @@ def _cache_row(row: CacheRow) -> list[str]:
     classes = list(dict.fromkeys(figures.cache_class or "–" for figures in both))
     return [
         printable(row.run.run),
-        " → ".join(f"{100 * figures.hit_rate:.1f}" for figures in both),
+        *(calibration.iops(figures.iops) for figures in both),
+        f"{row.error:+.0%}",
+        formatting.interval(row.interval) + " *" * (not row.inside),
+        " → ".join("–" if figures.hit_rate is None else f"{100 * figures.hit_rate:.1f}" for figures in both),
         " → ".join("–" if figures.promotions is None else f"{figures.promotions:,.0f}" for figures in both),
         " → ".join(classes),
         f"{row.simulated_s:,.0f} of {row.run.runtime_s:,} s",

@@ -8,6 +8,7 @@ import pytest
 
 from accuracy import published_cells
 from blklab.imports import reference
+from blklab.spec import load
 from tests.conftest import Run
 
 SMALL = Path(__file__).parents[1] / "data" / "reference-small"
@@ -165,6 +166,17 @@ def test_a_check_fails_when_a_row_is_outside_its_bound(judge: Run, copy: Path) -
     assert outcome.status == 1
     assert [round(abs(row["error"]), 1) > 0.2 for row in json.loads(outcome.out)] == [True, False]
     assert judge("published", "--reference", copy, "--json").status == 0
+
+
+def test_the_example_of_2008_is_the_set_up_that_published_rows_judge() -> None:
+    example = load.read(PUBLISHED.parent / "examples/saturation.toml").raw
+    judged = load.read(PUBLISHED.parent / "accuracy/randomio/md10fs.toml").raw
+    assert example["devices"] == judged["devices"]
+    assert example["stacks"]["far"] == judged["stacks"]["md10"]
+    ours, theirs = example["workloads"]["oltp"], judged["workloads"]["randomio"]
+    swept = {"bs", "numjobs", "iodepth", "time_based"}
+    assert {key: ours[key] for key in ours.keys() - swept} == {key: theirs[key] for key in theirs.keys() - swept}
+    assert example["settings"] == judged["settings"]
 
 
 def test_the_published_tables_are_read() -> None:

@@ -187,6 +187,8 @@ def test_loads_of_files(tmp_path: Path) -> None:
     (tmp_path / "two.fio").write_text(sections)
     first, other = of_job_file(f"{tmp_path}/two.fio=3")
     assert (first.name, other.name, first.weight) == ("two-1", "two-2", 1.5)
+    (randomio,) = of_experiment("accuracy/randomio/six.toml")
+    assert randomio.table["runtime"] == "60s"
     names = [load.name for load in of_experiment("examples/unbalanced.toml")]
     assert "randread" in names
     with pytest.raises(UsageError, match="two loads are called 'database'"):

@@ -66,13 +66,17 @@ def of_job_file(text: str) -> list[Load]:
 def of_experiment(text: str) -> list[Load]:
     """Returns the workloads of an experiment file. Raises UsageError."""
     name, weight = weighted(text)
-    tables: Table = load.read(Path(name)).raw.get("workloads", {})
+    raw = load.read(Path(name)).raw
+    tables: Table = raw.get("workloads", {})
     if not isinstance(tables, dict) or not tables:
         raise UsageError(f"{name}: no [workloads]: expected an experiment file")
     if any("replay" in table or "command" in table for table in tables.values() if isinstance(table, dict)):
         raise UsageError(f"{name}: has a trace or a command: give traces with --trace")
     share = weight / len(tables)
-    return [Load(key, table, f"workload {key} of {name}", share) for key, table in tables.items()]
+    # Time-based jobs need the runtime that the experiment gives all of them.
+    settings = raw.get("settings")
+    common = {"runtime": settings["runtime"]} if isinstance(settings, dict) and "runtime" in settings else {}
+    return [Load(key, {**common, **table}, f"workload {key} of {name}", share) for key, table in tables.items()]
 
 
 def _label(path: Path) -> str:

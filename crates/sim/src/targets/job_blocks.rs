@@ -40,17 +40,17 @@ pub struct JobBlocks<'a> {
 }
 
 impl JobBlocks<'_> {
-    /// Each job with the first byte of its region; of a group, every job.
-    fn regions(&self) -> impl Iterator<Item = (&Job, u64)> {
+    /// Each job with its number in its group and the first byte of its region.
+    fn regions(&self) -> impl Iterator<Item = (&Job, u64, u64)> {
         let every = self.jobs.iter().flat_map(|job| (0..u64::from(job.numjobs)).map(move |index| (job, index)));
-        every.map(|(job, index)| (job, job.offset + index * job.offset_increment))
+        every.map(|(job, index)| (job, index, job.offset + index * job.offset_increment))
     }
 
     /// The blocks of the jobs' files, in order, each once.
     pub fn used(&self) -> Vec<u64> {
         let mut before: Vec<std::ops::Range<u64>> = Vec::new();
         let mut blocks = Vec::new();
-        for (job, start) in self.regions() {
+        for (job, _, start) in self.regions() {
             let end = (start + job.size).div_ceil(self.block_bytes).min(self.blocks);
             let region = start / self.block_bytes..end;
             if !before.contains(&region) {
@@ -81,7 +81,7 @@ impl JobBlocks<'_> {
 
     /// The first blocks that the jobs draw, each once, in this order: those drawn first are drawn most often.
     pub fn drawn(&self, most: u64) -> Vec<u64> {
-        let all: u64 = self.regions().map(|(job, _)| job.size.div_ceil(self.block_bytes) + 1).sum();
+        let all: u64 = self.regions().map(|(job, ..)| job.size.div_ceil(self.block_bytes) + 1).sum();
         let uniform = |job: &Job| !job.random || matches!(job.distribution, Distribution::Random);
         if all <= most && self.jobs.iter().all(uniform) {
             return self.used(); // drawing all of them takes long, and no block is drawn more often
@@ -91,8 +91,8 @@ impl JobBlocks<'_> {
         let units = |job: &Job| (job.size / align(job)).max(1);
         let uniform = Distribution::Random;
         let distribution = |job: &Job| if job.random { job.distribution.clone() } else { uniform.clone() };
-        let generators: Vec<_> =
-            self.regions().map(|(job, start)| (job, start, Offsets::new(&distribution(job), units(job)))).collect();
+        let generator = |(job, index, start)| (job, start, Offsets::new(&distribution(job), units(job), start, index));
+        let generators: Vec<_> = self.regions().map(generator).collect();
         let (mut rng, mut drawn, mut seen) = (Rng::new(SEED), Vec::new(), HashSet::new());
         for (job, start, offsets) in generators.iter().cycle().take(most.saturating_mul(DRAWS) as usize) {
             let block = (start + offsets.next(units(job), &mut rng) * align(job)) / self.block_bytes;

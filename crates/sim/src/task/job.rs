@@ -48,11 +48,12 @@ impl JobState {
         let align = u64::from(spec.align.max(512));
         let blocks = (spec.size / align).max(1);
         let mut rng = Rng::new(mix(seed ^ mix(u64::from(index) + 1)));
+        let offset = spec.offset + u64::from(index) * spec.offset_increment;
         Self {
-            offset: spec.offset + u64::from(index) * spec.offset_increment,
+            offset,
             blocks,
             bytes_left: spec.io_bytes,
-            offsets: Offsets::new(&spec.distribution, blocks),
+            offsets: Offsets::new(&spec.distribution, blocks, offset, u64::from(index)),
             passes: Passes::new(spec.random_map, blocks, &mut rng),
             sizes: [Sizes::new(&spec.read_sizes), Sizes::new(&spec.write_sizes)],
             rng,

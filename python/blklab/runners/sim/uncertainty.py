@@ -52,10 +52,12 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
     devices = outcome.devices
-    total = max(1, sum(sum(device.ios) for device in devices))
-    # The members of an array are often equal disks, whose errors are equal too: deviations add up, not variances.
+    # By Little's law, an I/O spends a share of its time on a device that is the device's share of those in flight: by
+    # this share of a device's error, IOPS are wrong. The members of an array are often equal disks, whose errors are
+    # equal too: deviations add up, not variances.
+    total = max(1, sum(sum(device.ticks_ns) for device in devices))
     of_devices = sum(
-        sum(device.ios) / total * _deviation(device, uncertainty, outcome.observed_ns)
+        sum(device.ticks_ns) / total * _deviation(device, uncertainty, outcome.observed_ns)
         for device, uncertainty in zip(devices, cell.uncertainties, strict=True)
     )
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
