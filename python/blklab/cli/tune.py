@@ -33,10 +33,8 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.report import diagnostics
     from blklab.report import tuning as report
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection = query.selected(kept, campaign)
+    kept, [selection] = query.opened(store, [campaign])
     points = partial(query.points, kept)
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin)
     kind = RUNNERS.get(selection.campaign.runner)

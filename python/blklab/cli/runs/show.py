@@ -25,10 +25,8 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
     """
     from blklab.report import runs
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection = query.selected(kept, campaign)
+    kept, [selection] = query.opened(store, [campaign])
     if raw:
         if len(selection.runs) != 1:
             raise UsageError(
