@@ -17,7 +17,7 @@ pub enum Offsets {
 impl Offsets {
     /// The generator of a distribution over `blocks`, of the `index`th of a group's jobs, whose region begins at `start`.
     pub fn new(distribution: &Distribution, blocks: u64, start: u64, index: u64) -> Self {
-        // As in fio, each job has a hottest block of its own, and the seed of the experiment does not move it.
+        // As in fio, each job has its own hottest block, and the seed of the experiment does not move it.
         let first = mix(start ^ mix(index + 1)) >> 32;
         match distribution {
             Distribution::Random => Self::Uniform,
