@@ -84,9 +84,9 @@ def test_every_published_run_becomes_a_cell() -> None:
         if run.policy in published_caches.KINDS
         for beginning in published_caches._beginnings(tables, run)
     ]
-    assert len(documents) == 48  # 47 rows, of which one has two states
+    assert len(documents) == 67  # 47 rows, of which 20 have two beginnings
     # Kernels with the same rules are one simulation.
-    assert len({str(document) for document in documents}) == 26
+    assert len({str(document) for document in documents}) == 34
 
 
 @pytest.mark.parametrize(

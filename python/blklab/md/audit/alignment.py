@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from blklab.diagnostic import Diagnostic, Severity
+from blklab.diagnostic import Diagnostic
 from blklab.md.audit.rule import array_finding, audit_message
 from blklab.md.model import Array, ArrayPart, Geometry, Software
 from blklab.md.recipes import command
@@ -43,8 +43,12 @@ def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagn
             )
             if array.level in PARITIES:
                 message += "; a write of a full stripe becomes reads and writes of two stripes"
-            severity: Severity = "warning" if array.level in PARITIES or part.start % array.chunk else "note"
-            yield array_finding(array, severity, "partition-alignment", message)
+            yield array_finding(
+                array,
+                "warning" if array.level in PARITIES or part.start % array.chunk else "note",
+                "partition-alignment",
+                message,
+            )
 
 
 def check_filesystems(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
