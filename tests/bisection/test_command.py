@@ -16,7 +16,7 @@ import pytest
 
 from blklab.bisection.request import SimulatedKernels
 from blklab.bisection.source import work_directory
-from blklab.bisection.tree import KernelTree, TreeRequest
+from blklab.bisection.tree import KernelTree
 from tests.bisection.md_history import git
 from tests.cli.test_signals import until
 from tests.conftest import Run
@@ -209,7 +209,7 @@ def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytes
     for config in ("CONFIG_A=y", "CONFIG_B=y"):
         (tree / ".config").write_text(config)
         command = """sh -c 'cp .config "$INSTALL_PATH/vmlinuz-1"'"""
-        source = KernelTree(TreeRequest(tree, ("HEAD", "HEAD"), tmp_path / "w", None, print), [command])
+        source = KernelTree(tree, [command], ("HEAD", "HEAD"), tmp_path / "w", accelerator=None, note=print)
         lock = tmp_path / "w/tree/.git/index.lock"
         built = cast(Path, source.runner(source.good))
         assert built.read_text() == config

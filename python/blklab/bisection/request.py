@@ -157,16 +157,20 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
 
 def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: Note) -> BisectionSource:
     ends = (request.good, request.bad)
-    if request.tree is not None:
-        from blklab.bisection.tree import KernelTree, ModuleSources, TreeRequest
+    accelerator = request.accelerator
+    if request.tree is not None and request.commands:
+        from blklab.bisection.tree import KernelTree
 
-        of_tree = TreeRequest(request.tree, ends, work, request.accelerator, note)
-        if request.commands:
-            return KernelTree(of_tree, request.commands)
+        return KernelTree(request.tree, request.commands, ends, work, accelerator=accelerator, note=note)
+    if request.tree is not None:
+        from blklab.bisection.tree import ModuleSources
+
         kernels = {str(cell.document["kernel"]) for cell in plan.cells}
         if len(kernels) > 1:
             raise UsageError(f"--module: expected one kernel, the cells have {', '.join(sorted(kernels))}")
-        return ModuleSources(of_tree, request.modules, kernels.pop())
+        return ModuleSources(
+            request.tree, request.modules, kernels.pop(), ends, work, accelerator=accelerator, note=note
+        )
     if request.runner == "sim":
         return SimulatedKernels(*ends, work)
-    return PackagedKernels(*ends, work, request.accelerator)
+    return PackagedKernels(*ends, work, accelerator)

@@ -10,7 +10,6 @@ import shutil
 import tarfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.bisection import program
@@ -33,29 +32,17 @@ MODULES = {  # Directories of the modules, in the kernel's tree
 }
 
 
-@dataclass(frozen=True)
-class TreeRequest:
-    """What is bisected, and where."""
-
-    tree: Path
-    ends: tuple[str, str]  # The good and the bad one
-    work: Path
-    accelerator: str | None
-    note: Note
-
-
 class BisectedTree(BisectionSource):
     """Commits of the user's repository."""
 
     label = "commit"
 
-    def __init__(self, request: TreeRequest) -> None:
+    def __init__(self, tree: Path, good: str, bad: str, work: Path) -> None:
         """Raises UsageError if there is no such repository, or no such commit in it."""
-        self.repository = shared(request.tree, request.work / "tree")
-        self.good, self.bad = map(Repository(request.tree).commit, request.ends)
-        self._work = request.work
-        self._accelerator = request.accelerator
-        self._note = request.note
+        self.repository = shared(tree, work / "tree")
+        users = Repository(tree)
+        self.good, self.bad = users.commit(good), users.commit(bad)
+        self._work = work
 
     def commit(self, name: str) -> Commit:
         return self.repository.commit(name)
@@ -80,17 +67,29 @@ class BisectedTree(BisectionSource):
 class ModuleSources(BisectedTree):
     """The sources of modules, built against the headers of a packaged kernel."""
 
-    def __init__(self, request: TreeRequest, modules: Sequence[str], kernel: str) -> None:
-        """Raises EnvironmentLacks without a compiler."""
-        super().__init__(request)
+    def __init__(
+        self,
+        tree: Path,
+        modules: Sequence[str],
+        kernel: str,
+        ends: tuple[str, str],
+        work: Path,
+        *,
+        accelerator: str | None,
+        note: Note,
+    ) -> None:
+        """`ends` are the good and the bad one. Raises EnvironmentLacks without a compiler."""
+        super().__init__(tree, *ends, work)
         for name in modules:
             if name not in MODULES:
                 raise UsageError(f"--module {printable(name)}: expected one of {', '.join(MODULES)}")
         for line in shared_headers(self.repository, self.good, self.bad):
-            request.note(f"{line}: build all of their modules (--module); the others keep the packaged version")
+            note(f"{line}: build all of their modules (--module); the others keep the packaged version")
         self._modules = modules
-        self._kernel = image(kernel, note=request.note).version
-        self._headers = headers(self._kernel, request.note)
+        self._kernel = image(kernel, note=note).version
+        self._accelerator = accelerator
+        self._note = note
+        self._headers = headers(self._kernel, note)
         for tool in (compiler(self._headers), "make"):
             if shutil.which(tool) is None:
                 raise EnvironmentLacks(f"{tool} is not installed", f"install it: apt-get install {tool}")
@@ -169,18 +168,28 @@ BZIMAGE = "arch/x86/boot/bzImage"
 class KernelTree(BisectedTree):
     """Kernels built from a git tree."""
 
-    def __init__(self, request: TreeRequest, commands: Sequence[str]) -> None:
-        """`commands` run one after the other, without a shell."""
-        super().__init__(request)
+    def __init__(
+        self,
+        tree: Path,
+        commands: Sequence[str],
+        ends: tuple[str, str],
+        work: Path,
+        *,
+        accelerator: str | None,
+        note: Note,
+    ) -> None:
+        """`ends` are the good and the bad one; `commands` run one after the other, without a shell."""
+        super().__init__(tree, *ends, work)
         try:
             self._commands = [shlex.split(command) for command in commands]
         except ValueError as error:
             raise UsageError(f"--build: {error}") from None
         if not all(self._commands):
             raise UsageError("--build: expected a command, such as 'make -j8'")
-        self._note = functools.cache(request.note)  # Most kernels get the same notes
-        config = request.tree / ".config"
+        config = tree / ".config"
         self._config = config.read_bytes() if config.is_file() else None
+        self._accelerator = accelerator
+        self._note = functools.cache(note)  # Most kernels get the same notes
 
     def own_kernel(self, commit: Commit) -> str:
         """Returns a digest of what the kernel is built from."""

@@ -11,7 +11,6 @@ from click.core import ParameterSource
 from blklab.cli.common import DURATION, emit, fail_with, json_option, note, store_option, tell, warn
 from blklab.errors import UsageError
 from blklab.output import check as check_output
-from blklab.output import write
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
 from blklab.system.identity import resolve
@@ -128,7 +127,7 @@ def calibrate(
     seconds, experiment = now["length"] / 1e9, None
     if device:
         experiment = device_measurement.device_experiment(device, destroy=now["destroy"], seconds=seconds)
-        size = str(resolve(device, Roots()).size)
+        size = device_measurement.size_of(device)
     elif directory:
         experiment = device_measurement.directory_experiment(directory, size=size, seconds=seconds)
         size = size or device_measurement.FILE_SIZE
@@ -140,6 +139,8 @@ def calibrate(
         runs = _measured(experiment, store, now)
     calibration = fitted(table, runs, bench)
     if output is not None:
+        from blklab.output import write
+
         write(output, analysis.as_toml(calibration, name, places).encode())
     emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
 
@@ -148,6 +149,7 @@ def _calibrate_host(
     inputs: Sequence[Path], target: str | None, store: str | None, output: Path | None, *, as_json: bool
 ) -> None:
     from blklab.analysis.host_profile import host_profile
+    from blklab.output import write
     from blklab.report import calibration, terminal
 
     context = click.get_current_context()
@@ -157,7 +159,8 @@ def _calibrate_host(
             raise UsageError(f"{option.opts[0]}: not with --host, which takes results of fio")
     if not inputs:
         raise UsageError("--host: expected INPUT: results of fio, run:42 or campaign:3")
-    check_output(output)
+    if output is not None:
+        check_output(str(output))
     profile = host_profile(_runs(inputs, target, store))
     if output is not None:
         write(output, profile.as_toml().encode())
@@ -221,7 +224,8 @@ def _check_usage(given: list[str], now: Any, size: str | None, output: Path | No
         raise UsageError("--size: not with --device, which is measured as a whole")
     if given != ["INPUT"] and now["length"] < SHORTEST:
         raise UsageError("--time: expected 10s or more for all tests")
-    check_output(output)
+    if output is not None:
+        check_output(str(output))
     if now["device"]:
         refuse_host_managed(now["device"], Roots())
 

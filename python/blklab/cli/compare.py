@@ -80,12 +80,14 @@ def compare(
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query
+    from blklab.store.campaigns import Store
 
     if (sure or allow_missing) and not conditions:
         message = f"{'--sure' if sure else '--allow-missing'} needs a condition: --fail-if 'iops < 0.95*baseline'"
         raise UsageError(message)
     wanted = [fail_if.parse_condition(text) for text in conditions]
-    kept, selections = query.opened(store, campaigns)
+    kept = Store(store, reading=True)
+    selections = [query.selected(kept, words) for words in campaigns]
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
     comparison = analysis.compare(

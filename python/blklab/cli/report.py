@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -45,9 +45,11 @@ def report(
     output: str | None,
     form: str,
     charts: str | None,
+    title: str | None,
+    x: str | None,
+    metric: str | None,
     store: str | None,
     as_json: bool,
-    **shown: Any,
 ) -> None:
     """Write a report on CAMPAIGNS: one HTML file that works without a network.
 
@@ -72,15 +74,17 @@ def report(
     """
     from blklab.report import runs
     from blklab.store import query
+    from blklab.store.campaigns import Store
 
-    kept, chosen = query.opened(store, campaigns)
-    target = output or f"{Path(chosen[0].campaign.name).name.lstrip('.') or 'report'}{ENDINGS[form]}"
+    kept = Store(store, reading=True)
+    chosen = [query.selected(kept, words) for words in campaigns]
+    target = output or f"{_plain(chosen[0].campaign.name)}{ENDINGS[form]}"
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
     diagnostics = None
     if form != "csv" or charts is not None:
-        diagnostics = _report(kept, chosen, **shown)
+        diagnostics = _report(kept, chosen, title=title, x=x, metric=metric)
     if form == "csv" or diagnostics is None:
         content = runs.as_csv([run for selection in chosen for run in selection.runs])
     else:
@@ -88,19 +92,27 @@ def report(
     write_page(target, content, charts, diagnostics.charts if diagnostics else [], as_json=as_json)
 
 
-def _report(kept: "Store", chosen: "list[Selection]", **shown: Any) -> "ExperimentReport":
-    """Returns the report; `shown` are its title and the axes of the free chart."""
+def _report(
+    kept: "Store", chosen: "list[Selection]", *, title: str | None, x: str | None, metric: str | None
+) -> "ExperimentReport":
     from blklab.bisection import findings
     from blklab.report.experiment.page import ExperimentReport
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
     words = ["blklab", "report", *(selection.words for selection in chosen)]
-    words += [part for name in ("x", "metric") if (value := shown[name]) for part in (f"--{name}", value)]
+    words += [part for name, value in (("--x", x), ("--metric", metric)) if value for part in (name, value)]
     return ExperimentReport(
         ExperimentView(chosen, lambda run: query.points(kept, run)),
         lambda run: query.raw(kept, run),
+        title=title,
         command=shlex.join(words),
-        **shown,
+        x=x,
+        metric=metric,
         bisections=findings.kept(kept, {selection.campaign.number for selection in chosen}),
     )
+
+
+def _plain(name: str) -> str:
+    """Return a file name without directories for an experiment of any name."""
+    return Path(name).name.lstrip(".") or "report"

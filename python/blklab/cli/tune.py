@@ -33,8 +33,10 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.report import diagnostics
     from blklab.report import tuning as report
     from blklab.store import query
+    from blklab.store.campaigns import Store
 
-    kept, [selection] = query.opened(store, [campaign])
+    kept = Store(store, reading=True)
+    selection = query.selected(kept, campaign)
     points = partial(query.points, kept)
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin)
     kind = RUNNERS.get(selection.campaign.runner)

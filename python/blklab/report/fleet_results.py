@@ -3,19 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
 from blklab.analysis.metrics import METRICS
 from blklab.outcome import Outcome
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.runners.base import RunResult
 from blklab.text import printable
+
+if TYPE_CHECKING:
+    from blklab.runners.base import RunResult
 
 LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
 
 
-def grouped(results: Sequence[RunResult]) -> list[list[RunResult]]:
+def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":
     """Returns the results of fleets, the repeats of a cell together."""
     groups: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
     for result in results:
@@ -25,7 +28,7 @@ def grouped(results: Sequence[RunResult]) -> list[list[RunResult]]:
     return list(groups.values())
 
 
-def as_dicts(results: Sequence[RunResult]) -> list[dict[str, object]]:
+def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
     """Returns results for `--json`; those of fleets with the outliers among their hosts."""
     by_number = {
         result.number: [asdict(outlier) for outlier in outliers([each.outcome for each in group])]

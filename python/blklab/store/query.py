@@ -231,12 +231,6 @@ def selected(store: Store, words: str) -> Selection:
     return Selection(words, campaign, stored)
 
 
-def opened(where: str | None, words: Sequence[str]) -> tuple[Store, list[Selection]]:
-    """Opens the store for reading, and returns it with the selected runs. Raises UsageError if nothing matches."""
-    store = Store(where, reading=True)
-    return store, [selected(store, each) for each in words]
-
-
 def _numbered(store: Store, every: Sequence[CampaignRow], number: int) -> CampaignRow:
     matches = [row for row in every if row.number == number]
     if not matches:

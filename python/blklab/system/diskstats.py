@@ -7,11 +7,11 @@ also 2 of flushes. Before 2.6.25 partitions had only 4, without merges and times
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
+from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.system.roots import Roots
 
 WRAP = 1 << 32
@@ -172,16 +172,10 @@ def difference(
         wide = bits if max(old, new) < WRAP else 64
         return _grown(after.name, name, old, new, seconds, span * fastest, wide)
 
-    return activity(grown)
-
-
-def activity(count: Callable[[str], int | None]) -> DeviceActivity:
-    """Returns the activity of counts, which are given by the names of DeviceCounters; times are in ms."""
-
     def sure(name: str) -> int:
-        return count(name) or 0  # only discards and flushes can be None
+        return grown(name) or 0  # only discards and flushes can be None
 
-    flushing = count("flush_ticks")
+    flushing = grown("flush_ticks")
     return DeviceActivity(
         ios=(sure("reads"), sure("writes")),
         merges=(sure("read_merges"), sure("write_merges")),
@@ -189,8 +183,8 @@ def activity(count: Callable[[str], int | None]) -> DeviceActivity:
         ticks_ns=(sure("read_ticks") * MS, sure("write_ticks") * MS),
         busy_ns=sure("busy") * MS,
         queue_ns=sure("queue") * MS,
-        discards=count("discards"),
-        flushes=count("flushes"),
+        discards=grown("discards"),
+        flushes=grown("flushes"),
         flush_ns=None if flushing is None else flushing * MS,
     )
 
@@ -238,8 +232,10 @@ class CpuTimes:
 def cpu(roots: Roots) -> CpuTimes:
     """Returns the times of all CPUs from /proc/stat. Raises BlklabError."""
     path = roots.proc / "stat"
-    with SystemErrors(BlklabError, path):
+    try:
         return parse_cpu(path.read_text(errors="replace"), str(path))
+    except OSError as error:
+        raise BlklabError(f"{path}: {error.strerror}") from None
 
 
 def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:

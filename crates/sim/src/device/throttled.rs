@@ -80,7 +80,7 @@ impl LeakyBucket {
 }
 
 /// A throttled disk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Throttled {
     total: [[LeakyBucket; 2]; 2],        // Of operations, and of bytes
     by_direction: [[LeakyBucket; 2]; 2], // Limits of reads and of writes
@@ -104,7 +104,11 @@ impl DiskModel for Throttled {
             ],
             by_direction: [pair(limits.iops_read, limits.bps_read), pair(limits.iops_write, limits.bps_write)],
             latency: limits.latency_ns,
-            ..Self::default()
+            waiting: Default::default(),
+            due: [None; 2],
+            busy: 0,
+            counted: 0,
+            done: 0,
         }
     }
 

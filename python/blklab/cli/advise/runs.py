@@ -34,8 +34,10 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
     from blklab.analysis.run_planning import plan_runs
     from blklab.report import comparison, diagnostics, terminal
     from blklab.store import query
+    from blklab.store.campaigns import Store
 
-    kept, [selection] = query.opened(store, [campaign])
+    kept = Store(store, reading=True)
+    selection = query.selected(kept, campaign)
     points = partial(query.points, kept)
     outcomes = [run.outcome for run in selection.runs if run.outcome]
     chosen = METRICS[with_direction(metric_name(metric), [outcomes])]

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -58,13 +57,17 @@ def curve(
     *,
     source: TraceSource,
     policies: tuple[str, ...],
+    blocks: Sequence[int],
     cache_sizes: Sequence[int] | None,
+    kernel: str,
     mode: str,
+    sample: float | None,
+    sample_blocks: int | None,
+    samples: int,
     output: str | None,
     title: str | None,
     cluster: str | None,
     as_json: bool,
-    **settings: Any,
 ) -> None:
     """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
 
@@ -98,17 +101,22 @@ def curve(
         raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
     if "-" in source.paths and set(policies or POLICIES) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
-    out.check(output)
+    if output is not None:
+        out.check(output)
     with computing(cluster) as parallel:
         document = read_curves(
             source.paths,
             policies=policies or POLICIES,
+            blocks=blocks,
             parallel=parallel,
             sizes=cache_sizes or [],
+            kernel=kernel,
             writeback=mode == "writeback",
+            sample=sample,
+            sample_blocks=sample_blocks,
+            samples=samples,
             format=source.format_name,
             selection=source.selection,
-            **settings,
         )
     warn_each(cache_curves.doubts(document))
     if output is not None:

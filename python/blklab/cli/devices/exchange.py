@@ -7,7 +7,6 @@ import click
 from blklab.cli.common import emit, json_option, tell
 from blklab.errors import UsageError
 from blklab.output import check as check_output
-from blklab.output import write
 
 
 @click.command("import")
@@ -39,7 +38,8 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     from blklab.analysis import iocost, observations
     from blklab.spec import stock_models
 
-    check_output(output)
+    if output is not None:
+        check_output(str(output))
     of_fio = [observations.is_fio(path) for path in files]
     if len(set(of_fio)) > 1:
         raise UsageError(f"{files[of_fio.index(False)]}: is no result of fio, but other files are: import one kind")
@@ -67,8 +67,12 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
 
         calibration = fitted(base, observations.from_files(files), Bench(files[0], KERNEL))
         text = as_toml(calibration, typical.name, files, about)
-    write(output or "-", text.encode())
-    if output is not None:
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        from blklab.output import write
+
+        write(output, text.encode())
         tell(f"{output}: written")
 
 

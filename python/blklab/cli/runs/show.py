@@ -25,8 +25,10 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
     """
     from blklab.report import runs
     from blklab.store import query
+    from blklab.store.campaigns import Store
 
-    kept, [selection] = query.opened(store, [campaign])
+    kept = Store(store, reading=True)
+    selection = query.selected(kept, campaign)
     if raw:
         if len(selection.runs) != 1:
             raise UsageError(

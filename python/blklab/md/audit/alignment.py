@@ -37,17 +37,17 @@ def check_partitions(array: Array, _software: Software | None) -> Iterator[Diagn
             continue
         if part.start % width:
             within = "a chunk" if part.start % array.chunk else "a stripe"
-            stripe, chunk = format_size(width), format_size(array.chunk)
-            message = audit_message(
-                "partition-alignment", name=part.name, within=within, start=part.start, stripe=stripe, chunk=chunk
-            )
-            if array.level in PARITIES:
-                message += "; a write of a full stripe becomes reads and writes of two stripes"
             yield array_finding(
                 array,
                 "warning" if array.level in PARITIES or part.start % array.chunk else "note",
                 "partition-alignment",
-                message,
+                f"partition {part.name} begins inside {within}, at byte {part.start:,}: a full"
+                f" stripe has {format_size(width)}, a chunk {format_size(array.chunk)}"
+                + (
+                    "; a write of a full stripe becomes reads and writes of two stripes"
+                    if array.level in PARITIES
+                    else ""
+                ),
             )
 
 

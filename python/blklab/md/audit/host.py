@@ -50,8 +50,14 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
         message = f"{where}: new arrays, and disks that you add, get a bad-block list"
         yield Diagnostic("config-bbl", "note", "", message)
     if inventory.volumes:
-        message = audit_message("lvm-raid", volumes=list_names(list(inventory.volumes)))
-        yield Diagnostic("lvm-raid", "note", "", message, (command("list-lvm"),))
+        yield Diagnostic(
+            "lvm-raid",
+            "note",
+            "",
+            f"{list_names(list(inventory.volumes))}: RAID of LVM (dm-raid), not an md device, so"
+            " blklab does not examine it; ask LVM",
+            (command("list-lvm"),),
+        )
     for stray in inventory.strays:
         if stray.foreign:
             names = " and ".join(stray.foreign)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from blklab.md.audit.rule import audit_message
 from blklab.md.host_software import read_mdadm_conf, split_lines
 from blklab.md.recipes import command
 from blklab.system.layers import beneath, filesystem_devices
@@ -76,7 +75,11 @@ def find_spare_monitor(node: Path, roots: Roots) -> tuple[str, str]:
     # include/linux/proc_ns.h, PROC_PID_INIT_INO: the first namespace of pids, which sees all processes.
     with suppress(OSError):
         if (roots.proc / "self/ns/pid").readlink().name != "pid:[4026531836]":
-            return audit_message("repair-spare-moves", donor=donor), ""
+            return (
+                f"mdadm --monitor may run outside of this container and move the spare of {donor} into it: run blklab"
+                " on the host, or in a container with the host's processes (--pid=host)",
+                "",
+            )
     return "", ""
 
 

@@ -5,7 +5,6 @@ It reads and changes nothing else, so the plan, the repair and `--resume` use th
 
 from dataclasses import dataclass, replace
 
-from blklab.md.audit.rule import audit_message
 from blklab.md.recipes import command, restart_recipe
 from blklab.md.repair import steps
 from blklab.md.repair.array_state import ArrayState, BadBlockListState, MemberState, SlotState
@@ -183,7 +182,10 @@ def _member_problem(slot: SlotState, task: RepairTask) -> str:
     if slot.list_state is BadBlockListState.UNKNOWN:
         return f"{slot.path}: cannot read its superblock"
     if slot.list_state is BadBlockListState.EMPTY and slot.device in task.tried:
-        return audit_message("repair-list-again", member=slot.path)
+        return (
+            f"{slot.path} still has a list after a re-add: blklab tries each member only once. Another program may"
+            " have re-added it (udev, if mdadm.conf has a POLICY with action=re-add)"
+        )
     return ""
 
 

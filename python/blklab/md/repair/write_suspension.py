@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from blklab.errors import BlklabError
-from blklab.md.audit.rule import audit_message
 from blklab.md.members import parse_number
 from blklab.md.recipes import command
 from blklab.system.roots import Roots, text
@@ -152,7 +151,10 @@ def resume_leftover(md: Path) -> None:
     Raises BlklabError if that fails, or during a reshape, whose own suspension may have begun.
     """
     if parse_number(text(md / "suspend_hi")) == MARK and is_reshaping(md):
-        raise BlklabError(audit_message("repair-reshape", array=md, resume=command("resume")))
+        raise BlklabError(
+            f"{md}: writes are suspended, and the array is being reshaped: blklab changes nothing now; when the"
+            f" reshape has ended, run {command('resume')}"
+        )
     resume_writes(md)
 
 

@@ -69,7 +69,9 @@ def _load(load: LoadPoint) -> list[str]:
 
 
 def _figures_of(label: str) -> tuple[str, ...]:
-    return ("bw", "iops", "mean") if is_size(label) and label not in LOADS else ("iops", "mean")
+    if label in LOADS:
+        return ("iops", "mean")
+    return ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
 
 
 def _over(view: ExperimentView, label: str) -> list[Chart]:

@@ -15,7 +15,7 @@ from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.fleet_results import hosts_table, outlier_lines
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
-from blklab.report.tables.base import TextTable, figures, pruned, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.runners.registry import did
 from blklab.text import printable
 
@@ -185,49 +185,36 @@ def _cells(view: ExperimentView) -> PageSection:
     return PageSection("cells", "Tables", "Every cell", [table for table in tables if table])
 
 
-def _labelled(
-    view: ExperimentView,
-    cells: "list[ReportCell]",
-    title: str,
-    headings: Sequence[str],
-    note: str,
-    of: Callable[[ReportCell], list[str]],
-) -> TextTable:
-    """Returns a table of cells: their labels, their number of runs, and the figures that `of` returns."""
+def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
     columns = [text(label) for label in view.labels]
     columns += [text("campaign")] if view.several else []
+    columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
+    columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
     body = [
         [
             *(cell.labels.get(label, "") for label in view.labels),
             *([cell.series.name] if view.several else []),
             str(len(cell.runs)),
-            *of(cell),
+            formatting.number(cell.mean("read.iops")),
+            formatting.number(cell.mean("write.iops")),
+            formatting.number(cell.mean("iops")),
+            _half(cell, "iops"),
+            formatting.rate(cell.mean("bw")),
+            *(
+                formatting.duration(cell.mean(name))
+                for name in ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")
+            ),
+            formatting.number(_mean_figure(cell, cores)),
+            formatting.share(_mean_figure(cell, _machine)),
         ]
         for cell in cells
+        if cell.value("iops")
     ]
-    return TextTable(title, [*columns, *figures("runs", *headings)], body, note)
-
-
-def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    latencies = ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")
     note = (
         "±: half of the 95 % interval of the mean. Latencies are those of reads,"
         " unless there are 10 % more writes. CPUs: how many the jobs used; machine: the busy share of all CPUs."
     )
-    headings = ["reads/s", "writes/s", "IOPS", "±", "bandwidth"]
-    headings += ["mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine"]
-
-    def of(cell: ReportCell) -> list[str]:
-        return [
-            *(formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")),
-            _half(cell, "iops"),
-            formatting.rate(cell.mean("bw")),
-            *(formatting.duration(cell.mean(name)) for name in latencies),
-            formatting.number(_mean_figure(cell, cores)),
-            formatting.share(_mean_figure(cell, _machine)),
-        ]
-
-    return pruned(_labelled(view, [cell for cell in cells if cell.value("iops")], "Figures", headings, note, of))
+    return pruned(TextTable("Figures", columns, body, note))
 
 
 def _half(cell: ReportCell, metric: str) -> str:
@@ -248,10 +235,20 @@ def _machine(outcome: Outcome) -> float | None:
 
 
 def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    def of(cell: ReportCell) -> list[str]:
-        wall, user, system = (formatting.duration(cell.mean(name)) for name in ("wall", "user", "system"))
-        return [wall, _half(cell, "wall"), user, system]
-
-    note = "Means of a command's runs; caches were dropped before each run."
-    run = [cell for cell in cells if cell.value("wall")]
-    return _labelled(view, run, "Commands", ["took", "±", "user", "system"], note, of)
+    columns = [text(label) for label in view.labels]
+    columns += [text("campaign")] if view.several else []
+    columns += [TableColumn("runs"), *figures("took", "±", "user", "system")]
+    body = [
+        [
+            *(cell.labels.get(label, "") for label in view.labels),
+            *([cell.series.name] if view.several else []),
+            str(len(cell.runs)),
+            formatting.duration(cell.mean("wall")),
+            _half(cell, "wall"),
+            formatting.duration(cell.mean("user")),
+            formatting.duration(cell.mean("system")),
+        ]
+        for cell in cells
+        if cell.value("wall")
+    ]
+    return TextTable("Commands", columns, body, "Means of a command's runs; caches were dropped before each run.")

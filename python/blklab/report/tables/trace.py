@@ -119,30 +119,32 @@ def _tally(tally: Tally) -> Iterator[str]:
 
 def diagnose(view: ProfileView) -> list[Diagnostic]:
     """Returns the diagnostics of a trace: doubts, then notes."""
-    diagnostics = [*_of_trace(view), *(diagnostic for device in view.devices for diagnostic in _of_device(device))]
-    return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
-
-
-def _of_trace(view: ProfileView) -> Iterator[Diagnostic]:
     trace = view.trace
-    for warning in trace.warnings:
-        yield doubt("reading", warning.message, printable(warning.path))
+    diagnostics = [doubt("reading", warning.message, printable(warning.path)) for warning in trace.warnings]
     if trace.dropped:
-        yield doubt(
-            "dropped-events",
-            f"the kernel dropped {formatting.plural(trace.dropped, 'event')} while recording: counts are too"
-            " low (record with larger or more buffers: blktrace -b, -n)",
+        diagnostics.append(
+            doubt(
+                "dropped-events",
+                f"the kernel dropped {formatting.plural(trace.dropped, 'event')} while recording: counts are too"
+                " low (record with larger or more buffers: blktrace -b, -n)",
+            )
         )
     if trace.sequence_gaps:
-        yield doubt(
-            "missing-events",
-            f"{formatting.plural(trace.sequence_gaps, 'event')} missing by sequence number:"
-            " counts are too low, and some I/Os lack their beginning or end",
+        diagnostics.append(
+            doubt(
+                "missing-events",
+                f"{formatting.plural(trace.sequence_gaps, 'event')} missing by sequence number:"
+                " counts are too low, and some I/Os lack their beginning or end",
+            )
         )
     if trace.out_of_order:
-        yield doubt("out-of-order", f"{formatting.plural(trace.out_of_order, 'event')} out of order in time")
+        many = formatting.plural(trace.out_of_order, "event")
+        diagnostics.append(doubt("out-of-order", f"{many} out of order in time"))
     if left_out := view.profile.events_left_out:
-        yield doubt("too-many-devices", f"{formatting.plural(left_out, 'event')} of devices beyond 1,024 skipped")
+        many = formatting.plural(left_out, "event")
+        diagnostics.append(doubt("too-many-devices", f"{many} of devices beyond 1,024 skipped"))
+    diagnostics += [diagnostic for device in view.devices for diagnostic in _of_device(device)]
+    return sorted(diagnostics, key=lambda diagnostic: diagnostic.rank)
 
 
 SERIOUS = 0.01  # Share of I/Os without completion from which it is a doubt instead of a note
