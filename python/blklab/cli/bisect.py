@@ -1,6 +1,7 @@
 """`blklab bisect`: find the kernel or the commit that made something slower or faster."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -68,23 +69,16 @@ from blklab.runners.lab import accel_option
 @json_option
 def bisect(
     *,
-    experiment: Path,
-    runner: str,
-    good: str,
-    bad: str,
     conditions: tuple[str, ...],
-    tree: Path | None,
-    commands: tuple[str, ...],
-    modules: tuple[str, ...],
     sure: float,
     most: int,
-    only: dict[str, str],
     settings: tuple[str, ...],
     accel: str | None,
     log: Path | None,
     resume: bool,
     store: str | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Find the kernel or the commit that made the cells of EXPERIMENT slower, or faster.
 
@@ -124,19 +118,8 @@ def bisect(
         output.check(log)
         if str(log) in output.STDOUT:
             raise UsageError("--log: expected a file: stdout has the result")
-    request = BisectionRequest(
-        experiment=experiment,
-        runner=runner,
-        good=good,
-        bad=bad,
-        rule=BisectionRule([parse_condition(text) for text in conditions], sure, most),
-        tree=tree,
-        commands=commands,
-        modules=modules,
-        changes=changes(settings),
-        only=only,
-        accelerator=accel,
-    )
+    rule = BisectionRule([parse_condition(text) for text in conditions], sure, most)
+    request = BisectionRequest(rule=rule, changes=changes(settings), accelerator=accel, **asked)
     kept = Store(store)
     try:
         bisection = carry_out(request, kept, resume=resume, note=tell, log=log)

@@ -9,7 +9,7 @@ from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.md.audit.rule import list_names
 from blklab.md.model import Array, ArrayMember, Inventory
 from blklab.report import diagnostics
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.formatting import listing, plural
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
@@ -29,14 +29,12 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
 
     Of more than MOST_ARRAYS arrays, only those with a critical or warning finding are shown.
     """
-    from rich.text import Text
-
     shown, rest = _worst_arrays(inventory, findings) if len(inventory.arrays) > MOST_ARRAYS else (inventory.arrays, [])
     if not inventory.arrays:
-        console.print(Text("No md array found.", style="bold"))
+        console.print(styled("No md array found.", "bold"))
     draw_table(console, arrays_table(replace(inventory, arrays=tuple(shown[:MOST_ARRAYS]))))
     for line in rest:
-        console.print(Text(line))
+        console.print(styled(line))
     for array in shown if len(shown) <= MOST_ARRAYS else ():
         draw_table(console, members_table(array))
     names = {
@@ -46,16 +44,16 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
     diagnostics.print_diagnostics(console, findings, "Findings", names=names)
     if unseen := _unseen(inventory):
         console.print()
-        console.print(Text("Not seen", style="bold"))
+        console.print(styled("Not seen", "bold"))
         alike: dict[str, list[str]] = {}
         for where, colon, reason in (line.partition(": ") for line in unseen):
             alike.setdefault(colon + reason, []).append(where)
         for reason, places in alike.items():
-            console.print(Text(f"• {printable(list_names(places) + reason)}"))
+            console.print(styled(f"• {printable(list_names(places) + reason)}"))
     counts = diagnostics.counts(findings)
     numbers = [f"{count} {severity}" for severity, count in counts.items()]
     console.print()
-    console.print(Text(" · ".join(numbers), style="dim"))
+    console.print(styled(" · ".join(numbers), "dim"))
 
 
 def _worst_arrays(inventory: Inventory, findings: Sequence[Diagnostic]) -> tuple[list[Array], list[str]]:

@@ -1,23 +1,19 @@
 """The result of a bisection."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from blklab.analysis.metrics import METRICS
+from blklab.bisection.findings import Bisection, CommitVerdict
 from blklab.report import formatting, terminal
 from blklab.report.comparison import figure
+from blklab.report.console import Console
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-    from blklab.bisection.findings import Bisection, CommitVerdict
-
-
-def print_bisection(console: "Console", bisection: "Bisection") -> None:
+def print_bisection(console: Console, bisection: Bisection) -> None:
     """Prints the figures of every commit, the culprit with its message, and the check."""
     for table in tables(bisection):
         terminal.draw_table(console, table)
@@ -27,7 +23,7 @@ def print_bisection(console: "Console", bisection: "Bisection") -> None:
         console.print(line, markup=False, highlight=False)
 
 
-def section(kept: "Sequence[Bisection]") -> PageSection:
+def section(kept: Sequence[Bisection]) -> PageSection:
     """Returns the section of a page about the bisections among its campaigns."""
     items: list[Item] = []
     for bisection in kept:
@@ -36,7 +32,7 @@ def section(kept: "Sequence[Bisection]") -> PageSection:
     return PageSection("bisection", "Bisection", "Bisection", items)
 
 
-def tables(bisection: "Bisection") -> list[TextTable]:
+def tables(bisection: Bisection) -> list[TextTable]:
     """Returns the figures of every commit, and those of the check."""
     return [
         _table(f"Verdicts: {bisection.condition}", bisection.kind, bisection.verdicts),
@@ -44,7 +40,7 @@ def tables(bisection: "Bisection") -> list[TextTable]:
     ]
 
 
-def details(bisection: "Bisection") -> list[str]:
+def details(bisection: Bisection) -> list[str]:
     """Returns the message of the culprit, or the commits that remain, and the notes."""
     lines = [f"note: {printable(note)}" for note in bisection.notes]
     if bisection.culprit is not None:
@@ -53,7 +49,7 @@ def details(bisection: "Bisection") -> list[str]:
     return [*lines, *(f"    {commit.short} {printable(commit.subject)}" for commit in bisection.candidates)]
 
 
-def _table(title: str, kind: str, verdicts: "Sequence[CommitVerdict]") -> TextTable:
+def _table(title: str, kind: str, verdicts: Sequence[CommitVerdict]) -> TextTable:
     cells = {each.cell for verdict in verdicts for each in verdict.figures}
     metrics = {each.metric for verdict in verdicts for each in verdict.figures}
     rows = []

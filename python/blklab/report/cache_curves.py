@@ -6,7 +6,7 @@ from blklab.documents.cache_curves import BlockCurves, CacheCurves, CurvePoint, 
 from blklab.report import formatting, shell, terminal
 from blklab.report.charts import theme
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_label, tip
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TextTable, figures
@@ -148,9 +148,7 @@ def chart(block: BlockCurves) -> Chart | None:
 
 def print_curves(console: Console, document: CacheCurves) -> None:
     """Prints sentences and tables."""
-    from rich.text import Text
-
-    console.print(Text(" · ".join(facts(document)), style="dim"))
+    console.print(styled(" · ".join(facts(document)), "dim"))
     console.print()
     terminal.prose(console, sentences(document))
     for block in document["blocks"]:

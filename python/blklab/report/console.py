@@ -2,9 +2,24 @@
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Console", "RenderableType"]
+__all__ = ["Console", "RenderableType", "Text", "assembled", "styled"]
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 else:
-    Console = RenderableType = Any
+    Console = RenderableType = Text = Any
+
+
+def styled(text: str, style: str = "") -> Text:
+    """Returns text that is printed literally, in a style."""
+    from rich.text import Text as RichText
+
+    return RichText(text, style=style)
+
+
+def assembled(*parts: str | Text | tuple[str, str]) -> Text:
+    """Returns a text of parts; a pair is a text and its style."""
+    from rich.text import Text as RichText
+
+    return RichText.assemble(*parts)

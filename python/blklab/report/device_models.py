@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from blklab.analysis.identified_disks import IdentifiedDisk
 from blklab.report import formatting
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.spec.stock_models import LibraryModel, RatedFigure
@@ -30,12 +30,10 @@ def _certainty(model: LibraryModel) -> str:
 
 def print_model(console: Console, model: LibraryModel, rated: Sequence[RatedFigure]) -> None:
     """Prints what the library says about a model."""
-    from rich.text import Text
-
-    console.print(Text(printable(model.product), style="bold"))
-    console.print(Text(f"model = {model.name!r}".replace("'", '"'), style="dim"))
+    console.print(styled(printable(model.product), "bold"))
+    console.print(styled(f"model = {model.name!r}".replace("'", '"'), "dim"))
     console.print(
-        Text(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
+        styled(f"{printable(model.device_class) or 'no class'} · {_certainty(model)} · {printable(model.source)}")
     )
     if model.spread:
         console.print(f"A typical device: others of its class differ by about {model.spread:.0%} in both directions.")

@@ -3,16 +3,13 @@
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
-from blklab.report.console import Console
+from blklab.report.console import Console, Text, assembled, styled
 from blklab.report.formatting import WORDS, Sentence
 from blklab.text import printable
 from blklab.units import format_size
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 STYLES = {"critical": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 INDENT = 10  # Characters before a diagnostic's message
@@ -33,43 +30,39 @@ def print_diagnostics(
 
     With `names`, those of each subject, diagnostics that differ only in them are printed once.
     """
-    from rich.text import Text
-
     if not found_diagnostics:
         return
     console.print()
-    console.print(Text(title, style="bold"))
+    console.print(styled(title, "bold"))
     groups = _alike(found_diagnostics, names) if names is not None else [[each] for each in found_diagnostics]
     for diagnostic, *others in groups[:most]:
         where = _subject(diagnostic)
-        line = Text.assemble(
+        line = assembled(
             (f"{where}: " if where else "", "bold"),
             (printable(diagnostic.message), "red" if diagnostic.severity == "critical" else ""),
             (f" [{diagnostic.code}]", "dim"),
         )
-        _hanging(console, Text(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
+        _hanging(console, styled(diagnostic.severity, style=STYLES[diagnostic.severity]), line)
         if others:
-            _hanging(console, Text(), Text(_others_text(diagnostic, others)))
+            _hanging(console, styled(""), styled(_others_text(diagnostic, others)))
         for content in located(diagnostic):
-            console.print(Text(f"{'':12}{content}"))
+            console.print(styled(f"{'':12}{content}"))
         for remedy in diagnostic.remedy:
-            console.print(Text(f"{'':12}{printable(remedy)}", style="green"))
+            console.print(styled(f"{'':12}{printable(remedy)}", "green"))
     if most is not None and len(groups) > most:
-        console.print(Text(f"and {len(groups) - most} more", style="dim"))
+        console.print(styled(f"and {len(groups) - most} more", "dim"))
 
 
-def _hanging(console: Console, head: "Text", text: "Text") -> None:
+def _hanging(console: Console, head: Text, text: Text) -> None:
     """Prints text next to its head; on a terminal, in lines that end between words. Commands are not wrapped."""
-    from rich.text import Text
-
     whole = not console.is_terminal or re.search(r"\b(blklab [a-z]|mdadm --)", text.plain)
     width = len(text.plain) if whole else max(console.width - INDENT, 20)
     end = 0
     for line in textwrap.wrap(text.plain, width, break_long_words=False, break_on_hyphens=False):
         start = text.plain.index(line, end)
         end = start + len(line)
-        console.print(Text.assemble(head, " " * (INDENT - len(head)), text[start:end]))
-        head = Text("")
+        console.print(assembled(head, " " * (INDENT - len(head)), text[start:end]))
+        head = styled("")
 
 
 def _subject(diagnostic: Diagnostic) -> str:

@@ -1,31 +1,28 @@
 """Prints arrays of several hosts and findings about them, in the terminal and as JSON."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blklab.diagnostic import SEVERITIES
 from blklab.md.remote import RemoteHost
 from blklab.report import arrays
+from blklab.report.console import Console, assembled, styled
 from blklab.report.diagnostics import counts
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-
-def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> None:
+def show(console: Console, hosts: Sequence[RemoteHost], threshold: int) -> None:
     """Prints each host, and a table of all.
 
     With several hosts, those without a finding of severity `threshold`, an index of SEVERITIES, or worse get one line.
     """
     from rich.rule import Rule
-    from rich.text import Text
 
     for host in hosts:
         name = printable(host.name)
-        line = Text.assemble((name, "bold"), ": ")
+        line = assembled((name, "bold"), ": ")
         if host.inventory is None:
             console.print(line.append(printable(host.failure), "bold red"))
         elif len(hosts) > 1 and all(finding.rank > threshold for finding in host.findings):
@@ -35,7 +32,7 @@ def show(console: "Console", hosts: Sequence[RemoteHost], threshold: int) -> Non
             console.print(line.append(summary + ("; some data could not be read" if host.unseen else "")))
         else:
             has_commands = any(finding.remedy for finding in host.findings)
-            title = Text(name, "bold").append(" · run the commands on this host" if has_commands else "", "dim")
+            title = styled(name, "bold").append(" · run the commands on this host" if has_commands else "", "dim")
             console.print(Rule(title, align="left", style="dim"))
             arrays.show(console, host.inventory, host.findings)
             console.print()

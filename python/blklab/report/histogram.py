@@ -6,7 +6,7 @@ from typing import Any
 
 from blklab.documents.profile import LevelTime, SeekRange
 from blklab.report import formatting
-from blklab.report.console import Console
+from blklab.report.console import Console, assembled, styled
 from blklab.report.terminal import bar, blocks
 from blklab.report.view import OPS, DeviceView
 from blklab.units import SECTOR
@@ -142,14 +142,13 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
 
 def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     from rich.rule import Rule
-    from rich.text import Text
 
     for at, (device, histograms) in enumerate(by_device):
         if at:
             console.print()
-        console.print(Rule(Text(device.label, style="bold"), align="left", style="cyan"))
+        console.print(Rule(styled(device.label, "bold"), align="left", style="cyan"))
         if not histograms:
-            console.print(Text("nothing to count", style="dim"))
+            console.print(styled("nothing to count", "dim"))
         for histogram in histograms:
             console.print()
             _draw(console, histogram)
@@ -157,7 +156,6 @@ def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Seq
 
 def _draw(console: Console, histogram: Histogram) -> None:
     from rich.table import Table as Grid
-    from rich.text import Text
 
     total, longest = histogram.total, max(bin_.count for bin_ in histogram.bins)
     counts = [_count(histogram, bin_.count) for bin_ in histogram.bins]
@@ -165,8 +163,8 @@ def _draw(console: Console, histogram: Histogram) -> None:
     room = console.width - labels - max(map(len, [*counts, "time"])) - 2 * 9 - 8
     width = max(NARROWEST, min(WIDEST, room))
     style = COLOURS.get(histogram.title.split()[-1], "cyan")
-    console.print(Text.assemble((histogram.title, "bold"), (f"  {_count(histogram, total)}", "bold")))
-    console.print(Text(histogram.note, style="dim"))
+    console.print(assembled((histogram.title, "bold"), (f"  {_count(histogram, total)}", "bold")))
+    console.print(styled(histogram.note, "dim"))
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     grid.add_column("", justify="right", no_wrap=True)
     grid.add_column("", width=width, no_wrap=True)
@@ -177,10 +175,10 @@ def _draw(console: Console, histogram: Histogram) -> None:
         so_far += bin_.count
         grid.add_row(
             bin_.label,
-            Text(blocks(bar(bin_.count, longest, width), console), style=style),
-            Text(count, style="" if bin_.count else "dim"),
+            styled(blocks(bar(bin_.count, longest, width), console), style),
+            styled(count, style="" if bin_.count else "dim"),
             formatting.share(bin_.count / total) if total else formatting.NONE,
-            Text(formatting.share(so_far / total) if total else formatting.NONE, style="dim"),
+            styled(formatting.share(so_far / total) if total else formatting.NONE, "dim"),
         )
     console.print(grid)
 

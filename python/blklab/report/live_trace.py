@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from blklab.report import formatting, terminal
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.formatting import sparkline
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load
@@ -69,11 +69,9 @@ class LiveScreen:
 
     def draw(self, console: Console) -> None:
         """Prints the screen."""
-        from rich.text import Text
-
-        console.print(Text(self.line(), style="bold"))
-        console.print(Text(f"IOPS         {sparkline(list(self._rates))}", style="cyan"))
-        console.print(Text(f"p99 latency  {sparkline(list(self._latencies))}", style="cyan"))
+        console.print(styled(self.line(), "bold"))
+        console.print(styled(f"IOPS         {sparkline(list(self._rates))}", "cyan"))
+        console.print(styled(f"p99 latency  {sparkline(list(self._latencies))}", "cyan"))
         view, device = self._view, self._device()
         if view is None:
             return

@@ -10,7 +10,7 @@ from blklab.md.repair.plan import RepairPlan
 from blklab.md.repair.task import RepairTask
 from blklab.md_levels import PARITIES
 from blklab.report import diagnostics
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.text import printable
@@ -81,11 +81,9 @@ def describe_situation(
 
 def show(console: Console, plan: RepairPlan) -> None:
     """Prints a plan: its steps, or why there are none."""
-    from rich.text import Text
-
     name = printable(plan.array.path)
     if plan.nothing_to_do:
-        console.print(Text(f"{name}: no member has a bad-block list: nothing to do"))
+        console.print(styled(f"{name}: no member has a bad-block list: nothing to do"))
     if plan.steps:
         _show_steps(console, plan)
     diagnostics.print_diagnostics(console, plan.refused, f"{name}: not repaired, because")
@@ -96,16 +94,12 @@ def show(console: Console, plan: RepairPlan) -> None:
 
 def show_recipe(console: Console, recipe: Recipe) -> None:
     """Prints a recipe without line breaks inside commands, so that they can be copied."""
-    from rich.text import Text
-
     for line in recipe.lines:
         style = "" if line.startswith("#") else "green"
-        console.print(Text(printable(line), style=style))
+        console.print(styled(printable(line), style))
 
 
 def _show_steps(console: Console, plan: RepairPlan) -> None:
-    from rich.text import Text
-
     rows = [
         [
             str(number),
@@ -119,13 +113,13 @@ def _show_steps(console: Console, plan: RepairPlan) -> None:
     label = plan.array.title.removeprefix(plan.array.name)
     draw_table(console, TextTable(f"Plan for {printable(plan.array.path + label)}", columns, rows))
     console.print()
-    console.print(Text("Commands", style="bold"))
+    console.print(styled("Commands", "bold"))
     for number, planned in enumerate(plan.steps, 1):
         if planned.command:
-            console.print(Text(f"{number:4}  {printable(planned.command)}", style="green"))
+            console.print(styled(f"{number:4}  {printable(planned.command)}", "green"))
     console.print()
     for line in _risk_lines(plan):
-        console.print(Text(f"• {line}"))
+        console.print(styled(f"• {line}"))
     diagnostics.print_diagnostics(console, plan.warnings, "Warnings")
 
 

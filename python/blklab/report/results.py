@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from blklab.analysis.metrics import METRICS, lowest_devices
 from blklab.outcome import LoadRamp
 from blklab.report import fleet_results, formatting, terminal, volumes
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.runners.base import RunResult
@@ -142,19 +142,18 @@ def explanations(
 ) -> None:
     """Prints the explanation of each cell, and where the figures of the devices come from."""
     from rich.rule import Rule
-    from rich.text import Text
 
     describe_stack = RUNNERS[plan.runner].descriptions().COLUMNS["stack"]
     for (cell, result), sentences in zip(_pairs(plan, results), explained, strict=True):
         label = " ".join(f"{key}={value}" for key, value in cell.labels.items())
         console.print()
-        console.print(Rule(Text(printable(label), "bold"), align="left", style="cyan"))
-        console.print(Text(f"{printable(describe_stack(cell))} · {_figures(result)}", "dim"))
+        console.print(Rule(styled(printable(label), "bold"), align="left", style="cyan"))
+        console.print(styled(f"{printable(describe_stack(cell))} · {_figures(result)}", "dim"))
         for sentence in sentences:
-            console.print(Text(f"· {printable(sentence)}"))
+            console.print(styled(f"· {printable(sentence)}"))
     console.print()
     for line in _sources(plan):
-        console.print(Text(printable(line), "dim"))
+        console.print(styled(printable(line), "dim"))
 
 
 def _sources(plan: ExperimentPlan) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from blklab.report import array_members, diagnostics, formatting
-from blklab.report.console import Console, RenderableType
+from blklab.report.console import Console, RenderableType, assembled, styled
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.tables import devices, life, load, pattern, trace
@@ -64,25 +64,23 @@ def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
 
 def _headline(console: Console, device: DeviceView, *, first: bool) -> None:
     from rich.rule import Rule
-    from rich.text import Text
 
     if not first:
         console.print()
     number = f" ({device.number})" if device.number not in device.label else ""
-    title = Text.assemble((device.label, "bold"), (number, "dim"))
+    title = assembled((device.label, "bold"), (number, "dim"))
     console.print(Rule(title, align="left", style="cyan"))
 
 
 def prose(console: Console, shown: Sequence[Sentence]) -> None:
     """Prints sentences next to their topics."""
     from rich.table import Table as Grid
-    from rich.text import Text
 
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold cyan", no_wrap=True)
     grid.add_column(overflow="fold", max_width=110)
     for sentence in shown:
-        grid.add_row(sentence.topic, Text(sentence.text))
+        grid.add_row(sentence.topic, styled(sentence.text))
     console.print(grid)
 
 
@@ -91,19 +89,18 @@ def draw_table(console: Console, table: TextTable) -> None:
     if not table:
         return
     from rich.table import Table as Grid
-    from rich.text import Text
 
     shown, left_out = fitted(table, console.width)
     width, whole = _whole(shown, console.width)
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", width=width)
     for at, column in enumerate(shown.columns):
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
-        grid.add_column(Text(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
+        grid.add_column(styled(column.heading), justify=justify, no_wrap=at in whole, overflow="fold")
     for at, row in enumerate(shown.rows):
         cells = [_cell(column, cell, console) for column, cell in zip(shown.columns, row, strict=True)]
         grid.add_row(*cells, style="bold" if at in shown.strong else None)
     console.print()
-    console.print(Text(table.title, style="bold"))
+    console.print(styled(table.title, "bold"))
     console.print(grid, crop=False)
     if table.note:
         _note(console, table.note)
@@ -159,13 +156,11 @@ def _bar_width(width: int) -> int:
 
 
 def _cell(column: TableColumn, cell: str, console: Console) -> RenderableType:
-    from rich.text import Text
-
     if column.bar:
         cell = bar(float(cell or 0), 1.0, _bar_width(console.width))
     if cell.translate(ASCII) != cell:
-        return Text(blocks(cell, console), style="cyan")
-    return Text(cell, style="" if cell != formatting.NONE else "dim")
+        return styled(blocks(cell, console), "cyan")
+    return styled(cell, style="" if cell != formatting.NONE else "dim")
 
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -195,13 +190,9 @@ def draw_events(console: Console, device: DeviceView) -> None:
     """Prints the number of events of each letter, in one line."""
     counts = [f"{letter} {number:,}" for letter, number in device.data.events.items()]
     if counts:
-        from rich.text import Text
-
         console.print()
-        console.print(Text.assemble(("Events  ", "bold"), "  ".join(counts)))
+        console.print(assembled(("Events  ", "bold"), "  ".join(counts)))
 
 
 def _note(console: Console, note: str) -> None:
-    from rich.text import Text
-
-    console.print(Text(note, style="dim"))
+    console.print(styled(note, "dim"))

@@ -12,7 +12,7 @@ from blklab.analysis.variation import RunSample
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import SliceProfile
 from blklab.report import comparison, diagnostics, formatting, shell, terminal
-from blklab.report.console import Console
+from blklab.report.console import Console, styled
 from blklab.report.formatting import Sentence
 from blklab.report.sentences import sentences
 from blklab.report.shell import PageSection, SentenceList
@@ -316,10 +316,8 @@ def facts(diff: TraceDiff) -> list[str]:
 
 
 def print_diff(console: Console, diff: TraceDiff) -> None:
-    from rich.text import Text
-
     for fact in facts(diff):
-        console.print(Text(fact, style="dim"))
+        console.print(styled(fact, "dim"))
     console.print()
     terminal.prose(console, [Sentence("Change", diff.headline()), *diff.sentences()])
     for table in (changes_table(diff), *diff.tables()):

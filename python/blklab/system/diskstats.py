@@ -7,7 +7,7 @@ also 2 of flushes. Before 2.6.25 partitions had only 4, without merges and times
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -172,10 +172,16 @@ def difference(
         wide = bits if max(old, new) < WRAP else 64
         return _grown(after.name, name, old, new, seconds, span * fastest, wide)
 
-    def sure(name: str) -> int:
-        return grown(name) or 0  # only discards and flushes can be None
+    return activity(grown)
 
-    flushing = grown("flush_ticks")
+
+def activity(count: Callable[[str], int | None]) -> DeviceActivity:
+    """Returns the activity of counts, which are given by the names of DeviceCounters; times are in ms."""
+
+    def sure(name: str) -> int:
+        return count(name) or 0  # only discards and flushes can be None
+
+    flushing = count("flush_ticks")
     return DeviceActivity(
         ios=(sure("reads"), sure("writes")),
         merges=(sure("read_merges"), sure("write_merges")),
@@ -183,8 +189,8 @@ def difference(
         ticks_ns=(sure("read_ticks") * MS, sure("write_ticks") * MS),
         busy_ns=sure("busy") * MS,
         queue_ns=sure("queue") * MS,
-        discards=grown("discards"),
-        flushes=grown("flushes"),
+        discards=count("discards"),
+        flushes=count("flushes"),
         flush_ns=None if flushing is None else flushing * MS,
     )
 

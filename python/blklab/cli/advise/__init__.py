@@ -4,6 +4,7 @@ import hashlib
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -128,7 +129,7 @@ def _advise(
     for file in (output, html):
         if file is not None:
             out.check(file)
-    question, paths, present = _question(**asked)
+    question, paths, present = _question(SimpleNamespace(**asked))
     with computing(cluster, jobs) as parallel:
         answer = _search(question, paths, present, filesystem, parallel)
     if output is not None:
@@ -140,63 +141,42 @@ def _advise(
     emit(report.as_dict(answer), as_json, lambda console: report.print_answer(console, answer))
 
 
-def _question(
-    *,
-    traces: tuple[str, ...],
-    device: str | None,
-    job_files: tuple[str, ...],
-    experiments: tuple[str, ...],
-    mixes: tuple[str, ...],
-    working_set: int,
-    growth: float,
-    devices: tuple[str, ...],
-    this_host: bool,
-    prices: tuple[tuple[str, float], ...],
-    kernel: str,
-    flash_state: str,
-    seed: int,
-    exclude: tuple[str, ...],
-    **limits: Any,
-) -> "tuple[Question, dict[str, str], list[Arrangement]]":
+def _question(asked: SimpleNamespace) -> "tuple[Question, dict[str, str], list[Arrangement]]":
     """Return the question, the paths of known disks, and the arrays of this host."""
     from blklab.advice import loads
     from blklab.advice.question import Constraints, Question, check_prices, merged, read_pools
     from blklab.advice.search import excluded_kinds
 
-    every: list[Load] = [loads.of_trace(trace, device, at) for at, trace in enumerate(traces, 1)]
-    every += [load for file in job_files for load in loads.of_job_file(file)]
-    every += [load for file in experiments for load in loads.of_experiment(file)]
-    every += [loads.published(name, working_set) for name in mixes]
+    every: list[Load] = [loads.of_trace(trace, asked.device, at) for at, trace in enumerate(asked.traces, 1)]
+    every += [load for file in asked.job_files for load in loads.of_job_file(file)]
+    every += [load for file in asked.experiments for load in loads.of_experiment(file)]
+    every += [loads.published(name, asked.working_set) for name in asked.mixes]
     if not every:
         raise UsageError("no load: give --trace, --job, --experiment or --load")
-    if device is not None and not traces:
+    if asked.device is not None and not asked.traces:
         raise UsageError("--device: is the device of a trace: give --trace")
-    if growth != 1 and not traces:
+    if asked.growth != 1 and not asked.traces:
         raise UsageError("--growth: only the rate of a trace can grow: give --trace")
-    pools: list[DiskPool] = read_pools(devices, dict(prices), flash_state) if devices else []
+    prices = dict(asked.prices)
+    pools: list[DiskPool] = read_pools(asked.devices, prices, asked.flash_state) if asked.devices else []
     paths: dict[str, str] = {}
     present: list[Arrangement] = []
-    if this_host:
+    if asked.this_host:
         from blklab.advice.this_host import pools_of_this_host
         from blklab.system.roots import Roots
 
-        own, paths, present = pools_of_this_host(Roots(), dict(prices), flash_state, warn)
+        own, paths, present = pools_of_this_host(Roots(), prices, asked.flash_state, warn)
         pools = merged(own, pools)
     if not pools:
         raise UsageError("no disks: give --devices, such as 2xpm983,4xhdd-7200, or --this-host")
-    check_prices(dict(prices), pools)
-    if limits["budget"] is not None and any(pool.price is None for pool in pools):
+    check_prices(prices, pools)
+    if asked.budget is not None and any(pool.price is None for pool in pools):
         raise UsageError("--budget: needs the --price of each disk")
     constraints = Constraints(
-        limits["capacity"] or 0,
-        limits["failures"],
-        limits["drives"],
-        limits["budget"],
-        limits["p99_below"],
-        excluded_kinds(exclude),
+        asked.capacity or 0, asked.failures, asked.drives, asked.budget, asked.p99_below, excluded_kinds(asked.exclude)
     )
-    settings = {"kernel": kernel}
-    question = Question(pools, loads.distinct(every), constraints, settings, growth, seed, Path.cwd())
+    settings = {"kernel": asked.kernel}
+    question = Question(pools, loads.distinct(every), constraints, settings, asked.growth, asked.seed, Path.cwd())
     return question, paths, present
 
 

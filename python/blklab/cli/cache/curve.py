@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -38,7 +39,7 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
     help="Compute this policy; can be repeated. Default: all.",
 )
 @click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache.")
-@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
 @click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
 @click.option(
     "--mode",
@@ -57,17 +58,13 @@ def curve(
     *,
     source: TraceSource,
     policies: tuple[str, ...],
-    blocks: Sequence[int],
-    cache_sizes: Sequence[int] | None,
-    kernel: str,
+    sizes: Sequence[int] | None,
     mode: str,
-    sample: float | None,
-    sample_blocks: int | None,
-    samples: int,
     output: str | None,
     title: str | None,
     cluster: str | None,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
 
@@ -107,16 +104,12 @@ def curve(
         document = read_curves(
             source.paths,
             policies=policies or POLICIES,
-            blocks=blocks,
             parallel=parallel,
-            sizes=cache_sizes or [],
-            kernel=kernel,
+            sizes=sizes or [],
             writeback=mode == "writeback",
-            sample=sample,
-            sample_blocks=sample_blocks,
-            samples=samples,
             format=source.format_name,
             selection=source.selection,
+            **settings,
         )
     warn_each(cache_curves.doubts(document))
     if output is not None:

@@ -2,26 +2,21 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
 from blklab import output
-from blklab.cli.common import DURATION, warn
+from blklab.cli.common import Quantity, warn
 from blklab.cli.web_server import listening, web_config_option
 from blklab.errors import UsageError
 from blklab.system.roots import Roots
-from blklab.units import NANOSECONDS
+from blklab.units import NANOSECONDS, parse_duration
 
 NEVER = 0
 HOUR = NANOSECONDS["h"]
 
 
-class _Interval(click.ParamType[int]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return NEVER if value == "never" else DURATION.convert(value, param, ctx)
+INTERVAL = Quantity("duration", lambda text: NEVER if text == "never" else parse_duration(text))
 
 
 @click.command()
@@ -33,7 +28,7 @@ class _Interval(click.ParamType[int]):
 @web_config_option
 @click.option(
     "--superblocks",
-    type=_Interval(),
+    type=INTERVAL,
     metavar="DURATION",
     help="Time after which superblocks are read again; 'never' does not read them.  [default: 1h]",
 )

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, TypeVar
 
@@ -100,7 +100,11 @@ OPTIONS = (  # The format and the filters, in the order of the help
         help="Select I/Os of this size: 4k, 4k-64k.",
     ),
     click.option(
-        "--min-latency", type=DURATION, metavar="TIME", help="Select completed I/Os that took at least this time."
+        "--min-latency",
+        "min_latency_ns",
+        type=DURATION,
+        metavar="TIME",
+        help="Select completed I/Os that took at least this time.",
     ),
 )
 
@@ -133,16 +137,9 @@ def reading_options(command: F) -> F:
     """Decorator: add the options of counting, and of traces that do not fit one machine, passed as `reading`."""
 
     @functools.wraps(command)
-    def with_reading(
-        *args: Any,
-        exact: bool,
-        files: str | None,
-        cluster: str | None,
-        skip_broken: bool,
-        split: int | None,
-        **kwargs: Any,
-    ) -> Any:
-        return command(*args, reading=TraceReading(exact, files, cluster, skip_broken, split), **kwargs)
+    def with_reading(*args: Any, **kwargs: Any) -> Any:
+        reading = TraceReading(**{field.name: kwargs.pop(field.name) for field in fields(TraceReading)})
+        return command(*args, reading=reading, **kwargs)
 
     for option in (
         click.option(
@@ -172,32 +169,19 @@ def trace_options(command: F) -> F:
         paths: tuple[str, ...],
         format_name: str | None,
         columns: str | None,
-        devices: tuple[str, ...],
-        processes: tuple[str, ...],
-        ops: tuple[str, ...],
         since: tuple[str, int] | None,
         until: tuple[str, int] | None,
         sectors: tuple[int, int] | None,
         sizes: tuple[int, int] | None,
-        min_latency: int | None,
         **kwargs: Any,
     ) -> Any:
         if format_name and columns:
             raise UsageError("--format and --columns exclude each other")
         if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")
-        times: dict[str, Any] = {
-            f"{end}_{value[0]}": value[1] for end, value in (("since", since), ("until", until)) if value
-        }
-        selection = _core.Filter(
-            devices=devices,
-            processes=processes,
-            ops=ops,
-            sectors=sectors or (None, None),
-            sizes=sizes or (None, None),
-            min_latency_ns=min_latency,
-            **times,
-        )
+        chosen = {key: kwargs.pop(key) for key in ("devices", "processes", "ops", "min_latency_ns")}
+        chosen |= {f"{end}_{value[0]}": value[1] for end, value in (("since", since), ("until", until)) if value}
+        selection = _core.Filter(sectors=sectors or (None, None), sizes=sizes or (None, None), **chosen)
         source = TraceSource(paths, f"{COLUMNS}{columns}" if columns else format_name, selection)
         return command(*args, source=source, **kwargs)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from blklab.errors import BlklabError
 from blklab.system import diskstats
-from blklab.system.diskstats import MS, DeviceActivity, DeviceCounters
+from blklab.system.diskstats import DeviceActivity, DeviceCounters
 from blklab.system.roots import Roots
 
 READ_INTERVAL_S = 30.0  # Longest time between readings: half of what `diskstats.difference` can handle
@@ -74,18 +74,8 @@ class ActivitySinceBoot:
 
     def of(self, name: str) -> DeviceActivity | None:
         """Returns the kernel's counters of a device; times are modulo 2^32 ms."""
-        activity = self._now.get(name.replace("!", "/"))
-        return None if activity is None else DeviceActivity(
-            ios=(activity.reads, activity.writes),
-            merges=(activity.read_merges, activity.write_merges),
-            sectors=(activity.read_sectors, activity.write_sectors),
-            ticks_ns=(activity.read_ticks * MS, activity.write_ticks * MS),
-            busy_ns=activity.busy * MS,
-            queue_ns=activity.queue * MS,
-            discards=activity.discards,
-            flushes=activity.flushes,
-            flush_ns=None if activity.flush_ticks is None else activity.flush_ticks * MS,
-        )  # fmt: skip
+        counters = self._now.get(name.replace("!", "/"))
+        return None if counters is None else diskstats.activity(vars(counters).__getitem__)
 
 
 ActivitySource = ActivityCounter | ActivitySinceBoot

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from blklab.fio.latency import QUANTILES
 from blklab.outcome import LatencyResult, LoadRamp, LoadStep
 from blklab.report import formatting
 from blklab.report.charts.base import Chart, Spec, chart_spec, duration_label, layer, log_durations, quantity, tip, zoom
@@ -11,12 +12,6 @@ from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.results import best_rate
 from blklab.report.shell import Details, PageSection
 from blklab.report.tables.base import TextTable, figures, text
-
-QUANTILES = {
-    **{f"p{percent}": percent / 100 for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)},
-    "p99_9": 0.999,
-    "p99_99": 0.9999,
-}
 
 TICKS = {"p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
 BINS = 12  # Bins per decade of histograms
@@ -57,9 +52,9 @@ def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def nines(share: float) -> float:
+def nines(percent: float) -> float:
     """Returns the position of a quantile: 1 at 90 %, 2 at 99 %, 3 at 99.9 %."""
-    return -math.log10(1 - share)
+    return -math.log10(1 - percent / 100)
 
 
 def _percentiles(
@@ -67,12 +62,12 @@ def _percentiles(
 ) -> Chart:
     data: list[Spec] = []
     for cell in cells:
-        for key, share in QUANTILES.items():
+        for key, percent in QUANTILES.items():
             if (value := _quantile(cell, direction, key)) is not None:
                 data.append(
                     {
-                        "x": round(nines(share), 4),
-                        "q": f"{100 * share:.6g} %",
+                        "x": round(nines(percent), 4),
+                        "q": f"{percent:.6g} %",
                         "v": value,
                         "line": _line(view, cell, line),
                         "series": cell.series.name,
@@ -112,7 +107,7 @@ def _percentiles(
 
 def _table(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str) -> TextTable:
     columns = [text(line or ""), *([text("campaign")] if view.several else [])]
-    columns += figures("mean", *(f"{100 * share:.6g} %" for share in QUANTILES.values()))
+    columns += figures("mean", *(f"{percent:.6g} %" for percent in QUANTILES.values()))
     body = [
         [
             _line(view, cell, line),
