@@ -37,3 +37,17 @@ class EnvironmentLacks(BlklabError):
     def __init__(self, what: str, remedy: str) -> None:
         """`what` is missing; `remedy` says how to get it, as a command if there is one."""
         super().__init__(f"{what}; {remedy}")
+
+
+class SystemErrors:
+    """Turns an OSError of a `with` block into an error of blklab: `where: the system's reason`, and what follows."""
+
+    def __init__(self, kind: type[BlklabError], where: object, more: str = "") -> None:
+        self._kind, self._where, self._more = kind, where, more
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise self._kind(f"{self._where}: {error.strerror}{self._more}") from None

@@ -17,12 +17,12 @@ from blklab.errors import UsageError
 STDOUT = frozenset({"-", "/dev/stdout"})  # Names that mean standard output
 
 
-def check(path: str | Path, *, overwrite: bool = True) -> None:
-    """Raises UsageError if a file cannot be written, before the work begins.
+def check(path: str | Path | None, *, overwrite: bool = True) -> None:
+    """Raises UsageError if a file cannot be written, before the work begins; None is no file.
 
     Also for a file that exists, without `overwrite`.
     """
-    if str(path) in STDOUT:
+    if path is None or str(path) in STDOUT:
         return
     if _is_stream(path):
         if not os.access(path, os.W_OK):

@@ -207,30 +207,18 @@ def _mixed(fast: DiskPool, slow: DiskPool) -> Iterator[Arrangement]:
     fast_names = [fast.disk(number) for number in range(1, pairs + 1)]
     slow_names = [slow.disk(number) for number in range(1, pairs + 1)]
     names = [fast_names[0], slow_names[0]]
-    of = f"{fast.name}+{slow.name}"
-    both = f"of {fast.name} and {slow.name}"
+    of = f"{fast.name}_{slow.name}".replace("+", "_")
     mirror = {"level": 1, "members": names, "bitmap": True}
     mostly = {**mirror, "write_mostly": [slow_names[0]]}
-    kinds = frozenset({"1"})
-    yield Arrangement(
-        f"raid1-wm-{_slug(of)}",
-        f"RAID-1 {both} (write-mostly)",
-        {f"raid1-wm-{_slug(of)}": mostly},
-        names,
-        1,
-        kinds=kinds,
-    )
-    yield Arrangement(f"raid1-{_slug(of)}", f"RAID-1 {both}", {f"raid1-{_slug(of)}": mirror}, names, 1, kinds=kinds)
+    for label, table, more in ((f"raid1-wm-{of}", mostly, " (write-mostly)"), (f"raid1-{of}", mirror, "")):
+        words = f"RAID-1 of {fast.name} and {slow.name}{more}"
+        yield Arrangement(label, words, {label: table}, names, 1, kinds=frozenset({"1"}))
     every = [name for pair in zip(fast_names, slow_names, strict=True) for name in pair]
     for letter, layout in LAYOUTS.items():
-        label = f"raid10-{letter}2-{pairs}x-{_slug(of)}"
+        label = f"raid10-{letter}2-{pairs}x-{of}"
         table = {"level": 10, "layout": f"{letter}2", "chunk": CHUNKS[0], "members": every, "bitmap": True}
         words = f"RAID-10 {layout} 2, chunk {CHUNKS[0]}, of {pairs} × {fast.name} and {pairs} × {slow.name}"
         yield Arrangement(label, words, {label: table}, every, 1, kinds=frozenset({"10"}))
-
-
-def _slug(of: str) -> str:
-    return of.replace("+", "_")
 
 
 def _joined(slow: Arrangement, fast: Arrangement) -> Arrangement:

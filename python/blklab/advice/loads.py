@@ -56,7 +56,7 @@ def of_job_file(text: str) -> list[Load]:
     path = Path(name)
     groups, _ = fio_job.read(path)
     size = len(groups)
-    label = _label(path)
+    label = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in path.stem) or "job"
     return [
         Load(label if size == 1 else f"{label}-{at}", {"jobs": jobs}, f"the job file {name}", weight / size)
         for at, (_, jobs) in enumerate(groups, 1)
@@ -77,10 +77,6 @@ def of_experiment(text: str) -> list[Load]:
     settings = raw.get("settings")
     common = {"runtime": settings["runtime"]} if isinstance(settings, dict) and "runtime" in settings else {}
     return [Load(key, {**common, **table}, f"workload {key} of {name}", share) for key, table in tables.items()]
-
-
-def _label(path: Path) -> str:
-    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in path.stem) or "job"
 
 
 def distinct(loads: Sequence[Load]) -> list[Load]:

@@ -114,15 +114,11 @@ def merged(own: Sequence[DiskPool], others: Sequence[DiskPool]) -> list[DiskPool
 
 def check_prices(prices: Mapping[str, float], pools: Sequence[DiskPool]) -> None:
     """Raises UsageError for a price of no disk, and for disks without a price if others have one."""
-    names = {name for pool in pools for name in _names(pool)}
+    names = {name for pool in pools for name in (pool.name, str(pool.table.get("model", pool.name)))}
     if unknown := [name for name in prices if name not in names]:
         raise UsageError(f"--price: no disk {unknown[0]!r}; {problems.near(unknown[0], sorted(names))}")
     if prices and (free := [pool.name for pool in pools if pool.price is None]):
         raise UsageError(f"--price: none for {free[0]!r}: give the price of each disk, 0 for those that you have")
-
-
-def _names(pool: DiskPool) -> set[str]:
-    return {pool.name, str(pool.table.get("model", pool.name))}
 
 
 def _pool(text: str, prices: Mapping[str, float], flash_state: str) -> DiskPool:

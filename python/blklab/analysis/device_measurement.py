@@ -26,11 +26,6 @@ def device_experiment(device: str, *, destroy: Sequence[str], seconds: float) ->
     return _experiment({"device": device}, tests, {}, seconds, {"destroy": list(destroy)})
 
 
-def size_of(device: str) -> str:
-    """Returns the size of a device, for the table of a model."""
-    return str(resolve(device, Roots()).size)
-
-
 def directory_experiment(directory: Path, *, size: str | None, seconds: float) -> ExperimentSource:
     """Returns the tests of the disk below a directory, in a file."""
     if not directory.is_dir():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blklab.errors import BlklabError, UsageError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import output, text
 from blklab.fio.node import FioDocument
 from blklab.fio.output import FioJobResult
@@ -151,10 +151,8 @@ def from_store(run: "StoredRun") -> Observation:
 
 def from_fio(path: Path) -> list[Observation]:
     """Returns the runs in a file of fio's output, JSON or text: one for each group of jobs. Raises UsageError."""
-    try:
+    with SystemErrors(UsageError, path):
         content = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
     observations = []
     try:
         for document, jobs in _goings(content):

@@ -127,7 +127,7 @@ def calibrate(
     seconds, experiment = now["length"] / 1e9, None
     if device:
         experiment = device_measurement.device_experiment(device, destroy=now["destroy"], seconds=seconds)
-        size = device_measurement.size_of(device)
+        size = str(resolve(device, Roots()).size)
     elif directory:
         experiment = device_measurement.directory_experiment(directory, size=size, seconds=seconds)
         size = size or device_measurement.FILE_SIZE
@@ -159,8 +159,7 @@ def _calibrate_host(
             raise UsageError(f"{option.opts[0]}: not with --host, which takes results of fio")
     if not inputs:
         raise UsageError("--host: expected INPUT: results of fio, run:42 or campaign:3")
-    if output is not None:
-        check_output(str(output))
+    check_output(output)
     profile = host_profile(_runs(inputs, target, store))
     if output is not None:
         write(output, profile.as_toml().encode())
@@ -224,8 +223,7 @@ def _check_usage(given: list[str], now: Any, size: str | None, output: Path | No
         raise UsageError("--size: not with --device, which is measured as a whole")
     if given != ["INPUT"] and now["length"] < SHORTEST:
         raise UsageError("--time: expected 10s or more for all tests")
-    if output is not None:
-        check_output(str(output))
+    check_output(output)
     if now["device"]:
         refuse_host_managed(now["device"], Roots())
 

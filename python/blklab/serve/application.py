@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 METHODS = ["GET"]  # and HEAD
-ADDRESSES = {
-    "/": "campaigns",
-    "/campaigns/<int(max=2147483647):number>": "campaign",
-    "/campaigns/<int(max=2147483647):number>/report": "report",
-    "/compare": "compare",
-    "/runs": "runs",
-    "/runs/<int(max=2147483647):number>": "run",
-    "/trends": "trends",
-    "/trends/<path:name>": "trend",
-    "/traces": "traces",
-    "/traces/<int(max=2147483647):number>": "trace",
-    "/hosts": "hosts",
-    "/hosts/<int(max=2147483647):number>": "host",
-}
 
 
 class KeptFinding(TypedDict):
@@ -198,16 +184,33 @@ class Site:
         self._log = log
         self._reports = DrawnOnce(lambda _state, number: campaign_pages.report(self._store, number))
         self._trend_pages = DrawnOnce(lambda _state, *of: comparison_pages.trend(self._store, *of).html())
+        number = "<int(max=2147483647):number>"
+        pages: dict[str, Callable[..., SitePage | str]] = {
+            "/": lambda arguments: campaign_pages.campaigns(self._store, arguments, _page(arguments)),
+            f"/campaigns/{number}": lambda arguments, number: campaign_pages.campaign(
+                self._store, number, _page(arguments)
+            ),
+            f"/campaigns/{number}/report": self._report,
+            "/compare": self._compare,
+            "/runs": lambda arguments: campaign_pages.every_run(self._store, _page(arguments)),
+            f"/runs/{number}": lambda _, number: campaign_pages.run(self._store, number),
+            "/trends": lambda _: comparison_pages.experiments(self._store),
+            "/trends/<path:name>": self._trend,
+            "/traces": lambda _: traces(self._store),
+            f"/traces/{number}": lambda _, number: trace(self._store, number),
+            "/hosts": lambda _: hosts(self._store),
+            f"/hosts/{number}": lambda _, number: host(self._store, number),
+        }
         self._map = Map(
-            [Rule(path, endpoint=name, methods=METHODS) for path, name in ADDRESSES.items()], merge_slashes=False
+            [Rule(path, endpoint=page, methods=METHODS) for path, page in pages.items()], merge_slashes=False
         )
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         """Answers a request."""
         request = Request(environ)
         try:
-            endpoint, values = self._map.bind_to_environ(environ).match()
-            response = self._answered(request, getattr(self, f"_{endpoint}")(request.args, **values))
+            page, values = self._map.bind_to_environ(environ).match()
+            response = self._answered(request, page(request.args, **values))
         except HTTPException as error:
             code = error.code or 500
             if code in {301, 308}:
@@ -241,12 +244,6 @@ class Site:
     def _failure(self, request: Request, status: int, title: str, reason: str) -> Response:
         return self._answered(request, SitePage(title, sentences=[Sentence("Reason", printable(reason))]), status)
 
-    def _campaigns(self, arguments: Mapping[str, str]) -> SitePage:
-        return campaign_pages.campaigns(self._store, arguments, _page(arguments))
-
-    def _campaign(self, arguments: Mapping[str, str], number: int) -> SitePage:
-        return campaign_pages.campaign(self._store, number, _page(arguments))
-
     def _report(self, _arguments: Mapping[str, str], number: int) -> str:
         state = _state([query.campaign(self._store, number)]) + repr(findings.kept(self._store, [number]))
         return self._reports.html(state, number)
@@ -256,33 +253,12 @@ class Site:
         with _refused():
             return comparison_pages.compared(self._store, arguments.getlist("side"), metrics)
 
-    def _runs(self, arguments: Mapping[str, str]) -> SitePage:
-        return campaign_pages.every_run(self._store, _page(arguments))
-
-    def _run(self, _arguments: Mapping[str, str], number: int) -> SitePage:
-        return campaign_pages.run(self._store, number)
-
-    def _trends(self, _arguments: Mapping[str, str]) -> SitePage:
-        return comparison_pages.experiments(self._store)
-
     def _trend(self, arguments: Mapping[str, str], name: str) -> str:
         place = arguments.get("on", "")
         with _refused():
             metric = metric_name(arguments.get("metric") or "iops")
         state = _state(comparison_pages.of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
         return self._trend_pages.html(state, name, place, metric)
-
-    def _traces(self, _arguments: Mapping[str, str]) -> SitePage:
-        return traces(self._store)
-
-    def _trace(self, _arguments: Mapping[str, str], number: int) -> str:
-        return trace(self._store, number)
-
-    def _hosts(self, _arguments: Mapping[str, str]) -> SitePage:
-        return hosts(self._store)
-
-    def _host(self, _arguments: Mapping[str, str], number: int) -> SitePage:
-        return host(self._store, number)
 
 
 def _state(campaigns: Sequence[CampaignRow]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.system.roots import Roots
 
 WRAP = 1 << 32
@@ -238,10 +238,8 @@ class CpuTimes:
 def cpu(roots: Roots) -> CpuTimes:
     """Returns the times of all CPUs from /proc/stat. Raises BlklabError."""
     path = roots.proc / "stat"
-    try:
+    with SystemErrors(BlklabError, path):
         return parse_cpu(path.read_text(errors="replace"), str(path))
-    except OSError as error:
-        raise BlklabError(f"{path}: {error.strerror}") from None
 
 
 def parse_cpu(content: str, source: str = "/proc/stat") -> CpuTimes:

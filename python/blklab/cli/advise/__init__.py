@@ -127,8 +127,7 @@ def _advise(
     from blklab.report import advice as report
 
     for file in (output, html):
-        if file is not None:
-            out.check(file)
+        out.check(file)
     question, paths, present = _question(SimpleNamespace(**asked))
     with computing(cluster, jobs) as parallel:
         answer = _search(question, paths, present, filesystem, parallel)

@@ -39,7 +39,7 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
     help="Compute this policy; can be repeated. Default: all.",
 )
 @click.option("--block", "blocks", type=SIZES, default="64k", help="Chunk sizes of dm-cache.")
-@click.option("--sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
+@click.option("--sizes", "cache_sizes", type=SIZES, metavar="SIZE,...", help="Cache sizes; default: powers of two.")
 @click.option("--kernel", default="6.1", help="Kernel whose smq is simulated: a version or commit.")
 @click.option(
     "--mode",
@@ -58,7 +58,7 @@ def curve(
     *,
     source: TraceSource,
     policies: tuple[str, ...],
-    sizes: Sequence[int] | None,
+    cache_sizes: Sequence[int] | None,
     mode: str,
     output: str | None,
     title: str | None,
@@ -98,14 +98,13 @@ def curve(
         raise UsageError("-: workers cannot read stdin: write the trace to a file that they can read")
     if "-" in source.paths and set(policies or POLICIES) & {"smq", "bcache"}:
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
-    if output is not None:
-        out.check(output)
+    out.check(output)
     with computing(cluster) as parallel:
         document = read_curves(
             source.paths,
             policies=policies or POLICIES,
             parallel=parallel,
-            sizes=sizes or [],
+            sizes=cache_sizes or [],
             writeback=mode == "writeback",
             format=source.format_name,
             selection=source.selection,

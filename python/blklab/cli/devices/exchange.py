@@ -38,8 +38,7 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     from blklab.analysis import iocost, observations
     from blklab.spec import stock_models
 
-    if output is not None:
-        check_output(str(output))
+    check_output(output)
     of_fio = [observations.is_fio(path) for path in files]
     if len(set(of_fio)) > 1:
         raise UsageError(f"{files[of_fio.index(False)]}: is no result of fio, but other files are: import one kind")

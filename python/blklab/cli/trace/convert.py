@@ -12,11 +12,7 @@ from blklab.report.console import Console
 from blklab.text import printable
 
 
-def _targets() -> str:
-    return "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets())
-
-
-@click.command(epilog="\b\nFormats:\n" + _targets())
+@click.command(epilog="\b\nFormats:\n" + "\n".join(f"  {name:<16} {about}" for name, about in _core.trace_targets()))
 @trace_options
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write; - for stdout.")
 @click.option(

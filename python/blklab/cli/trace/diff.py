@@ -50,8 +50,7 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
             f"{formatting.plural(len(source.paths), 'recording')}: expected two, or one with --between DEV,DEV (name a"
             " recording of several files by its directory)"
         )
-    if output is not None:
-        out.check(output)
+    out.check(output)
     views = [read_view(replace(source, paths=(path,))) for path in source.paths]
     views = views * 2 if len(views) == 1 else views
     names = [source.paths[0], source.paths[-1]]

@@ -127,8 +127,7 @@ def _check_runtime(runtime: int | None) -> None:
 def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, prints: bool) -> None:
     """Check the output files before the trace is read, which can take long."""
     for path in (output, iolog):
-        if path is not None:
-            out.check(path, overwrite=overwrite)
+        out.check(path, overwrite=overwrite)
     if output is not None and output in out.STDOUT and prints:
         raise UsageError(f"-o {output}: --json and --verify print to stdout; name a file")
     if iolog is not None and iolog in out.STDOUT and prints:

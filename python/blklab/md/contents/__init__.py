@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blklab.dmsetup import PATH
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, SystemErrors
 from blklab.md.members import parse_number
 from blklab.md.model import Array, BlockContent, Inventory, merge_ranges
 from blklab.md.probing import Probe
@@ -73,7 +73,7 @@ class _Debugfs:
         self._path = path
 
     def _run(self, request: str) -> str:
-        try:
+        with SystemErrors(BlklabError, "debugfs"):
             completed = subprocess.run(
                 [self._program, "-R", request, "--", self._path],
                 stdin=subprocess.DEVNULL,
@@ -81,8 +81,6 @@ class _Debugfs:
                 check=False,
                 env={"LC_ALL": "C", "PATH": PATH, "DEBUGFS_PAGER": "cat", "PAGER": "cat"},
             )
-        except OSError as error:
-            raise BlklabError(f"debugfs: {error.strerror}") from None
         output = completed.stdout
         if b": Filesystem not open" in output + completed.stderr or completed.returncode:
             lines = completed.stderr.decode(errors="replace").splitlines()[1:]

@@ -133,20 +133,8 @@ def measure(
     """
     if path.is_block_device() and not may_write and writes(cell):
         raise BlklabError(f"{path}: cannot write to this device: the run has not claimed it for writing")
-    if wanted := cell.get("command"):
-        return _command(cell, wanted, path, progress, proc, ready)
-    return _jobs(cell, path, directory, progress, proc, ready, execute)
-
-
-def _jobs(
-    cell: FioCellDocument,
-    path: Path,
-    directory: Path,
-    progress: Progress,
-    proc: Path,
-    ready: Callable[[], object],
-    execute: Execute,
-) -> FioFigures:
+    if command := cell.get("command"):
+        return _command(cell, command, path, progress, proc, ready)
     fio, _ = find_fio()
     host = cell["host"]
     size = cell.get("file_bytes")

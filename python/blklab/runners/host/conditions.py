@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.diagnostic import Diagnostic
-from blklab.errors import UsageError
+from blklab.errors import SystemErrors, UsageError
 from blklab.runners.host.machine_load import CODE, busy_cpus, cpu_times
 from blklab.spec import fio_options
 from blklab.spec.documents import HostCellDocument, writes
@@ -51,10 +51,8 @@ def layers_of(target: Mapping[str, Any], roots: Roots) -> list[SysfsLayer]:
     if "device" in target:
         return layers([resolve(target["device"], roots).number], roots)
     place = Path(target.get("filesystem") or target["directory"])
-    try:
+    with SystemErrors(UsageError, place):
         return layers(sorted(filesystem_devices(place, roots)[0]), roots)
-    except OSError as error:
-        raise UsageError(f"{place}: {error.strerror}") from None
 
 
 def check(

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.system import state_directory
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import holding
@@ -146,15 +146,13 @@ class HostJournal:
 
 def read(path: Path) -> LeftoverJournal:
     """Returns a journal, without an incomplete last line: no change followed it. Raises BlklabError."""
-    try:
+    with SystemErrors(BlklabError, path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123  # a descriptor, not a path
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
                 raise BlklabError(f"{path}: not a regular file of this user, so blklab ignores it")
             lines = file.read().split(b"\n")
-    except OSError as error:
-        raise BlklabError(f"{path}: {error.strerror}") from None
     left = LeftoverJournal(path)
     *whole, torn = lines
     if not whole:

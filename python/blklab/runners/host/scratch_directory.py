@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.system.mounts import MEMORY, NETWORK, Mount, holding, mounts
 from blklab.system.roots import Roots, text
@@ -39,10 +39,8 @@ class ScratchDirectory:
 
         A user with write access to the parent could have replaced it with a link.
         """
-        try:
+        with SystemErrors(BlklabError, self.path, ": it was removed during the run"):
             status, made = self.path.lstat(), os.fstat(self.descriptor)
-        except OSError as error:
-            raise BlklabError(f"{self.path}: {error.strerror}: it was removed during the run") from None
         if (status.st_dev, status.st_ino) != (made.st_dev, made.st_ino):
             raise BlklabError(f"{self.path}: another directory has replaced the one that blklab made")
 
@@ -95,11 +93,9 @@ def _opened(directory: Path) -> tuple[int, Path]:
 
 def _made(parent: int, name: str, real: Path) -> int:
     """Makes the directory and opens it; mkdir follows no link and replaces nothing."""
-    try:
+    with SystemErrors(UsageError, f"{real}: cannot make a directory there"):
         os.mkdir(name, 0o700, dir_fd=parent)
         descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
-    except OSError as error:
-        raise UsageError(f"{real}: cannot make a directory there: {error.strerror}") from None
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
         os.close(descriptor)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, SystemErrors
 from blklab.runners.lab.agent import ExportedFile
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import RESULTS
@@ -34,7 +34,7 @@ def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Patter
 
     Files there that match `old` are of an earlier run, and are removed. No link is followed.
     """
-    try:
+    with SystemErrors(BlklabError, directory):
         directory.mkdir(parents=True, exist_ok=True)
         into = os.open(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -45,8 +45,6 @@ def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Patter
             return [directory / name for name in _written(machine, pattern, into)]
         finally:
             os.close(into)
-    except OSError as error:
-        raise BlklabError(f"{directory}: {error.strerror}") from None
 
 
 def results_device(machine: GuestMachine) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from blklab import _core
 from blklab.documents.profile import DeviceProfile, LevelTime, Profile, SizeCount
-from blklab.errors import BlklabError, UsageError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import output
 from blklab.runners.fio.process import find_fio, play
 from blklab.runners.fio.target_preparation import direct_works
@@ -291,10 +291,8 @@ def _shares(plan: FioPlan, count: int) -> list[int]:
 
 
 def _check_room(directory: Path, wanted: int) -> None:
-    try:
+    with SystemErrors(BlklabError, directory):
         free = shutil.disk_usage(directory).free
-    except OSError as error:
-        raise BlklabError(f"{directory}: {error.strerror}") from None
     if free < wanted * 1.05 + (16 << 20):
         raise BlklabError(
             f"{directory}: {format_size(free)} free, but fio's file and logs need"

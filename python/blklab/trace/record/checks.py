@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
@@ -28,10 +28,8 @@ def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
     """Returns the devices at `paths`, each once. Raises UsageError for other files."""
     devices: dict[str, RecordedDevice] = {}
     for path in paths:
-        try:
+        with SystemErrors(UsageError, path, "; expected a block device, see lsblk"):
             status = Path(path).stat()
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}; expected a block device, see lsblk") from None
         if not stat.S_ISBLK(status.st_mode):
             raise UsageError(f"{path}: is not a block device; see lsblk")
         number = number_of(status.st_rdev)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from blklab.errors import BlklabError, UsageError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.runners.lab.image.debian import SUFFIX
 from blklab.text import printable
 
@@ -100,11 +100,8 @@ def version_of(vmlinuz: Path) -> str | None:
     Documentation/arch/x86/boot.rst (Linux 6.1): `HdrS` at 0x202, and the position of the version
     at 0x20E. Raises BlklabError if the file cannot be read or is not a kernel.
     """
-    try:
-        with vmlinuz.open("rb") as stream:
-            head = stream.read(_HEAD + 0x200)
-    except OSError as error:
-        raise BlklabError(f"{printable(str(vmlinuz))}: {error.strerror}") from None
+    with SystemErrors(BlklabError, printable(str(vmlinuz))), vmlinuz.open("rb") as stream:
+        head = stream.read(_HEAD + 0x200)
     if head.startswith(b"\x7fELF"):
         return None
     if head[0x202:0x206] != b"HdrS":
@@ -122,7 +119,7 @@ def modules_of(modules: Path) -> Path:
     if (modules / "modules.dep").is_file():
         return modules.resolve()
     where = printable(str(modules))
-    try:
+    with SystemErrors(BlklabError, where):
         directories = {
             path.parent.resolve()
             for pattern in ("*/modules.dep", "lib/modules/*/modules.dep")
@@ -130,8 +127,6 @@ def modules_of(modules: Path) -> Path:
         }
         if not modules.is_dir():
             raise BlklabError(f"{where}: not a directory of modules")
-    except OSError as error:
-        raise BlklabError(f"{where}: {error.strerror}") from None
     if len(directories) != 1:
         names = ", ".join(sorted(printable(path.name) for path in directories)) or "none"
         message = f"{where}: found {names}, expected one kernel's modules with the modules.dep that depmod writes"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors
 from blklab.runners.lab.image import cpio, programs
 from blklab.runners.lab.image.archive import PackageFiles
 from blklab.runners.lab.image.cache import ImageCache
@@ -117,10 +117,8 @@ def digest(directory: Path, modules: Collection[str]) -> str:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with SystemErrors(BlklabError, printable(str(path))):
         return path.read_bytes()
-    except OSError as error:
-        raise BlklabError(f"{printable(str(path))}: {error.strerror}") from None
 
 
 def expanded(path: str, content: bytes) -> tuple[str, bytes]:
