@@ -21,7 +21,7 @@ use crate::popularity::{Popularity, PopularityClass};
 use serde::Serialize;
 
 /// How popularity is spread over blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
+#[derive(Debug, Clone, Default, Copy, PartialEq, Eq, Serialize, crate::JsonSchema)]
 pub enum ZipfVerdict {
     /// Follows Zipf's law: the exponent is 0.2 or more, the KS distance 0.05 or less.
     #[serde(rename = "zipf")]
@@ -30,12 +30,13 @@ pub enum ZipfVerdict {
     #[serde(rename = "uniform")]
     Uniform,
     /// Neither, or too few accesses to decide.
+    #[default]
     #[serde(rename = "not zipf")]
     NotZipf,
 }
 
 /// Zipf's law, fitted to the popularity of blocks.
-#[derive(Debug, Clone, PartialEq, Serialize, crate::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, crate::JsonSchema)]
 pub struct ZipfFit {
     /// The verdict.
     pub verdict: ZipfVerdict,
@@ -65,15 +66,7 @@ const FEWEST_FITTED: f64 = 200.0;
 
 /// Fits Zipf's law.
 pub fn fit(popularity: &Popularity) -> ZipfFit {
-    let mut fit_result = ZipfFit {
-        verdict: ZipfVerdict::NotZipf,
-        reason: String::new(),
-        exponent: None,
-        ks_distance: None,
-        gain_over_uniform_nats: None,
-        fitted_blocks: 0,
-        fitted_from_accesses: 0,
-    };
+    let mut fit_result = ZipfFit::default();
     let (blocks, classes) = (popularity.blocks(), popularity.classes());
     if blocks < FEWEST_BLOCKS {
         fit_result.reason = format!("only {blocks:.0} distinct blocks were accessed: too few to tell");

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 const LOST: u64 = 2;
 
 /// A flash disk: an interface that serves one command after the other, then many flash units at once.
-#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
     /// Time of the interface and the controller for a read command of any size, in ns; commands are served one after
@@ -161,7 +161,7 @@ struct Die {
 }
 
 /// A flash disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Flash {
     model: FlashSpec,
     read_command_ns: f64,
@@ -213,37 +213,16 @@ impl DiskModel for Flash {
             write_command_ns: present(model.write_command_ns, model.sustained_write_command_ns) * worn,
             read_byte_ns: 1e9 / present(model.read_bandwidth, model.sustained_read_bandwidth).max(1.0),
             write_byte_ns: 1e9 / model.write_bandwidth.max(1) as f64 * worn,
-            interface_until: 0.0,
             dies: vec![die; model.units.clamp(1, 1 << 16) as usize],
             page: Divisor::new(u64::from(model.page_bytes.max(512))),
             die: Divisor::new(u64::from(model.units.max(1))),
-            next_die: 0,
-            gathered: 0,
-            buffered: 0,
-            programs: VecDeque::new(),
-            streams: SequentialStreams::default(),
-            busy: 0,
-            busy_until: 0,
-            interface_ns: 0.0,
-            die_ns: 0,
-            page_hits: 0,
-            translation: OnceCell::new(),
-            to_copy: 0.0,
-            copied: 0,
-            written: 0,
-            flushed: 0,
-            flush_until: 0,
-            durable: (0, 0),
-            durable_ns: 0,
             slc_bytes,
             direct_bytes,
-            direct: 0.0,
             extent: (u64::MAX, 0),
             // A used disk begins with a full cache.
             slc_used: if is_fresh || model.condition == Condition::Unwritten { 0.0 } else { slc_bytes },
-            slc_time: 0,
-            slc_full_ns: None,
             model: model.clone(),
+            ..Self::default()
         }
     }
 
@@ -464,7 +443,7 @@ impl Flash {
 }
 
 /// A divisor. If it is a power of two, as nearly always, dividing is shifting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Divisor {
     by: u64,
     shift: Option<u32>,

@@ -3,7 +3,7 @@
 use super::hdd::HddSpec;
 use crate::events::Time;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct DiskPosition {
     pub byte: u64,   // In bytes from the beginning of the disk
     revolution: f64, // Tracks before it, plus the fraction of the track it is on
@@ -13,7 +13,7 @@ pub struct DiskPosition {
 }
 
 /// A disk's tracks and its seek curve. Times in ns.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Geometry {
     tracks: f64,
     outer: f64,

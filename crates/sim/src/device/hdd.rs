@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A rotating disk.
-#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HddSpec {
     /// Bytes of the whole disk.
@@ -114,8 +114,9 @@ struct ReadAheadStream {
 }
 
 /// What the heads are doing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum MechanismState {
+    #[default]
     Nothing,
     Read(QueuedCommand),  // Reading for a command
     Write(QueuedCommand), // Writing acknowledged data, or (without a write cache) for a command
@@ -124,7 +125,7 @@ enum MechanismState {
 }
 
 /// A rotating disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Hdd {
     model: HddSpec,
     geometry: Geometry,
@@ -156,24 +157,11 @@ impl DiskModel for Hdd {
         Self {
             head: geometry.locate(0),
             geometry,
-            mechanism: MechanismState::Nothing,
             reads: CommandQueue::new(model.order, model.shingled.is_some()),
             dirty: CommandQueue::new(model.order, model.shingled.is_some()),
-            uncached_writes: Default::default(),
-            flush: None,
-            batch: 0,
-            streams: Vec::new(),
-            uses: 0,
-            interface_until: 0,
-            idle_since: 0,
-            busy: 0,
-            interface_ns: 0,
-            cache_hits: 0,
             shingled: model.shingled.as_ref().map(|spec| Box::new(Shingled::new(spec, model.capacity))),
-            media_cache_full_ns: None,
-            logged: 0,
-            log_end: 0,
             model: model.clone(),
+            ..Self::default()
         }
     }
 

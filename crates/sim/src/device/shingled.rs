@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The media cache and the bands of a disk.
-#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShingledSpec {
     /// Bytes of the media cache of a shingled disk, a log to which it appends writes; 0: none, tracks do not overlap.
@@ -55,7 +55,7 @@ struct Extent {
 }
 
 /// Where the data are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shingled {
     spec: ShingledSpec,
     log_end: u64,                   // Bytes that were ever appended
@@ -69,11 +69,7 @@ impl Shingled {
     pub fn new(spec: &ShingledSpec, capacity: u64) -> Self {
         let mut map = Self {
             spec: ShingledSpec { band_bytes: spec.band_bytes.max(PAGE_BYTES), ..spec.clone() },
-            log_end: 0,
-            extents: BTreeMap::new(),
-            by_age: BTreeMap::new(),
-            streams: Vec::new(),
-            bands_cleaned: 0,
+            ..Self::default()
         };
         let mut random = Rng::new(capacity);
         let pages = spec.media_cache_extents.min(spec.media_cache_bytes / PAGE_BYTES);

@@ -80,7 +80,7 @@ impl LeakyBucket {
 }
 
 /// A throttled disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Throttled {
     total: [[LeakyBucket; 2]; 2],        // Of operations, and of bytes
     by_direction: [[LeakyBucket; 2]; 2], // Limits of reads and of writes
@@ -104,11 +104,7 @@ impl DiskModel for Throttled {
             ],
             by_direction: [pair(limits.iops_read, limits.bps_read), pair(limits.iops_write, limits.bps_write)],
             latency: limits.latency_ns,
-            waiting: Default::default(),
-            due: [None; 2],
-            busy: 0,
-            counted: 0,
-            done: 0,
+            ..Self::default()
         }
     }
 

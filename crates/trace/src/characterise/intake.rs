@@ -44,7 +44,7 @@ struct DeviceState {
 }
 
 /// The first stage of characterisation.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(try_from = "merging::StoredIntake")]
 pub struct Intake {
     filter: Filter,
@@ -85,21 +85,10 @@ impl Intake {
             unfiltered: filter.is_open(),
             deferred: filter.min_latency_ns.is_some(),
             filter,
-            info: TraceInfo::default(),
             host: host.to_owned(),
-            states: Vec::new(),
-            index_by_device: HashMap::new(),
-            last_index: 0,
-            remaps: Remaps::default(),
-            processes: ProcessTable::default(),
             names: vec![UNKNOWN.into()],
             name_index: HashMap::from([(UNKNOWN.into(), 0)]),
-            recent: HashMap::default(),
-            total: 0,
-            beyond_devices: 0,
-            first_time: None,
-            last_time: 0,
-            ended: false,
+            ..Intake::default()
         }
     }
 

@@ -12,7 +12,7 @@ const DEFAULT_DEPTH: u32 = 16;
 const WINDOW: Time = 100_000_000;
 
 /// One disk's throttle.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct WritebackThrottle {
     target: Time,
     queue_depth: u32,
@@ -29,18 +29,8 @@ pub struct WritebackThrottle {
 impl WritebackThrottle {
     /// A throttle that protects a read latency of `target` ns on a disk of this queue depth; 0 disables it.
     pub fn new(target: Time, queue_depth: u32, write_back: bool) -> Self {
-        let mut throttle = Self {
-            target,
-            queue_depth,
-            write_back,
-            step: 0,
-            max_depth: 0,
-            scaled_max: false,
-            inflight: 0,
-            window_end: WINDOW,
-            fastest_read: Time::MAX,
-            writes: 0,
-        };
+        let mut throttle =
+            Self { target, queue_depth, write_back, window_end: WINDOW, fastest_read: Time::MAX, ..Self::default() };
         throttle.scale(0);
         throttle
     }
