@@ -136,6 +136,15 @@ class CacheRow:
         }
 
 
+@dataclass(frozen=True)
+class _Prediction:
+    """The figures of a run with one state of the cache, and the ends of its interval of IOPS."""
+
+    figures: CacheFigures
+    ends: tuple[float, float]
+    simulated_s: float
+
+
 def validate(tables: CacheTables, parallel: Parallel = HERE) -> list[CacheRow]:
     """Predicts all runs of caches that the simulator knows, and of disks alone.
 
@@ -149,7 +158,7 @@ def validate(tables: CacheTables, parallel: Parallel = HERE) -> list[CacheRow]:
     return [_row(run, [simulated[str(cell.document)] for cell in states]) for run, states in chosen]
 
 
-def _row(run: CacheRun, simulated: Sequence["_Prediction"]) -> CacheRow:
+def _row(run: CacheRun, simulated: Sequence[_Prediction]) -> CacheRow:
     """Returns a run with the middle of its predictions with each state of the cache."""
     iops = math.exp(sum(math.log(prediction.figures.iops) for prediction in simulated) / len(simulated))
 
@@ -232,15 +241,6 @@ def _ssd(tables: CacheTables, run: CacheRun) -> dict[str, object]:
     latency_ns = int(nearest.jobs * nearest.iodepth * 1e9 / nearest.iops)
     rates = {"kind": "throttled", "iops_total": round(nearest.iops), "latency_ns": latency_ns}
     return {**rates, "rotational": False}
-
-
-@dataclass(frozen=True)
-class _Prediction:
-    """The figures of a run with one state of the cache, and the ends of its interval of IOPS."""
-
-    figures: CacheFigures
-    ends: tuple[float, float]
-    simulated_s: float
 
 
 def _predicted(distinct: Sequence[Cell], parallel: Parallel) -> list[_Prediction]:

@@ -123,7 +123,8 @@ impl Passes {
 #[derive(Clone, Debug)]
 pub struct ZipfRanks {
     n: f64,
-    theta: f64,
+    power: f64,
+    first_two: f64, // The share of the first two ranks, and of all, in units of the first
     total: f64,
     eta: f64,
 }
@@ -133,17 +134,17 @@ const MOST_RANKS: u64 = 10_000_000;
 
 impl ZipfRanks {
     fn new(blocks: u64, theta: f64) -> Self {
-        let total = zeta(blocks.min(MOST_RANKS), theta);
-        let eta = (1.0 - (2.0 / blocks as f64).powf(1.0 - theta)) / (1.0 - zeta(2, theta) / total);
-        Self { n: blocks as f64, theta, total, eta }
+        let (first_two, total) = (zeta(2, theta), zeta(blocks.min(MOST_RANKS), theta));
+        let eta = (1.0 - (2.0 / blocks as f64).powf(1.0 - theta)) / (1.0 - first_two / total);
+        Self { n: blocks as f64, power: 1.0 / (1.0 - theta), first_two, total, eta }
     }
 
     fn rank(&self, rng: &mut Rng) -> u64 {
         let u = rng.unit();
         match u * self.total {
             z if z < 1.0 => 0,
-            z if z < zeta(2, self.theta) => 1,
-            _ => (self.n * (self.eta * (u - 1.0) + 1.0).powf(1.0 / (1.0 - self.theta))) as u64,
+            z if z < self.first_two => 1,
+            _ => (self.n * (self.eta * (u - 1.0) + 1.0).powf(self.power)) as u64,
         }
     }
 }
