@@ -77,6 +77,11 @@ impl Kernel {
         self >= Self(6, 18)
     }
 
+    /// Each direct write to a block device has a plug (`blkdev_write_iter`; removed by 712c7364655f, 6.5).
+    pub fn plugs_device_writes(self) -> bool {
+        self < Self(6, 5)
+    }
+
     /// io_uring exists (2b188cc1bb85, 5.1).
     pub fn has_io_uring(self) -> bool {
         self >= Self(5, 1)

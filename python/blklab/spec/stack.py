@@ -316,6 +316,7 @@ class Delay(Volume):
     origin: str
     read: Annotated[Milliseconds, Field(serialization_alias="read_ns")] = 0
     write: Annotated[Milliseconds, Field(serialization_alias="write_ns")] = 0
+    flush: Annotated[Milliseconds | None, Field(serialization_alias="flush_ns")] = None
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
         """Returns the bytes of the delayed device."""

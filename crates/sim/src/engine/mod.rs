@@ -185,6 +185,11 @@ impl Simulation {
         }
     }
 
+    /// Whether a task sleeps until something wakes it.
+    pub fn sleeps(&self, task: u32) -> bool {
+        self.tasks[task as usize].sleeping
+    }
+
     /// Lets a worker run at a time, even if it does not sleep.
     pub fn run_worker_at(&mut self, time: Time, task: u32) {
         self.events.schedule(time, Event::task(task));
@@ -211,6 +216,11 @@ impl Simulation {
     #[inline]
     pub fn plug_callback(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].callbacks.push(Plugged { target, token });
+    }
+
+    /// Whether the system calls of a task have a plug: those with more than two I/Os (`AIO_PLUG_THRESHOLD`).
+    pub fn has_plug(&self, task: u32) -> bool {
+        matches!(&self.tasks[task as usize].role, Role::Job(job) if job.batch() > 2)
     }
 
     // The path of a bio down to the disks.

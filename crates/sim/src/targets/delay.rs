@@ -28,8 +28,10 @@ pub struct Delay {
     pub origin: Box<Node>,
     /// How long a read is held, in ns; the kernel releases it at the next tick of its clock.
     pub read_ns: u64,
-    /// How long a write, a flush or a discard is held, in ns; the kernel releases it at the next tick of its clock.
+    /// How long a write or a discard is held, in ns; the kernel releases it at the next tick of its clock.
     pub write_ns: u64,
+    /// How long a flush is held, in ns, also one that precedes a write; without it as long as a write.
+    pub flush_ns: Option<u64>,
 }
 
 /// What a delay counted.
@@ -45,7 +47,7 @@ pub struct DelayReport {
 pub struct DelayTarget {
     origin: Child,
     limits: Limits,
-    delays: [Time; 2],
+    delays: [Time; 3], // Of reads, of writes, of flushes
     late_ticks: u64,                // Ticks by which the release is late
     held: BTreeMap<Time, Vec<u32>>, // Held bios by the time of their release
     worker: u32,
@@ -64,12 +66,13 @@ impl Target for DelayTarget {
     fn map(&mut self, sim: &mut Simulation, _task: u32, number: u32) -> Mapped {
         let bio = &mut sim.bios[number];
         bio.target = self.origin.target;
-        let index = usize::from(bio.op != Op::Read);
-        if self.delays[index] == 0 {
+        let is_read = bio.op == Op::Read;
+        let delay = self.delays[if is_read { 0 } else { 1 + usize::from(bio.op == Op::Flush) }];
+        if delay == 0 {
             return Mapped::Remapped;
         }
-        self.report.held[index] += 1;
-        let ticks = sim.now / TICK + self.delays[index].div_ceil(TICK) + self.late_ticks;
+        self.report.held[usize::from(!is_read)] += 1;
+        let ticks = sim.now / TICK + delay.div_ceil(TICK) + self.late_ticks;
         let bios = self.held.entry(ticks * TICK).or_default();
         if bios.is_empty() {
             sim.run_worker_at(ticks * TICK + sim.host.wake_ns, self.worker);
@@ -111,7 +114,7 @@ impl TargetSpec for Delay {
     fn build(&self, _id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<DelayTarget, String> {
         let origin = children[0].ok_or_else(|| format!("{}: a delay needs an origin", self.name))?;
         let cpu_ns = origin.limits.cpu_ns + context.host.md_ns;
-        let delays = [self.read_ns, self.write_ns];
+        let delays = [self.read_ns, self.write_ns, self.flush_ns.unwrap_or(self.write_ns)];
         let polls = context.kernel.polls_short_delays() && delays.into_iter().all(|delay| delay <= POLLED);
         Ok(DelayTarget {
             origin,

@@ -165,7 +165,7 @@ fn arrays_of_arrays_complete() {
         // Few tags, so that the delay's worker must wait for them.
         cell.devices.iter_mut().for_each(|device| device.queue.nr_requests = 4);
         let origin = Box::new(md.members[1].node.take().unwrap());
-        let delay = Delay { name: "delay".into(), origin, read_ns: 3_000_000, write_ns: 1_000_000 };
+        let delay = Delay { name: "delay".into(), origin, read_ns: 3_000_000, write_ns: 1_000_000, flush_ns: Some(2_000_000) };
         md.members[1].node = Some(Node::Delay(delay));
     }
     play(&cell);

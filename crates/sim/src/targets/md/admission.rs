@@ -25,6 +25,9 @@ impl Array {
     /// Decides what happens to a bio before it is mapped.
     pub fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Admission {
         let bio = sim.bios[number];
+        if self.bitmap.as_mut().is_some_and(|bitmap| bitmap.blocks(task)) {
+            return Admission::Wait;
+        }
         if bio.op == Op::Flush {
             return Admission::Pass;
         }
@@ -38,8 +41,9 @@ impl Array {
         if is_new && bio.op == Op::Write && self.bitmap.is_some() {
             sim.bios[number].private |= bio_state::COUNTED;
             let sectors = self.bitmap_sectors(&bio);
+            let by_thread = self.threads.is_empty();
             if let Some(bitmap) = &mut self.bitmap
-                && !bitmap.start_write(number, sectors, self.members.are_degraded())
+                && !bitmap.start_write(number, sectors, self.members.are_degraded(), by_thread && !bitmap.in_task(sim, task))
             {
                 sim.plug_callback(task, self.members.id, HELD_FOR_BITMAP);
                 return Admission::Taken;

@@ -1,10 +1,11 @@
 //! The write-intent bitmap: a bit is on every member's disk before its chunk is written, and is cleared lazily.
 //!
 //! drivers/md/md-bitmap.c, Linux 6.1: `md_bitmap_startwrite`, `md_bitmap_endwrite`, `md_bitmap_unplug` and
-//! `md_bitmap_daemon_work`. The kernel's array thread writes the pages and then submits the writes that had to wait
-//! (`flush_pending_writes`, raid5.c's `bitmap_list`). Here a separate task does that, and the task that made the
-//! writes never waits with them. Pages are written with `REQ_PREFLUSH | REQ_FUA` (`md_super_write`); one flush precedes all
-//! of them. The bitmap lies at the beginning of the member's data, not before it.
+//! `md_bitmap_daemon_work`. A separate task writes the pages here, and then submits the writes that had to wait.
+//! In the kernel the task that made the writes does that when its plug ends (`raid1_unplug`, `raid10_unplug`), so it
+//! submits nothing meanwhile. Without a plug, and with parity, the array's thread does it (`flush_pending_writes`,
+//! `raid5d`), and no write passes it meanwhile. Pages are written with `REQ_PREFLUSH | REQ_FUA` (`md_super_write`); one
+//! flush precedes all of them. The bitmap lies at the beginning of the member's data, not before it.
 //!
 //! The lockless bitmap (drivers/md/md-llbitmap.c, 6.18) has a byte for each chunk. A write to a clean chunk writes its
 //! block of 512 bytes; the second chunk of the block that is written marks all of them, so that the block is not
@@ -18,8 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::spec::Md;
 use crate::bio::NONE;
+use crate::engine::WaitList;
 use crate::events::Time;
-use crate::kernel::Kernel;
+use crate::targets::BuildContext;
 
 /// `mddev->bitmap_info.daemon_sleep`.
 const DAEMON_SLEEP: Time = 5_000_000_000;
@@ -70,6 +72,11 @@ pub struct Bitmap {
     new_chunks: Vec<u64>, // Chunks whose bits were set since the last write of the bitmap, and bios that wait for them
     held_bios: Vec<u32>,
     write_requested: bool,    // Whether the plug of a waiting bio has ended
+    rows_wait: bool,          // The same with parity, before `raid5d` has seen it
+    batch_due: bool,          // Whether `raid5d` handles a batch before it writes the bitmap again
+    plugged: bool,            // Whether all writes have a plug
+    writers: Vec<u32>,        // Tasks that write the bitmap themselves now, and those of them that have more to submit
+    waiting: WaitList,
     writing_chunks: Vec<u64>, // The same for the write in progress, and its pages
     released_bios: Vec<u32>,
     pages: Vec<u64>,
@@ -82,7 +89,8 @@ pub struct Bitmap {
 
 impl Bitmap {
     /// The bitmap without set bits of an array that syncs this many sectors, if it has one.
-    pub fn for_array(md: &Md, sectors: u64, kernel: Kernel) -> Result<Option<Box<Self>>, String> {
+    pub fn for_array(md: &Md, sectors: u64, context: &BuildContext) -> Result<Option<Box<Self>>, String> {
+        let kernel = context.kernel;
         let mut chunk = md.bitmap_chunk / 512;
         if md.lockless {
             if !kernel.has_lockless_bitmap() {
@@ -96,7 +104,8 @@ impl Bitmap {
             // `md_bitmap_read_sb`.
             return Err(format!("bitmap_chunk {}: expected a power of two, at least 4096 bytes", md.bitmap_chunk));
         }
-        Ok(md.bitmap.then(|| Box::new(Self { chunk, lockless: md.lockless, task: NONE, ..Self::default() })))
+        let plugged = context.filesystem || kernel.plugs_device_writes();
+        Ok(md.bitmap.then(|| Box::new(Self { chunk, lockless: md.lockless, task: NONE, plugged, ..Self::default() })))
     }
 
     /// What has a counter, and is written at once: a chunk, or a block of the lockless bitmap.
@@ -122,9 +131,10 @@ impl Bitmap {
         first / self.chunk..=last / self.chunk
     }
 
-    /// Starts a write from the first to the last sector. False if the bio must wait until its bits are on disk.
-    pub fn start_write(&mut self, number: u32, sectors: (u64, u64), degraded: bool) -> bool {
-        let mut on_disk = true;
+    /// Starts a write from the first to the last sector. False if the bio must wait until its bits are on disk, or until
+    /// the array's thread, if that submits it (`by_thread`), has written those of others.
+    pub fn start_write(&mut self, number: u32, sectors: (u64, u64), degraded: bool, by_thread: bool) -> bool {
+        let mut on_disk = !(by_thread && self.is_writing());
         for chunk in self.chunks(sectors) {
             let counted = self.counted(chunk);
             let counter = self.counters.entry(counted).or_insert_with(|| {

@@ -315,6 +315,9 @@ impl Array {
 
     /// A thread handles one row, or sleeps (`raid5d`, `raid5_do_work`). Its plug stays until no row is left.
     fn handle_row(&mut self, sim: &mut Simulation, thread: usize) -> WorkerNext {
+        if thread == 0 && self.threads[0].rows == 0 && self.writes_bitmap_first(sim) {
+            return WorkerNext::Sleep;
+        }
         let Redundancy::Parity(stripes) = self.level.redundancy() else { return WorkerNext::Sleep };
         let Handler { task, rows, .. } = &mut self.threads[thread];
         let task = *task;
@@ -423,7 +426,7 @@ impl Array {
             Redundancy::Copies(mirror) => mirror.sync_end(SyncAction::Resync),
             Redundancy::Parity(stripes) => stripes.map.used,
         };
-        let bitmap = if redundant { Bitmap::for_array(md, synced, kernel)? } else { None };
+        let bitmap = if redundant { Bitmap::for_array(md, synced, context)? } else { None };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context);

@@ -66,7 +66,9 @@ MS = 1_000_000  # ns; dm-delay counts in them, and its timer is no finer than th
 def create_delay(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
     """Delays reads and writes of `origin`; returns the path of the delayed device."""
     (origin,) = paths["origin"]
-    return _delayed(guest, table["name"], origin, table["read_ns"] // MS, table["write_ns"] // MS)
+    write_ns, flush_ns = table["write_ns"], table.get("flush_ns")
+    delays = (table["read_ns"], write_ns, write_ns if flush_ns is None else flush_ns)
+    return _delayed(guest, table["name"], origin, [delay // MS for delay in delays])
 
 
 VOLUMES = {
@@ -85,16 +87,16 @@ def delayed_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
     The delay is then part of the stack; the disk below it keeps its name with a suffix.
     """
     ms = max(1, round(latency_ns / MS))
-    return _delayed(guest, f"{disk.name} (delayed)", disk.path, ms, ms)
+    return _delayed(guest, f"{disk.name} (delayed)", disk.path, [ms])
 
 
-def _delayed(guest: GuestStack, layer: str, path: str, read_ms: int, write_ms: int) -> str:
+def _delayed(guest: GuestStack, layer: str, path: str, delays_ms: Sequence[int]) -> str:
     guest.loaded("dm-delay")
     below = path.removeprefix("/dev/")
     sectors = guest.read(f"/sys/block/{below}/size")
     name = f"delay_{below}"
-    writes = f" {path} 0 {write_ms}" if write_ms != read_ms else ""
-    guest.run("dmsetup", "create", name, "--table", f"0 {sectors} delay {path} 0 {read_ms}{writes}")
+    classes = " ".join(f"{path} 0 {delay}" for delay in delays_ms)  # Of reads, writes and flushes; of all if it is one
+    guest.run("dmsetup", "create", name, "--table", f"0 {sectors} delay {classes}")
     guest.undoing.append(lambda: guest.run("dmsetup", "remove", "--retry", name))
     return guest.add_layer(GuestLayer(layer, "dm", guest.mapped(name)), path)
 

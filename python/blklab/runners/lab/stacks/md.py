@@ -1,5 +1,6 @@
 """md arrays, made by mdadm."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,14 @@ def create(guest: GuestStack, md: Mapping[str, Any], members: Sequence[str | Non
     _tune(guest, kernel, md, members)
     if sync != "idle":
         _held(guest, md, kernel, [name for name, absent in zip(members, rebuilding, strict=True) if absent])
+    elif md["bitmap"] and None not in members:
+        # mdadm sets all bits of a new bitmap. md clears them within 15 s, if no member is missing.
+        clean = f"{kernel} : .*\\n.*\\n.* bitmap: 0/"
+        guest.readying.append(
+            lambda: guest.until(
+                lambda: re.search(clean, guest.read("/proc/mdstat") or "") is not None, f"the bitmap of {path} is clean"
+            )
+        )
     guest.reports.append(lambda: report(guest, md["name"], kernel, members))
     return path
 

@@ -47,7 +47,16 @@ impl Array {
                 counter.on_disk = !bitmap.lockless || !bitmap.new_chunks.contains(&chunk);
             }
         }
-        bitmap.released_bios.drain(..).for_each(|number| sim.submit(task, number));
+        for number in bitmap.released_bios.drain(..) {
+            let writer = sim.bios[number].task;
+            bitmap.writers.retain(|&other| other != writer);
+            sim.submit(task, number);
+        }
+        bitmap.waiting.wake_all(sim);
+        if let Some(thread) = self.threads.first() {
+            bitmap.batch_due = true;
+            sim.wake_worker(thread.task);
+        }
         true
     }
 
@@ -86,10 +95,37 @@ impl Array {
 
     /// The plug of writes that wait for the bitmap ends.
     pub fn request_bitmap_write(&mut self, sim: &mut Simulation) {
-        if let Some(bitmap) = &mut self.bitmap {
-            bitmap.write_requested = true;
-            sim.wake_worker(bitmap.task);
+        let Some(bitmap) = &mut self.bitmap else { return };
+        if let Some(thread) = self.threads.first() {
+            bitmap.rows_wait = true;
+            return sim.wake_worker(thread.task);
         }
+        bitmap.write_requested = true;
+        for &number in &bitmap.held_bios {
+            let task = sim.bios[number].task;
+            if bitmap.in_task(sim, task) && !bitmap.writers.contains(&task) {
+                bitmap.writers.push(task);
+            }
+        }
+        sim.wake_worker(bitmap.task);
+    }
+
+    /// Whether `raid5d` takes no rows now, because it writes the bitmap: before a batch, if writes wait for that.
+    pub fn writes_bitmap_first(&mut self, sim: &mut Simulation) -> bool {
+        let has_rows = self.stripes().is_some_and(|stripes| !stripes.queue.is_empty());
+        let Some(bitmap) = &mut self.bitmap else { return false };
+        if !bitmap.writing_chunks.is_empty() {
+            return true;
+        }
+        let batch_due = std::mem::take(&mut bitmap.batch_due) && has_rows;
+        if batch_due || bitmap.held_bios.is_empty() || !std::mem::take(&mut bitmap.rows_wait) {
+            return false;
+        }
+        bitmap.write_requested = true;
+        // If it does not sleep, it may wait for rows that this thread must handle.
+        let sleeps = sim.sleeps(bitmap.task);
+        sim.wake_worker(bitmap.task);
+        sleeps
     }
 
     /// Plans when the bitmap's daemon runs next.
@@ -118,6 +154,25 @@ impl Bitmap {
             return false;
         }
         !(self.pages.is_empty() && self.released_bios.is_empty())
+    }
+
+    /// Whether bits are being written, for which writes wait.
+    pub fn is_writing(&self) -> bool {
+        self.write_requested || !self.writing_chunks.is_empty()
+    }
+
+    /// Whether a task of a mirror writes the bits of its writes itself when its plug ends.
+    pub fn in_task(&self, sim: &Simulation, task: u32) -> bool {
+        self.plugged || sim.has_plug(task)
+    }
+
+    /// Whether a task must wait, because it writes the bitmap.
+    pub fn blocks(&mut self, task: u32) -> bool {
+        let blocks = self.writers.contains(&task);
+        if blocks {
+            self.waiting.add(task);
+        }
+        blocks
     }
 
     /// One of the bitmap's bios is done. True if all are.
