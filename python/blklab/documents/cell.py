@@ -9,7 +9,9 @@ Bcache = TypedDict("Bcache", {
     "congested_write_threshold_us": int, "mode": str, "name": str, "sequential_cutoff": int,
     "state": "NotRequired[InitialState]", "writeback_percent": int,
 })
-Delay = TypedDict("Delay", {"name": str, "origin": "Node", "read_ns": int, "write_ns": int})
+Delay = TypedDict("Delay", {
+    "flush_ns": NotRequired[int | None], "name": str, "origin": "Node", "read_ns": int, "write_ns": int,
+})
 Device = TypedDict("Device", {
     "bytes": int, "controller": NotRequired[str | None], "model": "Model", "name": str, "queue": "QueueSettings",
     "start": NotRequired[int],

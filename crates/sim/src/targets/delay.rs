@@ -47,7 +47,7 @@ pub struct DelayReport {
 pub struct DelayTarget {
     origin: Child,
     limits: Limits,
-    delays: [Time; 3], // Of reads, of writes, of flushes
+    delays: [Time; 3],              // Of reads, of writes, of flushes
     late_ticks: u64,                // Ticks by which the release is late
     held: BTreeMap<Time, Vec<u32>>, // Held bios by the time of their release
     worker: u32,

@@ -8,7 +8,8 @@ fn a_bio_waits_for_the_tick_after_its_delay() {
     let run = |kernel: &str, load: Job| {
         let mut cell = cell(md(crate::cell::Level::Raid0, 1), &iops(0.0), &[Job { iodepth: 1, ..load }]);
         let origin = Box::new(std::mem::replace(&mut cell.stack, Node::Device(0)));
-        cell.stack = Node::Delay(Delay { name: "slow".into(), origin, read_ns: 5_000_000, write_ns: 0, flush_ns: None });
+        cell.stack =
+            Node::Delay(Delay { name: "slow".into(), origin, read_ns: 5_000_000, write_ns: 0, flush_ns: None });
         cell.kernel = kernel.into();
         play(&cell)
     };

@@ -1,11 +1,40 @@
-//! Admission of bios to an array: the barrier of a sync, the bitmap or the stripe cache can hold a bio back.
+//! Admission of bios to an array: the superblock, the barrier of a sync, the bitmap or the stripe cache can hold a bio
+//! back.
 
-use super::{Array, MAPPED, Redundancy, bio_state};
+use super::{Array, MAPPED, Redundancy, bio_state, tag};
 use crate::bio::{Bio, Op};
-use crate::engine::Simulation;
+use crate::engine::{PlugAfter, Simulation, WaitList, WorkerNext};
+use crate::events::Time;
 
 /// The plug token for the bitmap; other tokens are entries of the stripe cache.
 pub const HELD_FOR_BITMAP: u32 = u32::MAX;
+
+/// A tick of the kernel's clock, and how many an array is without writes before it turns clean (`DEFAULT_SAFEMODE_DELAY`
+/// at 250 a second): one to two times as many, because the timer is set to multiples (`md_write_end`).
+const TICK: Time = 4_000_000;
+const SAFEMODE_TICKS: Time = 51;
+
+/// Whether the members' superblocks say that an array is clean. The first write after that waits until they do not
+/// (`md_write_start`). Not of RAID-0 and linear arrays.
+#[derive(Default)]
+pub struct Safemode {
+    pub task: u32,  // The array's thread, which writes the superblocks (`md_update_sb`)
+    is_clean: bool, // `in_sync`
+    updating: bool, // Whether superblocks are being written
+    steps: u32,     // Flushes of the members, and writes, that are left to do for that
+    in_flight: u32, // Bios of this step
+    writes: u32,    // Writes of the array in flight, and when the last one ended
+    ended: Time,
+    timer: bool, // Whether the timer is set
+    waiting: WaitList,
+}
+
+impl Safemode {
+    /// When the timer is due.
+    fn due(&self) -> Time {
+        ((self.ended / TICK).next_multiple_of(SAFEMODE_TICKS) + SAFEMODE_TICKS) * TICK
+    }
+}
 
 /// The result of [`Array::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +48,7 @@ pub enum Admission {
 impl Array {
     /// Whether bios can be held back, so that `admit` must be called.
     pub fn can_hold_bios(&mut self) -> bool {
-        self.stripes().is_some() || self.barrier.is_some() || self.bitmap.is_some()
+        self.stripes().is_some() || self.barrier.is_some() || self.bitmap.is_some() || self.safemode.is_some()
     }
 
     /// Decides what happens to a bio before it is mapped.
@@ -30,6 +59,18 @@ impl Array {
         }
         if bio.op == Op::Flush {
             return Admission::Pass;
+        }
+        if let Some(safemode) = &mut self.safemode
+            && bio.op != Op::Read
+            && bio.private & bio_state::WRITES == 0
+        {
+            if safemode.is_clean || safemode.updating {
+                safemode.waiting.add(task);
+                sim.wake_worker(safemode.task);
+                return Admission::Wait;
+            }
+            sim.bios[number].private |= bio_state::WRITES;
+            safemode.writes += 1;
         }
         let is_new = bio.private & bio_state::COUNTED == 0;
         if is_new && let Some(barrier) = &mut self.barrier {
@@ -43,7 +84,12 @@ impl Array {
             let sectors = self.bitmap_sectors(&bio);
             let by_thread = self.threads.is_empty();
             if let Some(bitmap) = &mut self.bitmap
-                && !bitmap.start_write(number, sectors, self.members.are_degraded(), by_thread && !bitmap.in_task(sim, task))
+                && !bitmap.start_write(
+                    number,
+                    sectors,
+                    self.members.are_degraded(),
+                    by_thread && !bitmap.in_task(sim, task),
+                )
             {
                 sim.plug_callback(task, self.members.id, HELD_FOR_BITMAP);
                 return Admission::Taken;
@@ -79,6 +125,54 @@ impl Array {
             self.plan_bitmap_daemon(sim);
         }
         self.wake_sync_at_barrier(sim);
+    }
+
+    /// A write is done. The first one sets the timer after which the array turns clean.
+    pub fn end_write(&mut self, sim: &mut Simulation) {
+        let Some(safemode) = &mut self.safemode else { return };
+        safemode.writes -= 1;
+        safemode.ended = sim.now;
+        if !std::mem::replace(&mut safemode.timer, true) {
+            sim.run_worker_at(safemode.due(), safemode.task);
+        }
+    }
+
+    /// The next step of the thread that writes superblocks: that of a bitmap before that of the array.
+    pub fn update_superblock(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
+        let Some(safemode) = &mut self.safemode else { return WorkerNext::Sleep };
+        if safemode.in_flight > 0 {
+            return WorkerNext::Sleep;
+        }
+        if safemode.steps == 0 {
+            safemode.updating = false;
+            let due = safemode.timer && safemode.due() <= sim.now;
+            safemode.timer &= !due;
+            if safemode.is_clean && !safemode.waiting.is_empty() {
+                safemode.is_clean = false;
+            } else if due && safemode.writes == 0 {
+                safemode.is_clean = true;
+            } else {
+                safemode.waiting.wake_all(sim);
+                return if safemode.timer { WorkerNext::Until(safemode.due()) } else { WorkerNext::Sleep };
+            }
+            safemode.updating = true;
+            safemode.steps = if self.bitmap.is_some() { 4 } else { 2 };
+        }
+        safemode.steps -= 1;
+        let io = if safemode.steps % 2 == 1 { (Op::Flush, 0, 0) } else { (Op::Write, 0, 8) };
+        safemode.in_flight = self.members.submit_metadata(sim, task, tag::SUPERBLOCK, io);
+        // The step may be over before it sleeps.
+        WorkerNext::Again { after: sim.host.md_ns, plug: PlugAfter::Ends, undisturbed: false }
+    }
+
+    /// A superblock, or the flush before it, is done.
+    pub fn end_superblock_io(&mut self, sim: &mut Simulation) {
+        if let Some(safemode) = &mut self.safemode {
+            safemode.in_flight -= 1;
+            if safemode.in_flight == 0 {
+                sim.wake_worker(safemode.task);
+            }
+        }
     }
 
     /// The first and the last sector that a bio touches in the bitmap; with parity, sectors of members.

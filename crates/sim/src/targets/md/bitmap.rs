@@ -71,11 +71,12 @@ pub struct Bitmap {
     counters: BTreeMap<u64, ChunkCounter>,
     new_chunks: Vec<u64>, // Chunks whose bits were set since the last write of the bitmap, and bios that wait for them
     held_bios: Vec<u32>,
-    write_requested: bool,    // Whether the plug of a waiting bio has ended
-    rows_wait: bool,          // The same with parity, before `raid5d` has seen it
-    batch_due: bool,          // Whether `raid5d` handles a batch before it writes the bitmap again
-    plugged: bool,            // Whether all writes have a plug
-    writers: Vec<u32>,        // Tasks that write the bitmap themselves now, and those of them that have more to submit
+    write_requested: bool, // Whether the plug of a waiting bio has ended
+    rows_wait: bool,       // The same with parity, before `raid5d` has seen it
+    thread_waits: bool,    // Whether `raid5d` waits until its request has been served
+    batch_due: bool,       // Whether `raid5d` handles a batch before it writes the bitmap again
+    plugged: bool,         // Whether all writes have a plug
+    writers: Vec<u32>,     // Tasks that write the bitmap themselves now, and those of them that have more to submit
     waiting: WaitList,
     writing_chunks: Vec<u64>, // The same for the write in progress, and its pages
     released_bios: Vec<u32>,

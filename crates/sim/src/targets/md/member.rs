@@ -1,7 +1,7 @@
 //! The members of an array, and how md submits bios to them.
 
 use super::report::MdReport;
-use crate::bio::{Bio, Flags, Op, Owner};
+use crate::bio::{Bio, Flags, NONE, Op, Owner};
 use crate::engine::Simulation;
 use crate::kernel::Kernel;
 use blklab_md::map::MemberSector;
@@ -99,6 +99,18 @@ impl Members {
         for slot in 0..self.slots.len() as u32 {
             self.submit_write(sim, task, parent, MemberSector { slot, sector }, sectors);
         }
+    }
+
+    /// Submits a write of metadata, or a flush, to every member, and returns how many. They are not parts of the array's
+    /// bios, so they have no parent; `io` is the operation, the first sector, and how many.
+    pub fn submit_metadata(
+        &self, sim: &mut Simulation, task: u32, tag: u8, (op, sector, sectors): (Op, u64, u32),
+    ) -> u32 {
+        let owner = Owner::Target { target: self.id, tag, number: NONE };
+        let durable = if op == Op::Write { Flags::FUA } else { Flags::default() };
+        let flags = Flags::SYNC.with(Flags::METADATA).with(durable);
+        let present = self.slots.iter().filter(|slot| slot.present);
+        present.map(|slot| sim.submit_new(task, (op, slot.target, sector, sectors), flags, owner)).count() as u32
     }
 
     /// Counts a part that a member has done.

@@ -22,7 +22,7 @@ use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
 use crate::targets::{BuildContext, Node, Reported, TargetSpec};
-use admission::Admission;
+use admission::{Admission, Safemode};
 use barrier::Barrier;
 use bitmap::Bitmap;
 use blklab_md::map::MemberSector;
@@ -47,8 +47,10 @@ mod worker {
     pub const SYNC: u32 = 1;
     /// `submit_flushes`.
     pub const FLUSH: u32 = 2;
+    /// Writes superblocks (`md_update_sb`).
+    pub const SUPERBLOCK: u32 = 3;
     /// `raid5d`, which handles rows of the stripe cache, and behind it the workers of `group_thread_cnt`.
-    pub const THREAD: u32 = 3;
+    pub const THREAD: u32 = 4;
 }
 
 /// The purpose of a bio that the array owns itself; bios for members have their slot here.
@@ -57,6 +59,9 @@ mod tag {
     pub const ROW: u8 = 0;
     /// I/O of a piece of a sync: the number is the piece's.
     pub const SYNC: u8 = 1;
+    /// A write or a flush for the bitmap, and the same for superblocks.
+    pub const BITMAP: u8 = 0;
+    pub const SUPERBLOCK: u8 = 1;
 }
 
 /// The array's private data of a bio.
@@ -67,6 +72,8 @@ mod bio_state {
     pub const BY_ROWS: u32 = 4;
     /// The running sync has counted it.
     pub const SEEN_BY_SYNC: u32 = 2;
+    /// It counts as one of the writes in flight.
+    pub const WRITES: u32 = 8;
 }
 
 /// `MAX_STRIPE_BATCH`: rows that a thread takes at once.
@@ -106,6 +113,7 @@ pub struct Array {
     locks: Locks,
     flushes: Option<Flushes>,
     bitmap: Option<Box<Bitmap>>,
+    safemode: Option<Safemode>,
     sync: Option<Box<RunningSync>>, // The running sync, and the barrier between it and other bios
     barrier: Option<Barrier>,
 }
@@ -124,6 +132,9 @@ impl Target for Array {
         }
         if let Some(flushes) = &mut self.flushes {
             flushes.task = new_worker(worker::FLUSH);
+        }
+        if let Some(safemode) = &mut self.safemode {
+            safemode.task = new_worker(worker::SUPERBLOCK);
         }
         if let Some(sync) = &mut self.sync {
             sync.task = new_worker(worker::SYNC);
@@ -182,7 +193,7 @@ impl Target for Array {
     fn end_io(&mut self, sim: &mut Simulation, part: &Bio) {
         let Owner::Target { tag: slot, number: parent, .. } = part.owner else { unreachable!("{part:?}") };
         if parent == NONE {
-            return self.end_bitmap_io(sim);
+            return if slot == tag::BITMAP { self.end_bitmap_io(sim) } else { self.end_superblock_io(sim) };
         }
         self.members.end_part(slot, part);
         if sim.count_part(parent, part) {
@@ -195,6 +206,7 @@ impl Target for Array {
             worker::BITMAP => self.write_bitmap(sim, task),
             worker::SYNC => self.sync_step(sim, task),
             worker::FLUSH => self.start_flush(sim, task),
+            worker::SUPERBLOCK => self.update_superblock(sim, task),
             _ => self.handle_row(sim, (worker - worker::THREAD) as usize),
         }
     }
@@ -241,6 +253,9 @@ impl Array {
         let Bio { op, sectors, task, private, .. } = *bio;
         if op != Op::Read || private & bio_state::BY_ROWS == 0 {
             self.take_locks(sim, task, (op, sectors), ENDED);
+        }
+        if private & bio_state::WRITES != 0 {
+            self.end_write(sim);
         }
         if private & bio_state::COUNTED != 0 {
             let bio = sim.bios[number];
@@ -443,9 +458,22 @@ impl Array {
             ArrayFlush::AtOnce => None,
             how => Some(Flushes { alone: how == ArrayFlush::OneByOne, ..Flushes::default() }),
         };
+        let safemode = redundant.then(Safemode::default);
         let may_hold_bios = false;
-        let mut array =
-            Self { members, level, limits, may_hold_bios, largest_bio, threads, locks, flushes, bitmap, sync, barrier };
+        let mut array = Self {
+            members,
+            level,
+            limits,
+            may_hold_bios,
+            largest_bio,
+            threads,
+            locks,
+            flushes,
+            bitmap,
+            safemode,
+            sync,
+            barrier,
+        };
         array.may_hold_bios = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
         if !context.filesystem && md.level == Level::Raid1 {

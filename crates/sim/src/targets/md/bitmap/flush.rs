@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{Bitmap, BitmapStep};
-use crate::bio::{Flags, NONE, Op, Owner};
+use crate::bio::Op;
 use crate::engine::{PlugAfter, Simulation, WorkerNext};
 use crate::events::Time;
-use crate::targets::md::Array;
+use crate::targets::md::{Array, tag};
 
 impl Array {
     /// Runs the bitmap's worker.
@@ -54,7 +54,7 @@ impl Array {
         }
         bitmap.waiting.wake_all(sim);
         if let Some(thread) = self.threads.first() {
-            bitmap.batch_due = true;
+            (bitmap.thread_waits, bitmap.batch_due) = (false, true);
             sim.wake_worker(thread.task);
         }
         true
@@ -62,26 +62,14 @@ impl Array {
 
     /// Submits a flush, or the pages, to every member.
     fn submit_bitmap_io(&mut self, bitmap: &mut Bitmap, sim: &mut Simulation, task: u32) {
-        // These are not parts of the array's bios, so they have no parent.
-        let owner = Owner::Target { target: self.members.id, tag: 0, number: NONE };
-        if bitmap.step == BitmapStep::Write {
-            self.members.report.bitmap_writes += bitmap.pages.len() as u64;
-        }
+        let Some(pages) = (bitmap.step == BitmapStep::Write).then_some(&bitmap.pages) else {
+            bitmap.in_flight = self.members.submit_metadata(sim, task, tag::BITMAP, (Op::Flush, 0, 0));
+            return;
+        };
+        self.members.report.bitmap_writes += pages.len() as u64;
         let size = bitmap.page_sectors();
-        for slot in self.members.slots.iter().filter(|slot| slot.present) {
-            let mut submit = |op, sector, sectors| {
-                bitmap.in_flight += 1;
-                let durable = if op == Op::Write { Flags::FUA } else { Flags::default() };
-                let flags = Flags::SYNC.with(Flags::METADATA).with(durable);
-                sim.submit_new(task, (op, slot.target, sector, sectors), flags, owner);
-            };
-            match bitmap.step {
-                BitmapStep::Write => {
-                    bitmap.pages.iter().for_each(|page| submit(Op::Write, page * u64::from(size), size))
-                }
-                _ => submit(Op::Flush, 0, 0),
-            }
-        }
+        let writes = pages.iter().map(|page| (Op::Write, page * u64::from(size), size));
+        bitmap.in_flight = writes.map(|io| self.members.submit_metadata(sim, task, tag::BITMAP, io)).sum();
     }
 
     /// A write or a flush of the bitmap is done.
@@ -114,7 +102,7 @@ impl Array {
     pub fn writes_bitmap_first(&mut self, sim: &mut Simulation) -> bool {
         let has_rows = self.stripes().is_some_and(|stripes| !stripes.queue.is_empty());
         let Some(bitmap) = &mut self.bitmap else { return false };
-        if !bitmap.writing_chunks.is_empty() {
+        if bitmap.thread_waits || !bitmap.writing_chunks.is_empty() {
             return true;
         }
         let batch_due = std::mem::take(&mut bitmap.batch_due) && has_rows;
@@ -123,9 +111,9 @@ impl Array {
         }
         bitmap.write_requested = true;
         // If it does not sleep, it may wait for rows that this thread must handle.
-        let sleeps = sim.sleeps(bitmap.task);
+        bitmap.thread_waits = sim.sleeps(bitmap.task);
         sim.wake_worker(bitmap.task);
-        sleeps
+        bitmap.thread_waits
     }
 
     /// Plans when the bitmap's daemon runs next.

@@ -1,6 +1,6 @@
 //! Tests of what a bitmap writes, and when.
 
-use crate::cell::{Job, Level, Md};
+use crate::cell::{Cell, Job, Level, Md, ThrottledSpec};
 use crate::outcome::Outcome;
 use crate::tests::{MEMBER, array, cell, iops, job, md, pages, play, without};
 
@@ -19,12 +19,14 @@ fn a_working_set_sets_and_clears_its_bits_once() {
         // One job, one I/O at a time, over 8 chunks of one page, well within five seconds.
         let load = || Job { iodepth: 1, ..job(8 << 20, 400) };
         let plain = pages(&run(md(level, disks), load())).1;
-        assert_eq!(plain, 400 * copies);
+        // At the end the superblocks say that the array is clean, also the bitmap's.
+        let ends = disks as u64;
+        assert_eq!(plain, 400 * copies + ends);
         let outcome = run(with_bitmap(level, disks, 1 << 20), load());
         let writes = array(&outcome).bitmap_writes;
         // Each of 8 bits is set separately, and after three runs of the daemon all are cleared together.
         assert_eq!(writes, 8 + 1, "{level:?}");
-        assert_eq!(pages(&outcome).1, plain + writes * disks as u64);
+        assert_eq!(pages(&outcome).1, plain + writes * disks as u64 + ends);
     }
 }
 
@@ -59,7 +61,7 @@ fn with_parity_a_bit_stands_for_a_chunk_of_each_member() {
     assert_eq!(array(&outcome).bitmap_writes, 8 + 1);
     let (read, written) = pages(&outcome);
     // The number of pages written is the same; a few more can have left the cache before they were written again.
-    assert!(read.abs_diff(plain.0) < 20 && written == plain.1 + 9 * 4, "{read} {written}, {plain:?}");
+    assert!(read.abs_diff(plain.0) < 20 && written == plain.1 + (9 + 1) * 4, "{read} {written}, {plain:?}");
 }
 
 #[test]
@@ -70,6 +72,52 @@ fn a_write_waits_for_the_bitmap() {
     let outcome = play(&cell(with_bitmap(Level::Raid1, 2, 4096), &iops(100.0), &[load]));
     let ratio = plain.write.iops / outcome.write.iops;
     assert!((1.9..2.1).contains(&ratio), "{ratio}");
+}
+
+/// Writes per second to clean chunks of an array on disks with a latency of a millisecond.
+fn rate(kernel: &str, md: Md, load: Job) -> f64 {
+    let disk = ThrottledSpec { latency_ns: 1_000_000, ..iops(0.0) };
+    play(&Cell { kernel: kernel.into(), ..cell(md, &disk, &[load]) }).write.iops
+}
+
+#[test]
+fn a_task_with_a_plug_submits_nothing_while_it_writes_the_bitmap() {
+    for level in [Level::Raid1, Level::Raid10] {
+        let rate = |kernel, iodepth, batch_submit| {
+            let load = Job { iodepth, batch_submit, ..job(MEMBER, 640) };
+            rate(kernel, with_bitmap(level, 2, 4096), load)
+        };
+        // A write of the bitmap for each write, at any depth; without a plug the array's thread writes many bits at once.
+        let (one, many) = (rate("6.1", 1, 1), rate("6.1", 16, 1));
+        assert!((450.0..550.0).contains(&one) && (900.0..1100.0).contains(&many), "{level:?}: {one} {many}");
+        assert!(rate("6.5", 16, 1) > 4000.0, "{level:?}");
+        // A batch has a plug on any kernel: four bits are written at once.
+        let batches = rate("6.5", 16, 4);
+        assert!((3000.0..4000.0).contains(&batches), "{level:?}: {batches}");
+    }
+}
+
+#[test]
+fn the_thread_of_an_array_with_parity_writes_the_bitmap_before_each_batch_of_rows() {
+    let load = || Job { iodepth: 64, ..job(2 * MEMBER, 1280) };
+    // A write needs three passes. While new writes come in, 8 passes lie between two writes of the bitmap.
+    let with = rate("6.1", with_bitmap(Level::Raid5, 3, 4096), load());
+    let without = rate("6.1", md(Level::Raid5, 3), load());
+    assert!((8000.0 / 3.0..4500.0).contains(&with) && without > 4.0 * with, "{with} {without}");
+}
+
+#[test]
+fn after_a_pause_a_write_waits_for_the_superblocks() {
+    let writes = |md: Md, thinktime_ns| {
+        let outcome = run(md, Job { iodepth: 1, thinktime_ns, ..job(4096, 10) });
+        outcome.devices.iter().map(|device| device.ios[1]).sum::<u64>()
+    };
+    for level in [Level::Raid1, Level::Raid10] {
+        // In each of nine pauses the array turns clean, and then dirty; at the end clean.
+        assert_eq!(writes(md(level, 2), 1_000_000_000), 2 * (10 + 9 * 2 + 1), "{level:?}");
+        assert_eq!(writes(md(level, 2), 100_000_000), 2 * (10 + 1), "{level:?}");
+    }
+    assert_eq!(writes(md(Level::Raid0, 2), 1_000_000_000), 10);
 }
 
 /// An array with a lockless bitmap.
@@ -91,7 +139,7 @@ fn a_lockless_bitmap_writes_a_block_twice_and_clears_nothing() {
         let outcome = run_on("6.18", lockless(level, disks), Job { iodepth: 1, ..job(8 << 20, 400) });
         assert_eq!(array(&outcome).bitmap_writes, 2, "{level:?}");
         let sectors: u64 = outcome.devices.iter().map(|device| device.sectors[1]).sum();
-        assert_eq!(sectors, (400 * copies) * 8 + 2 * disks as u64, "{level:?}");
+        assert_eq!(sectors, (400 * copies) * 8 + (2 + 2 * 8) * disks as u64, "{level:?}");
     }
 }
 
