@@ -77,9 +77,10 @@ impl Kernel {
         self >= Self(6, 18)
     }
 
-    /// Each direct write to a block device has a plug (`blkdev_write_iter`; removed by 712c7364655f, 6.5).
+    /// Each direct write to a block device has a plug: up to 6.4 in `blkdev_write_iter` (712c7364655f removed it), and
+    /// since 6.10 in `__submit_bio` (060406c61c7c).
     pub fn plugs_device_writes(self) -> bool {
-        self < Self(6, 5)
+        self < Self(6, 5) || self >= Self(6, 10)
     }
 
     /// io_uring exists (2b188cc1bb85, 5.1).

@@ -200,9 +200,9 @@ def test_a_delay_of_a_stack() -> None:
     recorder = Recorder(files={"/sys/block/vda/size": "2048\n"})
     recorder.on = {"dmsetup create": {"/sys/block/dm-3/dm/name": "delay_vda\n"}}
     item = guest(recorder, "x")
-    table = {"name": "slow", "read_ns": 5_000_000, "write_ns": 0}
+    table = {"name": "slow", "read_ns": 5_000_000, "write_ns": 0, "flush_ns": 9_000_000}
     assert create_delay(item, table, {"origin": ["/dev/vda"]}) == "/dev/dm-3"
-    mapping = "0 2048 delay /dev/vda 0 5 /dev/vda 0 0"
+    mapping = "0 2048 delay /dev/vda 0 5 /dev/vda 0 0 /dev/vda 0 9"
     assert recorder.ran[-1] == f"dmsetup create delay_vda --table {mapping}"
     assert [(layer.name, layer.above) for layer in item.layers] == [("x", ["slow"]), ("slow", [])]
 
