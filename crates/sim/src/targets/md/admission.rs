@@ -54,11 +54,11 @@ impl Array {
     /// Decides what happens to a bio before it is mapped.
     pub fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Admission {
         let bio = sim.bios[number];
-        if self.bitmap.as_mut().is_some_and(|bitmap| bitmap.blocks(task)) {
-            return Admission::Wait;
-        }
         if bio.op == Op::Flush {
             return Admission::Pass;
+        }
+        if self.bitmap.as_mut().is_some_and(|bitmap| bitmap.blocks(task)) {
+            return Admission::Wait;
         }
         if let Some(safemode) = &mut self.safemode
             && bio.op != Op::Read
