@@ -82,7 +82,9 @@ def test_prices_and_a_bound_choose_the_cheapest() -> None:
     pools = read_pools(["2xhdd-7200:1TiB,2xpm983:64GiB"], {"hdd-7200": 100, "pm983": 400}, "fresh")
     asked = replace(question(), pools=pools, constraints=Constraints(failures=1, p99_ns=10**9))
     best = advise(asked).rows[0]
-    assert (best.arrangement.name, best.price) == ("raid1-2xhdd-7200", 200)
+    # Of the arrays of two such disks, RAID-1 and RAID-10 far 2 differ by less than so short a race can tell.
+    assert best.price == 200
+    assert sorted(best.arrangement.disks) == ["hdd-7200-1", "hdd-7200-2"]
 
 
 def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object) -> list[str]:

@@ -25,6 +25,7 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
         host: &cell.host,
         filesystem: cell.filesystem.is_some(),
         jobs: &cell.jobs,
+        ran_before: cell.ran_before,
         release: &cell.kernel,
         controllers: (cell.controllers.iter())
             .map(|(name, spec)| (name.as_str(), Rc::new(RefCell::new(Controller::new(spec)))))

@@ -38,6 +38,9 @@ pub struct Cell {
     /// The workload, all jobs at the same time; empty when a trace is replayed.
     #[serde(default)]
     pub jobs: Vec<Job>,
+    /// Whether the load ran before at the same rate: bitmaps have set bits for what it wrote in the last seconds.
+    #[serde(default)]
+    pub ran_before: bool,
     /// How to replay a trace, whose I/Os are given separately from the cell; `null` without a trace.
     #[serde(default)]
     pub replay: Option<Replay>,

@@ -141,7 +141,7 @@ def _read(file: Path) -> dict[str, Sample]:
 def document_of(cell: Cell, request: SampleRequest) -> Table:
     """Returns the cell, limited to the I/Os of a request."""
     most = min(request.ios, request.load.ios or request.ios)
-    document = {**cell.document, "max_ios": most, "runtime_ns": LONG, "ramp_ns": 0}
+    document = {**cell.document, "max_ios": most, "runtime_ns": LONG, "ramp_ns": 0, "ran_before": True}
     document.pop("load_ramp", None)
     if document["replay"]:
         timed = not request.as_fast_as_possible

@@ -66,7 +66,7 @@ Writecache = TypedDict("Writecache", {
 Cell = TypedDict("Cell", {
     "controllers": "NotRequired[dict[str, ControllerSpec]]", "devices": "list[Device]",
     "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]", "jobs": "NotRequired[list[Job]]",
-    "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int],
+    "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int], "ran_before": NotRequired[bool],
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
     "series_ns": NotRequired[int], "stack": "Node",
 })

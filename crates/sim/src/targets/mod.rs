@@ -55,6 +55,7 @@ pub struct BuildContext<'a> {
     pub host: &'a Host,                                          // Processor time for an I/O
     pub filesystem: bool,                                        // Whether the load uses a filesystem
     pub jobs: &'a [Job],  // The jobs that use the stack, which tell what a cache holds at first
+    pub ran_before: bool, // Whether the load ran before
     pub release: &'a str, // The kernel as the cell names it
     pub controllers: BTreeMap<&'a str, Rc<RefCell<Controller>>>, // What disks share
 }

@@ -82,14 +82,9 @@ impl Array {
         if is_new && bio.op == Op::Write && self.bitmap.is_some() {
             sim.bios[number].private |= bio_state::COUNTED;
             let sectors = self.bitmap_sectors(&bio);
-            let by_thread = self.threads.is_empty();
+            let (degraded, by_thread) = (self.members.are_degraded(), self.threads.is_empty());
             if let Some(bitmap) = &mut self.bitmap
-                && !bitmap.start_write(
-                    number,
-                    sectors,
-                    self.members.are_degraded(),
-                    by_thread && !bitmap.in_task(sim, task),
-                )
+                && !bitmap.start_write(number, sectors, sim.now, degraded, by_thread && !bitmap.in_task(sim, task))
             {
                 sim.plug_callback(task, self.members.id, HELD_FOR_BITMAP);
                 return Admission::Taken;

@@ -21,6 +21,7 @@ use super::spec::Md;
 use crate::bio::NONE;
 use crate::engine::WaitList;
 use crate::events::Time;
+use crate::rng::mix;
 use crate::targets::BuildContext;
 
 /// `mddev->bitmap_info.daemon_sleep`.
@@ -86,6 +87,32 @@ pub struct Bitmap {
     cleared: BTreeSet<u64>, // Pages with cleared bits, which the daemon writes when it runs next
     ran_at: Time,           // When the daemon ran last, and when it runs next
     due: Option<Time>,
+    before: Option<LoadBefore>,
+}
+
+/// What the simulation wrote so far, from which follows what the same load wrote before.
+#[derive(Debug, Default)]
+struct LoadBefore {
+    writes: u64, // Of what has a counter
+    first: u64,  // Those of them that were the first of their counter
+}
+
+impl LoadBefore {
+    /// Whether a bit that the simulation has not set yet is set, because its chunk was written shortly before.
+    ///
+    /// If `n` random writes reach `c` chunks alike, they hit `c (1 - exp(-x))` different ones, where `x` is `n / c`. This
+    /// gives `x`, and so how often a chunk is written in a time.
+    fn has_set(&self, counted: u64, now: Time) -> bool {
+        let share = self.first as f64 / self.writes.max(1) as f64;
+        let mut each = 1.0 / share;
+        for _ in 0..30 {
+            each = (1.0 - (-each).exp()) / share;
+        }
+        // The daemon clears a bit when it runs for the second time after the last write.
+        let left = (DAEMON_SLEEP * 3 / 2).saturating_sub(now);
+        let before = each * left as f64 / now.max(1) as f64;
+        share < 1.0 && (mix(counted) as f64) < (1.0 - (-before).exp()) * u64::MAX as f64
+    }
 }
 
 impl Bitmap {
@@ -106,7 +133,9 @@ impl Bitmap {
             return Err(format!("bitmap_chunk {}: expected a power of two, at least 4096 bytes", md.bitmap_chunk));
         }
         let plugged = context.filesystem || kernel.plugs_device_writes();
-        Ok(md.bitmap.then(|| Box::new(Self { chunk, lockless: md.lockless, task: NONE, plugged, ..Self::default() })))
+        let lockless = md.lockless;
+        let before = context.ran_before.then(LoadBefore::default);
+        Ok(md.bitmap.then(|| Box::new(Self { chunk, lockless, task: NONE, plugged, before, ..Self::default() })))
     }
 
     /// What has a counter, and is written at once: a chunk, or a block of the lockless bitmap.
@@ -134,14 +163,25 @@ impl Bitmap {
 
     /// Starts a write from the first to the last sector. False if the bio must wait until its bits are on disk, or until
     /// the array's thread, if that submits it (`by_thread`), has written those of others.
-    pub fn start_write(&mut self, number: u32, sectors: (u64, u64), degraded: bool, by_thread: bool) -> bool {
+    pub fn start_write(
+        &mut self, number: u32, sectors: (u64, u64), now: Time, degraded: bool, by_thread: bool,
+    ) -> bool {
         let mut on_disk = !(by_thread && self.is_writing());
         for chunk in self.chunks(sectors) {
             let counted = self.counted(chunk);
+            if let Some(before) = &mut self.before {
+                before.writes += 1;
+            }
             let counter = self.counters.entry(counted).or_insert_with(|| {
-                self.new_chunks.push(counted);
+                let on_disk = self.before.as_mut().is_some_and(|before| {
+                    before.first += 1;
+                    before.has_set(counted, now)
+                });
+                if !on_disk {
+                    self.new_chunks.push(counted);
+                }
                 let dirty = self.lockless.then_some(chunk).into_iter().collect();
-                ChunkCounter { dirty, ..ChunkCounter::default() }
+                ChunkCounter { dirty, on_disk, all_dirty: on_disk, ..ChunkCounter::default() }
             });
             if self.lockless && !counter.all_dirty && counter.dirty.insert(chunk) {
                 // `llbitmap_infect_dirty_bits`

@@ -120,6 +120,24 @@ fn after_a_pause_a_write_waits_for_the_superblocks() {
     assert_eq!(writes(md(Level::Raid0, 2), 1_000_000_000), 10);
 }
 
+#[test]
+fn a_load_that_ran_before_has_set_the_bits_of_its_last_seconds() {
+    // A few hundred writes to an array of `chunks`; then as fast as the same load is after a minute.
+    let seconds = |chunks: u64, ios, ran_before| {
+        let array = with_bitmap(Level::Raid1, 2, MEMBER / chunks);
+        let mut cell = cell(array, &iops(100.0), &[Job { iodepth: 1, ..job(MEMBER, ios) }]);
+        cell.ran_before = ran_before;
+        play(&cell).write.total_ios as f64 / play(&cell).write.iops
+    };
+    for chunks in [64, 256, 1024, 4096] {
+        let later = (seconds(chunks, 12_000, false) - seconds(chunks, 6_000, false)) / 6_000.0;
+        let before = seconds(chunks, 400, true) / 400.0;
+        assert!((before / later).ln().abs() < 0.15, "{chunks}: {before} {later}");
+    }
+    // Without that, each first write of a chunk waits.
+    assert!(seconds(256, 400, false) > 1.3 * seconds(256, 400, true));
+}
+
 /// An array with a lockless bitmap.
 fn lockless(level: Level, disks: usize) -> Md {
     Md { bitmap: true, lockless: true, ..md(level, disks) }
