@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,19 @@ def test_both_bounds_and_the_class_count(hit_rate: float, promotions: float, hol
         CacheFigures(10, rate, count, 4096, 1e6) for rate, count in ((0.98, 4096), (hit_rate, promotions))
     )
     assert CacheRow(run, published, predicted, (0.9, 1.1), 1.0).holds == holds
+
+
+@pytest.mark.parametrize(
+    ("iops", "promotions", "holds"),
+    [((10, 10, 10, 12), 4096, True), ((10, 10, 12, 12), 4096, False), ((10,), 1, False)],
+)
+def test_most_iops_are_inside_and_all_classes_are_the_same(
+    iops: tuple[float, ...], promotions: float, holds: bool, tmp_path: Path
+) -> None:
+    run = table(tmp_path, {"run": "cache"}).runs[-1]
+    published, predicted = (CacheFigures(10, 0.98, count, 4096, 1e6) for count in (4096, promotions))
+    rows = [CacheRow(run, published, replace(predicted, iops=each), (0.9, 1.1), 1.0) for each in (10, *iops)]
+    assert published_caches.hold(rows) == holds
 
 
 def test_every_published_run_becomes_a_cell() -> None:
