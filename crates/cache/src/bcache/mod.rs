@@ -107,11 +107,14 @@ impl Bcache {
     /// Whether the I/O bypasses the cache, and why; counts it as part of its stream.
     pub fn check_bypass(&mut self, request: &Request) -> Option<Bypass> {
         self.check_request(request).or_else(|| {
-            let counted = self.settings.sequential_cutoff > 0 || self.congestion.cutoff(request.time_ns).is_some();
-            let streams = counted.then_some(&mut self.streams);
-            let add = |s: &mut Streams| s.add(request.time_ns, request.task, request.sector, request.sectors);
-            let sequential = streams.map_or(0, add);
-            self.check_stream(request, sequential)
+            let congested = self.congestion.cutoff(request.time_ns);
+            if congested.is_none() && self.settings.sequential_cutoff == 0 {
+                return None;
+            }
+            let streams = &mut self.streams;
+            let sequential = streams.add(request.time_ns, request.task, request.sector, request.sectors);
+            let is_congested = congested.is_some_and(|cutoff| sequential >= cutoff);
+            self.check_stream(sequential).or(is_congested.then_some(Bypass::Congested))
         })
     }
 
@@ -131,13 +134,9 @@ impl Bcache {
         }
     }
 
-    fn check_stream(&mut self, request: &Request, sequential: u64) -> Option<Bypass> {
+    fn check_stream(&self, sequential: u64) -> Option<Bypass> {
         let cutoff = self.settings.sequential_cutoff;
-        if cutoff > 0 && sequential >= cutoff {
-            return Some(Bypass::Sequential);
-        }
-        let congested = self.congestion.cutoff(request.time_ns);
-        congested.filter(|&congested| sequential >= congested).map(|_| Bypass::Congested)
+        (cutoff > 0 && sequential >= cutoff).then_some(Bypass::Sequential)
     }
 
     /// Whether a write that does not bypass stays in the cache, dirty (`should_writeback`).
@@ -316,7 +315,7 @@ impl Replay for Bcache {
 
     fn request_in_stream(&mut self, request: &Request, sequential: u64) {
         if request.op != Op::Flush && request.sectors > 0 {
-            let bypass = self.check_request(request).or_else(|| self.check_stream(request, sequential)).is_some();
+            let bypass = self.check_request(request).or_else(|| self.check_stream(sequential)).is_some();
             self.replay(request, bypass);
         }
     }

@@ -2,7 +2,9 @@
 //! the I/O.
 //!
 //! A read goes to the cache, the backing device, or both in parts; what it missed is written to the cache afterwards.
+//! A write ends when a worker has inserted its keys into the btree. Leaves of the btree and the journal are written.
 //! Positions on the cache device are not those of buckets: new data is appended, cached data is found at its hash.
+//! Not simulated: metadata of buckets (`bch_prio_write`), splits of btree nodes, and garbage collection's I/O.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,7 +18,7 @@ use super::locks::{LockUse, Locks, Moment};
 use super::{BuildContext, Node, Reported, TargetSpec};
 use crate::arena::Numbered;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
-use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
+use crate::engine::{Child, Limits, Mapped, PlugAfter, Simulation, Target, WorkerNext};
 use crate::events::Time;
 use crate::load::Job;
 use crate::rng::mix;
@@ -25,6 +27,15 @@ use crate::rng::mix;
 const PERIOD: Time = 100_000_000;
 /// Sectors of the superblock of the backing device (BDEV_DATA_START_DEFAULT).
 const DATA_START: u64 = 16;
+/// Bytes of a key of cached data, and of one that only says what is missing or invalid.
+const KEY: u64 = 24;
+const EMPTY_KEY: u64 = 16;
+/// Bytes of new keys above which a leaf of the btree is written (`bch_btree_leaf_dirty`).
+const LEAF: u64 = 4096 - 48;
+/// Bytes of keys above which the journal is written at once (`JSET_BITS`), less its head (`struct jset`).
+const JOURNAL: u64 = (4096 << 3) - JOURNAL_HEAD;
+const JOURNAL_HEAD: u64 = 240;
+const JOURNAL_FLAGS: Flags = Flags::SYNC.with(Flags::METADATA);
 /// Writebacks in flight at most (`in_flight` of `cached_dev_writeback_init`).
 const MOST_WRITEBACKS: usize = 64;
 
@@ -100,7 +111,13 @@ enum Part {
     Passed {
         parent: u32,
     },
-    Background, // Data that was missed is written to the cache, or the journal is written
+    /// Data that was missed is written to the cache, or a leaf of the btree is; begun at this time.
+    Filled {
+        begun: Time,
+        keys: u64,
+    },
+    JournalFlush,
+    JournalWrite,
     /// A writeback reads from the cache.
     WritebackRead {
         pages: Range<u64>,
@@ -111,23 +128,53 @@ enum Part {
     },
 }
 
+/// What a kworker of bcache's workqueue does.
+#[derive(Clone, Debug)]
+enum Work {
+    /// Copies what a bio has missed, which ends then, and writes it to the cache (`cached_dev_read_done`).
+    CopyMissed {
+        parent: u32,
+        pages: Range<u64>,
+    },
+    /// Inserts keys of this many bytes, and the journal's part of a write, which ends then (`bch_data_insert_keys`).
+    InsertKeys {
+        bytes: u64,
+        parent: Option<u32>,
+    },
+    Journal,
+    WriteBack {
+        pages: Range<u64>,
+    },
+}
+
+/// The journal: one write is in flight at a time, and what comes meanwhile shares the next one.
+#[derive(Debug, Default)]
+struct Journal {
+    keys: u64,         // Bytes of keys since the last write began
+    waiting: Vec<u32>, // Bios that wait for the next write, and for the one in flight
+    writing: Vec<u32>,
+    sectors: u32, // Of the write in flight; 0: there is none
+}
+
 /// A bcache in a running simulation.
 pub struct BcacheTarget {
     id: u16,
     backing: Child,
     device: Child,
     limits: Limits,
-    thresholds: [Time; 2], // Of congestion, for reads and writes
+    thresholds_us: [u64; 2], // Of congestion, for reads and writes
     cache: Cache,
     locks: Locks,
     parts: Numbered<Part>,
-    missed: VecDeque<(u32, Range<u64>)>, // Read from the backing device, and not yet written to the cache
-    read: VecDeque<Range<u64>>,          // Read by writebacks
-    writebacks: usize,
-    append: u64,          // Where the next data goes on the cache device
-    journal_is_due: bool, // A key has changed since the journal was written
-    timer_set: bool,
+    queue: VecDeque<Work>,
+    running: Option<Work>, // What the worker does now
+    is_awake: bool,        // Whether the worker has not slept since its last work
     worker: u32,
+    writebacks: usize,
+    append: u64, // Where the next data goes on the cache device
+    leaf: u64,   // Bytes of new keys in leaves of the btree that are not written
+    journal: Journal,
+    timer_set: bool,
     report: BcacheReport,
 }
 
@@ -144,12 +191,8 @@ impl Target for BcacheTarget {
         self.set_timer(sim);
         let bio = sim.bios[number];
         if bio.op == Op::Flush {
-            self.journal_is_due = false;
-            self.report.journal_writes += 1;
-            let journal = Bio { op: Op::Write, sectors: PAGE_SECTORS as u32, ..bio };
-            for (part, child) in [(journal, self.device), (bio, self.device), (bio, self.backing)] {
-                self.submit_part(sim, task, &part, child, 0, part.sectors, Part::Passed { parent: number });
-            }
+            self.submit_part(sim, task, &bio, self.backing, 0, 0, Part::Passed { parent: number });
+            self.wait_for_journal(sim, task, number);
             return Mapped::Taken;
         }
         let op = match bio.op {
@@ -171,11 +214,7 @@ impl Target for BcacheTarget {
         }
         match bio.op {
             Op::Read => self.map_read(sim, task, number, pages, bypass),
-            Op::Write => self.map_write(sim, task, number, pages, bypass),
-            _ => {
-                self.cache.invalidate(pages);
-                self.pass(sim, task, number);
-            }
+            _ => self.map_write(sim, task, number, pages, bypass),
         }
         Mapped::Taken
     }
@@ -184,27 +223,40 @@ impl Target for BcacheTarget {
         let Owner::Target { number, .. } = bio.owner else { unreachable!("{bio:?}") };
         let parent = match self.parts.remove(number) {
             Part::Cached { parent, begun, write } => {
-                let threshold = self.thresholds[usize::from(write)];
-                if threshold > 0 {
-                    self.cache.congestion.count(sim.now, sim.now - begun, threshold);
+                self.count_congestion(sim.now, begun, write);
+                if write {
+                    self.insert_keys(sim, KEY, Some(parent));
                 }
                 parent
             }
             Part::Missed { parent, pages } => {
-                self.missed.push_back((sim.bios[parent].task, pages));
-                sim.wake_worker(self.worker);
+                sim.bios[parent].remaining += 1;
+                self.add_work(sim, Work::CopyMissed { parent, pages });
                 parent
             }
             Part::Passed { parent } => parent,
-            Part::Background => return,
-            Part::WritebackRead { pages } => {
-                self.read.push_back(pages);
-                return sim.wake_worker(self.worker);
+            Part::Filled { begun, keys } => {
+                self.count_congestion(sim.now, begun, true);
+                return if keys > 0 {
+                    self.insert_keys(sim, keys, None)
+                };
             }
+            Part::JournalFlush => return self.add_work(sim, Work::Journal),
+            Part::JournalWrite => {
+                self.journal.sectors = 0;
+                for parent in std::mem::take(&mut self.journal.writing) {
+                    Self::end_part(sim, parent);
+                }
+                return if !self.journal.waiting.is_empty() {
+                    self.add_work(sim, Work::Journal)
+                };
+            }
+            Part::WritebackRead { pages } => return self.add_work(sim, Work::WriteBack { pages }),
             Part::WritebackWrite { pages } => {
                 self.writebacks -= 1;
                 self.report.writeback_bytes += (pages.end - pages.start) * PAGE_SECTORS * 512;
-                return self.cache.complete_writeback(pages);
+                self.cache.complete_writeback(pages);
+                return self.insert_keys(sim, KEY, None);
             }
         };
         if sim.count_part(parent, bio) {
@@ -218,20 +270,22 @@ impl Target for BcacheTarget {
     }
 
     fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> WorkerNext {
-        while let Some((of, pages)) = self.missed.pop_front() {
-            self.insert_missed(sim, task, of, pages);
+        if let Some(done) = self.running.take() {
+            self.finish(sim, task, done);
         }
-        while let Some(pages) = self.read.pop_front() {
-            let sector = DATA_START + pages.start * PAGE_SECTORS;
-            self.submit_pages(sim, task, Op::Write, self.backing, sector, Part::WritebackWrite { pages });
+        if let Some(next) = self.queue.pop_front() {
+            let woken = !std::mem::replace(&mut self.is_awake, true);
+            let after = Self::price(sim, &next) + if woken { 2 * sim.host.switch_ns } else { 0 };
+            self.running = Some(next);
+            return WorkerNext::Again { after, plug: PlugAfter::Ends, undisturbed: true };
         }
+        self.is_awake = false;
         if !self.timer_set {
             self.write_back(sim, task);
-            if std::mem::take(&mut self.journal_is_due) {
-                self.report.journal_writes += 1;
-                self.submit_pages(sim, task, Op::Write, self.device, 0, Part::Background);
+            if self.journal.keys > 0 {
+                self.write_journal(sim, task);
             }
-            if self.cache.counts().dirty > 0 {
+            if self.cache.counts().dirty > 0 || self.journal.keys > 0 {
                 self.set_timer(sim);
             }
         }
@@ -240,7 +294,7 @@ impl Target for BcacheTarget {
 
     #[cfg(test)]
     fn assert_idle(&self) {
-        assert!(self.parts.is_empty() && self.missed.is_empty() && self.read.is_empty());
+        assert!(self.parts.is_empty() && self.queue.is_empty() && self.running.is_none());
     }
 }
 
@@ -251,7 +305,98 @@ impl BcacheTarget {
         }
     }
 
-    /// A read: pieces that are cached and pieces that are not, in turn.
+    fn count_congestion(&mut self, now: Time, begun: Time, write: bool) {
+        let threshold = self.thresholds_us[usize::from(write)];
+        if threshold > 0 {
+            self.cache.congestion.count(now, now - begun, threshold);
+        }
+    }
+
+    /// Gives work to the worker.
+    fn add_work(&mut self, sim: &mut Simulation, work: Work) {
+        self.queue.push_back(work);
+        sim.wake_worker(self.worker);
+    }
+
+    /// Lets the worker insert keys; a bio that they belong to ends later than that.
+    fn insert_keys(&mut self, sim: &mut Simulation, bytes: u64, parent: Option<u32>) {
+        parent.into_iter().for_each(|parent| sim.bios[parent].remaining += 1);
+        self.add_work(sim, Work::InsertKeys { bytes, parent });
+    }
+
+    /// Processor time of a piece of work: that of a layer, and of copying.
+    fn price(sim: &Simulation, work: &Work) -> Time {
+        match work {
+            Work::CopyMissed { pages, .. } => sim.host.copy_ns * (pages.end - pages.start),
+            _ => sim.host.md_ns,
+        }
+    }
+
+    fn finish(&mut self, sim: &mut Simulation, task: u32, done: Work) {
+        match done {
+            Work::CopyMissed { parent, pages } => {
+                let of = sim.bios[parent].task;
+                Self::end_part(sim, parent);
+                self.insert_missed(sim, task, of, pages);
+            }
+            Work::InsertKeys { bytes, parent } => {
+                self.leaf += bytes;
+                if self.leaf > LEAF {
+                    self.leaf = 0;
+                    let flags = Flags::METADATA.with(Flags::FUA);
+                    let part = Part::Filled { begun: sim.now, keys: 0 };
+                    self.submit_own(sim, task, (Op::Write, self.device, 0, PAGE_SECTORS as u32), flags, part);
+                }
+                let Some(parent) = parent else { return };
+                self.journal.keys += bytes;
+                let durable = sim.bios[parent].flags.has(Flags::FUA);
+                if durable {
+                    self.wait_for_journal(sim, task, parent);
+                } else if self.journal.keys > JOURNAL {
+                    self.write_journal(sim, task);
+                }
+                Self::end_part(sim, parent);
+            }
+            Work::Journal if self.journal.sectors > 0 => {
+                let io = (Op::Write, self.device, 0, self.journal.sectors);
+                self.submit_own(sim, task, io, JOURNAL_FLAGS.with(Flags::FUA), Part::JournalWrite);
+            }
+            Work::Journal => self.write_journal(sim, task),
+            Work::WriteBack { pages } => {
+                let sector = DATA_START + pages.start * PAGE_SECTORS;
+                self.submit_pages(sim, task, Op::Write, self.backing, sector, Part::WritebackWrite { pages });
+            }
+        }
+    }
+
+    fn end_part(sim: &mut Simulation, parent: u32) {
+        let own = sim.bios[parent];
+        if sim.count_part(parent, &own) {
+            sim.complete(parent);
+        }
+    }
+
+    /// A bio ends when the next write of the journal is done (`bch_journal_meta`).
+    fn wait_for_journal(&mut self, sim: &mut Simulation, task: u32, parent: u32) {
+        sim.bios[parent].remaining += 1;
+        self.journal.waiting.push(parent);
+        self.write_journal(sim, task);
+    }
+
+    /// Writes the journal, durably and after a flush, unless it is being written.
+    fn write_journal(&mut self, sim: &mut Simulation, task: u32) {
+        let journal = &mut self.journal;
+        if journal.sectors > 0 {
+            return;
+        }
+        self.report.journal_writes += 1;
+        let bytes = JOURNAL_HEAD + std::mem::take(&mut journal.keys);
+        journal.sectors = (bytes.div_ceil(4096) * PAGE_SECTORS) as u32;
+        journal.writing = std::mem::take(&mut journal.waiting);
+        self.submit_own(sim, task, (Op::Flush, self.device, 0, 0), JOURNAL_FLAGS, Part::JournalFlush);
+    }
+
+    /// A read: pieces that are cached and pieces that are not, in turn; only the first one that is not is cached.
     fn map_read(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
         let bio = sim.bios[number];
         let mut pieces: Vec<(bool, Range<u64>)> = Vec::with_capacity(1);
@@ -272,6 +417,7 @@ impl BcacheTarget {
         if !bypass {
             sim.record_lookups(u64::from(all_hit), u64::from(!all_hit));
         }
+        let mut caches = !bypass;
         for (hit, pages) in pieces {
             let (first, end) = (bio.sector.max(pages.start * PAGE_SECTORS), bio.end().min(pages.end * PAGE_SECTORS));
             let sectors = (end - first) as u32;
@@ -279,8 +425,9 @@ impl BcacheTarget {
                 let part = Part::Cached { parent: number, begun: sim.now, write: false };
                 self.submit_part(sim, task, &bio, self.device, self.cached_at(pages.start), sectors, part);
             } else {
+                let missed = std::mem::take(&mut caches);
                 let part =
-                    if bypass { Part::Passed { parent: number } } else { Part::Missed { parent: number, pages } };
+                    if missed { Part::Missed { parent: number, pages } } else { Part::Passed { parent: number } };
                 self.submit_part(sim, task, &bio, self.backing, DATA_START + first, sectors, part);
             }
         }
@@ -291,15 +438,17 @@ impl BcacheTarget {
         let bio = sim.bios[number];
         if bypass {
             self.cache.invalidate(pages);
+            self.insert_keys(sim, EMPTY_KEY, Some(number));
             return self.pass(sim, task, number);
         }
         let dirty = self.cache.should_write_back(bio.flags.has(Flags::SYNC));
         let inserted = pages.filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count() as u64;
-        self.journal_is_due = true;
         if inserted > 0 {
             let part = Part::Cached { parent: number, begun: sim.now, write: true };
             let sector = self.append(u64::from(bio.sectors));
-            self.submit_part(sim, task, &bio, self.device, sector, bio.sectors, part);
+            // The journal makes it durable.
+            let data = Bio { flags: bio.flags.without(Flags::FUA), ..bio };
+            self.submit_part(sim, task, &data, self.device, sector, bio.sectors, part);
         }
         if !dirty || inserted == 0 {
             self.pass(sim, task, number);
@@ -318,11 +467,9 @@ impl BcacheTarget {
         let missing: Vec<u64> = pages.filter(|&page| !self.cache.read_page(page)).collect();
         let count = missing.into_iter().filter(|&page| self.cache.insert_page(of, page, false)).count() as u64;
         if count > 0 {
-            self.journal_is_due = true;
-            self.set_timer(sim);
-            let sector = self.append(count * PAGE_SECTORS);
-            let sectors = (count * PAGE_SECTORS) as u32;
-            self.submit_own(sim, task, Op::Write, self.device, sector, sectors, Part::Background);
+            let io = (Op::Write, self.device, self.append(count * PAGE_SECTORS), (count * PAGE_SECTORS) as u32);
+            let part = Part::Filled { begun: sim.now, keys: EMPTY_KEY + KEY };
+            self.submit_own(sim, task, io, Flags::default(), part);
         }
     }
 
@@ -375,23 +522,20 @@ impl BcacheTarget {
         sim.submit(task, piece);
     }
 
-    /// Submits an I/O of the target for its pages.
+    /// Submits an I/O of a writeback.
     fn submit_pages(&mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, part: Part) {
-        let pages = match &part {
-            Part::WritebackRead { pages } | Part::WritebackWrite { pages } => pages.end - pages.start,
-            _ => 1,
-        };
-        self.submit_own(sim, task, op, child, sector, (pages * PAGE_SECTORS) as u32, part);
+        let (Part::WritebackRead { pages } | Part::WritebackWrite { pages }) = &part else { return };
+        let io = (op, child, sector, ((pages.end - pages.start) * PAGE_SECTORS) as u32);
+        self.submit_own(sim, task, io, if op == Op::Read { Flags::SYNC } else { Flags::default() }, part);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a bio has as many fields")]
-    fn submit_own(
-        &mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, sectors: u32, part: Part,
-    ) {
-        let flags = if op == Op::Read { Flags::SYNC } else { Flags::default() };
-        let owner = Owner::Task(NONE);
-        let bio = Bio { target: 0, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
-        self.submit_part(sim, task, &bio, child, sector, sectors, part);
+    /// Submits an I/O of the target: the operation, the device, the first sector, and how many.
+    fn submit_own(&mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u32), flags: Flags, part: Part) {
+        let (op, child, sector, sectors) = io;
+        let number = self.parts.add(part);
+        let owner = Owner::Target { target: self.id, tag: 0, number };
+        let sector = sector.min(child.limits.sectors - u64::from(sectors));
+        sim.submit_new(task, (op, child.target, sector, sectors), flags, owner);
     }
 
     /// Brings the cache into its initial state.
@@ -456,23 +600,24 @@ impl TargetSpec for Bcache {
         };
         let sectors = backing.limits.sectors.saturating_sub(DATA_START) / PAGE_SECTORS * PAGE_SECTORS;
         let cpu_ns = backing.limits.cpu_ns.max(device.limits.cpu_ns) + context.host.md_ns;
-        let thresholds = [self.congested_read_threshold_us, self.congested_write_threshold_us];
         let mut target = BcacheTarget {
             id,
             backing,
             device,
             limits: Limits { sectors, cpu_ns, fast: true, ..backing.limits },
-            thresholds: thresholds.map(|us| us * 1000),
+            thresholds_us: [self.congested_read_threshold_us, self.congested_write_threshold_us],
             cache: Cache::new(settings),
             locks: Locks::new(&["bcache".into()], context, 0),
             parts: Numbered::default(),
-            missed: VecDeque::new(),
-            read: VecDeque::new(),
+            queue: VecDeque::new(),
+            running: None,
+            is_awake: false,
+            worker: 0,
             writebacks: 0,
             append: 0,
-            journal_is_due: false,
+            leaf: 0,
+            journal: Journal::default(),
             timer_set: false,
-            worker: 0,
             report: BcacheReport { name: self.name.clone(), ..BcacheReport::default() },
         };
         target.fill(self.state, context.jobs)?;
