@@ -6,7 +6,7 @@
 //! Positions on the cache device are not those of buckets: new data is appended, cached data is found at its hash.
 //! Not simulated: metadata of buckets (`bch_prio_write`), splits of btree nodes, and garbage collection's I/O.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use blklab_cache::bcache::{Bcache as Cache, BcacheMode, BcacheSettings, PAGE_SECTORS};
@@ -93,58 +93,29 @@ pub struct BcacheReport {
     pub locks: Vec<LockUse>,
 }
 
-/// An I/O that the target owns.
+/// An I/O that the target owns, and what the worker does when it has ended.
 #[derive(Clone, Debug)]
-enum Part {
-    /// A piece of a bio on the cache device, begun at this time.
-    Cached {
-        parent: u32,
-        begun: Time,
-        write: bool,
-    },
-    /// A piece of a bio on the backing device; its pages are cached afterwards.
-    Missed {
-        parent: u32,
-        pages: Range<u64>,
-    },
-    /// A piece of a bio of which nothing is cached.
-    Passed {
-        parent: u32,
-    },
-    /// Data that was missed is written to the cache, or a leaf of the btree is; begun at this time.
-    Filled {
-        begun: Time,
-        keys: u64,
-    },
-    JournalFlush,
-    JournalWrite,
-    /// A writeback reads from the cache.
-    WritebackRead {
-        pages: Range<u64>,
-    },
-    /// It writes to the backing device.
-    WritebackWrite {
-        pages: Range<u64>,
-    },
+struct Part {
+    purpose: Purpose,
+    parent: u32, // The bio that it is a piece of, or `NONE`
+    task: u32,
+    pages: Range<u64>,
+    begun: Time,
 }
 
-/// What a kworker of bcache's workqueue does.
-#[derive(Clone, Debug)]
-enum Work {
-    /// Copies what a bio has missed, which ends then, and writes it to the cache (`cached_dev_read_done`).
-    CopyMissed {
-        parent: u32,
-        pages: Range<u64>,
-    },
-    /// Inserts keys of this many bytes, and the journal's part of a write, which ends then (`bch_data_insert_keys`).
-    InsertKeys {
-        bytes: u64,
-        parent: Option<u32>,
-    },
-    Journal,
-    WriteBack {
-        pages: Range<u64>,
-    },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    CachedRead,
+    CachedWrite,  // Its key is inserted then (`bch_data_insert_keys`)
+    Passed,       // To the backing device
+    Missed,       // From the backing device; it is copied, and written to the cache (`cached_dev_read_done`)
+    Filled,       // It is written to the cache; its key is inserted then
+    Invalidation, // No I/O: a key without data is inserted
+    Leaf,         // Of the btree
+    JournalFlush, // Before the journal is written
+    JournalWrite,
+    WritebackRead, // From the cache; it is written to the backing device then
+    WritebackWrite,
 }
 
 /// The journal: one write is in flight at a time, and what comes meanwhile shares the next one.
@@ -166,13 +137,14 @@ pub struct BcacheTarget {
     cache: Cache,
     locks: Locks,
     parts: Numbered<Part>,
-    queue: VecDeque<Work>,
-    running: Option<Work>, // What the worker does now
+    queue: VecDeque<Part>,
+    running: Option<Part>, // What the worker does now
     is_awake: bool,        // Whether the worker has not slept since its last work
     worker: u32,
     writebacks: usize,
-    append: u64, // Where the next data goes on the cache device
-    leaf: u64,   // Bytes of new keys in leaves of the btree that are not written
+    append: u64,                     // Where the next data goes on the cache device
+    leaf: BTreeMap<u64, (u64, u32)>, // Keys that are in no leaf on the cache device: first page, end, and task
+    leaf_bytes: u64,
     journal: Journal,
     timer_set: bool,
     report: BcacheReport,
@@ -191,7 +163,7 @@ impl Target for BcacheTarget {
         self.set_timer(sim);
         let bio = sim.bios[number];
         if bio.op == Op::Flush {
-            self.submit_part(sim, task, &bio, self.backing, 0, 0, Part::Passed { parent: number });
+            self.pass(sim, task, number);
             self.wait_for_journal(sim, task, number);
             return Mapped::Taken;
         }
@@ -206,7 +178,7 @@ impl Target for BcacheTarget {
         if bypass && bio.op != Op::Discard {
             self.report.bypassed_bytes += u64::from(bio.sectors) * 512;
         }
-        let pages = bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS);
+        let pages = pages(&bio);
         match bio.op {
             Op::Read => self.locks.take(sim, task, Moment::Read, 1, 0),
             Op::Write if !bypass => self.locks.take(sim, task, Moment::Write, 1, 0),
@@ -220,46 +192,38 @@ impl Target for BcacheTarget {
     }
 
     fn end_io(&mut self, sim: &mut Simulation, bio: &Bio) {
+        use Purpose::{CachedRead, CachedWrite, Filled, JournalWrite, Leaf, Missed, Passed, WritebackWrite};
         let Owner::Target { number, .. } = bio.owner else { unreachable!("{bio:?}") };
-        let parent = match self.parts.remove(number) {
-            Part::Cached { parent, begun, write } => {
-                self.count_congestion(sim.now, begun, write);
-                if write {
-                    self.insert_keys(sim, KEY, Some(parent));
-                }
-                parent
+        let part = self.parts.remove(number);
+        let parent = part.parent;
+        if matches!(part.purpose, CachedRead | CachedWrite | Filled | Leaf) {
+            let threshold = self.thresholds_us[usize::from(part.purpose != CachedRead)];
+            if threshold > 0 {
+                self.cache.congestion.count(sim.now, sim.now - part.begun, threshold);
             }
-            Part::Missed { parent, pages } => {
-                sim.bios[parent].remaining += 1;
-                self.add_work(sim, Work::CopyMissed { parent, pages });
-                parent
-            }
-            Part::Passed { parent } => parent,
-            Part::Filled { begun, keys } => {
-                self.count_congestion(sim.now, begun, true);
-                return if keys > 0 {
-                    self.insert_keys(sim, keys, None)
-                };
-            }
-            Part::JournalFlush => return self.add_work(sim, Work::Journal),
-            Part::JournalWrite => {
+        }
+        match part.purpose {
+            CachedRead | Passed | Leaf => {}
+            JournalWrite => {
                 self.journal.sectors = 0;
-                for parent in std::mem::take(&mut self.journal.writing) {
-                    Self::end_part(sim, parent);
+                std::mem::take(&mut self.journal.writing).into_iter().for_each(|parent| end_piece(sim, parent));
+                if !self.journal.waiting.is_empty() {
+                    self.add_work(sim, part);
                 }
-                return if !self.journal.waiting.is_empty() {
-                    self.add_work(sim, Work::Journal)
-                };
             }
-            Part::WritebackRead { pages } => return self.add_work(sim, Work::WriteBack { pages }),
-            Part::WritebackWrite { pages } => {
+            CachedWrite | Missed => {
+                sim.bios[parent].remaining += 1;
+                self.add_work(sim, part);
+            }
+            WritebackWrite => {
                 self.writebacks -= 1;
-                self.report.writeback_bytes += (pages.end - pages.start) * PAGE_SECTORS * 512;
-                self.cache.complete_writeback(pages);
-                return self.insert_keys(sim, KEY, None);
+                self.report.writeback_bytes += (part.pages.end - part.pages.start) * PAGE_SECTORS * 512;
+                self.cache.complete_writeback(part.pages.clone());
+                self.add_work(sim, part);
             }
-        };
-        if sim.count_part(parent, bio) {
+            _ => self.add_work(sim, part),
+        }
+        if parent != NONE && sim.count_part(parent, bio) {
             sim.complete(parent);
         }
     }
@@ -275,8 +239,10 @@ impl Target for BcacheTarget {
         }
         if let Some(next) = self.queue.pop_front() {
             let woken = !std::mem::replace(&mut self.is_awake, true);
-            let after = Self::price(sim, &next) + if woken { 2 * sim.host.switch_ns } else { 0 };
+            let switches = if woken { 2 * sim.host.switch_ns } else { 0 };
+            let copied = if next.purpose == Purpose::Missed { next.pages.end - next.pages.start } else { 0 };
             self.running = Some(next);
+            let after = switches + sim.host.md_ns + copied * sim.host.copy_ns;
             return WorkerNext::Again { after, plug: PlugAfter::Ends, undisturbed: true };
         }
         self.is_awake = false;
@@ -305,75 +271,67 @@ impl BcacheTarget {
         }
     }
 
-    fn count_congestion(&mut self, now: Time, begun: Time, write: bool) {
-        let threshold = self.thresholds_us[usize::from(write)];
-        if threshold > 0 {
-            self.cache.congestion.count(now, now - begun, threshold);
-        }
-    }
-
     /// Gives work to the worker.
-    fn add_work(&mut self, sim: &mut Simulation, work: Work) {
+    fn add_work(&mut self, sim: &mut Simulation, work: Part) {
         self.queue.push_back(work);
         sim.wake_worker(self.worker);
     }
 
-    /// Lets the worker insert keys; a bio that they belong to ends later than that.
-    fn insert_keys(&mut self, sim: &mut Simulation, bytes: u64, parent: Option<u32>) {
-        parent.into_iter().for_each(|parent| sim.bios[parent].remaining += 1);
-        self.add_work(sim, Work::InsertKeys { bytes, parent });
-    }
-
-    /// Processor time of a piece of work: that of a layer, and of copying.
-    fn price(sim: &Simulation, work: &Work) -> Time {
-        match work {
-            Work::CopyMissed { pages, .. } => sim.host.copy_ns * (pages.end - pages.start),
-            _ => sim.host.md_ns,
-        }
-    }
-
-    fn finish(&mut self, sim: &mut Simulation, task: u32, done: Work) {
-        match done {
-            Work::CopyMissed { parent, pages } => {
-                let of = sim.bios[parent].task;
-                Self::end_part(sim, parent);
-                self.insert_missed(sim, task, of, pages);
+    /// The worker goes on with what has ended.
+    fn finish(&mut self, sim: &mut Simulation, task: u32, done: Part) {
+        let parent = done.parent;
+        match done.purpose {
+            Purpose::Missed => {
+                end_piece(sim, parent);
+                self.insert_missed(sim, task, done);
             }
-            Work::InsertKeys { bytes, parent } => {
-                self.leaf += bytes;
-                if self.leaf > LEAF {
-                    self.leaf = 0;
-                    let flags = Flags::METADATA.with(Flags::FUA);
-                    let part = Part::Filled { begun: sim.now, keys: 0 };
-                    self.submit_own(sim, task, (Op::Write, self.device, 0, PAGE_SECTORS as u32), flags, part);
+            Purpose::JournalFlush => {
+                let io = (Op::Write, self.device, 0, self.journal.sectors);
+                self.submit_own(sim, task, io, JOURNAL_FLAGS.with(Flags::FUA), Purpose::JournalWrite, 0..0);
+            }
+            Purpose::JournalWrite => self.write_journal(sim, task),
+            Purpose::WritebackRead => {
+                let sector = DATA_START + done.pages.start * PAGE_SECTORS;
+                let io = (Op::Write, self.backing, sector, sectors_of(&done.pages));
+                self.submit_own(sim, task, io, Flags::default(), Purpose::WritebackWrite, done.pages);
+            }
+            _ => {
+                let bytes = self.insert_key(sim, task, done);
+                if parent == NONE {
+                    return;
                 }
-                let Some(parent) = parent else { return };
                 self.journal.keys += bytes;
-                let durable = sim.bios[parent].flags.has(Flags::FUA);
-                if durable {
+                if sim.bios[parent].flags.has(Flags::FUA) {
                     self.wait_for_journal(sim, task, parent);
                 } else if self.journal.keys > JOURNAL {
                     self.write_journal(sim, task);
                 }
-                Self::end_part(sim, parent);
-            }
-            Work::Journal if self.journal.sectors > 0 => {
-                let io = (Op::Write, self.device, 0, self.journal.sectors);
-                self.submit_own(sim, task, io, JOURNAL_FLAGS.with(Flags::FUA), Part::JournalWrite);
-            }
-            Work::Journal => self.write_journal(sim, task),
-            Work::WriteBack { pages } => {
-                let sector = DATA_START + pages.start * PAGE_SECTORS;
-                self.submit_pages(sim, task, Op::Write, self.backing, sector, Part::WritebackWrite { pages });
+                end_piece(sim, parent);
             }
         }
     }
 
-    fn end_part(sim: &mut Simulation, parent: u32) {
-        let own = sim.bios[parent];
-        if sim.count_part(parent, &own) {
-            sim.complete(parent);
+    /// Inserts a key into the btree, and writes its leaf if that is full. Returns the key's bytes.
+    fn insert_key(&mut self, sim: &mut Simulation, task: u32, done: Part) -> u64 {
+        let (start, last) = (done.pages.start, (done.pages.end, done.task));
+        let bytes = if done.purpose == Purpose::Invalidation { EMPTY_KEY } else { KEY };
+        // A miss has left a key of its own (`bch_btree_insert_check_key`).
+        self.leaf_bytes += if done.purpose == Purpose::Filled { EMPTY_KEY } else { 0 };
+        match self.leaf.range_mut(..=start).next_back() {
+            // It replaces a key that is not yet written, or continues the task's last one (`bch_bkey_try_merge`).
+            Some((&first, known)) if first == start || *known == (start, done.task) => *known = last,
+            _ => {
+                self.leaf.insert(start, last);
+                self.leaf_bytes += bytes;
+            }
         }
+        if self.leaf_bytes > LEAF {
+            self.leaf_bytes = 0;
+            self.leaf.clear();
+            let io = (Op::Write, self.device, 0, PAGE_SECTORS as u32);
+            self.submit_own(sim, task, io, Flags::METADATA.with(Flags::FUA), Purpose::Leaf, 0..0);
+        }
+        bytes
     }
 
     /// A bio ends when the next write of the journal is done (`bch_journal_meta`).
@@ -393,7 +351,7 @@ impl BcacheTarget {
         let bytes = JOURNAL_HEAD + std::mem::take(&mut journal.keys);
         journal.sectors = (bytes.div_ceil(4096) * PAGE_SECTORS) as u32;
         journal.writing = std::mem::take(&mut journal.waiting);
-        self.submit_own(sim, task, (Op::Flush, self.device, 0, 0), JOURNAL_FLAGS, Part::JournalFlush);
+        self.submit_own(sim, task, (Op::Flush, self.device, 0, 0), JOURNAL_FLAGS, Purpose::JournalFlush, 0..0);
     }
 
     /// A read: pieces that are cached and pieces that are not, in turn; only the first one that is not is cached.
@@ -421,15 +379,14 @@ impl BcacheTarget {
         for (hit, pages) in pieces {
             let (first, end) = (bio.sector.max(pages.start * PAGE_SECTORS), bio.end().min(pages.end * PAGE_SECTORS));
             let sectors = (end - first) as u32;
-            if hit {
-                let part = Part::Cached { parent: number, begun: sim.now, write: false };
-                self.submit_part(sim, task, &bio, self.device, self.cached_at(pages.start), sectors, part);
+            let (purpose, child, sector) = if hit {
+                (Purpose::CachedRead, self.device, self.cached_at(pages.start))
+            } else if std::mem::take(&mut caches) {
+                (Purpose::Missed, self.backing, DATA_START + first)
             } else {
-                let missed = std::mem::take(&mut caches);
-                let part =
-                    if missed { Part::Missed { parent: number, pages } } else { Part::Passed { parent: number } };
-                self.submit_part(sim, task, &bio, self.backing, DATA_START + first, sectors, part);
-            }
+                (Purpose::Passed, self.backing, DATA_START + first)
+            };
+            self.submit_piece(sim, task, number, (child, sector, sectors), purpose, pages);
         }
     }
 
@@ -437,18 +394,17 @@ impl BcacheTarget {
     fn map_write(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
         let bio = sim.bios[number];
         if bypass {
+            sim.bios[number].remaining += 1;
+            let (purpose, task_of) = (Purpose::Invalidation, bio.task);
+            self.add_work(sim, Part { purpose, parent: number, task: task_of, pages: pages.clone(), begun: sim.now });
             self.cache.invalidate(pages);
-            self.insert_keys(sim, EMPTY_KEY, Some(number));
             return self.pass(sim, task, number);
         }
         let dirty = self.cache.should_write_back(bio.flags.has(Flags::SYNC));
-        let inserted = pages.filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count() as u64;
+        let inserted = pages.clone().filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count();
         if inserted > 0 {
-            let part = Part::Cached { parent: number, begun: sim.now, write: true };
-            let sector = self.append(u64::from(bio.sectors));
-            // The journal makes it durable.
-            let data = Bio { flags: bio.flags.without(Flags::FUA), ..bio };
-            self.submit_part(sim, task, &data, self.device, sector, bio.sectors, part);
+            let io = (self.device, self.append(bio.sectors), bio.sectors);
+            self.submit_piece(sim, task, number, io, Purpose::CachedWrite, pages);
         }
         if !dirty || inserted == 0 {
             self.pass(sim, task, number);
@@ -458,18 +414,19 @@ impl BcacheTarget {
     /// Sends a bio to the backing device.
     fn pass(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         let bio = sim.bios[number];
-        let part = Part::Passed { parent: number };
-        self.submit_part(sim, task, &bio, self.backing, DATA_START + bio.sector, bio.sectors, part);
+        let sector = if bio.op == Op::Flush { 0 } else { DATA_START + bio.sector };
+        self.submit_piece(sim, task, number, (self.backing, sector, bio.sectors), Purpose::Passed, 0..0);
     }
 
     /// Writes what a read missed to the cache, unless a write has cached it meanwhile.
-    fn insert_missed(&mut self, sim: &mut Simulation, task: u32, of: u32, pages: Range<u64>) {
-        let missing: Vec<u64> = pages.filter(|&page| !self.cache.read_page(page)).collect();
-        let count = missing.into_iter().filter(|&page| self.cache.insert_page(of, page, false)).count() as u64;
-        if count > 0 {
-            let io = (Op::Write, self.device, self.append(count * PAGE_SECTORS), (count * PAGE_SECTORS) as u32);
-            let part = Part::Filled { begun: sim.now, keys: EMPTY_KEY + KEY };
-            self.submit_own(sim, task, io, Flags::default(), part);
+    fn insert_missed(&mut self, sim: &mut Simulation, task: u32, missed: Part) {
+        let missing: Vec<u64> = missed.pages.clone().filter(|&page| !self.cache.read_page(page)).collect();
+        let inserted = missing.into_iter().filter(|&page| self.cache.insert_page(missed.task, page, false)).count();
+        if inserted > 0 {
+            let sectors = inserted as u32 * PAGE_SECTORS as u32;
+            let io = (Op::Write, self.device, self.append(sectors), sectors);
+            let number = self.parts.add(Part { purpose: Purpose::Filled, parent: NONE, begun: sim.now, ..missed });
+            self.submit_part(sim, task, io, Flags::default(), number);
         }
     }
 
@@ -486,8 +443,8 @@ impl BcacheTarget {
         {
             budget = budget.saturating_sub((pages.end - pages.start) * PAGE_SECTORS);
             self.writebacks += 1;
-            let sector = self.cached_at(pages.start);
-            self.submit_pages(sim, task, Op::Read, self.device, sector, Part::WritebackRead { pages });
+            let io = (Op::Read, self.device, self.cached_at(pages.start), sectors_of(&pages));
+            self.submit_own(sim, task, io, Flags::SYNC, Purpose::WritebackRead, pages);
         }
     }
 
@@ -495,7 +452,8 @@ impl BcacheTarget {
         mix(page) % (self.device.limits.sectors / PAGE_SECTORS) * PAGE_SECTORS
     }
 
-    fn append(&mut self, sectors: u64) -> u64 {
+    fn append(&mut self, sectors: u32) -> u64 {
+        let sectors = u64::from(sectors);
         if self.append + sectors > self.device.limits.sectors {
             self.append = 0;
         }
@@ -503,36 +461,31 @@ impl BcacheTarget {
         self.append - sectors
     }
 
-    /// Submits a piece of a bio.
-    #[expect(clippy::too_many_arguments, reason = "a bio has as many fields")]
-    fn submit_part(
-        &mut self, sim: &mut Simulation, task: u32, bio: &Bio, child: Child, sector: u64, sectors: u32, part: Part,
+    /// Submits a piece of a bio: the device, the first sector, and how many.
+    fn submit_piece(
+        &mut self, sim: &mut Simulation, task: u32, parent: u32, io: (Child, u64, u32), purpose: Purpose,
+        pages: Range<u64>,
     ) {
-        if let Part::Cached { parent, .. } | Part::Missed { parent, .. } | Part::Passed { parent } = part {
-            sim.bios[parent].remaining += 1;
-        }
-        let number = self.parts.add(part);
-        let owner = Owner::Target { target: self.id, tag: 0, number };
-        let piece = sim.bios.add(bio.clone_for(
-            child.target,
-            sector.min(child.limits.sectors - u64::from(sectors)),
-            sectors,
-            owner,
-        ));
-        sim.submit(task, piece);
-    }
-
-    /// Submits an I/O of a writeback.
-    fn submit_pages(&mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, part: Part) {
-        let (Part::WritebackRead { pages } | Part::WritebackWrite { pages }) = &part else { return };
-        let io = (op, child, sector, ((pages.end - pages.start) * PAGE_SECTORS) as u32);
-        self.submit_own(sim, task, io, if op == Op::Read { Flags::SYNC } else { Flags::default() }, part);
+        let bio = &mut sim.bios[parent];
+        bio.remaining += 1;
+        // The journal makes cached data durable.
+        let flags = if purpose == Purpose::CachedWrite { bio.flags.without(Flags::FUA) } else { bio.flags };
+        let (op, of) = (bio.op, bio.task);
+        let number = self.parts.add(Part { purpose, parent, task: of, pages, begun: sim.now });
+        self.submit_part(sim, task, (op, io.0, io.1, io.2), flags, number);
     }
 
     /// Submits an I/O of the target: the operation, the device, the first sector, and how many.
-    fn submit_own(&mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u32), flags: Flags, part: Part) {
+    fn submit_own(
+        &mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u32), flags: Flags, purpose: Purpose,
+        pages: Range<u64>,
+    ) {
+        let number = self.parts.add(Part { purpose, parent: NONE, task: NONE, pages, begun: sim.now });
+        self.submit_part(sim, task, io, flags, number);
+    }
+
+    fn submit_part(&mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u32), flags: Flags, number: u32) {
         let (op, child, sector, sectors) = io;
-        let number = self.parts.add(part);
         let owner = Owner::Target { target: self.id, tag: 0, number };
         let sector = sector.min(child.limits.sectors - u64::from(sectors));
         sim.submit_new(task, (op, child.target, sector, sectors), flags, owner);
@@ -555,6 +508,22 @@ impl BcacheTarget {
             self.cache.insert_page(NONE, page, false);
         }
         Ok(())
+    }
+}
+
+fn pages(bio: &Bio) -> Range<u64> {
+    bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS)
+}
+
+fn sectors_of(pages: &Range<u64>) -> u32 {
+    ((pages.end - pages.start) * PAGE_SECTORS) as u32
+}
+
+/// A piece of a bio ends that was no I/O.
+fn end_piece(sim: &mut Simulation, parent: u32) {
+    let own = sim.bios[parent];
+    if sim.count_part(parent, &own) {
+        sim.complete(parent);
     }
 }
 
@@ -615,7 +584,8 @@ impl TargetSpec for Bcache {
             worker: 0,
             writebacks: 0,
             append: 0,
-            leaf: 0,
+            leaf: BTreeMap::new(),
+            leaf_bytes: 0,
             journal: Journal::default(),
             timer_set: false,
             report: BcacheReport { name: self.name.clone(), ..BcacheReport::default() },
