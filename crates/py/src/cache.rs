@@ -77,13 +77,7 @@ impl CacheDescription {
             return Err(format!("a cache of {blocks} blocks: expected 1 to {MOST_BLOCKS}, which can be replayed"));
         }
         if self.kind == "bcache" {
-            let mode = match mode {
-                "writeback" => BcacheMode::Writeback,
-                "writethrough" => BcacheMode::Writethrough,
-                "writearound" => BcacheMode::Writearound,
-                "none" => BcacheMode::None,
-                _ => return Err(format!("mode {mode:?}: unknown to bcache")),
-            };
+            let mode = BcacheMode::parse(mode).ok_or_else(|| format!("mode {mode:?}: unknown to bcache"))?;
             return Ok(CheckedCache::Bcache(BcacheSettings {
                 buckets: blocks as u32,
                 bucket_sectors: (self.block / 512) as u32,

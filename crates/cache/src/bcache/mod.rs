@@ -32,6 +32,19 @@ pub enum BcacheMode {
     None,        // nothing is cached
 }
 
+impl BcacheMode {
+    /// The mode with this name in sysfs.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "writethrough" => Self::Writethrough,
+            "writeback" => Self::Writeback,
+            "writearound" => Self::Writearound,
+            "none" => Self::None,
+            _ => return None,
+        })
+    }
+}
+
 /// A cache, with the names of make-bcache and sysfs.
 #[derive(Clone, Copy, Debug)]
 pub struct BcacheSettings {
@@ -78,6 +91,12 @@ pub struct Bcache {
     last_io_ns: u64,
     sampler: Sampler,
     counts: Counts,
+}
+
+impl Default for Bcache {
+    fn default() -> Self {
+        Self::new(BcacheSettings::default())
+    }
 }
 
 impl Bcache {

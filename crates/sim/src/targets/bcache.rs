@@ -35,7 +35,6 @@ const LEAF: u64 = 4096 - 48;
 /// Bytes of keys above which the journal is written at once (`JSET_BITS`), less its head (`struct jset`).
 const JOURNAL: u64 = (4096 << 3) - JOURNAL_HEAD;
 const JOURNAL_HEAD: u64 = 240;
-const JOURNAL_FLAGS: Flags = Flags::SYNC.with(Flags::METADATA);
 /// Writebacks in flight at most (`in_flight` of `cached_dev_writeback_init`).
 const MOST_WRITEBACKS: usize = 64;
 
@@ -103,6 +102,17 @@ struct Part {
     begun: Time,
 }
 
+impl Part {
+    /// An I/O that is no piece of a bio.
+    fn own(purpose: Purpose, pages: Range<u64>) -> Self {
+        Self { purpose, parent: NONE, task: NONE, pages, begun: 0 }
+    }
+
+    fn sectors(&self) -> u32 {
+        ((self.pages.end - self.pages.start) * PAGE_SECTORS) as u32
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     CachedRead,
@@ -128,6 +138,7 @@ struct Journal {
 }
 
 /// A bcache in a running simulation.
+#[derive(Default)]
 pub struct BcacheTarget {
     id: u16,
     backing: Child,
@@ -217,7 +228,7 @@ impl Target for BcacheTarget {
             }
             WritebackWrite => {
                 self.writebacks -= 1;
-                self.report.writeback_bytes += (part.pages.end - part.pages.start) * PAGE_SECTORS * 512;
+                self.report.writeback_bytes += u64::from(part.sectors()) * 512;
                 self.cache.complete_writeback(part.pages.clone());
                 self.add_work(sim, part);
             }
@@ -240,7 +251,7 @@ impl Target for BcacheTarget {
         if let Some(next) = self.queue.pop_front() {
             let woken = !std::mem::replace(&mut self.is_awake, true);
             let switches = if woken { 2 * sim.host.switch_ns } else { 0 };
-            let copied = if next.purpose == Purpose::Missed { next.pages.end - next.pages.start } else { 0 };
+            let copied = if next.purpose == Purpose::Missed { u64::from(next.sectors()) / PAGE_SECTORS } else { 0 };
             self.running = Some(next);
             let after = switches + sim.host.md_ns + copied * sim.host.copy_ns;
             return WorkerNext::Again { after, plug: PlugAfter::Ends, undisturbed: true };
@@ -286,14 +297,12 @@ impl BcacheTarget {
                 self.insert_missed(sim, task, done);
             }
             Purpose::JournalFlush => {
-                let io = (Op::Write, self.device, 0, self.journal.sectors);
-                self.submit_own(sim, task, io, JOURNAL_FLAGS.with(Flags::FUA), Purpose::JournalWrite, 0..0);
+                self.submit(sim, task, 0, self.journal.sectors, Part::own(Purpose::JournalWrite, 0..0));
             }
             Purpose::JournalWrite => self.write_journal(sim, task),
             Purpose::WritebackRead => {
-                let sector = DATA_START + done.pages.start * PAGE_SECTORS;
-                let io = (Op::Write, self.backing, sector, sectors_of(&done.pages));
-                self.submit_own(sim, task, io, Flags::default(), Purpose::WritebackWrite, done.pages);
+                let (sector, sectors) = (done.pages.start * PAGE_SECTORS, done.sectors());
+                self.submit(sim, task, sector, sectors, Part::own(Purpose::WritebackWrite, done.pages));
             }
             _ => {
                 let bytes = self.insert_key(sim, task, done);
@@ -328,8 +337,7 @@ impl BcacheTarget {
         if self.leaf_bytes > LEAF {
             self.leaf_bytes = 0;
             self.leaf.clear();
-            let io = (Op::Write, self.device, 0, PAGE_SECTORS as u32);
-            self.submit_own(sim, task, io, Flags::METADATA.with(Flags::FUA), Purpose::Leaf, 0..0);
+            self.submit(sim, task, 0, PAGE_SECTORS as u32, Part::own(Purpose::Leaf, 0..0));
         }
         bytes
     }
@@ -351,7 +359,7 @@ impl BcacheTarget {
         let bytes = JOURNAL_HEAD + std::mem::take(&mut journal.keys);
         journal.sectors = (bytes.div_ceil(4096) * PAGE_SECTORS) as u32;
         journal.writing = std::mem::take(&mut journal.waiting);
-        self.submit_own(sim, task, (Op::Flush, self.device, 0, 0), JOURNAL_FLAGS, Purpose::JournalFlush, 0..0);
+        self.submit(sim, task, 0, 0, Part::own(Purpose::JournalFlush, 0..0));
     }
 
     /// A read: pieces that are cached and pieces that are not, in turn; only the first one that is not is cached.
@@ -378,33 +386,31 @@ impl BcacheTarget {
         let mut caches = !bypass;
         for (hit, pages) in pieces {
             let (first, end) = (bio.sector.max(pages.start * PAGE_SECTORS), bio.end().min(pages.end * PAGE_SECTORS));
-            let sectors = (end - first) as u32;
-            let (purpose, child, sector) = if hit {
-                (Purpose::CachedRead, self.device, self.cached_at(pages.start))
-            } else if std::mem::take(&mut caches) {
-                (Purpose::Missed, self.backing, DATA_START + first)
+            let (purpose, sector) = if hit {
+                (Purpose::CachedRead, self.cached_at(pages.start))
             } else {
-                (Purpose::Passed, self.backing, DATA_START + first)
+                (if std::mem::take(&mut caches) { Purpose::Missed } else { Purpose::Passed }, first)
             };
-            self.submit_piece(sim, task, number, (child, sector, sectors), purpose, pages);
+            let part = Part { purpose, parent: number, task: bio.task, pages, begun: 0 };
+            self.submit(sim, task, sector, (end - first) as u32, part);
         }
     }
 
     /// A write: to the cache, to the backing device, or to both.
     fn map_write(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
         let bio = sim.bios[number];
+        let part = |purpose| Part { purpose, parent: number, task: bio.task, pages: pages.clone(), begun: 0 };
         if bypass {
             sim.bios[number].remaining += 1;
-            let (purpose, task_of) = (Purpose::Invalidation, bio.task);
-            self.add_work(sim, Part { purpose, parent: number, task: task_of, pages: pages.clone(), begun: sim.now });
+            self.add_work(sim, part(Purpose::Invalidation));
             self.cache.invalidate(pages);
             return self.pass(sim, task, number);
         }
         let dirty = self.cache.should_write_back(bio.flags.has(Flags::SYNC));
         let inserted = pages.clone().filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count();
         if inserted > 0 {
-            let io = (self.device, self.append(bio.sectors), bio.sectors);
-            self.submit_piece(sim, task, number, io, Purpose::CachedWrite, pages);
+            let sector = self.append(bio.sectors);
+            self.submit(sim, task, sector, bio.sectors, part(Purpose::CachedWrite));
         }
         if !dirty || inserted == 0 {
             self.pass(sim, task, number);
@@ -414,8 +420,8 @@ impl BcacheTarget {
     /// Sends a bio to the backing device.
     fn pass(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         let bio = sim.bios[number];
-        let sector = if bio.op == Op::Flush { 0 } else { DATA_START + bio.sector };
-        self.submit_piece(sim, task, number, (self.backing, sector, bio.sectors), Purpose::Passed, 0..0);
+        let part = Part { purpose: Purpose::Passed, parent: number, task: bio.task, pages: 0..0, begun: 0 };
+        self.submit(sim, task, bio.sector, bio.sectors, part);
     }
 
     /// Writes what a read missed to the cache, unless a write has cached it meanwhile.
@@ -424,9 +430,8 @@ impl BcacheTarget {
         let inserted = missing.into_iter().filter(|&page| self.cache.insert_page(missed.task, page, false)).count();
         if inserted > 0 {
             let sectors = inserted as u32 * PAGE_SECTORS as u32;
-            let io = (Op::Write, self.device, self.append(sectors), sectors);
-            let number = self.parts.add(Part { purpose: Purpose::Filled, parent: NONE, begun: sim.now, ..missed });
-            self.submit_part(sim, task, io, Flags::default(), number);
+            let sector = self.append(sectors);
+            self.submit(sim, task, sector, sectors, Part { purpose: Purpose::Filled, parent: NONE, ..missed });
         }
     }
 
@@ -443,8 +448,8 @@ impl BcacheTarget {
         {
             budget = budget.saturating_sub((pages.end - pages.start) * PAGE_SECTORS);
             self.writebacks += 1;
-            let io = (Op::Read, self.device, self.cached_at(pages.start), sectors_of(&pages));
-            self.submit_own(sim, task, io, Flags::SYNC, Purpose::WritebackRead, pages);
+            let (sector, part) = (self.cached_at(pages.start), Part::own(Purpose::WritebackRead, pages));
+            self.submit(sim, task, sector, part.sectors(), part);
         }
     }
 
@@ -461,33 +466,28 @@ impl BcacheTarget {
         self.append - sectors
     }
 
-    /// Submits a piece of a bio: the device, the first sector, and how many.
-    fn submit_piece(
-        &mut self, sim: &mut Simulation, task: u32, parent: u32, io: (Child, u64, u32), purpose: Purpose,
-        pages: Range<u64>,
-    ) {
-        let bio = &mut sim.bios[parent];
-        bio.remaining += 1;
-        // The journal makes cached data durable.
-        let flags = if purpose == Purpose::CachedWrite { bio.flags.without(Flags::FUA) } else { bio.flags };
-        let (op, of) = (bio.op, bio.task);
-        let number = self.parts.add(Part { purpose, parent, task: of, pages, begun: sim.now });
-        self.submit_part(sim, task, (op, io.0, io.1, io.2), flags, number);
-    }
-
-    /// Submits an I/O of the target: the operation, the device, the first sector, and how many.
-    fn submit_own(
-        &mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u32), flags: Flags, purpose: Purpose,
-        pages: Range<u64>,
-    ) {
-        let number = self.parts.add(Part { purpose, parent: NONE, task: NONE, pages, begun: sim.now });
-        self.submit_part(sim, task, io, flags, number);
-    }
-
-    fn submit_part(&mut self, sim: &mut Simulation, task: u32, io: (Op, Child, u64, u32), flags: Flags, number: u32) {
-        let (op, child, sector, sectors) = io;
+    /// Submits an I/O to the device that its purpose says.
+    fn submit(&mut self, sim: &mut Simulation, task: u32, sector: u64, sectors: u32, part: Part) {
+        let journal = Flags::SYNC.with(Flags::METADATA);
+        let (op, flags) = match part.purpose {
+            Purpose::JournalFlush => (Op::Flush, journal),
+            Purpose::JournalWrite => (Op::Write, journal.with(Flags::FUA)),
+            Purpose::Leaf => (Op::Write, Flags::METADATA.with(Flags::FUA)),
+            Purpose::WritebackRead => (Op::Read, Flags::SYNC),
+            Purpose::WritebackWrite | Purpose::Filled => (Op::Write, Flags::default()),
+            purpose => {
+                let bio = &mut sim.bios[part.parent];
+                bio.remaining += 1;
+                // The journal makes cached data durable.
+                let durable = if purpose == Purpose::CachedWrite { Flags::FUA } else { Flags::default() };
+                (bio.op, bio.flags.without(durable))
+            }
+        };
+        let to_backing = matches!(part.purpose, Purpose::Passed | Purpose::Missed | Purpose::WritebackWrite);
+        let (child, start) = if to_backing { (self.backing, DATA_START) } else { (self.device, 0) };
+        let number = self.parts.add(Part { begun: sim.now, ..part });
         let owner = Owner::Target { target: self.id, tag: 0, number };
-        let sector = sector.min(child.limits.sectors - u64::from(sectors));
+        let sector = (start + sector).min(child.limits.sectors - u64::from(sectors));
         sim.submit_new(task, (op, child.target, sector, sectors), flags, owner);
     }
 
@@ -513,10 +513,6 @@ impl BcacheTarget {
 
 fn pages(bio: &Bio) -> Range<u64> {
     bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS)
-}
-
-fn sectors_of(pages: &Range<u64>) -> u32 {
-    ((pages.end - pages.start) * PAGE_SECTORS) as u32
 }
 
 /// A piece of a bio ends that was no I/O.
@@ -547,13 +543,7 @@ impl TargetSpec for Bcache {
         let &[Some(backing), Some(device)] = children else {
             return Err(format!("{}: a bcache needs a backing device and a cache device", self.name));
         };
-        let mode = match self.mode.as_str() {
-            "writethrough" => BcacheMode::Writethrough,
-            "writeback" => BcacheMode::Writeback,
-            "writearound" => BcacheMode::Writearound,
-            "none" => BcacheMode::None,
-            other => return Err(format!("{}: no mode {other:?}", self.name)),
-        };
+        let mode = BcacheMode::parse(&self.mode).ok_or_else(|| format!("{}: no mode {:?}", self.name, self.mode))?;
         let buckets = device.limits.sectors * 512 / self.bucket.max(1);
         if buckets <= 512 || self.bucket < PAGE_SECTORS * 512 {
             return Err(format!("{}: bcache needs more than 512 buckets, and {buckets} fit", self.name));
@@ -577,18 +567,8 @@ impl TargetSpec for Bcache {
             thresholds_us: [self.congested_read_threshold_us, self.congested_write_threshold_us],
             cache: Cache::new(settings),
             locks: Locks::new(&["bcache".into()], context, 0),
-            parts: Numbered::default(),
-            queue: VecDeque::new(),
-            running: None,
-            is_awake: false,
-            worker: 0,
-            writebacks: 0,
-            append: 0,
-            leaf: BTreeMap::new(),
-            leaf_bytes: 0,
-            journal: Journal::default(),
-            timer_set: false,
             report: BcacheReport { name: self.name.clone(), ..BcacheReport::default() },
+            ..BcacheTarget::default()
         };
         target.fill(self.state, context.jobs)?;
         Ok(target)
