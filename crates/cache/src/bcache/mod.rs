@@ -12,6 +12,7 @@ use crate::sampler::Sampler;
 use blklab_stats::Hashing;
 pub use buckets::{Buckets, Place};
 pub use bypass::{Bypass, Congestion, Streams};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 pub use writeback::Controller;
 
@@ -21,28 +22,19 @@ pub const PAGE_SECTORS: u64 = 8;
 /// (`CUTOFF_CACHE_ADD`, `BCH_CUTOFF_WRITEBACK_SYNC`, `BCH_CUTOFF_WRITEBACK`).
 const CUTOFFS: [u32; 3] = [95, 70, 40];
 
-/// Where writes go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a bcache does with writes, and whether it caches reads; the names are those of `cache_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum BcacheMode {
-    /// To the cache and the origin.
+    /// A write goes to the cache and to the backing device.
     #[default]
     Writethrough,
-    Writeback,   // to the cache
-    Writearound, // to the origin
-    None,        // nothing is cached
-}
-
-impl BcacheMode {
-    /// The mode with this name in sysfs.
-    pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "writethrough" => Self::Writethrough,
-            "writeback" => Self::Writeback,
-            "writearound" => Self::Writearound,
-            "none" => Self::None,
-            _ => return None,
-        })
-    }
+    /// A write goes to the cache, and later to the backing device.
+    Writeback,
+    /// A write goes to the backing device.
+    Writearound,
+    /// Nothing is cached.
+    None,
 }
 
 /// A cache, with the names of make-bcache and sysfs.

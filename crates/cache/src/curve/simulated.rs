@@ -6,7 +6,7 @@
 
 use super::Estimate;
 use crate::bcache::{Bcache, BcacheMode, BcacheSettings, PAGE_SECTORS};
-use crate::dm_cache::{CacheMode, DmCache, Latencies};
+use crate::dm_cache::{CacheMode, DmCache};
 use crate::policy::Geometry;
 use crate::replay::{Counts, Replay, Request};
 use crate::sampler::Sampler;
@@ -48,7 +48,7 @@ impl SimulatedCache {
                 let rate = (MINIATURE_BLOCKS / blocks).min(1.0);
                 let sampler = Sampler::new(salt, rate, region_shift(geometry));
                 let smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
-                let cache = DmCache::new(smq, geometry, mode, Latencies::DISK).sampled(sampler);
+                let cache = DmCache::new(smq, geometry, mode).sampled(sampler);
                 Some(Self { cache: Box::new(cache), is_bcache: false, rate })
             }
             SimulatedPolicy::Bcache(mode) => {

@@ -48,8 +48,8 @@ pub struct Bcache {
     pub backing: Box<Node>,
     /// The fast device or stack.
     pub cache: Box<Node>,
-    /// What the cache does with writes: `writethrough`, `writeback`, `writearound` or `none`.
-    pub mode: String,
+    /// What the cache does with writes.
+    pub mode: BcacheMode,
     /// Bytes from which a sequential stream bypasses the cache; 0: no stream does.
     pub sequential_cutoff: u64,
     /// Bytes of a bucket, in which the cache allocates space.
@@ -217,7 +217,7 @@ impl Target for BcacheTarget {
             CachedRead | Passed | Leaf => {}
             JournalWrite => {
                 self.journal.sectors = 0;
-                std::mem::take(&mut self.journal.writing).into_iter().for_each(|parent| end_piece(sim, parent));
+                std::mem::take(&mut self.journal.writing).into_iter().for_each(|parent| sim.end_part(parent));
                 if !self.journal.waiting.is_empty() {
                     self.add_work(sim, part);
                 }
@@ -293,7 +293,7 @@ impl BcacheTarget {
         let parent = done.parent;
         match done.purpose {
             Purpose::Missed => {
-                end_piece(sim, parent);
+                sim.end_part(parent);
                 self.insert_missed(sim, task, done);
             }
             Purpose::JournalFlush => {
@@ -315,7 +315,7 @@ impl BcacheTarget {
                 } else if self.journal.keys > JOURNAL {
                     self.write_journal(sim, task);
                 }
-                end_piece(sim, parent);
+                sim.end_part(parent);
             }
         }
     }
@@ -515,14 +515,6 @@ fn pages(bio: &Bio) -> Range<u64> {
     bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS)
 }
 
-/// A piece of a bio ends that was no I/O.
-fn end_piece(sim: &mut Simulation, parent: u32) {
-    let own = sim.bios[parent];
-    if sim.count_part(parent, &own) {
-        sim.complete(parent);
-    }
-}
-
 impl Reported for BcacheTarget {
     type Report = BcacheReport;
 
@@ -543,7 +535,6 @@ impl TargetSpec for Bcache {
         let &[Some(backing), Some(device)] = children else {
             return Err(format!("{}: a bcache needs a backing device and a cache device", self.name));
         };
-        let mode = BcacheMode::parse(&self.mode).ok_or_else(|| format!("{}: no mode {:?}", self.name, self.mode))?;
         let buckets = device.limits.sectors * 512 / self.bucket.max(1);
         if buckets <= 512 || self.bucket < PAGE_SECTORS * 512 {
             return Err(format!("{}: bcache needs more than 512 buckets, and {buckets} fit", self.name));
@@ -551,7 +542,7 @@ impl TargetSpec for Bcache {
         let settings = BcacheSettings {
             buckets: buckets.min(u64::from(u32::MAX)) as u32,
             bucket_sectors: (self.bucket / 512) as u32,
-            mode,
+            mode: self.mode,
             sequential_cutoff: self.sequential_cutoff / 512,
             writeback_percent: self.writeback_percent,
             block_sectors: self.block / 512,

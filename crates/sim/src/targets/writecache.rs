@@ -367,12 +367,7 @@ impl WritecacheTarget {
             }
             Step::Committed => {
                 self.cache.commit();
-                for number in take(&mut self.flushes) {
-                    sim.bios[number].remaining -= 1;
-                    if sim.bios[number].remaining == 0 {
-                        sim.complete(number);
-                    }
-                }
+                take(&mut self.flushes).into_iter().for_each(|number| sim.end_part(number));
             }
         }
     }

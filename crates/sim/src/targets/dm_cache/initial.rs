@@ -1,6 +1,8 @@
 //! What a cache holds when the run begins.
 
-use super::{DmCache, Mode};
+use blklab_cache::CacheMode;
+
+use super::DmCache;
 use crate::load::Job;
 use crate::targets::job_blocks::{InitialState, JobBlocks};
 
@@ -21,13 +23,10 @@ impl DmCache {
         job_blocks.check(state).map_err(named)?;
         match state {
             InitialState::Empty => {}
-            InitialState::Junk => {
+            InitialState::Junk | InitialState::JunkDirty => {
+                let dirty = state == InitialState::JunkDirty;
                 let junk = job_blocks.unused(most).map_err(named)?;
-                junk.into_iter().for_each(|block| self.load(block, false, None));
-            }
-            InitialState::JunkDirty => {
-                let junk = job_blocks.unused(most).map_err(named)?;
-                junk.into_iter().for_each(|block| self.load(block, true, Some(TOP_LEVEL)));
+                junk.into_iter().for_each(|block| self.load(block, dirty, dirty.then_some(TOP_LEVEL)));
             }
             InitialState::Warm => {
                 let warm = job_blocks.drawn(most);
@@ -40,7 +39,7 @@ impl DmCache {
                 self.discarded.fill(true);
                 for block in job_blocks.used() {
                     // A whole block is promoted at once while one is free, but only in writeback mode.
-                    if self.mode == Mode::Writeback && u64::from(self.policy.residency()) < most {
+                    if self.mode == CacheMode::Writeback && u64::from(self.policy.residency()) < most {
                         self.load(block, true, Some(TOP_LEVEL));
                     }
                     self.clear_discard(block);

@@ -11,7 +11,7 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use blklab_cache::{Access, Lookup, Operation, Policy, SmqKernel, Work, find_policy};
+use blklab_cache::{Access, CacheMode, Lookup, Operation, Policy, SmqKernel, Work, find_policy};
 use serde::Serialize;
 
 use crate::bio::{Bio, Op, Owner};
@@ -23,7 +23,7 @@ use commit::Metadata;
 use locks::BlockLocks;
 use migration::Migrations;
 
-pub use spec::{Geometry, LvmCache, Mode};
+pub use spec::{Geometry, LvmCache};
 
 /// The worker commits and ticks at least this often (`do_waker`, COMMIT_PERIOD).
 const PERIOD: Time = 1_000_000_000;
@@ -107,7 +107,7 @@ pub struct DmCache {
     cache: Child,
     geometry: Geometry,
     limits: Limits,
-    mode: Mode,
+    mode: CacheMode,
     threshold: u64,
     migrates_in_map: bool, // Until 4.11 a bio starts migrations when it is mapped, and waits for them
     throttles_worker: bool, // In 4.12-rc1 the worker starts none above the threshold, unless the cache is idle
@@ -275,7 +275,7 @@ impl DmCache {
             worker: 0,
             report: LvmCacheReport { name, blocks: u64::from(geometry.cache_blocks), ..LvmCacheReport::default() },
         };
-        target.policy.allow_migrations(spec.mode != Mode::Passthrough);
+        target.policy.allow_migrations(spec.mode != CacheMode::Passthrough);
         target.fill(spec.state, context.jobs)?;
         Ok(target)
     }
@@ -321,7 +321,7 @@ impl DmCache {
             fast_copy: write && self.can_overwrite(&bio),
         };
         if self.migrates_in_map {
-            self.policy.allow_migrations(self.mode != Mode::Passthrough && !self.is_over_threshold());
+            self.policy.allow_migrations(self.mode != CacheMode::Passthrough && !self.is_over_threshold());
         }
         let lookup = if access.fast_copy {
             let (lookup, work) = self.policy.lookup_with_work(access);
@@ -347,14 +347,14 @@ impl DmCache {
         *(if write { &mut self.report.write_hits } else { &mut self.report.read_hits }) += 1;
         sim.record_lookups(1, 0);
         let on_cache = self.on_cache(cache_block, bio.sector % self.geometry.block);
-        let both = write && self.mode == Mode::Writethrough && !self.dirty[cache_block as usize];
+        let both = write && self.mode == CacheMode::Writethrough && !self.dirty[cache_block as usize];
         match self.mode {
-            Mode::Passthrough if write => {
+            CacheMode::Passthrough if write => {
                 self.put_block(sim, block);
                 let work = Work { operation: Operation::Demote, origin_block: block, cache_block };
                 self.start_migration(sim, task, work, Some(number));
             }
-            Mode::Passthrough => self.submit(sim, task, number, tag::MAPPED, &[on_origin]),
+            CacheMode::Passthrough => self.submit(sim, task, number, tag::MAPPED, &[on_origin]),
             _ if both => self.submit(sim, task, number, tag::MAPPED, &[on_origin, on_cache]),
             _ => {
                 if write {
@@ -393,7 +393,7 @@ impl DmCache {
     /// Whether a write can promote its block without a copy (`optimisable_bio`).
     fn can_overwrite(&self, bio: &Bio) -> bool {
         let block = bio.sector / self.geometry.block;
-        self.mode == Mode::Writeback && (u64::from(bio.sectors) == self.geometry.block || self.is_discarded(block))
+        self.mode == CacheMode::Writeback && (u64::from(bio.sectors) == self.geometry.block || self.is_discarded(block))
     }
 
     fn is_discarded(&self, block: u64) -> bool {
