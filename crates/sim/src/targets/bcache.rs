@@ -157,7 +157,7 @@ pub struct BcacheTarget {
     leaf: BTreeMap<u64, (u64, u32)>, // Keys that are in no leaf on the cache device: first page, end, and task
     leaf_bytes: u64,
     journal: Journal,
-    timer_set: bool,
+    due: Option<Time>, // When the worker writes the journal and looks for writebacks
     report: BcacheReport,
 }
 
@@ -171,7 +171,7 @@ impl Target for BcacheTarget {
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
-        self.set_timer(sim);
+        self.set_due(sim);
         let bio = sim.bios[number];
         if bio.op == Op::Flush {
             self.pass(sim, task, number);
@@ -239,11 +239,6 @@ impl Target for BcacheTarget {
         }
     }
 
-    fn timer(&mut self, sim: &mut Simulation, _timer: u32) {
-        self.timer_set = false;
-        sim.wake_worker(self.worker);
-    }
-
     fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> WorkerNext {
         if let Some(done) = self.running.take() {
             self.finish(sim, task, done);
@@ -257,13 +252,14 @@ impl Target for BcacheTarget {
             return WorkerNext::Again { after, plug: PlugAfter::Ends, undisturbed: true };
         }
         self.is_awake = false;
-        if !self.timer_set {
+        if self.due.is_none_or(|due| due <= sim.now) {
+            self.due = None;
             self.write_back(sim, task);
             if self.journal.keys > 0 {
                 self.write_journal(sim, task);
             }
             if self.cache.counts().dirty > 0 || self.journal.keys > 0 {
-                self.set_timer(sim);
+                self.set_due(sim);
             }
         }
         WorkerNext::Sleep
@@ -276,9 +272,10 @@ impl Target for BcacheTarget {
 }
 
 impl BcacheTarget {
-    fn set_timer(&mut self, sim: &mut Simulation) {
-        if !std::mem::replace(&mut self.timer_set, true) {
-            sim.set_timer(sim.now + PERIOD, self.id, 0);
+    fn set_due(&mut self, sim: &mut Simulation) {
+        if self.due.is_none() {
+            self.due = Some(sim.now + PERIOD);
+            sim.run_worker_at(sim.now + PERIOD, self.worker);
         }
     }
 
@@ -494,16 +491,12 @@ impl BcacheTarget {
     /// Brings the cache into its initial state.
     fn fill(&mut self, state: InitialState, jobs: &[Job]) -> Result<(), String> {
         let named = |problem: &str| format!("{}: {problem}", self.report.name);
-        let page_bytes = PAGE_SECTORS * 512;
-        let blocks = JobBlocks { jobs, block_bytes: page_bytes, blocks: self.limits.sectors / PAGE_SECTORS };
-        blocks.check(state).map_err(named)?;
+        if matches!(state, InitialState::Layout | InitialState::JunkDirty) {
+            return Err(named("a bcache begins empty, with junk or warm"));
+        }
+        let blocks = self.limits.sectors / PAGE_SECTORS;
         let most = self.device.limits.sectors / PAGE_SECTORS * 95 / 100;
-        let pages = match state {
-            InitialState::Empty => return Ok(()),
-            InitialState::Warm => blocks.drawn(most),
-            InitialState::Junk => blocks.unused(most).map_err(named)?,
-            _ => return Err(named("a bcache begins empty, with junk or warm")),
-        };
+        let pages = JobBlocks { jobs, block_bytes: PAGE_SECTORS * 512, blocks }.contents(state, most).map_err(named)?;
         for page in pages {
             self.cache.insert_page(NONE, page, false);
         }

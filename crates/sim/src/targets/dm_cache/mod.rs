@@ -340,7 +340,7 @@ impl DmCache {
             self.report.count_miss(write);
             sim.record_lookups(0, 1);
             if write {
-                self.clear_discard(block);
+                *self.discard_mark(block) = false;
             }
             return self.submit(sim, task, number, tag::MAPPED, &[on_origin]);
         };
@@ -391,17 +391,15 @@ impl DmCache {
     }
 
     /// Whether a write can promote its block without a copy (`optimisable_bio`).
-    fn can_overwrite(&self, bio: &Bio) -> bool {
+    fn can_overwrite(&mut self, bio: &Bio) -> bool {
         let block = bio.sector / self.geometry.block;
-        self.mode == CacheMode::Writeback && (u64::from(bio.sectors) == self.geometry.block || self.is_discarded(block))
+        self.mode == CacheMode::Writeback
+            && (u64::from(bio.sectors) == self.geometry.block || *self.discard_mark(block))
     }
 
-    fn is_discarded(&self, block: u64) -> bool {
-        self.discarded[(block * self.geometry.block / self.discard_block) as usize]
-    }
-
-    fn clear_discard(&mut self, block: u64) {
-        self.discarded[(block * self.geometry.block / self.discard_block) as usize] = false;
+    /// Whether the block's region is discarded.
+    fn discard_mark(&mut self, block: u64) -> &mut bool {
+        &mut self.discarded[(block * self.geometry.block / self.discard_block) as usize]
     }
 
     fn on_origin(&self, sector: u64) -> Place {
