@@ -178,7 +178,7 @@ impl FirstPass {
                             // A size that bcache refuses has no point.
                             let cache = SimulatedCache::new(policy, geometry, size, block.footprint(), salt);
                             let Some(cache) = cache else { break };
-                            let whole = cache.rate() >= 1.0;
+                            let whole = cache.rate >= 1.0;
                             caches.push(Miniature { name, block: index, size, rate, cache });
                             if whole {
                                 break;
@@ -325,7 +325,7 @@ impl SecondPass {
             let of_size: Vec<&Miniature> = mine().filter(|cache| cache.size == size).collect();
             let estimate = |m: &&Miniature| m.cache.estimate(accesses, sectors, block.sectors as u32);
             let estimates: Vec<Estimate> = of_size.iter().map(estimate).collect();
-            let rate = of_size.first()?.cache.rate();
+            let rate = of_size.first()?.cache.rate;
             Some(combine(size, rate, &estimates, !self.has_times))
         };
         let memory = mine().map(|miniature| miniature.cache.memory_bytes()).sum();

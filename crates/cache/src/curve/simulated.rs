@@ -34,7 +34,7 @@ pub enum SimulatedPolicy {
 pub struct SimulatedCache {
     cache: Box<dyn Replay>,
     is_bcache: bool,
-    rate: f64,
+    pub rate: f64, // the share of the blocks that it simulates
 }
 
 impl SimulatedCache {
@@ -68,11 +68,6 @@ impl SimulatedCache {
     /// Replays an I/O; `sequential`: the sectors of its stream, as bcache counts them.
     pub fn request(&mut self, request: &Request, sequential: u64) {
         self.cache.request_in_stream(request, sequential);
-    }
-
-    /// The share of the blocks that it simulates.
-    pub fn rate(&self) -> f64 {
-        self.rate
     }
 
     /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.

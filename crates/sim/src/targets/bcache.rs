@@ -80,7 +80,7 @@ pub struct BcacheReport {
     pub cache_bypass_hits: u64,
     /// Reads that were chosen to bypass the cache, and were not cached completely.
     pub cache_bypass_misses: u64,
-    /// Bytes of the reads and writes that bypassed the cache.
+    /// Bytes of the reads, writes and discards that bypassed the cache.
     pub bypassed_bytes: u64,
     /// Bytes in the cache at the end that are not on the backing device.
     pub dirty_bytes: u64,
@@ -186,15 +186,8 @@ impl Target for BcacheTarget {
         let request = Request { time_ns: sim.now, op, sector: bio.sector, sectors: bio.sectors, task: bio.task };
         let bypass = self.cache.check_bypass(&request).is_some();
         self.cache.count_io(&request, bypass);
-        if bypass && bio.op != Op::Discard {
-            self.report.bypassed_bytes += u64::from(bio.sectors) * 512;
-        }
-        let pages = pages(&bio);
-        match bio.op {
-            Op::Read => self.locks.take(sim, task, Moment::Read, 1, 0),
-            Op::Write if !bypass => self.locks.take(sim, task, Moment::Write, 1, 0),
-            _ => {}
-        }
+        self.report.bypassed_bytes += if bypass { u64::from(bio.sectors) * 512 } else { 0 };
+        let pages = bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS);
         match bio.op {
             Op::Read => self.map_read(sim, task, number, pages, bypass),
             _ => self.map_write(sim, task, number, pages, bypass),
@@ -361,6 +354,7 @@ impl BcacheTarget {
 
     /// A read: pieces that are cached and pieces that are not, in turn; only the first one that is not is cached.
     fn map_read(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
+        self.locks.take(sim, task, Moment::Read, 1, 0);
         let bio = sim.bios[number];
         let mut pieces: Vec<(bool, Range<u64>)> = Vec::with_capacity(1);
         for page in pages {
@@ -403,6 +397,7 @@ impl BcacheTarget {
             self.cache.invalidate(pages);
             return self.pass(sim, task, number);
         }
+        self.locks.take(sim, task, Moment::Write, 1, 0);
         let dirty = self.cache.should_write_back(bio.flags.has(Flags::SYNC));
         let inserted = pages.clone().filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count();
         if inserted > 0 {
@@ -502,10 +497,6 @@ impl BcacheTarget {
         }
         Ok(())
     }
-}
-
-fn pages(bio: &Bio) -> Range<u64> {
-    bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS)
 }
 
 impl Reported for BcacheTarget {
