@@ -10,7 +10,6 @@ use blklab_trace::event::{self, Action, Event, Rwbs};
 use blklab_trace::filter::Filter;
 use blklab_trace::source::Capabilities;
 use pyo3::prelude::*;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 /// I/Os between two checks for signals.
@@ -65,14 +64,11 @@ pub struct CacheDescription {
 }
 
 impl CacheDescription {
-    fn mode<M: DeserializeOwned>(&self) -> Result<M, String> {
-        let unknown = |_| format!("mode {:?}: unknown to {}", self.mode, self.kind);
-        serde_json::from_value(self.mode.as_str().into()).map_err(unknown)
-    }
-
     fn checked(&self) -> Result<CheckedCache, String> {
         let kernel =
             SmqKernel::parse(&self.kernel).ok_or_else(|| format!("kernel {}: expected 4.2 or later", self.kernel))?;
+        let mode = serde_json::Value::from(self.mode.as_str());
+        let unknown = |_| format!("mode {:?}: unknown to {}", self.mode, self.kind);
         let (least, most) = if self.kind == "bcache" { (8 << 10, 2 << 30) } else { (32 << 10, 1 << 30) };
         if !(least..=most).contains(&self.block) || !self.block.is_multiple_of(4096) {
             return Err(format!("block of {} bytes: expected {least} to {most}, as the kernel accepts", self.block));
@@ -85,7 +81,7 @@ impl CacheDescription {
             return Ok(CheckedCache::Bcache(BcacheSettings {
                 buckets: blocks as u32,
                 bucket_sectors: (self.block / 512) as u32,
-                mode: self.mode()?,
+                mode: serde_json::from_value(mode).map_err(unknown)?,
                 sequential_cutoff: self.sequential_cutoff / 512,
                 writeback_percent: self.writeback_percent,
                 ..BcacheSettings::default()
@@ -98,7 +94,7 @@ impl CacheDescription {
             cache_blocks: blocks as u32,
             block_sectors: (self.block / 512) as u32,
         };
-        Ok(CheckedCache::Dm { policy, kernel, mode: self.mode()?, geometry })
+        Ok(CheckedCache::Dm { policy, kernel, mode: serde_json::from_value(mode).map_err(unknown)?, geometry })
     }
 }
 

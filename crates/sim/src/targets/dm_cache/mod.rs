@@ -94,12 +94,6 @@ pub struct LvmCacheReport {
     pub locks: Vec<LockUse>,
 }
 
-impl LvmCacheReport {
-    fn count_miss(&mut self, write: bool) {
-        *(if write { &mut self.write_misses } else { &mut self.read_misses }) += 1;
-    }
-}
-
 /// A dm-cache in a running simulation.
 pub struct DmCache {
     id: u16,
@@ -337,8 +331,7 @@ impl DmCache {
             if lookup == (Lookup::Miss { background_work: true }) && self.queue_work(sim, task, number) {
                 return;
             }
-            self.report.count_miss(write);
-            sim.record_lookups(0, 1);
+            self.count_miss(sim, write);
             if write {
                 *self.discard_mark(block) = false;
             }
@@ -378,11 +371,15 @@ impl DmCache {
             self.start_migration(sim, task, work, None);
         }
         if self.locks.share(block, bio.op == Op::Write, number) {
-            self.report.count_miss(bio.op == Op::Write);
-            sim.record_lookups(0, 1);
+            self.count_miss(sim, bio.op == Op::Write);
             self.submit(sim, task, number, tag::MAPPED, &[self.on_origin(bio.sector)]);
         }
         true
+    }
+
+    fn count_miss(&mut self, sim: &mut Simulation, write: bool) {
+        *(if write { &mut self.report.write_misses } else { &mut self.report.read_misses }) += 1;
+        sim.record_lookups(0, 1);
     }
 
     /// Whether another copy would exceed the migration threshold.
