@@ -1,7 +1,7 @@
 //! What a running cache should have counted for a trace, if its policy works as the kernel's does.
 
 use crate::bcache::{Bcache, BcacheSettings, PAGE_SECTORS};
-use crate::dm_cache::{CacheMode, DmCache, Latencies};
+use crate::dm_cache::{CacheMode, DmCache};
 use crate::policy::{Geometry, Policy};
 use crate::registry::PolicySpec;
 use crate::replay::{Counts, Op, Replay, Request};
@@ -85,7 +85,7 @@ fn filled(cache: CheckedCache, blocks: &[u64], phase_ns: u64, completions: bool)
                 policy.load_mapping(block, to, false, None).expect("each block is loaded once");
             }
             policy.tick(phase_ns + 1);
-            let volume = DmCache::<dyn Policy>::new(policy, geometry, mode, Latencies::DISK);
+            let volume = DmCache::<dyn Policy>::new(policy, geometry, mode);
             Box::new(if completions { volume.with_completions() } else { volume })
         }
         CheckedCache::Bcache(settings) => {

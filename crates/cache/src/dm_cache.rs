@@ -3,33 +3,29 @@
 use crate::policy::{Access, Geometry, Lookup, Operation, Policy, Work};
 use crate::replay::{Counts, Op, Replay, Request};
 use crate::sampler::Sampler;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// How long I/O takes, which decides when ticks happen and how long blocks are not yet cached: an SSD as the cache, and
+/// one random access of a hard disk. A copy of a block takes as long as a miss.
+const HIT_NS: u64 = 100_000;
+const MISS_NS: u64 = 10_000_000;
 /// Migrations that run at the same time at most (the mempool of the target).
 const MOST_MIGRATIONS: usize = 128;
 /// Idle ticks that are simulated at most: after two periods of 60 s nothing changes any more.
 const MOST_IDLE_TICKS: u64 = 600;
 
-/// Where writes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a dm-cache does with writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum CacheMode {
-    Writeback,    // hits go to the cache, which becomes dirty
-    Writethrough, // hits go to the cache and the origin
-    Passthrough,  // everything goes to the origin; a write removes the cached block
-}
-
-/// How long I/O takes, which decides when ticks happen and how long blocks are not yet cached.
-#[derive(Clone, Copy, Debug)]
-pub struct Latencies {
-    pub hit_ns: u64,  // an I/O to the cache device
-    pub miss_ns: u64, // an I/O to the origin
-    pub copy_ns: u64, // the copy of a block
-}
-
-impl Latencies {
-    /// A hard disk with an SSD: 0.1 ms, and one random access of 10 ms.
-    pub const DISK: Self = Self { hit_ns: 100_000, miss_ns: 10_000_000, copy_ns: 10_000_000 };
+    /// A write to a cached block goes to the cache and to the origin.
+    Writethrough,
+    /// A write to a cached block goes to the cache, and later to the origin.
+    Writeback,
+    /// All I/O goes to the origin; a write to a cached block removes it from the cache.
+    Passthrough,
 }
 
 /// Bios that are in flight in a trace with completions, which says when they end.
@@ -81,7 +77,8 @@ impl TickClock {
 pub struct DmCache<P: Policy + ?Sized> {
     geometry: Geometry,
     mode: CacheMode,
-    latencies: Latencies,
+    miss_ns: u64,
+    copy_ns: u64,
     counts: Counts,
     clock: TickClock,
     in_flight: Option<InFlight>,
@@ -95,7 +92,7 @@ pub struct DmCache<P: Policy + ?Sized> {
 
 impl<P: Policy + ?Sized> DmCache<P> {
     /// A volume with this policy.
-    pub fn new(policy: Box<P>, geometry: Geometry, mode: CacheMode, latencies: Latencies) -> Self {
+    pub fn new(policy: Box<P>, geometry: Geometry, mode: CacheMode) -> Self {
         let origin = geometry.origin_blocks.saturating_mul(u64::from(geometry.block_sectors));
         let mut discard_sectors = u64::from(geometry.block_sectors);
         while origin.div_ceil(discard_sectors) > 16_384 {
@@ -104,7 +101,8 @@ impl<P: Policy + ?Sized> DmCache<P> {
         let mut volume = Self {
             geometry,
             mode,
-            latencies,
+            miss_ns: MISS_NS,
+            copy_ns: MISS_NS,
             counts: Counts::default(),
             clock: TickClock::default(),
             in_flight: None,
@@ -134,7 +132,7 @@ impl<P: Policy + ?Sized> DmCache<P> {
     fn pass_over(&mut self, now_ns: u64) {
         let Counts { reads, read_hits, writes, write_hits, .. } = self.counts;
         let (all, hits) = ((reads + writes).max(1), read_hits + write_hits);
-        let latency = (hits * self.latencies.hit_ns + all.saturating_sub(hits) * self.latencies.miss_ns) / all;
+        let latency = (hits * HIT_NS + all.saturating_sub(hits) * self.miss_ns) / all;
         self.clock.map_bio(now_ns.saturating_add(latency));
     }
 
@@ -185,14 +183,14 @@ impl<P: Policy + ?Sized> DmCache<P> {
         {
             match work.operation {
                 Operation::Demote => self.complete(work),
-                _ => self.running.push_back((now_ns + self.latencies.copy_ns, work)),
+                _ => self.running.push_back((now_ns + self.copy_ns, work)),
             }
         }
     }
 
     /// What can be written back in a second: migration_threshold is eight blocks at a time.
     fn write_back_when_idle(&mut self, now_ns: u64) {
-        for _ in 0..8 * (SECOND_NS / self.latencies.copy_ns.max(1)).clamp(1, 10_000) {
+        for _ in 0..8 * (SECOND_NS / self.copy_ns.max(1)).clamp(1, 10_000) {
             let Some(work) = self.policy.get_background_work(true) else { return };
             self.complete(work);
         }
@@ -260,7 +258,7 @@ impl<P: Policy + ?Sized> DmCache<P> {
             Lookup::Miss { background_work: true } => self.start_work(request.time_ns),
             _ => (),
         }
-        let latency = if hit { self.latencies.hit_ns } else { self.latencies.miss_ns };
+        let latency = if hit { HIT_NS } else { self.miss_ns };
         self.last_end_ns = self.last_end_ns.max(request.time_ns.saturating_add(latency));
         let Some(in_flight) = &mut self.in_flight else {
             return self.clock.map_bio(request.time_ns.saturating_add(latency));
@@ -306,8 +304,8 @@ impl<P: Policy + ?Sized> Replay for DmCache<P> {
         let Some(in_flight) = &mut self.in_flight else { return };
         if let Some(begun) = in_flight.misses.remove(&sector) {
             // A copy waits for the bio that missed, and then reads the origin as well.
-            let latency = (7 * self.latencies.miss_ns + time_ns.saturating_sub(begun)) / 8;
-            (self.latencies.miss_ns, self.latencies.copy_ns) = (latency, 2 * latency);
+            let latency = (7 * self.miss_ns + time_ns.saturating_sub(begun)) / 8;
+            (self.miss_ns, self.copy_ns) = (latency, 2 * latency);
         }
         if in_flight.carrier.take_if(|(carrier, _)| *carrier == sector).is_some() {
             self.policy.tick(time_ns);

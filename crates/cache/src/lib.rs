@@ -25,7 +25,7 @@ mod smq;
 mod writecache;
 
 pub use bcache::{Bcache, BcacheMode, BcacheSettings, Streams};
-pub use dm_cache::{CacheMode, DmCache, Latencies, TickClock};
+pub use dm_cache::{CacheMode, DmCache, TickClock};
 pub use policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
 pub use registry::{POLICIES, PolicySpec, find_policy};
 pub use replay::{Counts, Op, Replay, Request};

@@ -12,14 +12,10 @@ pub struct PolicySpec {
 
 /// All of them.
 pub static POLICIES: &[PolicySpec] = &[
-    PolicySpec {
-        name: "smq", // since Linux 4.6
-        build: |geometry, kernel| Box::new(Smq::new(geometry, kernel)),
-    },
-    PolicySpec {
-        name: "cleaner", // it only writes dirty blocks back
-        build: |geometry, kernel| Box::new(Smq::new_cleaner(geometry, kernel)),
-    },
+    // Since Linux 4.6.
+    PolicySpec { name: "smq", build: |geometry, kernel| Box::new(Smq::new(geometry, kernel)) },
+    // It only writes dirty blocks back.
+    PolicySpec { name: "cleaner", build: |geometry, kernel| Box::new(Smq::new_cleaner(geometry, kernel)) },
 ];
 
 /// The policy with this name.

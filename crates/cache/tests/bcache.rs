@@ -36,13 +36,41 @@ fn a_stream_of_4_mib_bypasses_and_so_does_its_task_for_a_while() {
 fn slow_cache_devices_lower_the_cutoff_until_time_passes() {
     let mut congestion = Congestion::new(1);
     assert_eq!(congestion.cutoff(SECOND), None);
-    congestion.count(SECOND, 1_900_000, 2_000_000);
-    congestion.count(SECOND, 19_000_000, 20_000_000);
+    // The kernel's µs have 1,024 ns: 2,048 µs are not above 2,000.
+    congestion.count(SECOND, 2_000 << 10, 2_000);
+    congestion.count(SECOND, 20_000 << 10, 20_000);
     assert_eq!(congestion.cutoff(SECOND), None, "faster than 2 and 20 ms");
-    congestion.count(SECOND, 512_000_000, 2_000_000);
-    // 500 of 1,024 are left: 2^(524 / 64) is 304, less at most 32.
-    assert!((264..=304).contains(&congestion.cutoff(SECOND).unwrap()));
-    assert!(congestion.cutoff(SECOND + 512_000_000).is_none());
+    congestion.count(SECOND, 500 << 20, 2_000);
+    // 500 of 1,024 are left: 2^(524 / 64) is 300, less at most 32.
+    assert!((268..=300).contains(&congestion.cutoff(SECOND).unwrap()));
+    assert!(congestion.cutoff(SECOND + (499 << 20)).is_some());
+    assert!(congestion.cutoff(SECOND + (500 << 20)).is_none());
+}
+
+/// The cutoff is 2^(x / 64), linear between powers of two (`fract_exp_two`), less the bits of a random number.
+#[test]
+fn the_cutoff_of_congestion_is_an_exponential() {
+    for (x, sectors) in [(64, 2), (320, 32), (512, 256), (832, 8_192), (1_000, 53_248), (1_015, 60_928)] {
+        let mut congestion = Congestion::new(1);
+        congestion.count(SECOND, (1_024 - x) << 20, 2_000);
+        let cutoffs: Vec<u64> = (0..2_000).map(|_| congestion.cutoff(SECOND).unwrap()).collect();
+        let (low, high) = (cutoffs.iter().min().unwrap(), cutoffs.iter().max().unwrap());
+        assert!(*high <= sectors && *low >= sectors.saturating_sub(32).max(1), "{x}: {low} to {high}");
+        let mean = cutoffs.iter().sum::<u64>() as f64 / cutoffs.len() as f64;
+        assert!(sectors < 64 || (mean - (sectors as f64 - 16.0)).abs() < 0.5, "{x}: {mean}");
+    }
+}
+
+#[test]
+fn congestion_is_tested_after_the_stream_and_only_below_the_cutoff() {
+    let mut cache = bcache(BcacheMode::Writethrough, 1024);
+    cache.congestion.count(SECOND, 1_000 << 20, 2_000);
+    assert_eq!(cache.check_bypass(&io(SECOND, Op::Read, 0, 8, 1)), Some(Bypass::Congested));
+    assert_eq!(cache.check_bypass(&io(SECOND, Op::Read, 8, 8_192, 1)), Some(Bypass::Sequential));
+    // 10 ms take 9 of 1,024: the cutoff of 60,928 sectors is above that of streams.
+    let mut cache = bcache(BcacheMode::Writethrough, 1024);
+    cache.congestion.count(SECOND, 10_000_000, 2_000);
+    assert_eq!(cache.check_bypass(&io(SECOND, Op::Read, 0, 8_184, 1)), None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! dm-cache's target: rules, with figures added up by hand.
 
-use blklab_cache::{CacheMode, Counts, DmCache, Geometry, Latencies, Op, Replay, Request, Smq, SmqKernel};
+use blklab_cache::{CacheMode, Counts, DmCache, Geometry, Op, Replay, Request, Smq, SmqKernel};
 
 const SECOND: u64 = 1_000_000_000;
 const WRITE: Op = Op::Write { sync: false };
@@ -11,7 +11,7 @@ fn io(time_ns: u64, op: Op, sector: u64, sectors: u32, task: u32) -> Request {
 
 fn dm_cache(mode: CacheMode) -> DmCache<Smq> {
     let geometry = Geometry { origin_blocks: 4000, cache_blocks: 256, block_sectors: 128 };
-    DmCache::new(Box::new(Smq::new(geometry, SmqKernel::V4_15)), geometry, mode, Latencies::DISK)
+    DmCache::new(Box::new(Smq::new(geometry, SmqKernel::V4_15)), geometry, mode)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use blklab_cache::bounds::{next_accesses, opt_hits};
 use blklab_cache::curve::StackDistances;
 use blklab_cache::{
-    Bcache, BcacheSettings, CacheMode, DmCache, Geometry, Latencies, Op, Replay, Request, Sampler, Smq, SmqKernel,
+    Bcache, BcacheSettings, CacheMode, DmCache, Geometry, Op, Replay, Request, Sampler, Smq, SmqKernel,
 };
 
 /// Time (s), object and size of each request of a trace in libCacheSim's format oracleGeneral.
@@ -56,7 +56,7 @@ fn speed_of_each_cache() {
     let geometry = Geometry { origin_blocks: origin, cache_blocks: blocks, block_sectors: 128 };
     for (name, kernel) in [("smq", SmqKernel::V4_15), ("smq-4.11", SmqKernel::V4_2)] {
         let smq = Box::new(Smq::new(geometry, kernel));
-        let mut cache = DmCache::new(smq, geometry, CacheMode::Writethrough, Latencies::DISK);
+        let mut cache = DmCache::new(smq, geometry, CacheMode::Writethrough);
         measure(name, count, || replay(&mut cache));
     }
     measure("bcache", count, || replay(&mut Bcache::new(BcacheSettings { buckets: blocks / 8, ..Default::default() })));

@@ -4,7 +4,7 @@ use crate::failures::{BlklabError, UsageError, handle_signals, python_error};
 use crate::replay::{ReplayFailure, TraceSelection, open_replay, selected_filter};
 use blklab_cache::check::{CacheCheck, CheckedCache};
 use blklab_cache::curve::{CurveSettings, FirstPass};
-use blklab_cache::{BcacheMode, BcacheSettings, CacheMode, Counts, Geometry, Op, Request, SmqKernel, find_policy};
+use blklab_cache::{BcacheSettings, Counts, Geometry, Op, Request, SmqKernel, find_policy};
 use blklab_trace::error::TraceError;
 use blklab_trace::event::{self, Action, Event, Rwbs};
 use blklab_trace::filter::Filter;
@@ -67,7 +67,8 @@ impl CacheDescription {
     fn checked(&self) -> Result<CheckedCache, String> {
         let kernel =
             SmqKernel::parse(&self.kernel).ok_or_else(|| format!("kernel {}: expected 4.2 or later", self.kernel))?;
-        let mode = self.mode.as_str();
+        let mode = serde_json::Value::from(self.mode.as_str());
+        let unknown = |_| format!("mode {:?}: unknown to {}", self.mode, self.kind);
         let (least, most) = if self.kind == "bcache" { (8 << 10, 2 << 30) } else { (32 << 10, 1 << 30) };
         if !(least..=most).contains(&self.block) || !self.block.is_multiple_of(4096) {
             return Err(format!("block of {} bytes: expected {least} to {most}, as the kernel accepts", self.block));
@@ -77,17 +78,10 @@ impl CacheDescription {
             return Err(format!("a cache of {blocks} blocks: expected 1 to {MOST_BLOCKS}, which can be replayed"));
         }
         if self.kind == "bcache" {
-            let mode = match mode {
-                "writeback" => BcacheMode::Writeback,
-                "writethrough" => BcacheMode::Writethrough,
-                "writearound" => BcacheMode::Writearound,
-                "none" => BcacheMode::None,
-                _ => return Err(format!("mode {mode:?}: unknown to bcache")),
-            };
             return Ok(CheckedCache::Bcache(BcacheSettings {
                 buckets: blocks as u32,
                 bucket_sectors: (self.block / 512) as u32,
-                mode,
+                mode: serde_json::from_value(mode).map_err(unknown)?,
                 sequential_cutoff: self.sequential_cutoff / 512,
                 writeback_percent: self.writeback_percent,
                 ..BcacheSettings::default()
@@ -95,18 +89,12 @@ impl CacheDescription {
         }
         let policy =
             find_policy(&self.policy).ok_or_else(|| format!("policy {:?}: expected smq or cleaner", self.policy))?;
-        let mode = match mode {
-            "writeback" => CacheMode::Writeback,
-            "writethrough" => CacheMode::Writethrough,
-            "passthrough" => CacheMode::Passthrough,
-            _ => return Err(format!("mode {mode:?}: unknown to dm-cache")),
-        };
         let geometry = Geometry {
             origin_blocks: self.origin / self.block,
             cache_blocks: blocks as u32,
             block_sectors: (self.block / 512) as u32,
         };
-        Ok(CheckedCache::Dm { policy, kernel, mode, geometry })
+        Ok(CheckedCache::Dm { policy, kernel, mode: serde_json::from_value(mode).map_err(unknown)?, geometry })
     }
 }
 

@@ -45,6 +45,7 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
 
 /// The tasks that submit I/Os to a stack of `sectors`.
 fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64, kernel: Kernel) -> Result<Vec<Task>, SimError> {
+    let wrong = |why: &str| Err(SimError::Replay(why.into()));
     let mut tasks = Vec::new();
     for (group, spec) in cell.jobs.iter().enumerate() {
         check_job(spec, sectors, kernel)?;
@@ -59,12 +60,8 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64, kernel: Kernel
             tasks.push(Task::new(Role::Replay(Box::new(replay)), cell.jobs.len()));
         }
         (None, None) => {}
-        (Some(_), None) => {
-            return Err(SimError::Replay("the cell has `replay`, but no trace was given".into()));
-        }
-        (None, Some(_)) => {
-            return Err(SimError::Replay("a trace was given, but the cell has no `replay`".into()));
-        }
+        (Some(_), None) => return wrong("the cell has `replay`, but no trace was given"),
+        (None, Some(_)) => return wrong("a trace was given, but the cell has no `replay`"),
     }
     if let Some(filesystem) = &cell.filesystem {
         let journal = Journal::new(filesystem.commit_ns, sectors);
@@ -81,24 +78,17 @@ fn check_job(job: &load::Job, sectors: u64, kernel: Kernel) -> Result<(), SimErr
         let end = end.map_or("beyond 16 EiB".into(), |e| e.to_string());
         return wrong(format!("the region ends at byte {end}, but the stack at byte {}", sectors * 512));
     }
-    if job.read_sizes.is_empty() || job.write_sizes.is_empty() {
-        return wrong("read_sizes and write_sizes must each have at least one size".into());
-    }
-    let sizes = job.read_sizes.iter().chain(&job.write_sizes);
-    if sizes
-        .into_iter()
-        .any(|&(bytes, weight)| bytes == 0 || !bytes.is_multiple_of(512) || weight.is_nan() || weight < 0.0)
-    {
-        return wrong("read_sizes and write_sizes must be multiples of 512 bytes, with weights of 0 or more".into());
-    }
-    if job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512) {
-        return wrong("iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes".into());
-    }
-    if job.io_uring && !kernel.has_io_uring() {
-        return wrong("io_uring: expected Linux 5.1 or newer".into());
-    }
-    if !(0.0..=1.0).contains(&job.read_share) {
-        return wrong("read_share must be between 0 and 1".into());
-    }
-    Ok(())
+    let misfits =
+        |&(bytes, weight): &(u32, f64)| bytes == 0 || !bytes.is_multiple_of(512) || weight.is_nan() || weight < 0.0;
+    let no_size = job.read_sizes.is_empty() || job.write_sizes.is_empty();
+    let odd_size = job.read_sizes.iter().chain(&job.write_sizes).any(misfits);
+    let odd_block = job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512);
+    let rules = [
+        (no_size, "read_sizes and write_sizes must each have at least one size"),
+        (odd_size, "read_sizes and write_sizes must be multiples of 512 bytes, with weights of 0 or more"),
+        (odd_block, "iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes"),
+        (job.io_uring && !kernel.has_io_uring(), "io_uring: expected Linux 5.1 or newer"),
+        (!(0.0..=1.0).contains(&job.read_share), "read_share must be between 0 and 1"),
+    ];
+    rules.into_iter().find(|&(is_broken, _)| is_broken).map_or(Ok(()), |(_, why)| wrong(why.into()))
 }

@@ -1,6 +1,8 @@
 //! The simulator's own random number generator, so that a seed gives the same result with every version of every
 //! library.
 
+pub use blklab_stats::mix;
+
 /// xoshiro256++ by Blackman and Vigna (2019), seeded with SplitMix64.
 #[derive(Clone, Debug, Default)]
 pub struct Rng([u64; 4]);
@@ -48,14 +50,6 @@ impl Rng {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
-}
-
-/// SplitMix64's finaliser: mixes the bits of a number, reversibly.
-#[inline]
-pub fn mix(value: u64) -> u64 {
-    let z = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

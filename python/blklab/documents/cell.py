@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 Bcache = TypedDict("Bcache", {
     "backing": "Node", "block": int, "bucket": int, "cache": "Node", "congested_read_threshold_us": int,
-    "congested_write_threshold_us": int, "mode": str, "name": str, "sequential_cutoff": int,
+    "congested_write_threshold_us": int, "mode": "BcacheMode", "name": str, "sequential_cutoff": int,
     "state": "NotRequired[InitialState]", "writeback_percent": int,
 })
 Delay = TypedDict("Delay", {
@@ -38,7 +38,7 @@ Job = TypedDict("Job", {
 })
 LvmCache = TypedDict("LvmCache", {
     "cache": "Node", "chunk": int, "metadata": NotRequired[int | None], "migration_threshold": NotRequired[int | None],
-    "mode": "Mode", "name": str, "origin": "Node", "policy": str, "state": "NotRequired[InitialState]",
+    "mode": "CacheMode", "name": str, "origin": "Node", "policy": str, "state": "NotRequired[InitialState]",
 })
 Md = TypedDict("Md", {
     "bitmap": NotRequired[bool], "bitmap_chunk": NotRequired[int], "chunk": NotRequired[int], "far": NotRequired[int],
@@ -70,10 +70,11 @@ Cell = TypedDict("Cell", {
     "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
     "series_ns": NotRequired[int], "stack": "Node",
 })
+BcacheMode = Literal["writethrough", "writeback", "writearound", "none"]
+CacheMode = Literal["writethrough", "writeback", "passthrough"]
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
 InitialState = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
-Mode = Literal["writethrough", "writeback", "passthrough"]
 Model = dict[str, object]
 RandomMap = Literal["off", "repeated", "reshuffled"]
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]

@@ -78,11 +78,12 @@ impl Congestion {
         Self { level: 0, last_slow_ns: 0, random: seed }
     }
 
-    /// An I/O to the cache device took this long; the thresholds are 2 ms for reads and 20 ms for writes by default.
-    pub fn count(&mut self, now_ns: u64, latency_ns: u64, threshold_ns: u64) {
-        if latency_ns > threshold_ns {
+    /// An I/O to the cache device took this long; the thresholds are 2000 µs for reads and 20,000 µs for writes by
+    /// default. The kernel's µs have 1,024 ns (`local_clock_us`).
+    pub fn count(&mut self, now_ns: u64, latency_ns: u64, threshold_us: u64) {
+        if latency_ns >> 10 > threshold_us {
             self.last_slow_ns = now_ns;
-            self.level = (self.level - (latency_ns / 1_024_000) as i64).max(-MOST_CONGESTED);
+            self.level = (self.level - (latency_ns >> 20) as i64).max(-MOST_CONGESTED);
         } else if self.level < 0 {
             self.level += 1;
         }
@@ -90,7 +91,7 @@ impl Congestion {
 
     /// The cutoff in sectors; `None` without congestion.
     pub fn cutoff(&mut self, now_ns: u64) -> Option<u64> {
-        let level = self.level + (now_ns.saturating_sub(self.last_slow_ns) / 1_024_000) as i64;
+        let level = self.level + (now_ns.saturating_sub(self.last_slow_ns) >> 20) as i64;
         if level >= 0 {
             return None;
         }

@@ -12,6 +12,7 @@ use crate::sampler::Sampler;
 use blklab_stats::Hashing;
 pub use buckets::{Buckets, Place};
 pub use bypass::{Bypass, Congestion, Streams};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 pub use writeback::Controller;
 
@@ -21,15 +22,19 @@ pub const PAGE_SECTORS: u64 = 8;
 /// (`CUTOFF_CACHE_ADD`, `BCH_CUTOFF_WRITEBACK_SYNC`, `BCH_CUTOFF_WRITEBACK`).
 const CUTOFFS: [u32; 3] = [95, 70, 40];
 
-/// Where writes go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a bcache does with writes, and whether it caches reads; the names are those of `cache_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum BcacheMode {
-    /// To the cache and the origin.
+    /// A write goes to the cache and to the backing device.
     #[default]
     Writethrough,
-    Writeback,   // to the cache
-    Writearound, // to the origin
-    None,        // nothing is cached
+    /// A write goes to the cache, and later to the backing device.
+    Writeback,
+    /// A write goes to the backing device.
+    Writearound,
+    /// Nothing is cached.
+    None,
 }
 
 /// A cache, with the names of make-bcache and sysfs.
@@ -80,6 +85,12 @@ pub struct Bcache {
     counts: Counts,
 }
 
+impl Default for Bcache {
+    fn default() -> Self {
+        Self::new(BcacheSettings::default())
+    }
+}
+
 impl Bcache {
     /// An empty cache.
     pub fn new(settings: BcacheSettings) -> Self {
@@ -107,11 +118,14 @@ impl Bcache {
     /// Whether the I/O bypasses the cache, and why; counts it as part of its stream.
     pub fn check_bypass(&mut self, request: &Request) -> Option<Bypass> {
         self.check_request(request).or_else(|| {
-            let counted = self.settings.sequential_cutoff > 0 || self.congestion.cutoff(request.time_ns).is_some();
-            let streams = counted.then_some(&mut self.streams);
-            let add = |s: &mut Streams| s.add(request.time_ns, request.task, request.sector, request.sectors);
-            let sequential = streams.map_or(0, add);
-            self.check_stream(request, sequential)
+            let congested = self.congestion.cutoff(request.time_ns);
+            if congested.is_none() && self.settings.sequential_cutoff == 0 {
+                return None;
+            }
+            let streams = &mut self.streams;
+            let sequential = streams.add(request.time_ns, request.task, request.sector, request.sectors);
+            let is_congested = congested.is_some_and(|cutoff| sequential >= cutoff);
+            self.check_stream(sequential).or(is_congested.then_some(Bypass::Congested))
         })
     }
 
@@ -131,13 +145,9 @@ impl Bcache {
         }
     }
 
-    fn check_stream(&mut self, request: &Request, sequential: u64) -> Option<Bypass> {
+    fn check_stream(&self, sequential: u64) -> Option<Bypass> {
         let cutoff = self.settings.sequential_cutoff;
-        if cutoff > 0 && sequential >= cutoff {
-            return Some(Bypass::Sequential);
-        }
-        let congested = self.congestion.cutoff(request.time_ns);
-        congested.filter(|&congested| sequential >= congested).map(|_| Bypass::Congested)
+        (cutoff > 0 && sequential >= cutoff).then_some(Bypass::Sequential)
     }
 
     /// Whether a write that does not bypass stays in the cache, dirty (`should_writeback`).
@@ -316,7 +326,7 @@ impl Replay for Bcache {
 
     fn request_in_stream(&mut self, request: &Request, sequential: u64) {
         if request.op != Op::Flush && request.sectors > 0 {
-            let bypass = self.check_request(request).or_else(|| self.check_stream(request, sequential)).is_some();
+            let bypass = self.check_request(request).or_else(|| self.check_stream(sequential)).is_some();
             self.replay(request, bypass);
         }
     }

@@ -178,7 +178,7 @@ impl FirstPass {
                             // A size that bcache refuses has no point.
                             let cache = SimulatedCache::new(policy, geometry, size, block.footprint(), salt);
                             let Some(cache) = cache else { break };
-                            let whole = cache.rate() >= 1.0;
+                            let whole = cache.rate >= 1.0;
                             caches.push(Miniature { name, block: index, size, rate, cache });
                             if whole {
                                 break;
@@ -188,15 +188,7 @@ impl FirstPass {
                 }
             }
         }
-        SecondPass {
-            first: self,
-            sizes,
-            has_times,
-            caches,
-            streams: Streams::default(),
-            waiting: Vec::new(),
-            number: 0,
-        }
+        SecondPass { first: self, sizes, has_times, caches, streams: Streams::default(), waiting: vec![], number: 0 }
     }
 
     fn simulated_policies(&self) -> Vec<(&'static str, SimulatedPolicy)> {
@@ -307,7 +299,7 @@ impl SecondPass {
 
     fn opt_curve(&self, block: &BlockPass) -> PolicyCurve {
         let blocks: Vec<u64> = self.sizes.iter().map(|size| size / (block.sectors * 512)).collect();
-        let rate = block.opt[0].rate();
+        let rate = block.opt[0].rate;
         // A sample that is the whole trace needs no other.
         let samples = if rate >= 1.0 { &block.opt[..1] } else { &block.opt[..] };
         let estimates: Vec<Vec<Estimate>> = samples.iter().map(|opt| opt.estimate(&blocks)).collect();
@@ -325,7 +317,7 @@ impl SecondPass {
             let of_size: Vec<&Miniature> = mine().filter(|cache| cache.size == size).collect();
             let estimate = |m: &&Miniature| m.cache.estimate(accesses, sectors, block.sectors as u32);
             let estimates: Vec<Estimate> = of_size.iter().map(estimate).collect();
-            let rate = of_size.first()?.cache.rate();
+            let rate = of_size.first()?.cache.rate;
             Some(combine(size, rate, &estimates, !self.has_times))
         };
         let memory = mine().map(|miniature| miniature.cache.memory_bytes()).sum();

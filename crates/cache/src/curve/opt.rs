@@ -11,7 +11,7 @@ const MOST_ACCESSES: usize = 2_000_000;
 pub struct OptSample {
     sampler: Sampler,
     salt: u64,
-    rate: f64,
+    pub rate: f64, // the share of the blocks in the sample
     blocks: Vec<u64>,
     writes: Vec<bool>,
     all: [u64; 2],
@@ -39,16 +39,8 @@ impl OptSample {
     fn halve(&mut self) {
         self.rate /= 2.0;
         self.sampler = Sampler::new(self.salt, self.rate, 0);
-        let kept: Vec<bool> = self.blocks.iter().map(|&block| self.sampler.takes(block)).collect();
-        let mut keep = kept.iter();
-        self.blocks.retain(|_| *keep.next().expect("as many as blocks"));
-        let mut keep = kept.iter();
-        self.writes.retain(|_| *keep.next().expect("as many as blocks"));
-    }
-
-    /// The share of the blocks in the sample.
-    pub fn rate(&self) -> f64 {
-        self.rate
+        let all = self.blocks.iter().copied().zip(self.writes.iter().copied());
+        (self.blocks, self.writes) = all.filter(|&(block, _)| self.sampler.takes(block)).unzip();
     }
 
     /// The hit ratios of each size, in blocks.

@@ -6,7 +6,7 @@
 
 use super::Estimate;
 use crate::bcache::{Bcache, BcacheMode, BcacheSettings, PAGE_SECTORS};
-use crate::dm_cache::{CacheMode, DmCache, Latencies};
+use crate::dm_cache::{CacheMode, DmCache};
 use crate::policy::Geometry;
 use crate::replay::{Counts, Replay, Request};
 use crate::sampler::Sampler;
@@ -34,7 +34,7 @@ pub enum SimulatedPolicy {
 pub struct SimulatedCache {
     cache: Box<dyn Replay>,
     is_bcache: bool,
-    rate: f64,
+    pub rate: f64, // the share of the blocks that it simulates
 }
 
 impl SimulatedCache {
@@ -48,7 +48,7 @@ impl SimulatedCache {
                 let rate = (MINIATURE_BLOCKS / blocks).min(1.0);
                 let sampler = Sampler::new(salt, rate, region_shift(geometry));
                 let smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
-                let cache = DmCache::new(smq, geometry, mode, Latencies::DISK).sampled(sampler);
+                let cache = DmCache::new(smq, geometry, mode).sampled(sampler);
                 Some(Self { cache: Box::new(cache), is_bcache: false, rate })
             }
             SimulatedPolicy::Bcache(mode) => {
@@ -68,11 +68,6 @@ impl SimulatedCache {
     /// Replays an I/O; `sequential`: the sectors of its stream, as bcache counts them.
     pub fn request(&mut self, request: &Request, sequential: u64) {
         self.cache.request_in_stream(request, sequential);
-    }
-
-    /// The share of the blocks that it simulates.
-    pub fn rate(&self) -> f64 {
-        self.rate
     }
 
     /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.

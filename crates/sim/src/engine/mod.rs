@@ -172,6 +172,14 @@ impl Simulation {
         bio.remaining == 0
     }
 
+    /// Ends a part of a bio that was no bio itself.
+    pub fn end_part(&mut self, parent: u32) {
+        self.bios[parent].remaining -= 1;
+        if self.bios[parent].remaining == 0 {
+            self.complete(parent);
+        }
+    }
+
     /// Lets a task run after the time that waking takes; it waits for something other than its completions.
     #[inline]
     pub fn wake_up(&mut self, task: u32) {

@@ -2,9 +2,11 @@
 //! the I/O.
 //!
 //! A read goes to the cache, the backing device, or both in parts; what it missed is written to the cache afterwards.
+//! A write ends when a worker has inserted its keys into the btree. Leaves of the btree and the journal are written.
 //! Positions on the cache device are not those of buckets: new data is appended, cached data is found at its hash.
+//! Not simulated: metadata of buckets (`bch_prio_write`), splits of btree nodes, and garbage collection's I/O.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use blklab_cache::bcache::{Bcache as Cache, BcacheMode, BcacheSettings, PAGE_SECTORS};
@@ -16,7 +18,7 @@ use super::locks::{LockUse, Locks, Moment};
 use super::{BuildContext, Node, Reported, TargetSpec};
 use crate::arena::Numbered;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
-use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
+use crate::engine::{Child, Limits, Mapped, PlugAfter, Simulation, Target, WorkerNext};
 use crate::events::Time;
 use crate::load::Job;
 use crate::rng::mix;
@@ -25,6 +27,14 @@ use crate::rng::mix;
 const PERIOD: Time = 100_000_000;
 /// Sectors of the superblock of the backing device (BDEV_DATA_START_DEFAULT).
 const DATA_START: u64 = 16;
+/// Bytes of a key of cached data, and of one that only says what is missing or invalid.
+const KEY: u64 = 24;
+const EMPTY_KEY: u64 = 16;
+/// Bytes of new keys above which a leaf of the btree is written (`bch_btree_leaf_dirty`).
+const LEAF: u64 = 4096 - 48;
+/// Bytes of keys above which the journal is written at once (`JSET_BITS`), less its head (`struct jset`).
+const JOURNAL: u64 = (4096 << 3) - JOURNAL_HEAD;
+const JOURNAL_HEAD: u64 = 240;
 /// Writebacks in flight at most (`in_flight` of `cached_dev_writeback_init`).
 const MOST_WRITEBACKS: usize = 64;
 
@@ -38,8 +48,8 @@ pub struct Bcache {
     pub backing: Box<Node>,
     /// The fast device or stack.
     pub cache: Box<Node>,
-    /// What the cache does with writes: `writethrough`, `writeback`, `writearound` or `none`.
-    pub mode: String,
+    /// What the cache does with writes.
+    pub mode: BcacheMode,
     /// Bytes from which a sequential stream bypasses the cache; 0: no stream does.
     pub sequential_cutoff: u64,
     /// Bytes of a bucket, in which the cache allocates space.
@@ -70,7 +80,7 @@ pub struct BcacheReport {
     pub cache_bypass_hits: u64,
     /// Reads that were chosen to bypass the cache, and were not cached completely.
     pub cache_bypass_misses: u64,
-    /// Bytes of the reads and writes that bypassed the cache.
+    /// Bytes of the reads, writes and discards that bypassed the cache.
     pub bypassed_bytes: u64,
     /// Bytes in the cache at the end that are not on the backing device.
     pub dirty_bytes: u64,
@@ -82,52 +92,72 @@ pub struct BcacheReport {
     pub locks: Vec<LockUse>,
 }
 
-/// An I/O that the target owns.
+/// An I/O that the target owns, and what the worker does when it has ended.
 #[derive(Clone, Debug)]
-enum Part {
-    /// A piece of a bio on the cache device, begun at this time.
-    Cached {
-        parent: u32,
-        begun: Time,
-        write: bool,
-    },
-    /// A piece of a bio on the backing device; its pages are cached afterwards.
-    Missed {
-        parent: u32,
-        pages: Range<u64>,
-    },
-    /// A piece of a bio of which nothing is cached.
-    Passed {
-        parent: u32,
-    },
-    Background, // Data that was missed is written to the cache, or the journal is written
-    /// A writeback reads from the cache.
-    WritebackRead {
-        pages: Range<u64>,
-    },
-    /// It writes to the backing device.
-    WritebackWrite {
-        pages: Range<u64>,
-    },
+struct Part {
+    purpose: Purpose,
+    parent: u32, // The bio that it is a piece of, or `NONE`
+    task: u32,
+    pages: Range<u64>,
+    begun: Time,
+}
+
+impl Part {
+    /// An I/O that is no piece of a bio.
+    fn own(purpose: Purpose, pages: Range<u64>) -> Self {
+        Self { purpose, parent: NONE, task: NONE, pages, begun: 0 }
+    }
+
+    fn sectors(&self) -> u32 {
+        ((self.pages.end - self.pages.start) * PAGE_SECTORS) as u32
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    CachedRead,
+    CachedWrite,  // Its key is inserted then (`bch_data_insert_keys`)
+    Passed,       // To the backing device
+    Missed,       // From the backing device; it is copied, and written to the cache (`cached_dev_read_done`)
+    Filled,       // It is written to the cache; its key is inserted then
+    Invalidation, // No I/O: a key without data is inserted
+    Leaf,         // Of the btree
+    JournalFlush, // Before the journal is written
+    JournalWrite,
+    WritebackRead, // From the cache; it is written to the backing device then
+    WritebackWrite,
+}
+
+/// The journal: one write is in flight at a time, and what comes meanwhile shares the next one.
+#[derive(Debug, Default)]
+struct Journal {
+    keys: u64,         // Bytes of keys since the last write began
+    waiting: Vec<u32>, // Bios that wait for the next write, and for the one in flight
+    writing: Vec<u32>,
+    sectors: u32, // Of the write in flight; 0: there is none
 }
 
 /// A bcache in a running simulation.
+#[derive(Default)]
 pub struct BcacheTarget {
     id: u16,
     backing: Child,
     device: Child,
     limits: Limits,
-    thresholds: [Time; 2], // Of congestion, for reads and writes
+    thresholds_us: [u64; 2], // Of congestion, for reads and writes
     cache: Cache,
     locks: Locks,
     parts: Numbered<Part>,
-    missed: VecDeque<(u32, Range<u64>)>, // Read from the backing device, and not yet written to the cache
-    read: VecDeque<Range<u64>>,          // Read by writebacks
-    writebacks: usize,
-    append: u64,          // Where the next data goes on the cache device
-    journal_is_due: bool, // A key has changed since the journal was written
-    timer_set: bool,
+    queue: VecDeque<Part>,
+    running: Option<Part>, // What the worker does now
+    is_awake: bool,        // Whether the worker has not slept since its last work
     worker: u32,
+    writebacks: usize,
+    append: u64,                     // Where the next data goes on the cache device
+    leaf: BTreeMap<u64, (u64, u32)>, // Keys that are in no leaf on the cache device: first page, end, and task
+    leaf_bytes: u64,
+    journal: Journal,
+    due: Option<Time>, // When the worker writes the journal and looks for writebacks
     report: BcacheReport,
 }
 
@@ -141,15 +171,11 @@ impl Target for BcacheTarget {
     }
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
-        self.set_timer(sim);
+        self.set_due(sim);
         let bio = sim.bios[number];
         if bio.op == Op::Flush {
-            self.journal_is_due = false;
-            self.report.journal_writes += 1;
-            let journal = Bio { op: Op::Write, sectors: PAGE_SECTORS as u32, ..bio };
-            for (part, child) in [(journal, self.device), (bio, self.device), (bio, self.backing)] {
-                self.submit_part(sim, task, &part, child, 0, part.sectors, Part::Passed { parent: number });
-            }
+            self.pass(sim, task, number);
+            self.wait_for_journal(sim, task, number);
             return Mapped::Taken;
         }
         let op = match bio.op {
@@ -160,79 +186,73 @@ impl Target for BcacheTarget {
         let request = Request { time_ns: sim.now, op, sector: bio.sector, sectors: bio.sectors, task: bio.task };
         let bypass = self.cache.check_bypass(&request).is_some();
         self.cache.count_io(&request, bypass);
-        if bypass && bio.op != Op::Discard {
-            self.report.bypassed_bytes += u64::from(bio.sectors) * 512;
-        }
+        self.report.bypassed_bytes += if bypass { u64::from(bio.sectors) * 512 } else { 0 };
         let pages = bio.sector / PAGE_SECTORS..bio.end().div_ceil(PAGE_SECTORS);
         match bio.op {
-            Op::Read => self.locks.take(sim, task, Moment::Read, 1, 0),
-            Op::Write if !bypass => self.locks.take(sim, task, Moment::Write, 1, 0),
-            _ => {}
-        }
-        match bio.op {
             Op::Read => self.map_read(sim, task, number, pages, bypass),
-            Op::Write => self.map_write(sim, task, number, pages, bypass),
-            _ => {
-                self.cache.invalidate(pages);
-                self.pass(sim, task, number);
-            }
+            _ => self.map_write(sim, task, number, pages, bypass),
         }
         Mapped::Taken
     }
 
     fn end_io(&mut self, sim: &mut Simulation, bio: &Bio) {
+        use Purpose::{CachedRead, CachedWrite, Filled, JournalWrite, Leaf, Missed, Passed, WritebackWrite};
         let Owner::Target { number, .. } = bio.owner else { unreachable!("{bio:?}") };
-        let parent = match self.parts.remove(number) {
-            Part::Cached { parent, begun, write } => {
-                let threshold = self.thresholds[usize::from(write)];
-                if threshold > 0 {
-                    self.cache.congestion.count(sim.now, sim.now - begun, threshold);
+        let part = self.parts.remove(number);
+        let parent = part.parent;
+        if matches!(part.purpose, CachedRead | CachedWrite | Filled | Leaf) {
+            let threshold = self.thresholds_us[usize::from(part.purpose != CachedRead)];
+            if threshold > 0 {
+                self.cache.congestion.count(sim.now, sim.now - part.begun, threshold);
+            }
+        }
+        match part.purpose {
+            CachedRead | Passed | Leaf => {}
+            JournalWrite => {
+                self.journal.sectors = 0;
+                std::mem::take(&mut self.journal.writing).into_iter().for_each(|parent| sim.end_part(parent));
+                if !self.journal.waiting.is_empty() {
+                    self.add_work(sim, part);
                 }
-                parent
             }
-            Part::Missed { parent, pages } => {
-                self.missed.push_back((sim.bios[parent].task, pages));
-                sim.wake_worker(self.worker);
-                parent
+            CachedWrite | Missed => {
+                sim.bios[parent].remaining += 1;
+                self.add_work(sim, part);
             }
-            Part::Passed { parent } => parent,
-            Part::Background => return,
-            Part::WritebackRead { pages } => {
-                self.read.push_back(pages);
-                return sim.wake_worker(self.worker);
-            }
-            Part::WritebackWrite { pages } => {
+            WritebackWrite => {
                 self.writebacks -= 1;
-                self.report.writeback_bytes += (pages.end - pages.start) * PAGE_SECTORS * 512;
-                return self.cache.complete_writeback(pages);
+                self.report.writeback_bytes += u64::from(part.sectors()) * 512;
+                self.cache.complete_writeback(part.pages.clone());
+                self.add_work(sim, part);
             }
-        };
-        if sim.count_part(parent, bio) {
+            _ => self.add_work(sim, part),
+        }
+        if parent != NONE && sim.count_part(parent, bio) {
             sim.complete(parent);
         }
     }
 
-    fn timer(&mut self, sim: &mut Simulation, _timer: u32) {
-        self.timer_set = false;
-        sim.wake_worker(self.worker);
-    }
-
     fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> WorkerNext {
-        while let Some((of, pages)) = self.missed.pop_front() {
-            self.insert_missed(sim, task, of, pages);
+        if let Some(done) = self.running.take() {
+            self.finish(sim, task, done);
         }
-        while let Some(pages) = self.read.pop_front() {
-            let sector = DATA_START + pages.start * PAGE_SECTORS;
-            self.submit_pages(sim, task, Op::Write, self.backing, sector, Part::WritebackWrite { pages });
+        if let Some(next) = self.queue.pop_front() {
+            let woken = !std::mem::replace(&mut self.is_awake, true);
+            let switches = if woken { 2 * sim.host.switch_ns } else { 0 };
+            let copied = if next.purpose == Purpose::Missed { u64::from(next.sectors()) / PAGE_SECTORS } else { 0 };
+            self.running = Some(next);
+            let after = switches + sim.host.md_ns + copied * sim.host.copy_ns;
+            return WorkerNext::Again { after, plug: PlugAfter::Ends, undisturbed: true };
         }
-        if !self.timer_set {
+        self.is_awake = false;
+        if self.due.is_none_or(|due| due <= sim.now) {
+            self.due = None;
             self.write_back(sim, task);
-            if std::mem::take(&mut self.journal_is_due) {
-                self.report.journal_writes += 1;
-                self.submit_pages(sim, task, Op::Write, self.device, 0, Part::Background);
+            if self.journal.keys > 0 {
+                self.write_journal(sim, task);
             }
-            if self.cache.counts().dirty > 0 {
-                self.set_timer(sim);
+            if self.cache.counts().dirty > 0 || self.journal.keys > 0 {
+                self.set_due(sim);
             }
         }
         WorkerNext::Sleep
@@ -240,19 +260,101 @@ impl Target for BcacheTarget {
 
     #[cfg(test)]
     fn assert_idle(&self) {
-        assert!(self.parts.is_empty() && self.missed.is_empty() && self.read.is_empty());
+        assert!(self.parts.is_empty() && self.queue.is_empty() && self.running.is_none());
     }
 }
 
 impl BcacheTarget {
-    fn set_timer(&mut self, sim: &mut Simulation) {
-        if !std::mem::replace(&mut self.timer_set, true) {
-            sim.set_timer(sim.now + PERIOD, self.id, 0);
+    fn set_due(&mut self, sim: &mut Simulation) {
+        if self.due.is_none() {
+            self.due = Some(sim.now + PERIOD);
+            sim.run_worker_at(sim.now + PERIOD, self.worker);
         }
     }
 
-    /// A read: pieces that are cached and pieces that are not, in turn.
+    /// Gives work to the worker.
+    fn add_work(&mut self, sim: &mut Simulation, work: Part) {
+        self.queue.push_back(work);
+        sim.wake_worker(self.worker);
+    }
+
+    /// The worker goes on with what has ended.
+    fn finish(&mut self, sim: &mut Simulation, task: u32, done: Part) {
+        let parent = done.parent;
+        match done.purpose {
+            Purpose::Missed => {
+                sim.end_part(parent);
+                self.insert_missed(sim, task, done);
+            }
+            Purpose::JournalFlush => {
+                self.submit(sim, task, 0, self.journal.sectors, Part::own(Purpose::JournalWrite, 0..0));
+            }
+            Purpose::JournalWrite => self.write_journal(sim, task),
+            Purpose::WritebackRead => {
+                let (sector, sectors) = (done.pages.start * PAGE_SECTORS, done.sectors());
+                self.submit(sim, task, sector, sectors, Part::own(Purpose::WritebackWrite, done.pages));
+            }
+            _ => {
+                let bytes = self.insert_key(sim, task, done);
+                if parent == NONE {
+                    return;
+                }
+                self.journal.keys += bytes;
+                if sim.bios[parent].flags.has(Flags::FUA) {
+                    self.wait_for_journal(sim, task, parent);
+                } else if self.journal.keys > JOURNAL {
+                    self.write_journal(sim, task);
+                }
+                sim.end_part(parent);
+            }
+        }
+    }
+
+    /// Inserts a key into the btree, and writes its leaf if that is full. Returns the key's bytes.
+    fn insert_key(&mut self, sim: &mut Simulation, task: u32, done: Part) -> u64 {
+        let (start, last) = (done.pages.start, (done.pages.end, done.task));
+        let bytes = if done.purpose == Purpose::Invalidation { EMPTY_KEY } else { KEY };
+        // A miss has left a key of its own (`bch_btree_insert_check_key`).
+        self.leaf_bytes += if done.purpose == Purpose::Filled { EMPTY_KEY } else { 0 };
+        match self.leaf.range_mut(..=start).next_back() {
+            // It replaces a key that is not yet written, or continues the task's last one (`bch_bkey_try_merge`).
+            Some((&first, known)) if first == start || *known == (start, done.task) => *known = last,
+            _ => {
+                self.leaf.insert(start, last);
+                self.leaf_bytes += bytes;
+            }
+        }
+        if self.leaf_bytes > LEAF {
+            self.leaf_bytes = 0;
+            self.leaf.clear();
+            self.submit(sim, task, 0, PAGE_SECTORS as u32, Part::own(Purpose::Leaf, 0..0));
+        }
+        bytes
+    }
+
+    /// A bio ends when the next write of the journal is done (`bch_journal_meta`).
+    fn wait_for_journal(&mut self, sim: &mut Simulation, task: u32, parent: u32) {
+        sim.bios[parent].remaining += 1;
+        self.journal.waiting.push(parent);
+        self.write_journal(sim, task);
+    }
+
+    /// Writes the journal, durably and after a flush, unless it is being written.
+    fn write_journal(&mut self, sim: &mut Simulation, task: u32) {
+        let journal = &mut self.journal;
+        if journal.sectors > 0 {
+            return;
+        }
+        self.report.journal_writes += 1;
+        let bytes = JOURNAL_HEAD + std::mem::take(&mut journal.keys);
+        journal.sectors = (bytes.div_ceil(4096) * PAGE_SECTORS) as u32;
+        journal.writing = std::mem::take(&mut journal.waiting);
+        self.submit(sim, task, 0, 0, Part::own(Purpose::JournalFlush, 0..0));
+    }
+
+    /// A read: pieces that are cached and pieces that are not, in turn; only the first one that is not is cached.
     fn map_read(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
+        self.locks.take(sim, task, Moment::Read, 1, 0);
         let bio = sim.bios[number];
         let mut pieces: Vec<(bool, Range<u64>)> = Vec::with_capacity(1);
         for page in pages {
@@ -272,34 +374,35 @@ impl BcacheTarget {
         if !bypass {
             sim.record_lookups(u64::from(all_hit), u64::from(!all_hit));
         }
+        let mut caches = !bypass;
         for (hit, pages) in pieces {
             let (first, end) = (bio.sector.max(pages.start * PAGE_SECTORS), bio.end().min(pages.end * PAGE_SECTORS));
-            let sectors = (end - first) as u32;
-            if hit {
-                let part = Part::Cached { parent: number, begun: sim.now, write: false };
-                self.submit_part(sim, task, &bio, self.device, self.cached_at(pages.start), sectors, part);
+            let (purpose, sector) = if hit {
+                (Purpose::CachedRead, self.cached_at(pages.start))
             } else {
-                let part =
-                    if bypass { Part::Passed { parent: number } } else { Part::Missed { parent: number, pages } };
-                self.submit_part(sim, task, &bio, self.backing, DATA_START + first, sectors, part);
-            }
+                (if std::mem::take(&mut caches) { Purpose::Missed } else { Purpose::Passed }, first)
+            };
+            let part = Part { purpose, parent: number, task: bio.task, pages, begun: 0 };
+            self.submit(sim, task, sector, (end - first) as u32, part);
         }
     }
 
     /// A write: to the cache, to the backing device, or to both.
     fn map_write(&mut self, sim: &mut Simulation, task: u32, number: u32, pages: Range<u64>, bypass: bool) {
         let bio = sim.bios[number];
+        let part = |purpose| Part { purpose, parent: number, task: bio.task, pages: pages.clone(), begun: 0 };
         if bypass {
+            sim.bios[number].remaining += 1;
+            self.add_work(sim, part(Purpose::Invalidation));
             self.cache.invalidate(pages);
             return self.pass(sim, task, number);
         }
+        self.locks.take(sim, task, Moment::Write, 1, 0);
         let dirty = self.cache.should_write_back(bio.flags.has(Flags::SYNC));
-        let inserted = pages.filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count() as u64;
-        self.journal_is_due = true;
+        let inserted = pages.clone().filter(|&page| self.cache.insert_page(bio.task, page, dirty)).count();
         if inserted > 0 {
-            let part = Part::Cached { parent: number, begun: sim.now, write: true };
-            let sector = self.append(u64::from(bio.sectors));
-            self.submit_part(sim, task, &bio, self.device, sector, bio.sectors, part);
+            let sector = self.append(bio.sectors);
+            self.submit(sim, task, sector, bio.sectors, part(Purpose::CachedWrite));
         }
         if !dirty || inserted == 0 {
             self.pass(sim, task, number);
@@ -309,20 +412,18 @@ impl BcacheTarget {
     /// Sends a bio to the backing device.
     fn pass(&mut self, sim: &mut Simulation, task: u32, number: u32) {
         let bio = sim.bios[number];
-        let part = Part::Passed { parent: number };
-        self.submit_part(sim, task, &bio, self.backing, DATA_START + bio.sector, bio.sectors, part);
+        let part = Part { purpose: Purpose::Passed, parent: number, task: bio.task, pages: 0..0, begun: 0 };
+        self.submit(sim, task, bio.sector, bio.sectors, part);
     }
 
     /// Writes what a read missed to the cache, unless a write has cached it meanwhile.
-    fn insert_missed(&mut self, sim: &mut Simulation, task: u32, of: u32, pages: Range<u64>) {
-        let missing: Vec<u64> = pages.filter(|&page| !self.cache.read_page(page)).collect();
-        let count = missing.into_iter().filter(|&page| self.cache.insert_page(of, page, false)).count() as u64;
-        if count > 0 {
-            self.journal_is_due = true;
-            self.set_timer(sim);
-            let sector = self.append(count * PAGE_SECTORS);
-            let sectors = (count * PAGE_SECTORS) as u32;
-            self.submit_own(sim, task, Op::Write, self.device, sector, sectors, Part::Background);
+    fn insert_missed(&mut self, sim: &mut Simulation, task: u32, missed: Part) {
+        let missing: Vec<u64> = missed.pages.clone().filter(|&page| !self.cache.read_page(page)).collect();
+        let inserted = missing.into_iter().filter(|&page| self.cache.insert_page(missed.task, page, false)).count();
+        if inserted > 0 {
+            let sectors = inserted as u32 * PAGE_SECTORS as u32;
+            let sector = self.append(sectors);
+            self.submit(sim, task, sector, sectors, Part { purpose: Purpose::Filled, parent: NONE, ..missed });
         }
     }
 
@@ -339,8 +440,8 @@ impl BcacheTarget {
         {
             budget = budget.saturating_sub((pages.end - pages.start) * PAGE_SECTORS);
             self.writebacks += 1;
-            let sector = self.cached_at(pages.start);
-            self.submit_pages(sim, task, Op::Read, self.device, sector, Part::WritebackRead { pages });
+            let (sector, part) = (self.cached_at(pages.start), Part::own(Purpose::WritebackRead, pages));
+            self.submit(sim, task, sector, part.sectors(), part);
         }
     }
 
@@ -348,7 +449,8 @@ impl BcacheTarget {
         mix(page) % (self.device.limits.sectors / PAGE_SECTORS) * PAGE_SECTORS
     }
 
-    fn append(&mut self, sectors: u64) -> u64 {
+    fn append(&mut self, sectors: u32) -> u64 {
+        let sectors = u64::from(sectors);
         if self.append + sectors > self.device.limits.sectors {
             self.append = 0;
         }
@@ -356,57 +458,40 @@ impl BcacheTarget {
         self.append - sectors
     }
 
-    /// Submits a piece of a bio.
-    #[expect(clippy::too_many_arguments, reason = "a bio has as many fields")]
-    fn submit_part(
-        &mut self, sim: &mut Simulation, task: u32, bio: &Bio, child: Child, sector: u64, sectors: u32, part: Part,
-    ) {
-        if let Part::Cached { parent, .. } | Part::Missed { parent, .. } | Part::Passed { parent } = part {
-            sim.bios[parent].remaining += 1;
-        }
-        let number = self.parts.add(part);
-        let owner = Owner::Target { target: self.id, tag: 0, number };
-        let piece = sim.bios.add(bio.clone_for(
-            child.target,
-            sector.min(child.limits.sectors - u64::from(sectors)),
-            sectors,
-            owner,
-        ));
-        sim.submit(task, piece);
-    }
-
-    /// Submits an I/O of the target for its pages.
-    fn submit_pages(&mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, part: Part) {
-        let pages = match &part {
-            Part::WritebackRead { pages } | Part::WritebackWrite { pages } => pages.end - pages.start,
-            _ => 1,
+    /// Submits an I/O to the device that its purpose says.
+    fn submit(&mut self, sim: &mut Simulation, task: u32, sector: u64, sectors: u32, part: Part) {
+        let journal = Flags::SYNC.with(Flags::METADATA);
+        let (op, flags) = match part.purpose {
+            Purpose::JournalFlush => (Op::Flush, journal),
+            Purpose::JournalWrite => (Op::Write, journal.with(Flags::FUA)),
+            Purpose::Leaf => (Op::Write, Flags::METADATA.with(Flags::FUA)),
+            Purpose::WritebackRead => (Op::Read, Flags::SYNC),
+            Purpose::WritebackWrite | Purpose::Filled => (Op::Write, Flags::default()),
+            purpose => {
+                let bio = &mut sim.bios[part.parent];
+                bio.remaining += 1;
+                // The journal makes cached data durable.
+                let durable = if purpose == Purpose::CachedWrite { Flags::FUA } else { Flags::default() };
+                (bio.op, bio.flags.without(durable))
+            }
         };
-        self.submit_own(sim, task, op, child, sector, (pages * PAGE_SECTORS) as u32, part);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a bio has as many fields")]
-    fn submit_own(
-        &mut self, sim: &mut Simulation, task: u32, op: Op, child: Child, sector: u64, sectors: u32, part: Part,
-    ) {
-        let flags = if op == Op::Read { Flags::SYNC } else { Flags::default() };
-        let owner = Owner::Task(NONE);
-        let bio = Bio { target: 0, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
-        self.submit_part(sim, task, &bio, child, sector, sectors, part);
+        let to_backing = matches!(part.purpose, Purpose::Passed | Purpose::Missed | Purpose::WritebackWrite);
+        let (child, start) = if to_backing { (self.backing, DATA_START) } else { (self.device, 0) };
+        let number = self.parts.add(Part { begun: sim.now, ..part });
+        let owner = Owner::Target { target: self.id, tag: 0, number };
+        let sector = (start + sector).min(child.limits.sectors - u64::from(sectors));
+        sim.submit_new(task, (op, child.target, sector, sectors), flags, owner);
     }
 
     /// Brings the cache into its initial state.
     fn fill(&mut self, state: InitialState, jobs: &[Job]) -> Result<(), String> {
         let named = |problem: &str| format!("{}: {problem}", self.report.name);
-        let page_bytes = PAGE_SECTORS * 512;
-        let blocks = JobBlocks { jobs, block_bytes: page_bytes, blocks: self.limits.sectors / PAGE_SECTORS };
-        blocks.check(state).map_err(named)?;
+        if matches!(state, InitialState::Layout | InitialState::JunkDirty) {
+            return Err(named("a bcache begins empty, with junk or warm"));
+        }
+        let blocks = self.limits.sectors / PAGE_SECTORS;
         let most = self.device.limits.sectors / PAGE_SECTORS * 95 / 100;
-        let pages = match state {
-            InitialState::Empty => return Ok(()),
-            InitialState::Warm => blocks.drawn(most),
-            InitialState::Junk => blocks.unused(most).map_err(named)?,
-            _ => return Err(named("a bcache begins empty, with junk or warm")),
-        };
+        let pages = JobBlocks { jobs, block_bytes: PAGE_SECTORS * 512, blocks }.contents(state, most).map_err(named)?;
         for page in pages {
             self.cache.insert_page(NONE, page, false);
         }
@@ -434,13 +519,6 @@ impl TargetSpec for Bcache {
         let &[Some(backing), Some(device)] = children else {
             return Err(format!("{}: a bcache needs a backing device and a cache device", self.name));
         };
-        let mode = match self.mode.as_str() {
-            "writethrough" => BcacheMode::Writethrough,
-            "writeback" => BcacheMode::Writeback,
-            "writearound" => BcacheMode::Writearound,
-            "none" => BcacheMode::None,
-            other => return Err(format!("{}: no mode {other:?}", self.name)),
-        };
         let buckets = device.limits.sectors * 512 / self.bucket.max(1);
         if buckets <= 512 || self.bucket < PAGE_SECTORS * 512 {
             return Err(format!("{}: bcache needs more than 512 buckets, and {buckets} fit", self.name));
@@ -448,7 +526,7 @@ impl TargetSpec for Bcache {
         let settings = BcacheSettings {
             buckets: buckets.min(u64::from(u32::MAX)) as u32,
             bucket_sectors: (self.bucket / 512) as u32,
-            mode,
+            mode: self.mode,
             sequential_cutoff: self.sequential_cutoff / 512,
             writeback_percent: self.writeback_percent,
             block_sectors: self.block / 512,
@@ -456,24 +534,16 @@ impl TargetSpec for Bcache {
         };
         let sectors = backing.limits.sectors.saturating_sub(DATA_START) / PAGE_SECTORS * PAGE_SECTORS;
         let cpu_ns = backing.limits.cpu_ns.max(device.limits.cpu_ns) + context.host.md_ns;
-        let thresholds = [self.congested_read_threshold_us, self.congested_write_threshold_us];
         let mut target = BcacheTarget {
             id,
             backing,
             device,
             limits: Limits { sectors, cpu_ns, fast: true, ..backing.limits },
-            thresholds: thresholds.map(|us| us * 1000),
+            thresholds_us: [self.congested_read_threshold_us, self.congested_write_threshold_us],
             cache: Cache::new(settings),
             locks: Locks::new(&["bcache".into()], context, 0),
-            parts: Numbered::default(),
-            missed: VecDeque::new(),
-            read: VecDeque::new(),
-            writebacks: 0,
-            append: 0,
-            journal_is_due: false,
-            timer_set: false,
-            worker: 0,
             report: BcacheReport { name: self.name.clone(), ..BcacheReport::default() },
+            ..BcacheTarget::default()
         };
         target.fill(self.state, context.jobs)?;
         Ok(target)

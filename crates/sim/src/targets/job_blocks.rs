@@ -63,20 +63,24 @@ impl JobBlocks<'_> {
         blocks
     }
 
-    /// At most `most` blocks that no job uses. An error is one line: there are none.
-    pub fn unused(&self, most: u64) -> Result<Vec<u64>, &'static str> {
-        let used: HashSet<u64> = self.used().into_iter().collect();
-        let unused: Vec<u64> =
-            (0..self.blocks).rev().filter(|block| !used.contains(block)).take(most as usize).collect();
-        if unused.is_empty() { Err("no space is left after the jobs' data to fill the cache with") } else { Ok(unused) }
-    }
-
-    /// An error, one line, if the jobs do not tell what a cache holds in this state.
-    pub fn check(&self, state: InitialState) -> Result<(), &'static str> {
+    /// What a cache of `most` blocks holds in this state, in the order in which it was cached; laid out files can have
+    /// more. An error is one line.
+    pub fn contents(&self, state: InitialState, most: u64) -> Result<Vec<u64>, &'static str> {
         if state != InitialState::Empty && self.jobs.is_empty() {
             return Err("only jobs tell what a cache holds at first: use state = \"empty\"");
         }
-        Ok(())
+        let used = if state == InitialState::Empty { Vec::new() } else { self.used() };
+        match state {
+            InitialState::Empty | InitialState::Layout => Ok(used),
+            InitialState::Warm => Ok(self.drawn(most)),
+            InitialState::Junk | InitialState::JunkDirty => {
+                let used: HashSet<u64> = used.into_iter().collect();
+                let unused = (0..self.blocks).rev().filter(|block| !used.contains(block)).take(most as usize);
+                let found: Vec<u64> = unused.collect();
+                let full = "no space is left after the jobs' data to fill the cache with";
+                if found.is_empty() { Err(full) } else { Ok(found) }
+            }
+        }
     }
 
     /// The first blocks that the jobs draw, each once, in this order: those drawn first are drawn most often.

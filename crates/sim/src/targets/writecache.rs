@@ -367,12 +367,7 @@ impl WritecacheTarget {
             }
             Step::Committed => {
                 self.cache.commit();
-                for number in take(&mut self.flushes) {
-                    sim.bios[number].remaining -= 1;
-                    if sim.bios[number].remaining == 0 {
-                        sim.complete(number);
-                    }
-                }
+                take(&mut self.flushes).into_iter().for_each(|number| sim.end_part(number));
             }
         }
     }
@@ -484,19 +479,19 @@ impl TargetSpec for Writecache {
         let &[Some(origin), Some(device)] = children else {
             return wrong("a writecache needs an origin and a cache device");
         };
-        if !context.kernel.has_writecache() {
-            return wrong("the kernel has no dm-writecache: expected 4.18 or later");
-        }
-        if !(512..=4096).contains(&self.block) || !self.block.is_power_of_two() {
-            return wrong("a block must be a power of two from 512 B to 4 KiB");
-        }
-        if self.low_watermark > self.high_watermark || self.high_watermark > 100 {
-            return wrong("the watermarks must be percentages, the low one at most the high one");
-        }
         let sizes = |job: &crate::load::Job| [&job.read_sizes[..], &job.write_sizes].concat();
-        let misfits = |&(bytes, _): &(u32, f64)| u64::from(bytes) % self.block != 0;
-        if context.jobs.iter().any(|job| sizes(job).iter().chain(&[(job.align, 0.0)]).any(misfits)) {
-            return wrong("I/Os must be whole blocks: use a larger bs, or a smaller block");
+        let misfits = |&(bytes, _): &(u32, f64)| u64::from(bytes) % self.block.max(1) != 0;
+        let bad_block = !(512..=4096).contains(&self.block) || !self.block.is_power_of_two();
+        let bad_marks = self.low_watermark > self.high_watermark || self.high_watermark > 100;
+        let is_misfit = |job| sizes(job).iter().chain(&[(job.align, 0.0)]).any(misfits);
+        let rules = [
+            (!context.kernel.has_writecache(), "the kernel has no dm-writecache: expected 4.18 or later"),
+            (bad_block, "a block must be a power of two from 512 B to 4 KiB"),
+            (bad_marks, "the watermarks must be percentages, the low one at most the high one"),
+            (context.jobs.iter().any(is_misfit), "I/Os must be whole blocks: use a larger bs, or a smaller block"),
+        ];
+        if let Some((_, why)) = rules.into_iter().find(|&(is_broken, _)| is_broken) {
+            return wrong(why);
         }
         // `calculate_memory_size`: the metadata, rounded to blocks, and the blocks.
         let bytes = device.limits.sectors * 512;

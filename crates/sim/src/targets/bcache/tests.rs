@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::BcacheReport;
 use crate::cell::{Cell, Job, Level, Node};
+use crate::load::Host;
 use crate::outcome::Outcome;
 use crate::targets::TargetReport;
 use crate::tests::{disk, iops, job, md, play, reads, stream};
@@ -76,11 +77,46 @@ fn dirty_data_is_written_back_when_idle() {
 }
 
 #[test]
+fn a_cached_write_ends_when_a_worker_has_inserted_its_key() {
+    let latency = |wake_ns: u64, switch_ns: u64, md_ns: u64| {
+        let mut cell = cached(&[Job { iodepth: 1, ..job(16 * MIB, 2000) }], json!({"mode": "writeback"}));
+        cell.host = Host { wake_ns, switch_ns, md_ns, ..Host::default() };
+        crate::run(&cell).unwrap().write.clat_ns.summary.mean.unwrap()
+    };
+    let none = latency(0, 0, 0);
+    let close =
+        |found: f64, expected: f64| assert!((found - expected).abs() < 50.0, "{found} ns instead of {expected}");
+    close(latency(3000, 0, 0) - none, 6000.0); // The worker is woken, and then the job
+    close(latency(0, 1000, 0) - none, 2000.0); // A core switches to the worker and away from it
+    close(latency(0, 0, 1000) - none, 1000.0);
+}
+
+#[test]
+fn leaves_and_the_journal_are_written_and_streams_need_fewer_leaves() {
+    let run = |job: Job| {
+        let outcome = crate::run(&cached(&[job], json!({"mode": "writeback", "sequential_cutoff": 0}))).unwrap();
+        (outcome.devices[1].ios[1] - outcome.write.total_ios - report(&outcome).journal_writes, outcome)
+    };
+    let (leaves, outcome) = run(Job { iodepth: 1, ..job(64 * MIB, 4000) });
+    // 168 keys of 24 bytes fill a leaf.
+    assert!((20..=24).contains(&leaves), "{leaves} leaves");
+    assert!(report(&outcome).journal_writes > 0);
+    let (merged, _) = run(stream(16 * MIB, 4096, 1, 1));
+    assert_eq!(merged, 0, "leaves of a stream");
+}
+
+#[test]
+fn durable_writes_wait_for_the_journal() {
+    let jobs = [Job { iodepth: 1, fua: true, ..job(16 * MIB, 500) }];
+    let report = report(&play(&cached(&jobs, json!({"mode": "writeback"}))));
+    assert!(report.journal_writes >= 500, "{report:?}");
+}
+
+#[test]
 fn impossible_caches_are_refused_in_one_line() {
     let small = [job(16 * MIB, 10)];
     for (changes, expected) in [
         (json!({"bucket": 4 << 20}), "more than 512 buckets"),
-        (json!({"mode": "fast"}), "no mode"),
         (json!({"state": "layout"}), "empty, with junk or warm"),
     ] {
         let error = crate::run(&cached(&small, changes)).unwrap_err().to_string();

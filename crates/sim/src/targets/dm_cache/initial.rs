@@ -1,6 +1,8 @@
 //! What a cache holds when the run begins.
 
-use super::{DmCache, Mode};
+use blklab_cache::CacheMode;
+
+use super::DmCache;
 use crate::load::Job;
 use crate::targets::job_blocks::{InitialState, JobBlocks};
 
@@ -16,35 +18,23 @@ impl DmCache {
         }
         let most = u64::from(self.geometry.cache_blocks);
         let (block_bytes, blocks) = (self.geometry.block * 512, self.geometry.origin / self.geometry.block);
-        let job_blocks = JobBlocks { jobs, block_bytes, blocks };
         let named = |problem: &str| format!("{}: {problem}", self.report.name);
-        job_blocks.check(state).map_err(named)?;
-        match state {
-            InitialState::Empty => {}
-            InitialState::Junk => {
-                let junk = job_blocks.unused(most).map_err(named)?;
-                junk.into_iter().for_each(|block| self.load(block, false, None));
+        let contents = JobBlocks { jobs, block_bytes, blocks }.contents(state, most).map_err(named)?;
+        let count = contents.len() as u64;
+        let is_laid_out = state == InitialState::Layout;
+        self.discarded.fill(is_laid_out);
+        for (rank, block) in (0..).zip(contents) {
+            let (dirty, level) = match state {
+                InitialState::JunkDirty | InitialState::Layout => (true, Some(TOP_LEVEL)),
+                InitialState::Warm => (false, Some(TOP_LEVEL - (rank * u64::from(TOP_LEVEL) / count) as u32)),
+                _ => (false, None),
+            };
+            // Files: a whole block is promoted at once while one is free, but only in writeback mode.
+            if !is_laid_out || (self.mode == CacheMode::Writeback && u64::from(self.policy.residency()) < most) {
+                self.load(block, dirty, level);
             }
-            InitialState::JunkDirty => {
-                let junk = job_blocks.unused(most).map_err(named)?;
-                junk.into_iter().for_each(|block| self.load(block, true, Some(TOP_LEVEL)));
-            }
-            InitialState::Warm => {
-                let warm = job_blocks.drawn(most);
-                let count = warm.len() as u64;
-                for (rank, block) in (0..).zip(warm) {
-                    self.load(block, false, Some(TOP_LEVEL - (rank * u64::from(TOP_LEVEL) / count) as u32));
-                }
-            }
-            InitialState::Layout => {
-                self.discarded.fill(true);
-                for block in job_blocks.used() {
-                    // A whole block is promoted at once while one is free, but only in writeback mode.
-                    if self.mode == Mode::Writeback && u64::from(self.policy.residency()) < most {
-                        self.load(block, true, Some(TOP_LEVEL));
-                    }
-                    self.clear_discard(block);
-                }
+            if is_laid_out {
+                *self.discard_mark(block) = false;
             }
         }
         Ok(())

@@ -173,7 +173,7 @@ impl DmCache {
             sim.submit(task, part);
             return true;
         }
-        if (!promotes && !self.dirty[work.cache_block as usize]) || self.is_discarded(work.origin_block) {
+        if (!promotes && !self.dirty[work.cache_block as usize]) || *self.discard_mark(work.origin_block) {
             return false;
         }
         let parts = self.geometry.block.div_ceil(COPIED_AT_ONCE) as u32;
@@ -220,7 +220,7 @@ impl DmCache {
         match (work.operation, bio) {
             (Operation::Promote | Operation::Replace { .. }, _) => {
                 self.report.promotions += 1;
-                self.clear_discard(work.origin_block);
+                *self.discard_mark(work.origin_block) = false;
                 self.policy.complete_background_work(work, true);
                 if let Some(bio) = bio {
                     self.set_dirty(work.cache_block);

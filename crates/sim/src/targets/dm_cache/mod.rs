@@ -11,7 +11,7 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use blklab_cache::{Access, Lookup, Operation, Policy, SmqKernel, Work, find_policy};
+use blklab_cache::{Access, CacheMode, Lookup, Operation, Policy, SmqKernel, Work, find_policy};
 use serde::Serialize;
 
 use crate::bio::{Bio, Op, Owner};
@@ -23,7 +23,7 @@ use commit::Metadata;
 use locks::BlockLocks;
 use migration::Migrations;
 
-pub use spec::{Geometry, LvmCache, Mode};
+pub use spec::{Geometry, LvmCache};
 
 /// The worker commits and ticks at least this often (`do_waker`, COMMIT_PERIOD).
 const PERIOD: Time = 1_000_000_000;
@@ -94,12 +94,6 @@ pub struct LvmCacheReport {
     pub locks: Vec<LockUse>,
 }
 
-impl LvmCacheReport {
-    fn count_miss(&mut self, write: bool) {
-        *(if write { &mut self.write_misses } else { &mut self.read_misses }) += 1;
-    }
-}
-
 /// A dm-cache in a running simulation.
 pub struct DmCache {
     id: u16,
@@ -107,7 +101,7 @@ pub struct DmCache {
     cache: Child,
     geometry: Geometry,
     limits: Limits,
-    mode: Mode,
+    mode: CacheMode,
     threshold: u64,
     migrates_in_map: bool, // Until 4.11 a bio starts migrations when it is mapped, and waits for them
     throttles_worker: bool, // In 4.12-rc1 the worker starts none above the threshold, unless the cache is idle
@@ -275,7 +269,7 @@ impl DmCache {
             worker: 0,
             report: LvmCacheReport { name, blocks: u64::from(geometry.cache_blocks), ..LvmCacheReport::default() },
         };
-        target.policy.allow_migrations(spec.mode != Mode::Passthrough);
+        target.policy.allow_migrations(spec.mode != CacheMode::Passthrough);
         target.fill(spec.state, context.jobs)?;
         Ok(target)
     }
@@ -321,7 +315,7 @@ impl DmCache {
             fast_copy: write && self.can_overwrite(&bio),
         };
         if self.migrates_in_map {
-            self.policy.allow_migrations(self.mode != Mode::Passthrough && !self.is_over_threshold());
+            self.policy.allow_migrations(self.mode != CacheMode::Passthrough && !self.is_over_threshold());
         }
         let lookup = if access.fast_copy {
             let (lookup, work) = self.policy.lookup_with_work(access);
@@ -337,24 +331,23 @@ impl DmCache {
             if lookup == (Lookup::Miss { background_work: true }) && self.queue_work(sim, task, number) {
                 return;
             }
-            self.report.count_miss(write);
-            sim.record_lookups(0, 1);
+            self.count_miss(sim, write);
             if write {
-                self.clear_discard(block);
+                *self.discard_mark(block) = false;
             }
             return self.submit(sim, task, number, tag::MAPPED, &[on_origin]);
         };
         *(if write { &mut self.report.write_hits } else { &mut self.report.read_hits }) += 1;
         sim.record_lookups(1, 0);
         let on_cache = self.on_cache(cache_block, bio.sector % self.geometry.block);
-        let both = write && self.mode == Mode::Writethrough && !self.dirty[cache_block as usize];
+        let both = write && self.mode == CacheMode::Writethrough && !self.dirty[cache_block as usize];
         match self.mode {
-            Mode::Passthrough if write => {
+            CacheMode::Passthrough if write => {
                 self.put_block(sim, block);
                 let work = Work { operation: Operation::Demote, origin_block: block, cache_block };
                 self.start_migration(sim, task, work, Some(number));
             }
-            Mode::Passthrough => self.submit(sim, task, number, tag::MAPPED, &[on_origin]),
+            CacheMode::Passthrough => self.submit(sim, task, number, tag::MAPPED, &[on_origin]),
             _ if both => self.submit(sim, task, number, tag::MAPPED, &[on_origin, on_cache]),
             _ => {
                 if write {
@@ -378,11 +371,15 @@ impl DmCache {
             self.start_migration(sim, task, work, None);
         }
         if self.locks.share(block, bio.op == Op::Write, number) {
-            self.report.count_miss(bio.op == Op::Write);
-            sim.record_lookups(0, 1);
+            self.count_miss(sim, bio.op == Op::Write);
             self.submit(sim, task, number, tag::MAPPED, &[self.on_origin(bio.sector)]);
         }
         true
+    }
+
+    fn count_miss(&mut self, sim: &mut Simulation, write: bool) {
+        *(if write { &mut self.report.write_misses } else { &mut self.report.read_misses }) += 1;
+        sim.record_lookups(0, 1);
     }
 
     /// Whether another copy would exceed the migration threshold.
@@ -391,17 +388,15 @@ impl DmCache {
     }
 
     /// Whether a write can promote its block without a copy (`optimisable_bio`).
-    fn can_overwrite(&self, bio: &Bio) -> bool {
+    fn can_overwrite(&mut self, bio: &Bio) -> bool {
         let block = bio.sector / self.geometry.block;
-        self.mode == Mode::Writeback && (u64::from(bio.sectors) == self.geometry.block || self.is_discarded(block))
+        self.mode == CacheMode::Writeback
+            && (u64::from(bio.sectors) == self.geometry.block || *self.discard_mark(block))
     }
 
-    fn is_discarded(&self, block: u64) -> bool {
-        self.discarded[(block * self.geometry.block / self.discard_block) as usize]
-    }
-
-    fn clear_discard(&mut self, block: u64) {
-        self.discarded[(block * self.geometry.block / self.discard_block) as usize] = false;
+    /// Whether the block's region is discarded.
+    fn discard_mark(&mut self, block: u64) -> &mut bool {
+        &mut self.discarded[(block * self.geometry.block / self.discard_block) as usize]
     }
 
     fn on_origin(&self, sector: u64) -> Place {

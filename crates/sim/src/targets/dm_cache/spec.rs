@@ -1,5 +1,6 @@
 //! A cache in an experiment, as LVM makes it (lvmcache(7)).
 
+use blklab_cache::CacheMode;
 use serde::{Deserialize, Serialize};
 
 use super::DmCache;
@@ -11,18 +12,6 @@ use crate::targets::{BuildContext, Node, TargetSpec};
 const EXTENT: u64 = (4 << 20) / 512;
 /// The least metadata: 8 MiB, in sectors.
 const LEAST_METADATA: u64 = (8 << 20) / 512;
-
-/// What the mode does with writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// A write to a cached block goes to the cache and to the origin.
-    Writethrough,
-    /// A write to a cached block goes to the cache, and later to the origin.
-    Writeback,
-    /// All I/O goes to the origin; a write to a cached block removes it from the cache.
-    Passthrough,
-}
 
 /// A logical volume with a dm-cache.
 #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
@@ -37,7 +26,7 @@ pub struct LvmCache {
     /// Name of the policy, such as `smq`.
     pub policy: String,
     /// What the cache does with writes.
-    pub mode: Mode,
+    pub mode: CacheMode,
     /// Bytes of a block, which the cache copies as a whole.
     pub chunk: u64,
     /// Bytes of the metadata; `null`: a thousandth of the cache, and at least 8 MiB.
