@@ -126,6 +126,8 @@ class PredictionInterval:
 
     iops: tuple[float, float]  # Of reads, of writes and of both
     p99: tuple[float, float]
+    hits: Mapping[str, tuple[float, float]] | None = None
+    """Shares of hits, 0 to 1, no factors: of each cache by its name; None without caches, or with one seed."""
 
 
 @dataclass
@@ -313,6 +315,22 @@ def _plain(value: Any) -> Any:
 def _known(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the figures that are not null."""
     return {key: value for key, value in document.items() if value is not None}
+
+
+def looked_up(target: VolumeReport) -> tuple[int, int]:
+    """Returns the hits and misses of a cache; (0, 0) for other targets.
+
+    Of bcache, they are those of reads that did not bypass it. Of dm-writecache, a write that it takes is a hit.
+    """
+    count = {key: value or 0 for key, value in target.items()}
+    if target["kind"] == "bcache":
+        return count.get("cache_hits", 0), count.get("cache_misses", 0)
+    if target["kind"] == "writecache":
+        hits = count["read_hits"] + count["writes"] - count["writes_around"]
+        return hits, count["reads"] + count["writes"] - hits
+    if target["kind"] == "lvmcache":
+        return count["read_hits"] + count["write_hits"], count["read_misses"] + count["write_misses"]
+    return 0, 0
 
 
 def device_kind(name: str) -> str:

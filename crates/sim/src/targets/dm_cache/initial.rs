@@ -1,6 +1,6 @@
 //! What a cache holds when the run begins.
 
-use super::{DmCache, Mode};
+use super::{DmCache, Mode, PERIOD};
 use crate::load::Job;
 use crate::targets::job_blocks::{InitialState, JobBlocks};
 
@@ -47,6 +47,7 @@ impl DmCache {
                 }
             }
         }
+        (0..self.age_ns.div_ceil(PERIOD)).for_each(|second| self.policy.tick(second * PERIOD + 1));
         Ok(())
     }
 
