@@ -6,6 +6,7 @@ missing in documents. `documents.outcome` is what the simulator writes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
@@ -118,6 +119,17 @@ class LoadRamp:
 
 NOMINAL = 0.9  # The share of measurements that are expected inside an interval
 CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
+
+
+def next_value(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the mean of values, and half of the interval of `NOMINAL` for a further one (Student's t); 0 of one."""
+    from statistics import fmean, stdev
+
+    from scipy.special import stdtrit
+
+    count = len(values)
+    deviation = stdev(values) * math.sqrt(1 + 1 / count) if count > 1 else 0.0
+    return fmean(values), deviation and deviation * float(stdtrit(count - 1, (1 + NOMINAL) / 2))
 
 
 @dataclass

@@ -180,7 +180,6 @@ impl TableRows {
 
 impl RowParser for TableRows {
     const COLUMNS: &'static str = "a row with the columns of --columns";
-    const EPOCH: Option<u64> = Some(0);
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected> {
         if self.skipped > 0 {

@@ -19,7 +19,7 @@ pub type Expected = &'static str; // What was expected in an unreadable line
 /// A parser of one format's rows.
 pub trait RowParser: Send {
     const COLUMNS: &'static str; // The columns as in a header line
-    const EPOCH: Option<u64>; // The trace's clock at the start of 1970, ns, if it is a wall clock
+    const EPOCH: Option<u64> = Some(0); // The trace's clock at the start of 1970, ns, if it is a wall clock
 
     /// Reads one line.
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected>;

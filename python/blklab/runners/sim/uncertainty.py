@@ -9,12 +9,11 @@ are inside.
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from statistics import fmean, stdev
 from typing import Any, cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
-from blklab.outcome import CROWDED, NOMINAL, DeviceResult, Outcome, PredictionInterval, looked_up
+from blklab.outcome import CROWDED, DeviceResult, Outcome, PredictionInterval, looked_up, next_value
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
@@ -101,7 +100,7 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
     runs = [outcome, *others]
     logs = [math.log(max(1e-9, run.read.iops + run.write.iops)) for run in runs]
-    mean, of_chance = _next_value(logs)
+    mean, of_chance = next_value(logs)
     deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host, of_chance / NORMAL)
     low, high = (factor * math.exp(mean - logs[0]) for factor in _factors(deviation))
     slower, faster = _of_locks(outcome)
@@ -120,20 +119,9 @@ def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
     for reports in zip(*(run.targets for run in runs), strict=True):
         counts = [looked_up(report) for report in reports]
         if all(map(sum, counts)):
-            mean, half = _next_value([hits / (hits + misses) for hits, misses in counts])
+            mean, half = next_value([hits / (hits + misses) for hits, misses in counts])
             intervals[reports[0]["name"]] = max(0.0, mean - half), min(1.0, mean + half)
     return intervals
-
-
-def _next_value(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the mean of values, and half of the interval in which a further one is expected (Student's t)."""
-    from scipy.special import stdtrit
-
-    count = len(values)
-    if count < 2:
-        return values[0], 0.0
-    deviation = stdev(values) * math.sqrt(1 + 1 / count)
-    return fmean(values), deviation * float(stdtrit(count - 1, (1 + NOMINAL) / 2))
 
 
 def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:
