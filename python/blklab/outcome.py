@@ -123,13 +123,14 @@ CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or t
 
 def next_value(values: Sequence[float]) -> tuple[float, float]:
     """Returns the mean of values, and half of the interval of `NOMINAL` for a further one (Student's t); 0 of one."""
+    if (count := len(values)) < 2:
+        return values[0], 0.0
     from statistics import fmean, stdev
 
     from scipy.special import stdtrit
 
-    count = len(values)
-    deviation = stdev(values) * math.sqrt(1 + 1 / count) if count > 1 else 0.0
-    return fmean(values), deviation and deviation * float(stdtrit(count - 1, (1 + NOMINAL) / 2))
+    quantile = float(stdtrit(count - 1, (1 + NOMINAL) / 2))
+    return fmean(values), quantile * stdev(values) * math.sqrt(1 + 1 / count)
 
 
 @dataclass
@@ -335,14 +336,13 @@ def looked_up(target: VolumeReport) -> tuple[int, int]:
     Of bcache, they are those of reads that did not bypass it. Of dm-writecache, a write that it takes is a hit.
     """
     count = {key: value or 0 for key, value in target.items()}
-    if target["kind"] == "bcache":
-        return count.get("cache_hits", 0), count.get("cache_misses", 0)
     if target["kind"] == "writecache":
         hits = count["read_hits"] + count["writes"] - count["writes_around"]
         return hits, count["reads"] + count["writes"] - hits
-    if target["kind"] == "lvmcache":
-        return count["read_hits"] + count["write_hits"], count["read_misses"] + count["write_misses"]
-    return 0, 0
+    hits, misses = (
+        sum(count.get(f"{of}_{what}", 0) for of in ("read", "write", "cache")) for what in ("hits", "misses")
+    )
+    return hits, misses
 
 
 def device_kind(name: str) -> str:

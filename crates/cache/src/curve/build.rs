@@ -178,7 +178,7 @@ impl FirstPass {
                             // A size that bcache refuses has no point.
                             let cache = SimulatedCache::new(policy, geometry, size, block.footprint(), salt);
                             let Some(cache) = cache else { break };
-                            let is_exact = cache.is_exact();
+                            let is_exact = cache.rate() >= 1.0 && name != "smq";
                             caches.push(Miniature { name, block: index, size, rate, cache });
                             if is_exact {
                                 break;
@@ -320,11 +320,8 @@ impl SecondPass {
         let (block, first) = (&self.first.blocks[index], &self.first);
         let mine = || self.caches.iter().filter(|cache| cache.name == name && cache.block == index);
         let sectors = (first.bytes[0] + first.bytes[1]) / 512;
-        let interval = match name {
-            _ if !self.has_times => Band,
-            "smq" => OfRun,
-            _ => OfMean,
-        };
+        let of_samples = if name == "smq" { OfRun } else { OfMean };
+        let interval = if self.has_times { of_samples } else { Band };
         let accesses = if name == "bcache" { [first.reads, 0] } else { block.accesses() };
         let point = |&size: &u64| -> Option<CurvePoint> {
             let of_size: Vec<&Miniature> = mine().filter(|cache| cache.size == size).collect();

@@ -82,11 +82,6 @@ impl SimulatedCache {
         self.rate
     }
 
-    /// Whether another sample would find the same: all blocks are simulated, and no clock has a phase.
-    pub fn is_exact(&self) -> bool {
-        self.rate >= 1.0 && self.is_bcache
-    }
-
     /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.
     pub fn estimate(&self, accesses: [u64; 2], sectors: u64, block_sectors: u32) -> Estimate {
         let Counts { reads, read_hits, writes, write_hits, promotions, .. } = self.cache.counts();

@@ -3,7 +3,7 @@
 use super::Format;
 use super::fields::{Fields, whole_number};
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
-use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
+use super::text::{Expected, ParsedLine, RowParser, end, open, sniff};
 use crate::event::{DeviceId, Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -22,7 +22,7 @@ fn whole<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
 
 /// A column's value, which a comma follows.
 fn before_comma<T>(value: Option<T>, fields: &mut Fields<'_>, expected: Expected) -> Result<T, Expected> {
-    require(value.filter(|_| fields.byte(b',').is_some()), expected)
+    value.filter(|_| fields.byte(b',').is_some()).ok_or(expected)
 }
 
 /// MSR Cambridge (SNIA, 2008): one line for each request, times in 100 ns since 1601 (Windows file time).
@@ -45,16 +45,16 @@ impl RowParser for Msr {
         let time = before_comma(time, &mut fields, "column 1: Timestamp in 100 ns since 1601")?;
         let from = fields.remaining();
         let host = fields.until(b',').len();
-        require(fields.number(), "column 3: DiskNumber, a whole number")?;
+        fields.number().ok_or("column 3: DiskNumber, a whole number")?;
         let disk = &from[..from.len() - fields.remaining().len()];
         if host == 0 || host > 255 {
             return Err("column 2: Hostname");
         }
-        require(fields.byte(b','), "column 3: DiskNumber, a whole number")?;
+        fields.byte(b',').ok_or("column 3: DiskNumber, a whole number")?;
         let rwbs = read_or_write(fields.until(b',')).ok_or("column 4: Type, Read or Write")?;
         let offset = before_comma(fields.number(), &mut fields, "column 5: Offset in bytes")?;
         let bytes = before_comma(fields.number32(), &mut fields, "column 6: Size in bytes, below 4 GiB")?;
-        let response = require(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
+        let response = fields.number().and_then(|t| t.checked_mul(100)).ok_or("column 7: ResponseTime in 100 ns")?;
         end(&fields)?;
         let (response, sector) = (response.min(NO_RESPONSE - 1), offset / SECTOR);
         let device = context.devices.number(disk, |name| name.replace(',', "_"));
@@ -100,9 +100,9 @@ impl RowParser for Systor {
         if kind.is_empty() {
             return Ok(ParsedLine::Other); // neither read nor write
         }
-        let rwbs = require(read_or_write(kind), "column 3: IOType, R or W")?;
+        let rwbs = read_or_write(kind).ok_or("column 3: IOType, R or W")?;
         let offset = before_comma(fields.number(), &mut fields, "column 5: Offset in bytes")?;
-        let bytes = require(fields.number32(), "column 6: Size in bytes, below 4 GiB")?;
+        let bytes = fields.number32().ok_or("column 6: Size in bytes, below 4 GiB")?;
         end(&fields)?;
         let device = context.devices.number(lun, |name| format!("lun{name}"));
         Ok(ParsedLine::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, pid: 0, rwbs }))
@@ -125,11 +125,10 @@ impl RowParser for Alibaba {
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
         let volume = before_comma(whole(&mut fields), &mut fields, "column 1: device_id, a whole number")?;
-        let rwbs = require(read_or_write(fields.until(b',')), "column 2: opcode, R or W")?;
+        let rwbs = read_or_write(fields.until(b',')).ok_or("column 2: opcode, R or W")?;
         let offset = before_comma(fields.number(), &mut fields, "column 3: offset in bytes")?;
         let bytes = before_comma(fields.number32(), &mut fields, "column 4: length in bytes, below 4 GiB")?;
-        let time = fields.number().and_then(|t| t.checked_mul(1000));
-        let time = require(time, "column 5: timestamp in microseconds")?;
+        let time = fields.number().and_then(|t| t.checked_mul(1000)).ok_or("column 5: timestamp in microseconds")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
         Ok(ParsedLine::Row(RequestRow { time, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
@@ -160,7 +159,7 @@ impl RowParser for Tencent {
             b"1" => Rwbs::WRITE,
             _ => return Err("column 4: IOType, 0 (read) or 1 (write)"),
         };
-        let volume = require(whole(&mut fields), "column 5: VolumeID, a whole number")?;
+        let volume = whole(&mut fields).ok_or("column 5: VolumeID, a whole number")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
         Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
@@ -185,19 +184,19 @@ impl RowParser for Fiu {
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
         fields.spaces();
-        let time = require(fields.number(), "column 1: time in ns")?;
-        require(fields.byte(b' '), "a space after column 1")?;
+        let time = fields.number().ok_or("column 1: time in ns")?;
+        fields.byte(b' ').ok_or("a space after column 1")?;
         let pid = whole_number(fields.word()).and_then(|pid| u32::try_from(pid).ok());
-        let pid = require(pid, "column 2: process id")?;
+        let pid = pid.ok_or("column 2: process id")?;
         fields.spaces();
-        let (name, after) = require(split_name(fields.remaining()), Self::COLUMNS)?;
+        let (name, after) = split_name(fields.remaining()).ok_or(Self::COLUMNS)?;
         let [lba, size, kind, major, minor, _md5] = after;
-        let sector = require(whole_number(lba), "column 4: lba in sectors")?;
+        let sector = whole_number(lba).ok_or("column 4: lba in sectors")?;
         let bytes = whole_number(size).and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok());
-        let bytes = require(bytes, "column 5: size in sectors, below 4 GiB")?;
-        let rwbs = require(read_or_write(kind), "column 6: W or R")?;
-        let major = require(whole_number(major).filter(|&major| major < 4096), "column 7: major device number")?;
-        let minor = require(whole_number(minor).filter(|&minor| minor < 1 << 20), "column 8: minor device number")?;
+        let bytes = bytes.ok_or("column 5: size in sectors, below 4 GiB")?;
+        let rwbs = read_or_write(kind).ok_or("column 6: W or R")?;
+        let major = whole_number(major).filter(|&major| major < 4096).ok_or("column 7: major device number")?;
+        let minor = whole_number(minor).filter(|&minor| minor < 1 << 20).ok_or("column 8: minor device number")?;
         context.processes.learn(pid, name);
         let device = DeviceId::new(major as u32, minor as u32);
         Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, pid, rwbs, ..RequestRow::default() }))

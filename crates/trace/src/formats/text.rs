@@ -163,11 +163,6 @@ pub fn quote_line(line: &[u8]) -> String {
     format!("{text:?}")
 }
 
-/// Returns the value or what was expected.
-pub fn require<T>(value: Option<T>, expected: Expected) -> std::result::Result<T, Expected> {
-    value.ok_or(expected)
-}
-
 /// Requires the end of the line.
 pub fn end(fields: &Fields) -> std::result::Result<(), Expected> {
     if fields.is_done() { Ok(()) } else { Err("the end of the line after the last column") }

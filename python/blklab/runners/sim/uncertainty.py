@@ -109,8 +109,8 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
         # The busiest device could do more: in the time in which it is idle.
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
-    hits = _hits(runs) if others else None
-    return PredictionInterval((low, min(high, limit)), _factors(math.hypot(deviation, TAIL)), hits or None)
+    p99 = _factors(math.hypot(deviation, TAIL))
+    return PredictionInterval((low, min(high, limit)), p99, (others and _hits(runs)) or None)
 
 
 def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:

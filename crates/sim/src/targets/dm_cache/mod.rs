@@ -260,7 +260,7 @@ impl DmCache {
             migrates_in_map: kernel.replaces(),
             throttles_worker: kernel < SmqKernel::TracksAllIo,
             tracks_all: kernel >= SmqKernel::TracksAllIo,
-            policy: (policy.build)(sizes, kernel),
+            policy: policy(sizes, kernel),
             locks: BlockLocks::default(),
             spin_locks: Locks::new(&["dm-cache".into()], context, 0),
             migrations: Migrations::default(),
