@@ -6,6 +6,7 @@ missing in documents. `documents.outcome` is what the simulator writes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
@@ -120,12 +121,26 @@ NOMINAL = 0.9  # The share of measurements that are expected inside an interval
 CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
 
 
+def next_value(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the mean of values, and half of the interval of `NOMINAL` for a further one (Student's t); 0 of one."""
+    if (count := len(values)) < 2:
+        return values[0], 0.0
+    from statistics import fmean, stdev
+
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(count - 1, (1 + NOMINAL) / 2))
+    return fmean(values), quantile * stdev(values) * math.sqrt(1 + 1 / count)
+
+
 @dataclass
 class PredictionInterval:
     """The interval that holds nine of ten measurements, as factors of the predicted figures: lower and upper."""
 
     iops: tuple[float, float]  # Of reads, of writes and of both
     p99: tuple[float, float]
+    hits: Mapping[str, tuple[float, float]] | None = None
+    """Shares of hits, 0 to 1, no factors: of each cache by its name; None without caches, or with one seed."""
 
 
 @dataclass
@@ -313,6 +328,21 @@ def _plain(value: Any) -> Any:
 def _known(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the figures that are not null."""
     return {key: value for key, value in document.items() if value is not None}
+
+
+def looked_up(target: VolumeReport) -> tuple[int, int]:
+    """Returns the hits and misses of a cache; (0, 0) for other targets.
+
+    Of bcache, they are those of reads that did not bypass it. Of dm-writecache, a write that it takes is a hit.
+    """
+    count = {key: value or 0 for key, value in target.items()}
+    if target["kind"] == "writecache":
+        hits = count["read_hits"] + count["writes"] - count["writes_around"]
+        return hits, count["reads"] + count["writes"] - hits
+    hits, misses = (
+        sum(count.get(f"{of}_{what}", 0) for of in ("read", "write", "cache")) for what in ("hits", "misses")
+    )
+    return hits, misses
 
 
 def device_kind(name: str) -> str:

@@ -3,7 +3,7 @@
 use crate::bcache::{Bcache, BcacheSettings, PAGE_SECTORS};
 use crate::dm_cache::{CacheMode, DmCache};
 use crate::policy::{Geometry, Policy};
-use crate::registry::PolicySpec;
+use crate::registry::PolicyBuilder;
 use crate::replay::{Counts, Op, Replay, Request};
 use crate::smq::SmqKernel;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The cache that is checked.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckedCache {
-    Dm { policy: &'static PolicySpec, kernel: SmqKernel, mode: CacheMode, geometry: Geometry },
+    Dm { policy: PolicyBuilder, kernel: SmqKernel, mode: CacheMode, geometry: Geometry },
     Bcache(BcacheSettings),
 }
 
@@ -80,7 +80,7 @@ fn block_sectors(cache: CheckedCache) -> u64 {
 fn filled(cache: CheckedCache, blocks: &[u64], phase_ns: u64, completions: bool) -> Box<dyn Replay> {
     match cache {
         CheckedCache::Dm { policy, kernel, mode, geometry } => {
-            let mut policy = (policy.build)(geometry, kernel);
+            let mut policy = policy(geometry, kernel);
             for (&block, to) in blocks.iter().zip(0..geometry.cache_blocks) {
                 policy.load_mapping(block, to, false, None).expect("each block is loaded once");
             }

@@ -27,7 +27,7 @@ mod writecache;
 pub use bcache::{Bcache, BcacheMode, BcacheSettings, Streams};
 pub use dm_cache::{CacheMode, DmCache, TickClock};
 pub use policy::{Access, CacheBlock, Geometry, LoadError, Lookup, Operation, OriginBlock, Policy, Work};
-pub use registry::{POLICIES, PolicySpec, find_policy};
+pub use registry::{PolicyBuilder, find_policy};
 pub use replay::{Counts, Op, Replay, Request};
 pub use sampler::Sampler;
 pub use smq::{SMQ_KERNELS, Smq, SmqKernel, region_shift};

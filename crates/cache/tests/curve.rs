@@ -126,7 +126,25 @@ fn a_curve_rises_and_stays_below_opt_and_the_first_touches() {
         assert!(smq.hit_ratio <= opt.hit_ratio + 1e-9, "smq at {} bytes", smq.cache_bytes);
     }
     assert!(of("smq").points.last().unwrap().hit_ratio > 0.5);
+    // The phase of smq's clock changes what it promotes; bcache has no such clock, and is simulated in full.
+    assert!(of("smq").points.iter().all(|point| point.low < point.hit_ratio && point.hit_ratio < point.high));
+    assert!(of("bcache").points.iter().all(|point| (point.low, point.high) == (point.hit_ratio, point.hit_ratio)));
     assert!(of("bcache").points.iter().all(|point| point.cache_bytes >= 64 << 20));
+}
+
+#[test]
+fn the_interval_of_smq_holds_what_one_more_phase_finds() {
+    let trace = requests(60_000, 4_000, 1_000_000);
+    let points = |samples| {
+        curves(CurveSettings { samples, ..settings(&["smq"]) }, &trace, true).blocks[0].curves[0].points.clone()
+    };
+    let (one, four, eight) = (points(1), points(4), points(8));
+    for ((one, four), eight) in one.iter().zip(&four).zip(&eight) {
+        assert_eq!((one.low, one.high), (one.hit_ratio, one.hit_ratio), "one phase has no interval");
+        // From the means of four and of eight, the mean of the other four.
+        let others = 2.0 * eight.hit_ratio - four.hit_ratio;
+        assert!((four.low..=four.high).contains(&others), "{others} {four:?}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ from blklab.documents.outcome import (
     TargetReport,
     WritecacheTargetReport,
 )
-from blklab.outcome import CROWDED, DeviceResult, Outcome
+from blklab.outcome import CROWDED, DeviceResult, Outcome, looked_up
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -48,6 +48,7 @@ def explain(document: Cell, outcome: Outcome) -> list[str]:
         *_cleaning(document, outcome),
         *_shares(outcome),
         *_targets(document, outcome),
+        *_chance(outcome),
         *_hits_over_time(outcome),
         *_waits(document, outcome),
         *_controller_waits(document, outcome),
@@ -226,6 +227,12 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
             yield f"{target['name']} delayed {reads} reads and {others} other bios."
 
 
+def _chance(outcome: Outcome) -> Iterator[str]:
+    for name, (low, high) in ((outcome.interval and outcome.interval.hits) or {}).items():
+        if low < high:
+            yield f"{name}: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance and its policy's clock."
+
+
 def _hits_over_time(outcome: Outcome) -> Iterator[str]:
     """Compares the first, the middle and the last tenth of the time, if their shares of hits differ."""
     looked_up = outcome.look_ups
@@ -241,8 +248,7 @@ def _hits_over_time(outcome: Outcome) -> Iterator[str]:
 
 
 def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:
-    misses = cache["read_misses"] + cache["write_misses"]
-    hits = cache["read_hits"] + cache["write_hits"]
+    hits, misses = looked_up(cache)
     name, promoted, full = cache["name"], cache["promotions"], cache["used_blocks"] == cache["blocks"]
     if not hits + misses:
         return
@@ -263,7 +269,7 @@ def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:
 
 
 def _bcache(cache: BcacheTargetReport) -> Iterator[str]:
-    hits, misses = cache["cache_hits"], cache["cache_misses"]
+    hits, misses = looked_up(cache)
     if hits + misses:
         yield f"{cache['name']}: {hits / (hits + misses):.1%} of the reads that did not bypass it hit."
     if cache["bypassed_bytes"]:

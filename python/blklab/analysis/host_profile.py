@@ -17,7 +17,7 @@ from blklab import _core
 from blklab.analysis.diagnostics import cores
 from blklab.analysis.observations import Observation
 from blklab.errors import UsageError
-from blklab.outcome import NOMINAL
+from blklab.outcome import NOMINAL, next_value
 from blklab.spec.workload import SYNCHRONOUS
 from blklab.text import printable
 from blklab.units import format_size
@@ -94,13 +94,9 @@ class HostProfile:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The interval of the next run's `io_ns`; None if runs do not differ, as one run."""
-        from scipy.special import stdtrit
-
-        count = len(self.runs)
         if len({run.io_ns for run in self.runs}) == 1:
             return None
-        deviation = statistics.stdev(math.log(run.io_ns) for run in self.runs) * math.sqrt(1 + 1 / count)
-        factor = math.exp(deviation * float(stdtrit(count - 1, (1 + NOMINAL) / 2)))
+        factor = math.exp(next_value([math.log(run.io_ns) for run in self.runs])[1])
         return self.io_ns / factor, self.io_ns * factor
 
     @property

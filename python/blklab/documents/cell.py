@@ -37,8 +37,9 @@ Job = TypedDict("Job", {
     "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
 })
 LvmCache = TypedDict("LvmCache", {
-    "cache": "Node", "chunk": int, "metadata": NotRequired[int | None], "migration_threshold": NotRequired[int | None],
-    "mode": "CacheMode", "name": str, "origin": "Node", "policy": str, "state": "NotRequired[InitialState]",
+    "age_ns": NotRequired[int], "cache": "Node", "chunk": int, "metadata": NotRequired[int | None],
+    "migration_threshold": NotRequired[int | None], "mode": "CacheMode", "name": str, "origin": "Node", "policy": str,
+    "state": "NotRequired[InitialState]",
 })
 Md = TypedDict("Md", {
     "bitmap": NotRequired[bool], "bitmap_chunk": NotRequired[int], "chunk": NotRequired[int], "far": NotRequired[int],

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blklab.outcome import Outcome
+from blklab.outcome import Outcome, looked_up
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
@@ -14,7 +14,7 @@ Rows = Sequence[tuple[str, Outcome]]  # Names of runs or cells with their outcom
 def caches(rows: Rows) -> TextTable | None:
     """Returns the table of caches; None if there are none."""
     cache_rows = [
-        [printable(name), printable(target["name"]), target["kind"], *_counts(target)]
+        [printable(name), printable(target["name"]), target["kind"], _hits(target, outcome), *_counts(target)]
         for name, outcome in rows
         for target in outcome.targets
         if target.get("kind") in {"lvmcache", "bcache", "writecache"}
@@ -24,10 +24,18 @@ def caches(rows: Rows) -> TextTable | None:
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
     note = (
-        "Since the load began. hits: share of all I/Os; bcache counts both directions together, without I/Os that"
-        " bypassed it. used: share of the cache's blocks or buckets."
+        "Since the load began. hits: share of all I/Os, and in brackets that of nine of ten runs; bcache counts reads,"
+        " without I/Os that bypassed it. used: share of the cache's blocks or buckets."
     )
     return TextTable("Caches", columns, cache_rows, note)
+
+
+def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
+    hits, misses = looked_up(target)
+    low, high = ((outcome.interval and outcome.interval.hits) or {}).get(target["name"], (0, 0))
+    if low == high:
+        return _share(hits, misses)
+    return f"{100 * hits / (hits + misses):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _counts(target: Mapping[str, Any]) -> list[str]:
@@ -35,28 +43,19 @@ def _counts(target: Mapping[str, Any]) -> list[str]:
         used, dirty = target.get("unused_percent"), target.get("dirty_data")
         if dirty is None and "dirty_bytes" in target:
             dirty = formatting.size(target["dirty_bytes"])
-        return [
-            _share(target.get("cache_hits"), target.get("cache_misses")),
-            *("–",) * 4,
-            "–" if used is None else f"{100 - used} %",
-            printable(str(dirty or "–")),
-        ]
+        return [*("–",) * 4, "–" if used is None else f"{100 - used} %", printable(str(dirty or "–"))]
     if target["kind"] == "writecache":
         reads, hits, writes, passed = (target.get(key, 0) for key in ("reads", "read_hits", "writes", "writes_around"))
         used = target["blocks"] - target["free_blocks"]
         return [
-            _share(hits + writes - passed, reads - hits + passed),
             _share(hits, reads - hits),
             _share(writes - passed, passed),
             *("–",) * 2,
             formatting.share(used / target["blocks"]),
             f"{used:,}",
         ]
-    hits = target["read_hits"] + target["write_hits"]
-    misses = target["read_misses"] + target["write_misses"]
     blocks = target["blocks"]
     return [
-        _share(hits, misses),
         _share(target["read_hits"], target["read_misses"]),
         _share(target["write_hits"], target["write_misses"]),
         f"{target['promotions']:,}",
@@ -66,9 +65,8 @@ def _counts(target: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _share(hits: int | None, misses: int | None) -> str:
-    total = (hits or 0) + (misses or 0)
-    return formatting.share((hits or 0) / total) if total else "–"
+def _share(hits: int, misses: int) -> str:
+    return formatting.share(hits / (hits + misses)) if hits + misses else "–"
 
 
 def arrays(rows: Rows) -> list[str]:

@@ -19,7 +19,7 @@ from blklab.report.shell import PageSection, PlainText
 from blklab.report.tables.base import LinkedCell, TextTable, figures, text
 from blklab.report.view import ProfileView
 from blklab.serve import campaign_pages, comparison_pages
-from blklab.serve.site_page import DrawnOnce, SitePage
+from blklab.serve.site_page import DrawnOnce, SitePage, listing
 from blklab.store import annotations, documents, query
 from blklab.store.campaigns import Store
 from blklab.store.documents import KeptDocument
@@ -71,12 +71,7 @@ def traces(store: Store) -> SitePage:
     ]
     table = TextTable("Profiles of traces", [text("trace"), text("kept"), text("device in focus")], rows)
     empty = Sentence("Empty", "No profile is kept: `blklab trace stat TRACE --keep NAME` keeps one.")
-    return SitePage(
-        "Traces",
-        [PageSection("traces", "Traces", "Traces", [table] if rows else [])],
-        here="/traces",
-        sentences=[] if rows else [empty],
-    )
+    return listing("Traces", table, sentences=[] if rows else [empty])
 
 
 def _devices(kept: KeptDocument) -> str:
@@ -111,12 +106,7 @@ def hosts(store: Store) -> SitePage:
     critical = sum(_counts(kept.document)["critical"] > 0 for kept in audits)
     sentence = f"{plural(critical, 'host')} of {len(audits)} {'has' if critical == 1 else 'have'} critical findings."
     empty = "No audit is kept: `blklab md audit --keep` keeps one."
-    return SitePage(
-        "Hosts",
-        [PageSection("hosts", "Hosts", "Hosts", [table] if rows else [])],
-        here="/hosts",
-        sentences=[Sentence("Audits", sentence if audits else empty)],
-    )
+    return listing("Hosts", table, sentences=[Sentence("Audits", sentence if audits else empty)])
 
 
 def _counts(audit: "KeptAudit") -> dict[str, int]:

@@ -12,7 +12,7 @@ from blklab.report.experiment.view import ExperimentView
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection, PlainText
 from blklab.report.tables.base import ChoiceCell, LinkedCell, TableColumn, TextTable, text
-from blklab.serve.site_page import ROWS, Form, SitePage, parts
+from blklab.serve.site_page import ROWS, Form, SitePage, listing, parts
 from blklab.store import annotations, query
 from blklab.store.annotations import Annotation
 from blklab.store.campaigns import Store
@@ -142,13 +142,7 @@ def every_run(store: Store, page: int) -> SitePage:
     columns = [TableColumn("run"), *(text(name) for name in ("campaign", "on", "state", "cell"))]
     columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
     table = TextTable("Runs, the newest first", columns, rows)
-    return SitePage(
-        "Runs",
-        [PageSection("runs", "Runs", "Runs", [table] if rows else [])],
-        here="/runs",
-        facts=[formatting.plural(total, "run")],
-        pages=parts("/runs", page, total),
-    )
+    return listing("Runs", table, facts=[formatting.plural(total, "run")], pages=parts("/runs", page, total))
 
 
 def run(store: Store, number: int) -> SitePage:

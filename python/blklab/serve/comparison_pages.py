@@ -15,7 +15,7 @@ from blklab.report.experiment.axis_chooser import metric_label
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import LinkedCell, TableColumn, TextTable, text
-from blklab.serve.site_page import Form, FormField, SitePage
+from blklab.serve.site_page import Form, FormField, SitePage, listing
 from blklab.store import annotations, query
 from blklab.store.campaigns import Store
 from blklab.store.query import CampaignRow, StoredRun
@@ -68,12 +68,7 @@ def experiments(store: Store) -> SitePage:
     columns = [text("experiment"), text("on"), TableColumn("campaigns"), text("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
     empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
-    return SitePage(
-        "Trends",
-        [PageSection("experiments", "Experiments", "Experiments", [table] if rows else [])],
-        here="/trends",
-        sentences=[] if rows else [empty],
-    )
+    return listing("Trends", table, "Experiments", sentences=[] if rows else [empty])
 
 
 def _series(row: CampaignRow) -> tuple[str, str, str]:

@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from blklab.report import shell
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
-from blklab.report.tables.base import LinkedCell
+from blklab.report.tables.base import LinkedCell, TextTable
 
 SITE = (
     LinkedCell("Campaigns", "/"),
@@ -57,6 +58,13 @@ class SitePage:
         scripts = ["assets/live.js"] if self.live else []
         sections = [section for section in self.sections if section]
         return shell.render("site.html.j2", sections, more_scripts=scripts, forms=True, site=SITE, **context)
+
+
+def listing(title: str, table: TextTable, heading: str = "", **parts: Any) -> SitePage:
+    """Returns a page of the navigation with one table; `heading` is the table's, if that is not the page's title."""
+    heading = heading or title
+    section = PageSection(heading.lower(), heading, heading, [table] if table else [])
+    return SitePage(title, [section], here=f"/{title.lower()}", **parts)
 
 
 class DrawnOnce:

@@ -11,14 +11,19 @@ from blklab.spec.fields import CONDITIONS, NUMBER, ExperimentTable, Sectors, fil
 from blklab.spec.kernels import Kind, Scheduler
 
 
-class DeviceQueue(ExperimentTable):
-    """The block layer's queue of a device; defaults follow from the kernel and the device's kind."""
+class QueueKeys(ExperimentTable):
+    """Keys of the block layer's queue that an experiment may set for all devices."""
 
     scheduler: Scheduler | None = None
     nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
     queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
     max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
     rotational: bool | None = None
+
+
+class DeviceQueue(QueueKeys):
+    """The block layer's queue of a device; defaults follow from the kernel and the device's kind."""
+
     wbt_lat_usec: Annotated[int, Field(ge=0, le=10**9), NUMBER] | None = None
     write_cache: Literal["write back", "write through"] | None = None
     """As in `queue/write_cache`; by default the model's `write_back` decides."""

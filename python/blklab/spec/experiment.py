@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
 from blklab.spec import kernels
-from blklab.spec.device import Device
+from blklab.spec.device import Device, QueueKeys
 from blklab.spec.device_parameters import ControllerSpec
 from blklab.spec.fields import NAME, NUMBER, ExperimentTable, Nanoseconds, Number, PerSecond, Seconds, Size, shown
-from blklab.spec.kernels import Scheduler
 from blklab.spec.stack import MISSING, Stack
 from blklab.spec.sweep import Sweep
 from blklab.spec.target import Fleet, HostRun, StableId, Target
@@ -74,7 +73,7 @@ class Host(ExperimentTable):
     calibrated: str | None = None  # File with a [host] table; keys here replace its own
 
 
-class Settings(ExperimentTable):
+class Settings(QueueKeys):
     """Defaults for all devices and workloads."""
 
     kernel: Kernel = "6.1"
@@ -86,11 +85,6 @@ class Settings(ExperimentTable):
     ramp_time: Seconds = 0
     max_ios: Annotated[int, Field(ge=1, lt=2**63), NUMBER] | None = None
     series: Seconds = 0
-    scheduler: Scheduler | None = None
-    nr_requests: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
-    queue_depth: Annotated[int, Field(ge=1, le=65_535), NUMBER] | None = None
-    max_sectors_kb: Annotated[int, Field(ge=4, le=4_194_303), NUMBER] | None = None
-    rotational: bool | None = None
     latency_ns: Nanoseconds | None = None  # Of throttled devices
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
     """KiB. Has no effect in simulations, where every I/O is direct."""

@@ -177,7 +177,7 @@ class Volume(ExperimentTable):
     PARTS: ClassVar[tuple[str, ...]]
     """Keys that name its parts: `members` is a list, every other key one device or stack."""
 
-    SIMULATED: ClassVar[bool] = False  # Whether the simulator has it; the lab has every kind
+    SIMULATED: ClassVar[bool] = True  # Whether the simulator has it; the lab has every kind
     kind: str
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -195,6 +195,7 @@ class Lvm(Volume):
     """A logical volume over one or several physical volumes."""
 
     PARTS = ("members",)
+    SIMULATED = False
 
     kind: Literal["lvm"]
     members: Annotated[list[str], Field(min_length=1, max_length=64)]
@@ -217,7 +218,6 @@ class LvmCache(Volume):
     """A logical volume with a dm-cache, as in lvmcache(7)."""
 
     PARTS = ("origin", "cache")
-    SIMULATED = True
 
     kind: Literal["lvmcache"]
     origin: str
@@ -250,7 +250,6 @@ class Bcache(Volume):
     """A cache device and a backing device. Defaults are those of make-bcache and the kernel."""
 
     PARTS = ("backing", "cache")
-    SIMULATED = True
 
     kind: Literal["bcache"]
     backing: str
@@ -280,7 +279,6 @@ class Writecache(Volume):
     """A device with a dm-writecache in SSD mode. Defaults are the kernel's (dm-writecache.c)."""
 
     PARTS = ("origin", "cache")
-    SIMULATED = True
 
     kind: Literal["writecache"]
     origin: str
@@ -310,7 +308,6 @@ class Delay(Volume):
     """A device or stack whose reads and writes are delayed: dm-delay."""
 
     PARTS = ("origin",)
-    SIMULATED = True
 
     kind: Literal["delay"]
     origin: str

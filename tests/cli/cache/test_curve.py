@@ -50,6 +50,12 @@ def test_smq_and_bcache_are_simulated(run: Run, trace: Path) -> None:
     # bcache caches the 4 KiB that were read: 64 blocks × the pages that were read before.
     assert 0.2 < curves["bcache"]["hit_ratio"] <= 1
     assert curves["bcache"]["write_hit_ratio"] is None
+    assert curves["smq"]["low"] < curves["smq"]["hit_ratio"] < curves["smq"]["high"]
+    for exact in ("bcache", "lru", "opt"):
+        assert curves[exact]["low"] == curves[exact]["hit_ratio"] == curves[exact]["high"]
+    shown = run("cache", "curve", trace, *COLUMNS, "--sizes", "64MiB", "--policy", "smq", "--policy", "lru").out
+    half = 50 * (curves["smq"]["high"] - curves["smq"]["low"])
+    assert f"{100 * curves['smq']['hit_ratio']:.1f} % ±{half:.1f}" in shown
 
 
 def test_the_terminal_says_what_no_cache_serves(run: Run, trace: Path) -> None:

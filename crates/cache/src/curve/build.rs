@@ -1,8 +1,8 @@
 //! The two passes over a trace that make its curves: the first measures the trace and LRU, the second simulates.
 
 use super::{
-    BlockCurves, CacheCurves, CurvePoint, Estimate, OptSample, PolicyCurve, SimulatedCache, SimulatedPolicy,
-    StackDistances, combine,
+    BlockCurves, CacheCurves, CurvePoint, Estimate, Interval::*, OptSample, PolicyCurve, SimulatedCache,
+    SimulatedPolicy, StackDistances, combine,
 };
 use crate::bcache::{BcacheMode, Streams};
 use crate::dm_cache::CacheMode;
@@ -178,9 +178,9 @@ impl FirstPass {
                             // A size that bcache refuses has no point.
                             let cache = SimulatedCache::new(policy, geometry, size, block.footprint(), salt);
                             let Some(cache) = cache else { break };
-                            let whole = cache.rate >= 1.0;
+                            let is_exact = cache.rate >= 1.0 && name != "smq";
                             caches.push(Miniature { name, block: index, size, rate, cache });
-                            if whole {
+                            if is_exact {
                                 break;
                             }
                         }
@@ -271,7 +271,7 @@ impl SecondPass {
     fn block_curves(&self, index: usize) -> BlockCurves {
         let (block, settings) = (&self.first.blocks[index], &self.first.settings);
         let whole =
-            combine(0, 1.0, &block.lru.iter().map(|lru| BlockPass::estimate(lru, None)).collect::<Vec<_>>(), false);
+            combine(0, 1.0, &block.lru.iter().map(|lru| BlockPass::estimate(lru, None)).collect::<Vec<_>>(), OfMean);
         let curves = settings.policies.iter().map(|policy| match policy.as_str() {
             "lru" => self.lru_curve(block),
             "opt" => self.opt_curve(block),
@@ -291,7 +291,7 @@ impl SecondPass {
     fn lru_curve(&self, block: &BlockPass) -> PolicyCurve {
         let point = |&size: &u64| {
             let estimate = |lru: &StackDistances| BlockPass::estimate(lru, Some(size / (block.sectors * 512)));
-            combine(size, block.lru[0].rate(), &block.lru.iter().map(estimate).collect::<Vec<_>>(), false)
+            combine(size, block.lru[0].rate(), &block.lru.iter().map(estimate).collect::<Vec<_>>(), OfMean)
         };
         let memory = block.lru.iter().map(StackDistances::memory_bytes).sum();
         PolicyCurve::new("lru", self.sizes.iter().map(point).collect(), memory)
@@ -304,7 +304,7 @@ impl SecondPass {
         let samples = if rate >= 1.0 { &block.opt[..1] } else { &block.opt[..] };
         let estimates: Vec<Vec<Estimate>> = samples.iter().map(|opt| opt.estimate(&blocks)).collect();
         let of_size = |at: usize| estimates.iter().map(|sizes| sizes[at]).collect::<Vec<_>>();
-        let points = self.sizes.iter().enumerate().map(|(at, &size)| combine(size, rate, &of_size(at), false));
+        let points = self.sizes.iter().enumerate().map(|(at, &size)| combine(size, rate, &of_size(at), OfMean));
         PolicyCurve::new("opt", points.collect(), samples.iter().map(OptSample::memory_bytes).sum())
     }
 
@@ -312,13 +312,15 @@ impl SecondPass {
         let (block, first) = (&self.first.blocks[index], &self.first);
         let mine = || self.caches.iter().filter(|cache| cache.name == name && cache.block == index);
         let sectors = (first.bytes[0] + first.bytes[1]) / 512;
+        let of_samples = if name == "smq" { OfRun } else { OfMean };
+        let interval = if self.has_times { of_samples } else { Band };
         let accesses = if name == "bcache" { [first.reads, 0] } else { block.accesses() };
         let point = |&size: &u64| -> Option<CurvePoint> {
             let of_size: Vec<&Miniature> = mine().filter(|cache| cache.size == size).collect();
             let estimate = |m: &&Miniature| m.cache.estimate(accesses, sectors, block.sectors as u32);
             let estimates: Vec<Estimate> = of_size.iter().map(estimate).collect();
             let rate = of_size.first()?.cache.rate;
-            Some(combine(size, rate, &estimates, !self.has_times))
+            Some(combine(size, rate, &estimates, interval))
         };
         let memory = mine().map(|miniature| miniature.cache.memory_bytes()).sum();
         PolicyCurve::new(name, self.sizes.iter().filter_map(point).collect(), memory)

@@ -22,11 +22,11 @@ pub struct CurvePoint {
     pub read_hit_ratio: Option<f64>,
     /// Hit ratio of writes, 0 to 1; `null` without writes, or if the policy does not count them.
     pub write_hit_ratio: Option<f64>,
-    /// Lower end of the 95 % confidence interval of `hit_ratio` over the samples; with assumed rates, the lowest ratio
-    /// of a rate.
+    /// Lower end of the interval of `hit_ratio`: of smq, what 95 % of runs have, which differ by the phase of its clock;
+    /// otherwise with 95 % confidence, over the samples; with assumed rates, the lowest ratio of a rate. Equal to
+    /// `hit_ratio` if that is exact.
     pub low: f64,
-    /// Upper end of the 95 % confidence interval of `hit_ratio` over the samples; with assumed rates, the highest ratio
-    /// of a rate.
+    /// Upper end of the interval, as `low`.
     pub high: f64,
     /// Share of the blocks that was simulated, 0 to 1.
     pub sampling_rate: f64,
@@ -99,8 +99,16 @@ pub struct Estimate {
 /// Two-sided 95 % quantiles of Student's distribution for 1 to 7 degrees of freedom.
 const STUDENT: [f64; 7] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365];
 
-/// The point of several samples of one size. With a `band`, the samples are not alike and bound the figure instead.
-pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], band: bool) -> CurvePoint {
+/// What the interval of a point holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    OfMean, // the mean of endless samples
+    OfRun,  // what one more sample finds
+    Band,   // the samples: they are not alike, and bound the figure
+}
+
+/// The point of several samples of one size.
+pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], interval: Interval) -> CurvePoint {
     let mean_of = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let ratio = |which: usize| mean_of(estimates.iter().filter_map(|estimate| estimate.ratios[which]).collect());
     let mean = ratio(2).unwrap_or(0.0);
@@ -110,10 +118,12 @@ pub fn combine(cache_bytes: u64, sampling_rate: f64, estimates: &[Estimate], ban
         0 | 1 => 0.0,
         count => {
             let squares: f64 = all().map(|value| (value - mean).powi(2)).sum();
-            STUDENT[(count - 2).min(6)] * (squares / (count - 1) as f64 / count as f64).sqrt()
+            let means = 1.0 / count as f64 + f64::from(u8::from(interval == Interval::OfRun));
+            STUDENT[(count - 2).min(6)] * (squares / (count - 1) as f64 * means).sqrt()
         }
     };
-    let (low, high) = if band { (least, most) } else { ((mean - half).max(0.0), (mean + half).min(1.0)) };
+    let (low, high) =
+        if interval == Interval::Band { (least, most) } else { ((mean - half).max(0.0), (mean + half).min(1.0)) };
     CurvePoint {
         cache_bytes,
         hit_ratio: mean,

@@ -7,7 +7,7 @@
 use super::Estimate;
 use crate::bcache::{Bcache, BcacheMode, BcacheSettings, PAGE_SECTORS};
 use crate::dm_cache::{CacheMode, DmCache};
-use crate::policy::Geometry;
+use crate::policy::{Geometry, Policy};
 use crate::replay::{Counts, Replay, Request};
 use crate::sampler::Sampler;
 use crate::smq::{Smq, SmqKernel, region_shift};
@@ -22,6 +22,8 @@ const BUCKET_SECTORS: u32 = 1024;
 const LEAST_BUCKETS: u64 = 128;
 /// Pages of bcache's sampled regions, as a power of two: 1 MiB.
 const REGION_SHIFT: u32 = 8;
+/// How much older smq is in each sample than in the one before: 8 samples begin in 8 phases of its second.
+const AGE_STEP_NS: u64 = 300_000_000;
 
 /// Which policy is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +37,12 @@ pub struct SimulatedCache {
     cache: Box<dyn Replay>,
     is_bcache: bool,
     pub rate: f64, // the share of the blocks that it simulates
+    age_ns: u64,   // of smq when the trace begins
 }
 
 impl SimulatedCache {
     /// A cache of this size, with blocks of `geometry`, for a trace that touches `footprint` bytes. `None`: bcache refuses
-    /// the size.
+    /// the size. Another salt has another sample, and another phase of smq's clock.
     pub fn new(policy: SimulatedPolicy, geometry: Geometry, bytes: u64, footprint: u64, salt: u64) -> Option<Self> {
         let used = bytes.min(footprint) as f64;
         match policy {
@@ -47,9 +50,12 @@ impl SimulatedCache {
                 let blocks = used / (f64::from(geometry.block_sectors) * 512.0);
                 let rate = (MINIATURE_BLOCKS / blocks).min(1.0);
                 let sampler = Sampler::new(salt, rate, region_shift(geometry));
-                let smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
+                let mut smq = Box::new(Smq::new_sampled(geometry, kernel, rate));
+                if salt > 0 {
+                    smq.tick(1); // Its first second begins when it is made, not with the first I/O.
+                }
                 let cache = DmCache::new(smq, geometry, mode).sampled(sampler);
-                Some(Self { cache: Box::new(cache), is_bcache: false, rate })
+                Some(Self { cache: Box::new(cache), is_bcache: false, rate, age_ns: salt * AGE_STEP_NS })
             }
             SimulatedPolicy::Bcache(mode) => {
                 let whole = bytes / (u64::from(BUCKET_SECTORS) * 512);
@@ -60,14 +66,15 @@ impl SimulatedCache {
                 let buckets = (whole as f64 * rate).round() as u32;
                 let settings = BcacheSettings { buckets, mode, ..BcacheSettings::default() };
                 let cache = Bcache::new(settings).sampled(Sampler::new(salt, rate, REGION_SHIFT));
-                Some(Self { cache: Box::new(cache), is_bcache: true, rate })
+                Some(Self { cache: Box::new(cache), is_bcache: true, rate, age_ns: 0 })
             }
         }
     }
 
     /// Replays an I/O; `sequential`: the sectors of its stream, as bcache counts them.
     pub fn request(&mut self, request: &Request, sequential: u64) {
-        self.cache.request_in_stream(request, sequential);
+        let time_ns = request.time_ns.saturating_add(self.age_ns);
+        self.cache.request_in_stream(&Request { time_ns, ..*request }, sequential);
     }
 
     /// What it found. `accesses`: reads and writes of the whole trace, after splitting; `sectors`: all of its sectors.

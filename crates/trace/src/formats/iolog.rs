@@ -7,7 +7,7 @@
 use super::Format;
 use super::fields::{Fields, whole_number};
 use super::row_source::{ReadContext, RequestRow};
-use super::text::{Expected, ParsedLine, RowParser, open, require};
+use super::text::{Expected, ParsedLine, RowParser, open};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -40,8 +40,7 @@ impl RowParser for IoLog {
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         if self.version == 0 {
-            let version = version_of(line);
-            self.version = require(version, "\"fio version 2 iolog\" or \"fio version 3 iolog\"")?;
+            self.version = version_of(line).ok_or("\"fio version 2 iolog\" or \"fio version 3 iolog\"")?;
             if self.version == 2 {
                 context.info.capabilities.clock_ns = None;
             }
@@ -67,7 +66,7 @@ impl RowParser for IoLog {
             b"wait" if self.version == 3 => return Ok(ParsedLine::Other), // fio ignores it
             b"wait" => {
                 let until = whole_number(fields.word()).and_then(|ms| ms.checked_mul(1_000_000));
-                self.waited = self.waited.max(require(until, "a time to wait for, in ms")?);
+                self.waited = self.waited.max(until.ok_or("a time to wait for, in ms")?);
                 return Ok(ParsedLine::Other);
             }
             b"add" | b"open" | b"close" if fields.is_done() => {
@@ -78,9 +77,9 @@ impl RowParser for IoLog {
         };
         let device = context.devices.number(name, str::to_owned);
         let is_sync = rwbs.has(Rwbs::FLUSH);
-        let offset = require(whole_number(fields.word()), "an offset in bytes after the action")?;
+        let offset = whole_number(fields.word()).ok_or("an offset in bytes after the action")?;
         let bytes = whole_number(fields.word()).and_then(|bytes| u32::try_from(bytes).ok());
-        let bytes = require(bytes, "a length in bytes, below 4 GiB, after the offset")?;
+        let bytes = bytes.ok_or("a length in bytes, below 4 GiB, after the offset")?;
         if !fields.is_done() {
             return Err("the end of the line after the length");
         }

@@ -3,7 +3,7 @@
 use super::Format;
 use super::fields::{Fields, whole_number};
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow};
-use super::text::{Expected, ParsedLine, RowParser, end, open, require, sniff};
+use super::text::{Expected, ParsedLine, RowParser, end, open, sniff};
 use crate::event::{DeviceId, Rwbs, SECTOR};
 use crate::source::Capabilities;
 
@@ -14,10 +14,15 @@ const fn format<P: RowParser + Default + 'static>(
 }
 
 /// The text of a whole number.
-fn whole<'a>(fields: &mut Fields<'a>, expected: Expected) -> Result<&'a [u8], Expected> {
+fn whole<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let from = fields.remaining();
-    require(fields.number(), expected)?;
-    Ok(&from[..from.len() - fields.remaining().len()])
+    fields.number()?;
+    Some(&from[..from.len() - fields.remaining().len()])
+}
+
+/// A column's value, which a comma follows.
+fn before_comma<T>(value: Option<T>, fields: &mut Fields<'_>, expected: Expected) -> Result<T, Expected> {
+    value.filter(|_| fields.byte(b',').is_some()).ok_or(expected)
 }
 
 /// MSR Cambridge (SNIA, 2008): one line for each request, times in 100 ns since 1601 (Windows file time).
@@ -36,20 +41,20 @@ impl RowParser for Msr {
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
-        let time = fields.number().and_then(|t| t.checked_mul(100)).zip(fields.byte(b','));
-        let (time, ()) = require(time, "column 1: Timestamp in 100 ns since 1601")?;
+        let time = fields.number().and_then(|t| t.checked_mul(100));
+        let time = before_comma(time, &mut fields, "column 1: Timestamp in 100 ns since 1601")?;
         let from = fields.remaining();
         let host = fields.until(b',').len();
-        require(fields.number(), "column 3: DiskNumber, a whole number")?;
+        fields.number().ok_or("column 3: DiskNumber, a whole number")?;
         let disk = &from[..from.len() - fields.remaining().len()];
         if host == 0 || host > 255 {
             return Err("column 2: Hostname");
         }
-        require(fields.byte(b','), "column 3: DiskNumber, a whole number")?;
+        fields.byte(b',').ok_or("column 3: DiskNumber, a whole number")?;
         let rwbs = read_or_write(fields.until(b',')).ok_or("column 4: Type, Read or Write")?;
-        let offset = require(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
-        let bytes = require(fields.number32().zip(fields.byte(b',')), "column 6: Size in bytes, below 4 GiB")?.0;
-        let response = require(fields.number().and_then(|t| t.checked_mul(100)), "column 7: ResponseTime in 100 ns")?;
+        let offset = before_comma(fields.number(), &mut fields, "column 5: Offset in bytes")?;
+        let bytes = before_comma(fields.number32(), &mut fields, "column 6: Size in bytes, below 4 GiB")?;
+        let response = fields.number().and_then(|t| t.checked_mul(100)).ok_or("column 7: ResponseTime in 100 ns")?;
         end(&fields)?;
         let (response, sector) = (response.min(NO_RESPONSE - 1), offset / SECTOR);
         let device = context.devices.number(disk, |name| name.replace(',', "_"));
@@ -80,28 +85,24 @@ pub const SYSTOR: Format = format::<Systor>(
 
 impl RowParser for Systor {
     const COLUMNS: &'static str = "Timestamp,Response,IOType,LUN,Offset,Size";
-    const EPOCH: Option<u64> = Some(0);
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
-        let time = fields.decimal(9).zip(fields.byte(b','));
-        let time = require(time, "column 1: Timestamp in seconds")?.0;
+        let time = before_comma(fields.decimal(9), &mut fields, "column 1: Timestamp in seconds")?;
         let response = if fields.remaining().first() == Some(&b',') {
             Some(NO_RESPONSE) // not recorded
         } else {
             fields.decimal(9)
         };
-        let response = response.zip(fields.byte(b','));
-        let response = require(response, "column 2: Response in seconds")?.0;
+        let response = before_comma(response, &mut fields, "column 2: Response in seconds")?;
         let kind = fields.until(b',');
-        let lun = whole(&mut fields, "column 4: LUN, a whole number")?;
-        require(fields.byte(b','), "column 4: LUN, a whole number")?;
+        let lun = before_comma(whole(&mut fields), &mut fields, "column 4: LUN, a whole number")?;
         if kind.is_empty() {
             return Ok(ParsedLine::Other); // neither read nor write
         }
-        let rwbs = require(read_or_write(kind), "column 3: IOType, R or W")?;
-        let offset = require(fields.number().zip(fields.byte(b',')), "column 5: Offset in bytes")?.0;
-        let bytes = require(fields.number32(), "column 6: Size in bytes, below 4 GiB")?;
+        let rwbs = read_or_write(kind).ok_or("column 3: IOType, R or W")?;
+        let offset = before_comma(fields.number(), &mut fields, "column 5: Offset in bytes")?;
+        let bytes = fields.number32().ok_or("column 6: Size in bytes, below 4 GiB")?;
         end(&fields)?;
         let device = context.devices.number(lun, |name| format!("lun{name}"));
         Ok(ParsedLine::Row(RequestRow { time, response, sector: offset / SECTOR, bytes, device, pid: 0, rwbs }))
@@ -120,18 +121,14 @@ pub const ALIBABA: Format = format::<Alibaba>(
 
 impl RowParser for Alibaba {
     const COLUMNS: &'static str = "device_id,opcode,offset,length,timestamp";
-    const EPOCH: Option<u64> = Some(0);
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
-        let volume = whole(&mut fields, "column 1: device_id, a whole number")?;
-        require(fields.byte(b','), "column 1: device_id, a whole number")?;
-        let rwbs = require(read_or_write(fields.until(b',')), "column 2: opcode, R or W")?;
-        let offset = require(fields.number().zip(fields.byte(b',')), "column 3: offset in bytes")?.0;
-        let bytes = fields.number32().zip(fields.byte(b','));
-        let bytes = require(bytes, "column 4: length in bytes, below 4 GiB")?.0;
-        let time = fields.number().and_then(|t| t.checked_mul(1000));
-        let time = require(time, "column 5: timestamp in microseconds")?;
+        let volume = before_comma(whole(&mut fields), &mut fields, "column 1: device_id, a whole number")?;
+        let rwbs = read_or_write(fields.until(b',')).ok_or("column 2: opcode, R or W")?;
+        let offset = before_comma(fields.number(), &mut fields, "column 3: offset in bytes")?;
+        let bytes = before_comma(fields.number32(), &mut fields, "column 4: length in bytes, below 4 GiB")?;
+        let time = fields.number().and_then(|t| t.checked_mul(1000)).ok_or("column 5: timestamp in microseconds")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
         Ok(ParsedLine::Row(RequestRow { time, sector: offset / SECTOR, bytes, device, rwbs, ..RequestRow::default() }))
@@ -150,23 +147,19 @@ pub const TENCENT: Format = format::<Tencent>(
 
 impl RowParser for Tencent {
     const COLUMNS: &'static str = "Timestamp,Offset,Size,IOType,VolumeID";
-    const EPOCH: Option<u64> = Some(0);
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
-        let time = fields.decimal(9).zip(fields.byte(b','));
-        let time = require(time, "column 1: Timestamp in seconds")?.0;
-        let sector = fields.number().zip(fields.byte(b','));
-        let sector = require(sector, "column 2: Offset in sectors")?.0;
-        let bytes =
-            fields.number().and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok()).zip(fields.byte(b','));
-        let bytes = require(bytes, "column 3: Size in sectors, below 4 GiB")?.0;
+        let time = before_comma(fields.decimal(9), &mut fields, "column 1: Timestamp in seconds")?;
+        let sector = before_comma(fields.number(), &mut fields, "column 2: Offset in sectors")?;
+        let bytes = fields.number().and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok());
+        let bytes = before_comma(bytes, &mut fields, "column 3: Size in sectors, below 4 GiB")?;
         let rwbs = match fields.until(b',') {
             b"0" => Rwbs::READ,
             b"1" => Rwbs::WRITE,
             _ => return Err("column 4: IOType, 0 (read) or 1 (write)"),
         };
-        let volume = whole(&mut fields, "column 5: VolumeID, a whole number")?;
+        let volume = whole(&mut fields).ok_or("column 5: VolumeID, a whole number")?;
         end(&fields)?;
         let device = context.devices.number(volume, |name| format!("vol{name}"));
         Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, rwbs, ..RequestRow::default() }))
@@ -187,24 +180,23 @@ const AFTER_NAME: usize = 6; // Columns after the process's name, which can itse
 
 impl RowParser for Fiu {
     const COLUMNS: &'static str = "time pid process lba size W|R major minor md5";
-    const EPOCH: Option<u64> = Some(0);
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
         fields.spaces();
-        let time = require(fields.number(), "column 1: time in ns")?;
-        require(fields.byte(b' '), "a space after column 1")?;
+        let time = fields.number().ok_or("column 1: time in ns")?;
+        fields.byte(b' ').ok_or("a space after column 1")?;
         let pid = whole_number(fields.word()).and_then(|pid| u32::try_from(pid).ok());
-        let pid = require(pid, "column 2: process id")?;
+        let pid = pid.ok_or("column 2: process id")?;
         fields.spaces();
-        let (name, after) = require(split_name(fields.remaining()), Self::COLUMNS)?;
+        let (name, after) = split_name(fields.remaining()).ok_or(Self::COLUMNS)?;
         let [lba, size, kind, major, minor, _md5] = after;
-        let sector = require(whole_number(lba), "column 4: lba in sectors")?;
+        let sector = whole_number(lba).ok_or("column 4: lba in sectors")?;
         let bytes = whole_number(size).and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok());
-        let bytes = require(bytes, "column 5: size in sectors, below 4 GiB")?;
-        let rwbs = require(read_or_write(kind), "column 6: W or R")?;
-        let major = require(whole_number(major).filter(|&major| major < 4096), "column 7: major device number")?;
-        let minor = require(whole_number(minor).filter(|&minor| minor < 1 << 20), "column 8: minor device number")?;
+        let bytes = bytes.ok_or("column 5: size in sectors, below 4 GiB")?;
+        let rwbs = read_or_write(kind).ok_or("column 6: W or R")?;
+        let major = whole_number(major).filter(|&major| major < 4096).ok_or("column 7: major device number")?;
+        let minor = whole_number(minor).filter(|&minor| minor < 1 << 20).ok_or("column 8: minor device number")?;
         context.processes.learn(pid, name);
         let device = DeviceId::new(major as u32, minor as u32);
         Ok(ParsedLine::Row(RequestRow { time, sector, bytes, device, pid, rwbs, ..RequestRow::default() }))

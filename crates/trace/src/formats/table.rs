@@ -8,7 +8,7 @@ use super::fields::{Fields, whole_number};
 use super::records::device_of_file;
 use super::requests::read_or_write;
 use super::row_source::{NO_RESPONSE, ReadContext, RequestRow, RowSource};
-use super::text::{Expected, ParsedLine, RowParser, TextFeed, first_lines, one_input_per_file, require};
+use super::text::{Expected, ParsedLine, RowParser, TextFeed, first_lines, one_input_per_file};
 use crate::error::{Result, TraceError};
 use crate::event::{Rwbs, SECTOR};
 use crate::source::{Capabilities, OpenInput, Source, TraceInfo};
@@ -180,7 +180,6 @@ impl TableRows {
 
 impl RowParser for TableRows {
     const COLUMNS: &'static str = "a row with the columns of --columns";
-    const EPOCH: Option<u64> = Some(0);
 
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected> {
         if self.skipped > 0 {
@@ -199,24 +198,24 @@ impl RowParser for TableRows {
             }
             _ => cells,
         };
-        let latency = require(self.time(&cells, Role::Latency), "a latency in the column of latency=")?;
-        let time = require(self.time(&cells, Role::Time), "a time in the column of time=")?;
-        let end = require(self.time(&cells, Role::End), "a time in the column of end=")?;
-        let time = require(time.or(end.map(|end| end.saturating_sub(latency.unwrap_or(0)))), "a time")?;
+        let latency = self.time(&cells, Role::Latency).ok_or("a latency in the column of latency=")?;
+        let time = self.time(&cells, Role::Time).ok_or("a time in the column of time=")?;
+        let end = self.time(&cells, Role::End).ok_or("a time in the column of end=")?;
+        let time = time.or(end.map(|end| end.saturating_sub(latency.unwrap_or(0)))).ok_or("a time")?;
         let offset = self.bytes(&cells, Role::Offset, Role::Sector);
         let bytes = self.bytes(&cells, Role::Size, Role::Sectors).and_then(|bytes| u32::try_from(bytes).ok());
-        let op = require(self.number(&cells, Role::Op), "an operation in the column of op=")?;
-        let device = match require(self.number(&cells, Role::Device), "a device in the column of device=")? {
+        let op = self.number(&cells, Role::Op).ok_or("an operation in the column of op=")?;
+        let device = match self.number(&cells, Role::Device).ok_or("a device in the column of device=")? {
             Some(name) => context.devices.number(name, str::to_owned),
             None => device_of_file(&self.path, context),
         };
         Ok(ParsedLine::Row(RequestRow {
             time,
             response: latency.map_or(NO_RESPONSE, |latency| latency.min(NO_RESPONSE - 1)),
-            sector: require(offset, "a whole number in the column of sector= or offset=")? / SECTOR,
-            bytes: require(bytes, "a whole number below 4 GiB in the column of size= or sectors=")?,
+            sector: offset.ok_or("a whole number in the column of sector= or offset=")? / SECTOR,
+            bytes: bytes.ok_or("a whole number below 4 GiB in the column of size= or sectors=")?,
             device,
-            pid: require(self.process(&cells, context), "a process id in the column of pid=")?,
+            pid: self.process(&cells, context).ok_or("a process id in the column of pid=")?,
             rwbs: op.map_or(Some(Rwbs::READ), operation).ok_or("R, W, D, F, read, write … in the column of op=")?,
         }))
     }

@@ -19,7 +19,7 @@ pub type Expected = &'static str; // What was expected in an unreadable line
 /// A parser of one format's rows.
 pub trait RowParser: Send {
     const COLUMNS: &'static str; // The columns as in a header line
-    const EPOCH: Option<u64>; // The trace's clock at the start of 1970, ns, if it is a wall clock
+    const EPOCH: Option<u64> = Some(0); // The trace's clock at the start of 1970, ns, if it is a wall clock
 
     /// Reads one line.
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> std::result::Result<ParsedLine, Expected>;
@@ -161,11 +161,6 @@ fn is_header(line: &[u8], columns: &str) -> bool {
 pub fn quote_line(line: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(&line[..line.len().min(300)]).chars().take(60).collect();
     format!("{text:?}")
-}
-
-/// Returns the value or what was expected.
-pub fn require<T>(value: Option<T>, expected: Expected) -> std::result::Result<T, Expected> {
-    value.ok_or(expected)
 }
 
 /// Requires the end of the line.

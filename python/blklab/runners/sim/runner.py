@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from blklab import _core
 from blklab.cluster import HERE, Parallel, connected
@@ -15,7 +15,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
-from blklab.runners.sim.uncertainty import interval, is_unmeasured
+from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count
 from blklab.spec.cell_form import ReplaySource
 from blklab.spec.cells import Cell, ExperimentPlan, plan
 from blklab.spec.load import ExperimentSource
@@ -73,6 +73,7 @@ class SimRunner(Runner):
         cluster: str | None = None,
         warn: Callable[[str], object] = lambda _line: None,
         cores: int | None = None,
+        seed_count: Callable[[Cell], int] = seed_count,
     ) -> None:
         """Simulates `jobs` cells at a time, by default as many as there are CPUs, or all on a cluster.
 
@@ -82,6 +83,7 @@ class SimRunner(Runner):
         self._address = cluster
         self._warn = warn
         self._cores = cores
+        self._seed_count = seed_count
 
     def planned(self, plan: ExperimentPlan) -> ExperimentPlan:
         """Returns the plan with the cores."""
@@ -103,19 +105,27 @@ class SimRunner(Runner):
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Simulates cells; reports those that fail to the ledger, and goes on with the others."""
-        taken: list[Cell] = []
+        taken: list[tuple[Cell, int]] = []
+        results: dict[int, dict[int, FinishedRun | BlklabError]] = {}  # Of each seed, by cell
 
         def begun() -> Iterator[Cell]:
             for cell in cells:
                 if ledger.begin(cell):
-                    taken.append(cell)
-                    yield cell
+                    for seed in range(self._seed_count(cell)):
+                        taken.append((cell, seed))
+                        yield replace(cell, document=other_run(cell.document, seed))
 
-        for number, finished in self._parallel.each(predicted, begun()):
-            if isinstance(finished, BlklabError):
-                ledger.fail(taken[number], str(finished))
+        for number, finished in self._parallel.each(simulated, begun()):
+            cell, seed = taken[number]
+            of_cell = results.setdefault(cell.number, {})
+            of_cell[seed] = finished
+            if len(of_cell) < self._seed_count(cell):
+                continue
+            runs = [run for _, run in sorted(results.pop(cell.number).items())]
+            if errors := [run for run in runs if isinstance(run, BlklabError)]:
+                ledger.fail(cell, str(errors[0]))
             else:
-                ledger.end(taken[number], finished)
+                ledger.end(cell, predicted(cell, cast(Sequence[FinishedRun], runs)))
 
 
 def with_cores(plan: ExperimentPlan, cores: int) -> ExperimentPlan:
@@ -136,7 +146,7 @@ def make(
     return SimRunner(jobs, cluster, warn, len(os.sched_getaffinity(0)) if this_host else None)
 
 
-def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
+def simulated(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
     """Simulates a cell, at each rate of its ramp. Raises UsageError for a cell that makes no sense."""
     begin = time.perf_counter()
 
@@ -144,8 +154,12 @@ def predicted(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
         measured = outcome(document, stop, cell.replay)
         return FinishedRun(replace(measured, series=()), 0.0, series.of_outcome(measured.series))
 
-    finished = measure_ramp(cell.document, simulate)
-    simulated = finished.outcome
-    warnings = (*simulated.warnings, UNMEASURED_NOTE) if is_unmeasured(cell, simulated) else simulated.warnings
-    prediction = replace(simulated, interval=interval(cell, simulated), warnings=warnings)
-    return replace(finished, outcome=prediction, seconds=time.perf_counter() - begin)
+    return replace(measure_ramp(cell.document, simulate), seconds=time.perf_counter() - begin)
+
+
+def predicted(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
+    """Returns the first run of a cell with the interval that all show; the others are those of `other_run`."""
+    outcome, *others = (run.outcome for run in runs)
+    warnings = (*outcome.warnings, UNMEASURED_NOTE) if is_unmeasured(cell, outcome) else outcome.warnings
+    prediction = replace(outcome, interval=interval(cell, outcome, others), warnings=warnings)
+    return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))

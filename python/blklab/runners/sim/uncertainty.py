@@ -7,12 +7,14 @@ are inside.
 """
 
 import math
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
-from blklab.outcome import CROWDED, DeviceResult, Outcome, PredictionInterval
+from blklab.outcome import CROWDED, DeviceResult, Outcome, PredictionInterval, looked_up, next_value
+from blklab.runners.load_ramp import without_ramp
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import built_nodes
@@ -43,11 +45,45 @@ MEASURED_IOPS = 602_000
 MEASURED_JOBS = 32  # Of a RAID-1 of two NVMe disks (pastebin k5kENUxT): no measured array has more
 
 COMPLETE = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
+SEEDS = 5  # With which a cell with a cache is simulated
+SEED_STEP = 1_000_003  # Between them: repeats of a cell have seeds that follow one another
+SECOND_NS = 1_000_000_000
+AGE_STEP_NS = 12_300_000_000
+"""How much older a cache is with each further seed. smq has a clock of one second and one of 60: five ages are spread
+evenly over both."""
+
+CACHES = {"lvmcache", "bcache", "writecache"}
+IN_USE = {"junk", "warm"}
+"""States of a cache that was in use: its clock of 60 s may be anywhere. Others have just been set up or filled."""
+
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
 
-def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
+def seed_count(cell: Cell) -> int:
+    """Returns with how many seeds a cell is simulated: with several if it has a cache, whose hits depend on chance."""
+    return SEEDS if any(kind in CACHES for kind, _ in built_nodes(cell.document["stack"])) else 1
+
+
+def other_run(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Returns a cell as it might as well be: with another seed, and other phases of the clocks of its caches.
+
+    Number 0 is the cell itself. The others have no ramp.
+    """
+    if number == 0:
+        return document
+    seed, stack = document["seed"] + number * SEED_STEP, deepcopy(document["stack"])
+    for kind, table in built_nodes(stack):
+        if kind == "lvmcache":
+            age_ns = number * AGE_STEP_NS
+            cast(dict[str, object], table)["age_ns"] = age_ns if table.get("state") in IN_USE else age_ns % SECOND_NS
+    return {**without_ramp(document), "seed": seed, "stack": stack}
+
+
+def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> PredictionInterval:
     """Returns the interval as factors of the predicted IOPS, of both directions, and of the predicted 99th percentile.
+
+    `others` are outcomes of `other_run`: they widen the interval by what differs from run to run, and move its middle
+    to their mean. With them, each cache has an interval of its hits.
 
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
@@ -62,15 +98,30 @@ def interval(cell: Cell, outcome: Outcome) -> PredictionInterval:
     )
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
-    deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host)
-    low, high = _factors(deviation)
+    runs = [outcome, *others]
+    logs = [math.log(max(1e-9, run.read.iops + run.write.iops)) for run in runs]
+    mean, of_chance = next_value(logs)
+    deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host, of_chance / NORMAL)
+    low, high = (factor * math.exp(mean - logs[0]) for factor in _factors(deviation))
     slower, faster = _of_locks(outcome)
     low, high = min(low, slower), max(high, faster)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
         # The busiest device could do more: in the time in which it is idle.
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
-    return PredictionInterval((low, min(high, limit)), _factors(math.hypot(deviation, TAIL)))
+    p99 = _factors(math.hypot(deviation, TAIL))
+    return PredictionInterval((low, min(high, limit)), p99, (others and _hits(runs)) or None)
+
+
+def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
+    """Returns the interval of the share of hits of each cache."""
+    intervals = {}
+    for reports in zip(*(run.targets for run in runs), strict=True):
+        counts = [looked_up(report) for report in reports]
+        if all(map(sum, counts)):
+            mean, half = next_value([hits / (hits + misses) for hits, misses in counts])
+            intervals[reports[0]["name"]] = max(0.0, mean - half), min(1.0, mean + half)
+    return intervals
 
 
 def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) -> float:

@@ -3,7 +3,7 @@
 A trace in one piece is read in parts: each task continues the state of the one before it, to the result of one pass.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,15 +128,21 @@ def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) ->
             raise
 
 
-def _read(
-    shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
-) -> _core.PartialProfile:
+def _ending(stop: _core.Stop | None) -> Callable[[int], None]:
+    """Returns a `tick` that ends the reading of a trace when `stop` is set."""
+
     def tick(_bytes: int) -> None:
         if stop is not None and stop.is_set():
             raise KeyboardInterrupt
 
+    return tick
+
+
+def _read(
+    shard: Shard, paths: Sequence[str], shown: tuple[str, str] | None, options: TraceOptions, stop: _core.Stop | None
+) -> _core.PartialProfile:
     partial, _, warnings = _core.characterise_partial(
-        paths, options.selection, format=options.format_name, host=shard.host, shown_as=shown, tick=tick
+        paths, options.selection, format=options.format_name, host=shard.host, shown_as=shown, tick=_ending(stop)
     )
     for path, message in warnings:
         if message.startswith(INCOMPLETE):
@@ -156,18 +162,13 @@ class Piece:
 
 def read_piece(piece: Piece, /, *, stop: _core.Stop | None = None) -> tuple[_core.PartialProfile, bool]:
     """Characterises a piece; returns the state behind it, and whether the trace has ended."""
-
-    def tick(_bytes: int) -> None:
-        if stop is not None and stop.is_set():
-            raise KeyboardInterrupt
-
     state, has_ended, _ = _core.characterise_partial(
         piece.paths,
         piece.options.selection,
         format=piece.options.format_name,
         continued=piece.state,
         most=piece.most,
-        tick=tick,
+        tick=_ending(stop),
     )
     return state, has_ended
 

@@ -2,7 +2,7 @@
 
 use blklab_cache::CacheMode;
 
-use super::DmCache;
+use super::{DmCache, PERIOD};
 use crate::load::Job;
 use crate::targets::job_blocks::{InitialState, JobBlocks};
 
@@ -37,6 +37,7 @@ impl DmCache {
                 *self.discard_mark(block) = false;
             }
         }
+        (0..self.age_ns.div_ceil(PERIOD)).for_each(|second| self.policy.tick(second * PERIOD + 1));
         Ok(())
     }
 

@@ -103,9 +103,10 @@ pub struct DmCache {
     limits: Limits,
     mode: CacheMode,
     threshold: u64,
-    migrates_in_map: bool, // Until 4.11 a bio starts migrations when it is mapped, and waits for them
+    age_ns: Time,           // The policy's time when the run begins
+    migrates_in_map: bool,  // Until 4.11 a bio starts migrations when it is mapped, and waits for them
     throttles_worker: bool, // In 4.12-rc1 the worker starts none above the threshold, unless the cache is idle
-    tracks_all: bool,      // Whether all I/O counts as I/O in flight, or only the origin's
+    tracks_all: bool,       // Whether all I/O counts as I/O in flight, or only the origin's
     policy: Box<dyn Policy>,
     locks: BlockLocks,
     spin_locks: Locks,
@@ -135,7 +136,7 @@ impl Target for DmCache {
 
     fn map(&mut self, sim: &mut Simulation, task: u32, number: u32) -> Mapped {
         if !std::mem::replace(&mut self.timer_set, true) {
-            sim.set_timer(sim.now + PERIOD, self.id, 0);
+            sim.set_timer(sim.now + PERIOD - self.age_ns % PERIOD, self.id, 0);
         }
         let bio = &sim.bios[number];
         if matches!(bio.op, Op::Flush | Op::Discard) {
@@ -185,7 +186,7 @@ impl Target for DmCache {
 
     fn work(&mut self, sim: &mut Simulation, task: u32, _worker: u32) -> WorkerNext {
         if std::mem::take(&mut self.second_over) {
-            self.policy.tick(sim.now);
+            self.policy.tick(self.age_ns + sim.now);
             self.metadata.request();
             // Without bios, migrations and dirty blocks nothing will change any more.
             let busy = self.in_flight > 0 || !self.migrations.is_empty() || self.report.dirty > 0;
@@ -249,10 +250,11 @@ impl DmCache {
             limits: Limits { sectors: geometry.origin, cpu_ns, fast: true, ..origin.limits },
             mode: spec.mode,
             threshold: spec.migration_threshold.unwrap_or((geometry.block * 8).max(2048)),
+            age_ns: spec.age_ns,
             migrates_in_map: kernel.replaces(),
             throttles_worker: kernel < SmqKernel::TracksAllIo,
             tracks_all: kernel >= SmqKernel::TracksAllIo,
-            policy: (policy.build)(sizes, kernel),
+            policy: policy(sizes, kernel),
             locks: BlockLocks::default(),
             spin_locks: Locks::new(&["dm-cache".into()], context, 0),
             migrations: Migrations::default(),
@@ -434,7 +436,7 @@ impl DmCache {
             self.spin_locks.take(sim, task, moment, 1, 0);
         }
         if state & bio_state::TICKS != 0 {
-            self.policy.tick(sim.now);
+            self.policy.tick(self.age_ns + sim.now);
             self.tick_due = true;
         }
         if state & bio_state::TRACKED != 0 {

@@ -39,6 +39,10 @@ pub struct LvmCache {
     /// What the cache holds at first.
     #[serde(default)]
     pub state: InitialState,
+    /// Time from the set-up of the cache to the begin of the run, in ns: it decides when the policy's seconds and minutes
+    /// end. 0: its first second begins with the first I/O.
+    #[serde(default)]
+    pub age_ns: u64,
 }
 
 /// Where LVM puts the parts, in sectors.

@@ -93,6 +93,18 @@ fn a_new_filesystem_is_promoted_by_the_writes_of_its_files() {
 }
 
 #[test]
+fn an_older_cache_balances_its_levels_earlier() {
+    // Dirty blocks stay at the top, where none can leave, until smq is 60 s old.
+    let jobs = [Job { read_share: 0.7, rate_iops: 150.0, ..job(128 * MIB, 4500) }];
+    let promotions = |age_s: u64| {
+        let changes = json!({"mode": "writeback", "state": "junk-dirty", "age_ns": age_s * 1_000_000_000});
+        report(&cached(64 * MIB, &jobs, changes)).promotions
+    };
+    assert_eq!((promotions(0), promotions(20)), (0, 0));
+    assert!(promotions(45) > 100, "{}", promotions(45));
+}
+
+#[test]
 fn flushes_wait_for_a_commit() {
     let job = Job { fsync: 1, ..job(16 * MIB, 200) };
     let report = report(&cached(256 * MIB, &[job], json!({"mode": "writeback"})));

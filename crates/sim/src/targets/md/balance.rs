@@ -65,12 +65,8 @@ fn choose_raid1_slot(kernel: Kernel, slots: &[MemberSlot], sector: u64, choose_f
             continue;
         }
         if !move_on {
-            if slot.pending < idlest.0 {
-                idlest = (slot.pending, index);
-            }
-            if distance < nearest.0 {
-                nearest = (distance, index);
-            }
+            idlest = idlest.min((slot.pending, index));
+            nearest = nearest.min((distance, index));
         }
     }
     if stay != usize::MAX {

@@ -16,18 +16,23 @@ pub trait Column {
 
 /// The columns of a table, in the order of its schema.
 pub trait Columns: Default {
+    const SCHEMA: &'static str;
     fn all(&mut self) -> Vec<&mut dyn Column>;
 }
 
-/// Declares the columns of a table.
+/// Declares the columns of a table, each with its repetition and physical type, and its logical type.
 macro_rules! columns {
-    ($name:ident: $($column:ident: $type:ty,)+) => {
+    ($name:ident $table:literal: $($column:ident: $type:ty = $physical:literal $logical:literal,)+) => {
         #[derive(Default)]
         struct $name {
             $($column: $type,)+
         }
 
         impl Columns for $name {
+            const SCHEMA: &'static str = concat!(
+                "message ", $table, " {", $($physical, " ", stringify!($column), " ", $logical, ";",)+ "}"
+            );
+
             fn all(&mut self) -> Vec<&mut dyn Column> {
                 vec![$(&mut self.$column),+]
             }

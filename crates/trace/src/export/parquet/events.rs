@@ -11,25 +11,6 @@ use crate::export::{ExportReport, Exporter};
 use crate::source::TraceInfo;
 use std::path::Path;
 
-/// Columns of the events' table.
-const SCHEMA: &str = "message events {
-    required int64 time_ns (integer(64, false));
-    required int32 device (integer(32, false));
-    required int32 cpu (integer(16, false));
-    required int32 seq (integer(32, false));
-    required int32 pid (integer(32, false));
-    required int32 action (integer(8, false));
-    required int32 rwbs (integer(16, false));
-    required int64 sector (integer(64, false));
-    required int32 bytes (integer(32, false));
-    required int32 error (integer(16, true));
-    optional int32 remap_device (integer(32, false));
-    optional int64 remap_sector (integer(64, false));
-    optional binary process (string);
-    optional int32 remap_target (integer(32, false));
-    optional binary payload;
-}";
-
 const PACKED: [&str; 2] = ["time_ns", "seq"];
 
 /// An exporter of events to a Parquet file at `path`.
@@ -38,31 +19,31 @@ const PACKED: [&str; 2] = ["time_ns", "seq"];
 /// its second part, of an unplug the number of requests. `remap_target` is the disk, if the device is a partition of
 /// it. `payload` is a passthrough command or a message's text.
 pub fn parquet_events(path: &Path) -> Result<Box<dyn Exporter>> {
-    Ok(Box::new(ParquetFile::<EventColumns>::create(path, SCHEMA, &PACKED)?))
+    Ok(Box::new(ParquetFile::<EventColumns>::create(path, &PACKED)?))
 }
 
 columns! {
-    EventColumns:
-    time: Int64Column,
-    device: Int32Column,
-    cpu: Int32Column,
-    seq: Int32Column,
-    pid: Int32Column,
-    action: Int32Column,
-    rwbs: Int32Column,
-    sector: Int64Column,
-    bytes: Int32Column,
-    error: Int32Column,
-    remap_device: OptionalInt32Column,
-    remap_sector: OptionalInt64Column,
-    process: ProcessNameColumn,
-    remap_target: OptionalInt32Column,
-    payload: OptionalBytesColumn,
+    EventColumns "events":
+    time_ns: Int64Column = "required int64" "(integer(64, false))",
+    device: Int32Column = "required int32" "(integer(32, false))",
+    cpu: Int32Column = "required int32" "(integer(16, false))",
+    seq: Int32Column = "required int32" "(integer(32, false))",
+    pid: Int32Column = "required int32" "(integer(32, false))",
+    action: Int32Column = "required int32" "(integer(8, false))",
+    rwbs: Int32Column = "required int32" "(integer(16, false))",
+    sector: Int64Column = "required int64" "(integer(64, false))",
+    bytes: Int32Column = "required int32" "(integer(32, false))",
+    error: Int32Column = "required int32" "(integer(16, true))",
+    remap_device: OptionalInt32Column = "optional int32" "(integer(32, false))",
+    remap_sector: OptionalInt64Column = "optional int64" "(integer(64, false))",
+    process: ProcessNameColumn = "optional binary" "(string)",
+    remap_target: OptionalInt32Column = "optional int32" "(integer(32, false))",
+    payload: OptionalBytesColumn = "optional binary" "",
 }
 
 impl EventColumns {
     fn push(&mut self, event: &Event, payload: &[u8]) {
-        self.time.push(event.time);
+        self.time_ns.push(event.time);
         self.device.push(event.device.0);
         self.cpu.push(u32::from(event.cpu));
         self.seq.push(event.sequence);

@@ -13,26 +13,12 @@ use crate::process::{ProcessTable, UNNAMED};
 use crate::source::TraceInfo;
 use std::path::Path;
 
-/// Columns of the I/Os' table.
-const SCHEMA: &str = "message ios {
-    required int32 device (integer(32, false));
-    required int64 sector (integer(64, false));
-    required int32 bytes (integer(32, false));
-    required int32 rwbs (integer(16, false));
-    optional binary process (string);
-    optional int64 t_queue (integer(64, false));
-    optional int64 t_insert (integer(64, false));
-    optional int64 t_dispatch (integer(64, false));
-    optional int64 t_complete (integer(64, false));
-    required int32 error (integer(16, true));
-}";
-
 const PACKED: [&str; 4] = ["t_queue", "t_insert", "t_dispatch", "t_complete"];
 
 /// An exporter of the I/Os that `filter` wants, in the order in which they end.
 pub fn parquet_ios(path: &Path, filter: Filter) -> Result<Box<dyn Exporter>> {
     Ok(Box::new(IoExporter {
-        out: ParquetFile::create(path, SCHEMA, &PACKED)?,
+        out: ParquetFile::create(path, &PACKED)?,
         filter,
         pairers: Vec::new(),
         remaps: Remaps::default(),
@@ -42,17 +28,17 @@ pub fn parquet_ios(path: &Path, filter: Filter) -> Result<Box<dyn Exporter>> {
 }
 
 columns! {
-    IoColumns:
-    device: Int32Column,
-    sector: Int64Column,
-    bytes: Int32Column,
-    rwbs: Int32Column,
-    process: ProcessNameColumn,
-    t_queue: OptionalInt64Column,
-    t_insert: OptionalInt64Column,
-    t_dispatch: OptionalInt64Column,
-    t_complete: OptionalInt64Column,
-    error: Int32Column,
+    IoColumns "ios":
+    device: Int32Column = "required int32" "(integer(32, false))",
+    sector: Int64Column = "required int64" "(integer(64, false))",
+    bytes: Int32Column = "required int32" "(integer(32, false))",
+    rwbs: Int32Column = "required int32" "(integer(16, false))",
+    process: ProcessNameColumn = "optional binary" "(string)",
+    t_queue: OptionalInt64Column = "optional int64" "(integer(64, false))",
+    t_insert: OptionalInt64Column = "optional int64" "(integer(64, false))",
+    t_dispatch: OptionalInt64Column = "optional int64" "(integer(64, false))",
+    t_complete: OptionalInt64Column = "optional int64" "(integer(64, false))",
+    error: Int32Column = "required int32" "(integer(16, true))",
 }
 
 impl IoColumns {

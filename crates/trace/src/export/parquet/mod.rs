@@ -37,13 +37,13 @@ struct ParquetFile<C> {
 
 impl<C: Columns> ParquetFile<C> {
     /// Columns in `packed` are stored as differences, the others plain.
-    fn create(path: &Path, schema: &str, packed: &[&str]) -> Result<Self> {
+    fn create(path: &Path, packed: &[&str]) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Err(TraceError::Request("Parquet cannot be written to standard output: give a file name".into()));
         }
         let file = OutputFile::create(path)?;
         let shown = file.shown().to_owned();
-        let schema = convert_error(&shown, parse_message_type(schema))?;
+        let schema = convert_error(&shown, parse_message_type(C::SCHEMA))?;
         let mut properties = WriterProperties::builder()
             .set_writer_version(WriterVersion::PARQUET_2_0)
             .set_compression(Compression::SNAPPY)
