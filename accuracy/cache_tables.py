@@ -116,6 +116,7 @@ def _bcache_runs(path: Path) -> Iterator[BcacheRun]:
     counts = ("io_bytes", "jobs", "job_bytes", "runtime_s", "sequential_cutoff")
     served = ("cache_writes", "disk_writes")
     for where, row in table_rows(path, ("run", "kernel", "rw", *counts, "iops", *served)):
-        numbers = (int(number(where, row, column)) for column in counts)
-        writes = (int(number(where, row, column)) if row[column] else 0 for column in served)
-        yield BcacheRun(row["run"], row["kernel"], row["rw"], *numbers, number(where, row, "iops"), *writes)
+        size, jobs, job_bytes, runtime, cutoff = (int(number(where, row, column)) for column in counts)
+        cache, disk = (int(number(where, row, column)) if row[column] else 0 for column in served)
+        facts = (row["run"], row["kernel"], row["rw"], size, jobs, job_bytes, runtime, cutoff)
+        yield BcacheRun(*facts, number(where, row, "iops"), cache, disk)

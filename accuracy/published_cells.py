@@ -86,11 +86,12 @@ def bcache_cell(run: BcacheRun) -> Cell:
     """Returns the cell of writes to a bcache, of which the disks are typical ones of their classes."""
     path = Path(__file__).parent / "bcache.toml"
     source = load.read(path)
-    raw = source.raw
-    workload = {"rw": run.rw, "bs": str(run.io_bytes), "numjobs": run.jobs, "size": str(run.job_bytes)}
-    raw |= {
-        "stacks": {"writeback": {**raw["stacks"]["writeback"], "sequential_cutoff": str(run.sequential_cutoff)}},
-        "workloads": {"writes": raw["workloads"]["writes"] | workload},
+    stack, workload = source.raw["stacks"]["writeback"], source.raw["workloads"]["writes"]
+    changes = {"rw": run.rw, "bs": str(run.io_bytes), "numjobs": run.jobs, "size": str(run.job_bytes)}
+    raw = {
+        **source.raw,
+        "stacks": {"writeback": {**stack, "sequential_cutoff": str(run.sequential_cutoff)}},
+        "workloads": {"writes": {**workload, **changes}},
         "settings": {"kernel": run.kernel, "runtime": run.runtime_s},
     }
     return cells.plan(load.ExperimentSource(path, raw)).cells[0]
