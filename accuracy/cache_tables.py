@@ -86,8 +86,8 @@ def read_published(path: Path) -> tuple[Reference, CacheTables]:
     described = read_toml(path / TARGETS)
     words = (_words(path / TARGETS, key, described.get(key, {})) for key in ("cache_kernels", "cache_states"))
     caches = CacheTables(path, list(_cache_runs(path / CACHES)), list(_bcache_runs(path / BCACHES)), *words)
-    if not tables.runs and not tables.randomio and not caches.runs:
-        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO} and {CACHES} has a row")
+    if not (tables.runs or tables.randomio or caches.runs or caches.bcaches):
+        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO}, {CACHES} and {BCACHES} has a row")
     return tables, caches
 
 
