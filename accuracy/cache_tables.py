@@ -1,4 +1,7 @@
-"""Published runs of caches: `cache_runs.csv` of a directory of tables. reference/README.md describes the columns."""
+"""Published runs of caches: `cache_runs.csv` and `bcache_runs.csv` of a directory of tables.
+
+reference/README.md describes the columns.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +12,7 @@ from blklab.imports.reference import RANDOMIO, RUNS, TARGETS, Reference, number,
 from blklab.spec.files import read_toml
 
 CACHES = "cache_runs.csv"
+BCACHES = "bcache_runs.csv"
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,29 @@ class CacheRun:
 
 
 @dataclass(frozen=True)
+class BcacheRun:
+    """One row of bcache_runs.csv: writes to a bcache in writeback mode."""
+
+    run: str
+    kernel: str
+    rw: str
+    io_bytes: int
+    jobs: int
+    job_bytes: int
+    runtime_s: int
+    sequential_cutoff: int
+    iops: float
+    cache_writes: int  # Writes of the cache device and of the disk; 0 of both if they were not published
+    disk_writes: int
+
+
+@dataclass(frozen=True)
 class CacheTables:
     """The runs of caches in a directory."""
 
     path: Path
     runs: Sequence[CacheRun] = ()
+    bcaches: Sequence[BcacheRun] = ()
     kernels: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
     """From targets.toml: other words for a kernel, or for the state of a run."""
@@ -63,9 +85,9 @@ def read_published(path: Path) -> tuple[Reference, CacheTables]:
     tables = read_tables(path)
     described = read_toml(path / TARGETS)
     words = (_words(path / TARGETS, key, described.get(key, {})) for key in ("cache_kernels", "cache_states"))
-    caches = CacheTables(path, list(_cache_runs(path / CACHES)), *words)
-    if not tables.runs and not tables.randomio and not caches.runs:
-        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO} and {CACHES} has a row")
+    caches = CacheTables(path, list(_cache_runs(path / CACHES)), list(_bcache_runs(path / BCACHES)), *words)
+    if not (tables.runs or tables.randomio or caches.runs or caches.bcaches):
+        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO}, {CACHES} and {BCACHES} has a row")
     return tables, caches
 
 
@@ -88,3 +110,13 @@ def _cache_runs(path: Path) -> Iterator[CacheRun]:
         promotions = int(number(where, row, "promotions")) if row.get("promotions") else None
         facts = (row["run"], row["kernel"], row["policy"], row["cache_state"])
         yield CacheRun(*facts, data, cache, jobs, depth, runtime, total, ios, fast, slow, promotions)
+
+
+def _bcache_runs(path: Path) -> Iterator[BcacheRun]:
+    counts = ("io_bytes", "jobs", "job_bytes", "runtime_s", "sequential_cutoff")
+    served = ("cache_writes", "disk_writes")
+    for where, row in table_rows(path, ("run", "kernel", "rw", *counts, "iops", *served)):
+        size, jobs, job_bytes, runtime, cutoff = (int(number(where, row, column)) for column in counts)
+        cache, disk = (int(number(where, row, column)) if row[column] else 0 for column in served)
+        facts = (row["run"], row["kernel"], row["rw"], size, jobs, job_bytes, runtime, cutoff)
+        yield BcacheRun(*facts, number(where, row, "iops"), cache, disk)

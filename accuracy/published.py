@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from accuracy import published_caches, published_cells
-from accuracy.cache_tables import CacheTables
+from accuracy.cache_tables import BcacheRun, CacheTables
 from accuracy.published_caches import CacheRow
 from blklab import _core
 from blklab.analysis import calibrate
@@ -20,8 +20,8 @@ from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval
 from blklab.spec.cells import Cell
 
-Kind = Literal["flash", "hdds", "spindles", "six"]
-"""Classes: arrays with flash, arrays of HDDs, and the ten and the six disks of the randomio rows."""
+Kind = Literal["flash", "hdds", "spindles", "six", "bcache"]
+"""Classes: arrays with flash, arrays of HDDs, the ten and the six disks of the randomio rows, and bcache."""
 
 
 @dataclass(frozen=True)
@@ -193,13 +193,15 @@ def validate(
     arrays = _arrays(reference)
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
-    outcomes = sim.outcomes([cell.document for cell in cells], parallel)
+    bcaches = [published_cells.bcache_cell(run) for run in caches.bcaches]
+    outcomes = sim.outcomes([cell.document for cell in cells + bcaches], parallel)
     count = len(arrays)
     rows = [
         _fio_row(reference, singles, run, cell, outcome)
         for run, cell, outcome in zip(arrays, cells[:count], outcomes[:count], strict=True)
     ]
     rows += map(_randomio_row, reference.randomio, cells[count:], outcomes[count:])
+    rows += map(_bcache_row, caches.bcaches, bcaches, outcomes[len(cells) :])
     if caches.runs:
         tell(f"predicting {len(caches.runs)} runs of caches")
     return Validation(rows, calibrations, published_caches.validate(caches, parallel))
@@ -288,3 +290,17 @@ def _randomio_row(run: RandomioRun, cell: Cell, outcome: Outcome) -> PublishedRo
     limits = interval(cell, outcome).iops
     kind: Kind = "six" if run.config.startswith("six/") else "spindles"
     return PublishedRow(run.config, test, published, predicted, {}, outcome, kind, limits)
+
+
+def _bcache_row(run: BcacheRun, cell: Cell, outcome: Outcome) -> PublishedRow:
+    """Returns a row whose members are the cache device and the disk: a share is that of their writes."""
+    served = {"ssd": run.cache_writes, "hdd": run.disk_writes}
+    known, counted = sum(served.values()), sum(device.ios[1] for device in outcome.devices)
+    members = {
+        device.name: MemberShare(served[device.name] / known if known else None, device.ios[1] / counted)
+        for device in outcome.devices
+    }
+    published = {"read_iops": 0.0, "write_iops": run.iops}
+    predicted = {"read_iops": 0.0, "write_iops": outcome.write.iops, "read_lat_ms": 0.0}
+    test = f"{run.rw}, {run.jobs} × {run.job_bytes >> 30} GiB, {run.io_bytes} B"
+    return PublishedRow(run.run, test, published, predicted, members, outcome, "bcache", interval(cell, outcome).iops)

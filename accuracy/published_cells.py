@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accuracy.cache_tables import BcacheRun
 from blklab.errors import UsageError
 from blklab.imports.reference import RandomioRun, Reference
 from blklab.spec import cells, load, stock_models
@@ -79,6 +80,21 @@ def randomio_cell(run: RandomioRun) -> Cell:
     table = {**workloads["randomio"], "bs": str(run.io_bytes), "numjobs": run.threads}
     raw = {**source.raw, "workloads": {"randomio": table}}
     return cells.plan(load.ExperimentSource(path, raw), only={"stack": stack} if stack else {}).cells[0]
+
+
+def bcache_cell(run: BcacheRun) -> Cell:
+    """Returns the cell of writes to a bcache, of which the disks are typical ones of their classes."""
+    path = Path(__file__).parent / "bcache.toml"
+    source = load.read(path)
+    stack, workload = source.raw["stacks"]["writeback"], source.raw["workloads"]["writes"]
+    changes = {"rw": run.rw, "bs": str(run.io_bytes), "numjobs": run.jobs, "size": str(run.job_bytes)}
+    raw = {
+        **source.raw,
+        "stacks": {"writeback": {**stack, "sequential_cutoff": str(run.sequential_cutoff)}},
+        "workloads": {"writes": {**workload, **changes}},
+        "settings": {"kernel": run.kernel, "runtime": run.runtime_s},
+    }
+    return cells.plan(load.ExperimentSource(path, raw)).cells[0]
 
 
 def stock_devices() -> dict[str, dict[str, Any]]:

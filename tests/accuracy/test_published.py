@@ -147,8 +147,24 @@ def test_a_directory_without_rows_is_refused(judge: Run, copy: Path) -> None:
         path.unlink()
     outcome = judge("published", "--reference", copy)
     assert (outcome.status, outcome.out) == (2, "")
-    expected = "ref: none of fio_runs.csv, randomio_runs.csv and cache_runs.csv has a row"
+    expected = "ref: none of fio_runs.csv, randomio_runs.csv, cache_runs.csv and bcache_runs.csv has a row"
     assert outcome.err == f"blklab: error: {expected}\n"
+
+
+def test_a_bcache_row_has_the_writes_of_both_devices(judge: Run, copy: Path) -> None:
+    for path in copy.glob("*.csv"):
+        path.unlink()
+    columns = "run,kernel,rw,io_bytes,jobs,job_bytes,runtime_s,sequential_cutoff,iops,cache_writes,disk_writes"
+    row = "bcache/one,5.4,randwrite,4096,1,8388608,60,4194304,12000,999,1"
+    (copy / "bcache_runs.csv").write_text(f"{columns}\n{row}\n")
+    outcome = judge("published", "--reference", copy, "--json")
+    (found,) = json.loads(outcome.out)
+    assert (outcome.status, found["target"]) == (0, "bcache/one")
+    ssd = found["members"]["ssd"]
+    assert ssd["published_share"] == 0.999
+    # Only keys and the journal are written besides, and nothing is written back.
+    assert 2048 <= found["predicted"]["write_iops"] < 20_000
+    assert ssd["predicted_share"] == 1
 
 
 def test_a_row_is_judged_by_what_its_target_is_made_of(judge: Run, copy: Path, tmp_path: Path) -> None:

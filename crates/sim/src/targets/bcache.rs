@@ -314,7 +314,7 @@ impl BcacheTarget {
     fn insert_key(&mut self, sim: &mut Simulation, task: u32, done: Part) -> u64 {
         let (start, last) = (done.pages.start, (done.pages.end, done.task));
         let bytes = if done.purpose == Purpose::Invalidation { EMPTY_KEY } else { KEY };
-        // A miss has left a key of its own (`bch_btree_insert_check_key`).
+        // A miss has left an empty key (`bch_btree_insert_check_key`).
         self.leaf_bytes += if done.purpose == Purpose::Filled { EMPTY_KEY } else { 0 };
         match self.leaf.range_mut(..=start).next_back() {
             // It replaces a key that is not yet written, or continues the task's last one (`bch_bkey_try_merge`).

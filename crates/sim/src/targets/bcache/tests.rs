@@ -86,7 +86,7 @@ fn a_cached_write_ends_when_a_worker_has_inserted_its_key() {
     let none = latency(0, 0, 0);
     let close =
         |found: f64, expected: f64| assert!((found - expected).abs() < 50.0, "{found} ns instead of {expected}");
-    close(latency(3000, 0, 0) - none, 6000.0); // The worker is woken, and then the job
+    close(latency(3000, 0, 0) - none, 6000.0); // To the worker, and to the job
     close(latency(0, 1000, 0) - none, 2000.0); // A core switches to the worker and away from it
     close(latency(0, 0, 1000) - none, 1000.0);
 }

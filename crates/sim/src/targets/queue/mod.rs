@@ -163,7 +163,7 @@ impl DiskQueue {
             held: None,
             flushes: Vec::new(),
             flushing: Vec::new(),
-            flushes_alone: !matches!(device.model, Model::Nvme(_))
+            flushes_alone: !matches!(device.model, Model::Nvme(_) | Model::Throttled(_))
                 && !controller.as_ref().is_some_and(|controller| controller.borrow().has_cache()),
             has_fua: matches!(device.model, Model::Nvme(_)),
             freed: 0,
