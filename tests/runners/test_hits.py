@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from blklab.analysis.explain import explain
 from blklab.outcome import Outcome, PredictionInterval, looked_up
 from blklab.report import volumes
 from blklab.runners.sim import runner as sim
@@ -58,7 +57,7 @@ def share(outcome: Outcome, name: str = "cached") -> float:
 
 
 def predicted(cell: Cell) -> tuple[Outcome, PredictionInterval]:
-    runs = [other_run(cell.document, number) for number in range(seed_count(cell))]
+    runs = [other_run(cell, number).document for number in range(seed_count(cell))]
     outcome, *others = sim.outcomes(runs)
     return outcome, interval(cell, outcome, others)
 
@@ -89,14 +88,14 @@ def test_the_first_seed_is_the_result(experiment: Path) -> None:
 
 
 def test_each_seed_has_another_phase(experiment: Path) -> None:
-    cached, alone, hot = (cell.document for cell in plan(experiment).cells)
-    runs = [other_run(document, 3) for document in (cached, hot)]
+    cached, alone, hot = plan(experiment).cells
+    runs = [other_run(cell, 3).document for cell in (cached, hot)]
     assert [run["seed"] for run in runs] == [3_000_010, 3_000_010]
     # A cache that was in use is also at another moment of smq's 60 s; an empty one has just been made.
     assert [table["age_ns"] for run in runs for _, table in built_nodes(run["stack"])] == [900_000_000, 36_900_000_000]
-    assert "age_ns" not in json.dumps([cached, hot])
+    assert "age_ns" not in json.dumps([cached.document, hot.document])
     assert other_run(cached, 0) is cached
-    assert other_run(alone, 1)["stack"] == alone["stack"]
+    assert other_run(alone, 1).document["stack"] == alone.document["stack"]
 
 
 def test_hits_without_chance_have_an_interval_without_width(experiment: Path) -> None:

@@ -229,7 +229,7 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _chance(outcome: Outcome) -> Iterator[str]:
     for name, (low, high) in ((outcome.interval and outcome.interval.hits) or {}).items():
-        if low < high:
+        if high - low >= 0.001:
             yield f"{name}: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance and its policy's clock."
 
 

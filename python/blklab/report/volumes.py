@@ -33,7 +33,7 @@ def caches(rows: Rows) -> TextTable | None:
 def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
     hits, misses = looked_up(target)
     low, high = ((outcome.interval and outcome.interval.hits) or {}).get(target["name"], (0, 0))
-    if low == high:
+    if high - low < 0.001:
         return _share(hits, misses)
     return f"{100 * hits / (hits + misses):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 

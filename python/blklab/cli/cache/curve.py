@@ -49,7 +49,7 @@ SIZES = Quantity("sizes", lambda text: sorted({units.parse_size(word.strip()) fo
 )
 @click.option("--sample", type=Quantity("share", _parse_share), metavar="SHARE", help="Compute LRU from 1% of blocks.")
 @click.option("--sample-blocks", type=click.IntRange(64), metavar="N", help="Compute LRU from N blocks at most.")
-@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples for an interval.")
+@click.option("--samples", type=click.IntRange(1, 8), default=4, help="Samples and phases for an interval.")
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @cluster_option
@@ -77,7 +77,8 @@ def curve(
     The cache starts empty. An I/O is counted once for each block that it touches, except by bcache. "First touch" is
     the share of accesses that are the first to their block, which no cache serves. The knee is the size after which
     more cache gains least. LRU is exact without --sample. smq and bcache are simulated in full for small caches, and
-    with several samples of the trace for large ones: the interval then has 95 % confidence.
+    with several samples of the trace for large ones. smq also has another phase of its clock in each sample. Intervals
+    have 95 %: of smq for the next run, otherwise for the mean.
 
     The trace is read twice, so it must be a file. Of several devices, select one with --device: the volume that would
     be cached.

@@ -113,7 +113,7 @@ class SimRunner(Runner):
                 if ledger.begin(cell):
                     for seed in range(self._seed_count(cell)):
                         taken.append((cell, seed))
-                        yield replace(cell, document=other_run(cell.document, seed))
+                        yield other_run(cell, seed)
 
         for number, finished in self._parallel.each(simulated, begun()):
             cell, seed = taken[number]

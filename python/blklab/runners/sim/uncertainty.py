@@ -7,9 +7,10 @@ are inside.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
@@ -64,19 +65,19 @@ def seed_count(cell: Cell) -> int:
     return SEEDS if any(kind in CACHES for kind, _ in built_nodes(cell.document["stack"])) else 1
 
 
-def other_run(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+def other_run(cell: Cell, number: int) -> Cell:
     """Returns a cell as it might as well be: with another seed, and other phases of the clocks of its caches.
 
     Number 0 is the cell itself. The others have no ramp.
     """
     if number == 0:
-        return document
-    seed, stack = document["seed"] + number * SEED_STEP, deepcopy(document["stack"])
+        return cell
+    seed, stack = cell.document["seed"] + number * SEED_STEP, deepcopy(cell.document["stack"])
     for kind, table in built_nodes(stack):
         if kind == "lvmcache":
             age_ns = number * AGE_STEP_NS
             cast(dict[str, object], table)["age_ns"] = age_ns if table.get("state") in IN_USE else age_ns % SECOND_NS
-    return {**without_ramp(document), "seed": seed, "stack": stack}
+    return replace(cell, document={**without_ramp(cell.document), "seed": seed, "stack": stack})
 
 
 def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> PredictionInterval:

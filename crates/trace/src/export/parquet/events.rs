@@ -11,15 +11,13 @@ use crate::export::{ExportReport, Exporter};
 use crate::source::TraceInfo;
 use std::path::Path;
 
-const PACKED: [&str; 2] = ["time_ns", "seq"];
-
 /// An exporter of events to a Parquet file at `path`.
 ///
 /// `remap_device` and `remap_sector` are the source of a remapped request. `remap_sector` of a split is the start of
 /// its second part, of an unplug the number of requests. `remap_target` is the disk, if the device is a partition of
 /// it. `payload` is a passthrough command or a message's text.
 pub fn parquet_events(path: &Path) -> Result<Box<dyn Exporter>> {
-    Ok(Box::new(ParquetFile::<EventColumns>::create(path, &PACKED)?))
+    Ok(Box::new(ParquetFile::<EventColumns>::create(path, &["time_ns", "seq"])?))
 }
 
 columns! {
