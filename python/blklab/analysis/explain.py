@@ -14,6 +14,7 @@ from blklab.documents.outcome import (
     WritecacheTargetReport,
 )
 from blklab.outcome import CROWDED, DeviceResult, Outcome
+from blklab.text import by_key
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -173,11 +174,8 @@ def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:
     """Returns the devices behind each controller, by its name."""
-    behind: dict[str, list[DeviceResult]] = {}
-    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
-        if name := of_cell.get("controller"):
-            behind.setdefault(name, []).append(device)
-    return behind
+    pairs = zip(outcome.devices, document["devices"], strict=True)
+    return by_key((name, device) for device, of_cell in pairs if (name := of_cell.get("controller")))
 
 
 def _is_throttled(device: DeviceResult) -> bool:
