@@ -13,7 +13,7 @@ from blklab.report.experiment.layout import dash, line_colour, line_label, panel
 from blklab.report.experiment.view import ExperimentView, ReportCell, numeric
 from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 OPEN = 6  # Number of charts that are not folded
 WIDE = 20.0  # Ratio of the largest to the smallest value from which an axis is logarithmic
@@ -179,9 +179,8 @@ def _row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[st
 
 
 def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    lines: dict[tuple[str, str], list[tuple[ReportCell, Mapping[str, Any]]]] = {}
-    for cell, row in zip(cells, data, strict=True):
-        lines.setdefault((row["line"], row["series"]), []).append((cell, row))
+    pairs = zip(cells, data, strict=True)
+    lines = by_key(((row["line"], row["series"]), (cell, row)) for cell, row in pairs)
     points = []
     for members in lines.values():
         measured = [(run.labels, run.cell, run.figures) for cell, _ in members for run in cell.runs]
