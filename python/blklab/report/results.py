@@ -63,8 +63,7 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         terminal.draw_table(console, fleet_results.hosts_table(labels, outcomes))
         lines += fleet_results.outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
-    if (caches := volumes.caches(rows)) is not None:
-        terminal.draw_table(console, caches)
+    terminal.draw_table(console, volumes.caches(rows))
     for line in [*lines, *warnings(results), *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 

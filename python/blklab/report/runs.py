@@ -62,8 +62,7 @@ def _states(row: CampaignRow) -> str:
 def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> None:
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.figures) for run in stored_runs]
-    if (caches := volumes.caches(rows)) is not None:
-        terminal.draw_table(console, caches)
+    terminal.draw_table(console, volumes.caches(rows))
     for line in volumes.arrays(rows):
         console.print(f"* {line}")
     for run in stored_runs:

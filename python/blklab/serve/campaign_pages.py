@@ -68,7 +68,7 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
     stored = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
     figures = [(f"run {run.id}", run.figures) for run in stored]
     tables = [_linked_runs(runs.runs(row, stored), stored)]
-    if (caches := volumes.caches(figures)) is not None:
+    if caches := volumes.caches(figures):
         tables.append(caches)
     failed = [Sentence("Failed", f"run {run.id}: {printable(run.message)}") for run in stored if run.message]
     doubts = [Sentence("Doubt", line) for line in runs.doubts(stored)]
