@@ -49,7 +49,7 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
             *value(name, row.values[0]),
             *([sides[at]] if many else []),
             *value(name, row.values[at]),
-            *_difference(row.differences[at - 1]),
+            *difference(row.differences[at - 1]),
             verdict(row.differences[at - 1]),
         ]
         for row in rows
@@ -154,10 +154,11 @@ def figure(metric: str, amount: float) -> str:
     return f"{amount:,.0f}"
 
 
-def _difference(difference: Decision | None) -> list[str]:
-    if difference is None:
+def difference(decision: Decision | None) -> list[str]:
+    """Returns a change, its confidence interval and its p."""
+    if decision is None:
         return [formatting.NONE] * 3
-    return [change(difference.change), interval(difference), probability(difference.p)]
+    return [change(decision.change), interval(decision), probability(decision.p)]
 
 
 def interval(difference: Decision) -> str:
