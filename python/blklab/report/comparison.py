@@ -8,7 +8,7 @@ from blklab.analysis.metrics import METRICS
 from blklab.analysis.run_planning import RunPlan
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, only, text
 from blklab.text import printable
 from blklab.units import format_duration
 
@@ -59,15 +59,12 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     fixed = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
     spare = ("p", level, "±", *fixed, "change")
     repeated = any(value and value.runs > 1 for row in rows for value in row.values)
-    if not repeated:
-        kept = [at for at, column in enumerate(columns) if column.heading != "±"]
-        columns = [columns[at] for at in kept]
-        drawn = [[row[at] for at in kept] for row in drawn]
     note = "±: the largest distance of a run from the mean." if repeated else ""
     count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
     if count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
-    return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
+    table = TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
+    return table if repeated else only(table, [at for at, column in enumerate(columns) if column.heading != "±"])
 
 
 def verdict(decision: Decision | None) -> str:
