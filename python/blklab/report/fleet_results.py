@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
@@ -44,8 +44,7 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     different = outliers(outcomes)
     metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
     means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
-    usual = sorted(means["iops"].values())
-    middle = (usual[(len(usual) - 1) // 2] + usual[len(usual) // 2]) / 2 if usual else None
+    middle = median(means["iops"].values()) if means["iops"] else None
     rows = []
     for name in names:
         iops = means["iops"].get(name)
