@@ -56,9 +56,6 @@ def section(view: ExperimentView) -> PageSection:
     intro = "Each point is an interval of a run; each line is a smoothed run. All jobs together."
     if len(every) <= OPEN:
         return PageSection("time", "Over time", title, every, intro)
-    if len(charts) == 1:
-        rest = Details(f"{len(every) - OPEN} more", every[OPEN:])
-        return PageSection("time", "Over time", title, every[:OPEN], intro, [rest])
     (_, first), *others = charts.items()
     folds = [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
     if len(first) > OPEN:
