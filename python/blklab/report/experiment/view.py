@@ -175,6 +175,8 @@ class ExperimentView:
             ReportSeries(printable(name), campaign, runs)
             for name, campaign, runs in _merged(selections) or _sides(names, selections)
         ]
+        self.several = len(self.series) > 1
+        self.runs = [run for series in self.series for run in series.runs]
         self.labels = self._telling()
         self.cells = [cell for series in self.series for cell in self._folded(series)]
         for cell in self.cells:
@@ -207,15 +209,6 @@ class ExperimentView:
             )
             for runs in runs_by_cell.values()
         ]
-
-    @cached_property
-    def runs(self) -> list[StoredRun]:
-        return [run for series in self.series for run in series.runs]
-
-    @property
-    def several(self) -> bool:
-        """Whether there are several series."""
-        return len(self.series) > 1
 
     @cached_property
     def fixed(self) -> dict[str, str]:
