@@ -317,5 +317,4 @@ def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":
 def _draw(console: Console, result: "Calibration") -> None:
     from blklab.report import calibration, terminal
 
-    terminal.draw_table(console, calibration.fitted(result))
-    terminal.draw_table(console, calibration.residuals(result))
+    terminal.draw_table(console, calibration.fitted(result), calibration.residuals(result))

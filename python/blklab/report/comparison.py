@@ -14,8 +14,7 @@ from blklab.units import format_duration
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    for table in tables(comparison):
-        terminal.draw_table(console, table)
+    terminal.draw_table(console, *tables(comparison))
     console.print()
     for name in _metrics(comparison):
         console.print(summary(comparison, name))

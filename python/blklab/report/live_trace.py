@@ -78,8 +78,7 @@ class LiveScreen:
         if len(self.names) > 1:
             terminal.draw_table(console, device_tables.overview(view))
         if device is not None and device.active:
-            terminal.draw_table(console, load.groups(device, "processes", PROCESSES))
-            terminal.draw_table(console, life.slowest(device, SLOWEST))
+            terminal.draw_table(console, load.groups(device, "processes", PROCESSES), life.slowest(device, SLOWEST))
 
 
 def _p99(device: DeviceView) -> float:

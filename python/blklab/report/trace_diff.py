@@ -314,8 +314,7 @@ def print_diff(console: Console, diff: TraceDiff) -> None:
         console.print(styled(fact, "dim"))
     console.print()
     terminal.prose(console, [Sentence("Change", diff.headline()), *diff.sentences()])
-    for table in (changes_table(diff), *diff.tables()):
-        terminal.draw_table(console, table)
+    terminal.draw_table(console, changes_table(diff), *diff.tables())
     diagnostics.print_diagnostics(console, diff.doubts(), "Diagnostics", most=40)
 
 
