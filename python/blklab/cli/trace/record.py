@@ -96,8 +96,6 @@ def record(
     elif done.stopped_by == "blktrace":
         warn(f"blktrace ended by itself after {done.seconds:.1f} s")
     if done.dropped:
-        from blklab.report.formatting import plural
-
         share = done.dropped / (done.dropped + done.events)
         warn(
             f"{plural(done.dropped, 'event')} ({share:.1%}) dropped for want of buffers; record again"
