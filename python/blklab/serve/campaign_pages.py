@@ -33,10 +33,9 @@ def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage
     shown = rows[(page - 1) * ROWS : page * ROWS]
     table = _with_links(runs.campaigns(shown, tags), shown)
     filters = urlencode({key: value for key, value in (("name", name), ("tag", tag)) if value})
+    under_way = [_with_links(runs.campaigns(running, tags), running)] if running else []
     sections = [
-        PageSection("running", "Running", "Running now", [_with_links(runs.campaigns(running, tags), running)])
-        if running
-        else PageSection("running", "", "", []),
+        PageSection("running", "Running", "Running now", under_way),
         PageSection("campaigns", "Campaigns", "Campaigns", [table] if rows else []),
     ]
     empty = "Nothing is stored yet: create a campaign with `blklab run EXPERIMENT`."
