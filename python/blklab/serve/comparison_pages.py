@@ -132,7 +132,9 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         facts=[formatting.plural(len(campaigns), "campaign"), *([f"on {printable(place)}"] if place else [])],
         sentences=verdicts,
         form=Form(
-            f"/trends/{quote(name, safe='')}", "Show", [FormField("metric", "Metric", metric), FormField("on", "On", place)]
+            f"/trends/{quote(name, safe='')}",
+            "Show",
+            [FormField("metric", "Metric", metric), FormField("on", "On", place)],
         ),
     )
 

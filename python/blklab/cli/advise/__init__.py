@@ -15,6 +15,7 @@ from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
 from blklab.units import parse_number
+
 if TYPE_CHECKING:
     from blklab.advice.answer import Answer
     from blklab.advice.arrangement import Arrangement
