@@ -19,7 +19,7 @@ from blklab.text import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
 MODULES = (
-    *("errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots"),
+    *("child_process", "errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots", "text"),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
 OPTIONS = (
