@@ -123,11 +123,8 @@ def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
 
 def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
-    saturated = []
-    for device in outcome.devices:
-        share, part = saturation(device, runtime)
-        if share >= BUSY:
-            saturated.append(f"{device.name} ({PARTS[part]} {share:.0%} of the time)")
+    busy = [(*saturation(device, runtime), device) for device in outcome.devices]
+    saturated = [f"{device.name} ({PARTS[part]} {share:.0%} of the time)" for share, part, device in busy if share >= BUSY]
     saturated += [
         f"controller {name} ({share:.0%} of the time)"
         for name, devices in _behind_controllers(document, outcome).items()
@@ -144,8 +141,7 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         share, part = saturation(throttled[0], runtime)
         yield (f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {share:.0%} of the time).")
     elif not (saturated or limited):
-        busiest = max(outcome.devices, key=lambda device: saturation(device, runtime)[0])
-        share, part = saturation(busiest, runtime)
+        share, part, busiest = max(busy, key=lambda each: each[0])
         yield (
             f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {share:.0%} of the time); "
             f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
