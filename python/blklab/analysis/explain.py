@@ -124,7 +124,9 @@ def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
 def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
     busy = [(*saturation(device, runtime), device) for device in outcome.devices]
-    saturated = [f"{device.name} ({PARTS[part]} {share:.0%} of the time)" for share, part, device in busy if share >= BUSY]
+    saturated = [
+        f"{device.name} ({PARTS[part]} {share:.0%} of the time)" for share, part, device in busy if share >= BUSY
+    ]
     saturated += [
         f"controller {name} ({share:.0%} of the time)"
         for name, devices in _behind_controllers(document, outcome).items()
