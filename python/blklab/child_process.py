@@ -27,6 +27,15 @@ def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str
     return [setpriv, "--pdeathsig", death_signal, "--", *arguments]
 
 
+def find(name: str, package: str) -> str:
+    """Returns a program's path, also in sbin. Raises EnvironmentLacks, with the package that has it."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    program = shutil.which(name, path=path)
+    if program is None:
+        raise EnvironmentLacks(f"{name} is not installed", f"install it: apt-get install {package}")
+    return program
+
+
 @contextmanager
 def started(
     arguments: Sequence[str],

@@ -78,7 +78,7 @@ def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
     if str(path) in STDOUT:
         write_stdout(content)
         return
-    with _named(path):
+    with named(path):
         if _is_stream(path):
             _write_stream(path, content)
         else:
@@ -86,8 +86,8 @@ def write(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 @contextmanager
-def _named(path: str | Path) -> Iterator[None]:
-    """Puts the file's name into errors without one, or with that of a temporary file."""
+def named(path: str | Path) -> Iterator[None]:
+    """Puts the file's name into errors without one, or with that of a temporary file; not into BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
@@ -99,7 +99,7 @@ def _named(path: str | Path) -> Iterator[None]:
 def write_stdout(content: bytes) -> None:
     """Writes bytes to standard output, in any locale."""
     left = memoryview(content)
-    with _named("standard output"):
+    with named("standard output"):
         sys.stdout.flush()
         while left:  # PYTHONUNBUFFERED: a write may be short
             left = left[sys.stdout.buffer.write(left) :]
@@ -157,7 +157,7 @@ def replace(target: Path, content: bytes, *, mode: int | None = None) -> None:
     """Writes a file under a temporary name, syncs and renames it; replaces a link itself."""
     # A name may have 255 bytes, and the temporary one is longer than the file's.
     prefix = f".{target.name[:50]}."
-    with _named(target), _temporary(prefix, target.parent) as (descriptor, temporary):
+    with named(target), _temporary(prefix, target.parent) as (descriptor, temporary):
         with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor, not a path
             file.write(content)
             file.flush()

@@ -3,9 +3,12 @@
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+K = TypeVar("K")
+V = TypeVar("V")
 _BARE = re.compile(r"[\w-]+", re.A)  # A key of TOML without quotes
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -53,6 +56,14 @@ def common_start(words: Sequence[Sequence[str]]) -> int:
     """Returns how many first words all names share."""
     columns = enumerate(zip(*words, strict=False))
     return next((at for at, column in columns if len(set(column)) > 1), min(map(len, words)))
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Returns the values of each key, in their order: parts of a text or a table under one heading."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def toml_value(value: object) -> str:

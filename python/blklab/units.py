@@ -3,6 +3,7 @@
 Sizes are in powers of 1024 and durations in whole nanoseconds, as everywhere in blklab.
 """
 
+import math
 import re
 from fractions import Fraction
 
@@ -50,6 +51,14 @@ def parse_size(text: str) -> int:
     if size.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of bytes")
     return size.numerator
+
+
+def parse_number(text: str) -> float:
+    """Returns a number; NaN, which is in no range, for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def parse_duration(text: str) -> int:

@@ -19,7 +19,7 @@ from blklab.outcome import target_devices
 from blklab.spec.problems import near
 from blklab.spec.workload import Job
 from blklab.store.query import Selection, StoredRun
-from blklab.text import differing
+from blklab.text import by_key, differing
 
 REPEAT = "repeat"  # The label that numbers the runs of a cell
 Key = tuple[str, ...]
@@ -207,7 +207,7 @@ def compare(
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
     series = cache(points)  # several metrics read the same series
-    by_cell = [_by_cell(side, labels) for side in usable]
+    by_cell = [by_key((_key(run, labels), run) for run in side.runs) for side in usable]
     cells = [_PairedCell([side.get(key, []) for side in by_cell], (labels, within), key, series) for key in keys]
     asked: dict[str, dict[int, list[str]]] = {}
     for name in names:
@@ -222,13 +222,6 @@ def compare(
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
     noted = list(comparison_notes(usable, rows, [cell.runs for cell in cells], chosen))
     return Comparison([side.name for side in usable], labels, rows, noted, confidence, margin)
-
-
-def _by_cell(side: ComparisonSide, labels: Sequence[str]) -> dict[Key, list[StoredRun]]:
-    cells: dict[Key, list[StoredRun]] = {}
-    for run in side.runs:
-        cells.setdefault(_key(run, labels), []).append(run)
-    return cells
 
 
 def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
@@ -271,10 +264,7 @@ class _PairedCell:
         The merged cells that all sides have are matched; without any, all runs count as one cell.
         """
         measured = [run_samples(side, rule.metric, self._points) for side in self.runs]
-        merged: list[dict[Key, list[RunSample]]] = [{} for _ in measured]
-        for cells, side in zip(merged, measured, strict=True):
-            for run, sample in side:
-                cells.setdefault(_key(run, self._within), []).append(sample)
+        merged = [by_key((_key(run, self._within), sample) for run, sample in side) for side in measured]
         on = [cells for cells in merged if cells]
         common = [key for key in on[0] if all(key in cells for cells in on)] if on else []
         lacks = [

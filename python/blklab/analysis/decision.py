@@ -87,15 +87,13 @@ def intervals(
     `count` of them hold together. For one run, without repeats elsewhere, the interval describes
     the variation within it.
     """
-    result: list[tuple[float, float] | None] = []
-    for spread in spreads(cells, sides, rule.metric.resolution):
-        if spread is None:
-            result.append(None)
-            continue
+
+    def ends(spread: Spread) -> tuple[float, float]:
         error = math.sqrt(spread.variance / spread.runs)
         factor = math.exp(min(WIDEST, _quantile(rule.each(count), spread.degrees) * error))
-        result.append((spread.mean / factor, spread.mean * factor))
-    return result
+        return spread.mean / factor, spread.mean * factor
+
+    return [spread and ends(spread) for spread in spreads(cells, sides, rule.metric.resolution)]
 
 
 def repeats_to_find(spread: Spread, change: float, confidence: float) -> int:

@@ -4,8 +4,7 @@ Thresholds are next to their checks: in `sanity_checks` (single measurements), `
 and repeats), and here. The same diagnostic of several runs is merged.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from blklab.analysis import anomalies, compare, explain
 from blklab.analysis.comparison import Comparison
@@ -20,6 +19,7 @@ from blklab.outcome import Outcome
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
+from blklab.text import by_key
 
 BUSY = 0.98  # Share of time with I/O in flight from which a device counts as always busy (iostat: %util)
 PROCESSOR = 0.95  # Share of a CPU from which a job is limited by its CPU
@@ -83,11 +83,7 @@ class _RunNames:
 
 def _merged(diagnostics: Sequence[Diagnostic], names: _RunNames) -> Iterator[Diagnostic]:
     """Merges diagnostics with the same code; the one with the largest weight is shown in full."""
-    codes: dict[tuple[str, str], list[Diagnostic]] = {}
-    for diagnostic in diagnostics:
-        codes.setdefault((diagnostic.code, diagnostic.message if diagnostic.code in SAID else ""), []).append(
-            diagnostic
-        )
+    codes = by_key(((each.code, each.message if each.code in SAID else ""), each) for each in diagnostics)
     for (code, message), members in codes.items():
         members.sort(key=lambda diagnostic: -diagnostic.weight)
         ids = dict.fromkeys(number for diagnostic_ in members for number in diagnostic_.runs)
@@ -216,12 +212,9 @@ def cores_per_job(run: StoredRun) -> float | None:
     return None if counts is None or not jobs else counts / jobs
 
 
-def _cells(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
-    repeats: dict[tuple[Any, ...], list[StoredRun]] = {}
-    for run in runs:
-        labels = tuple(pair for pair in sorted(run.labels.items()) if pair[0] != compare.REPEAT)
-        repeats.setdefault((run.campaign, labels), []).append(run)
-    yield from repeats.values()
+def _cells(runs: Sequence[StoredRun]) -> Iterable[list[StoredRun]]:
+    labels = (tuple(pair for pair in sorted(run.labels.items()) if pair[0] != compare.REPEAT) for run in runs)
+    return by_key(((run.campaign, own), run) for run, own in zip(runs, labels, strict=True)).values()
 
 
 def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:

@@ -14,6 +14,7 @@ from blklab.documents.outcome import (
     WritecacheTargetReport,
 )
 from blklab.outcome import CROWDED, DeviceResult, Outcome, looked_up
+from blklab.text import by_key
 from blklab.units import format_count, format_duration, format_rate, format_size
 
 BUSY = 0.95  # A part is saturated if it is busy for more than this share of the time
@@ -123,11 +124,10 @@ def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
 
 def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     runtime = outcome.observed_ns
-    saturated = []
-    for device in outcome.devices:
-        share, part = saturation(device, runtime)
-        if share >= BUSY:
-            saturated.append(f"{device.name} ({PARTS[part]} {share:.0%} of the time)")
+    busy = [(*saturation(device, runtime), device) for device in outcome.devices]
+    saturated = [
+        f"{device.name} ({PARTS[part]} {share:.0%} of the time)" for share, part, device in busy if share >= BUSY
+    ]
     saturated += [
         f"controller {name} ({share:.0%} of the time)"
         for name, devices in _behind_controllers(document, outcome).items()
@@ -144,8 +144,7 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         share, part = saturation(throttled[0], runtime)
         yield (f"Writeback throttling of {throttled[0].name} is the limit ({PARTS[part]} {share:.0%} of the time).")
     elif not (saturated or limited):
-        busiest = max(outcome.devices, key=lambda device: saturation(device, runtime)[0])
-        share, part = saturation(busiest, runtime)
+        share, part, busiest = max(busy, key=lambda each: each[0])
         yield (
             f"Nothing is saturated. The busiest device is {busiest.name} ({PARTS[part]} {share:.0%} of the time); "
             f"the jobs' CPUs are busy {cpu:.0%} of it. Latency and queue depth are the limit."
@@ -174,11 +173,8 @@ def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _behind_controllers(document: Cell, outcome: Outcome) -> dict[str, list[DeviceResult]]:
     """Returns the devices behind each controller, by its name."""
-    behind: dict[str, list[DeviceResult]] = {}
-    for device, of_cell in zip(outcome.devices, document["devices"], strict=True):
-        if name := of_cell.get("controller"):
-            behind.setdefault(name, []).append(device)
-    return behind
+    pairs = zip(outcome.devices, document["devices"], strict=True)
+    return by_key((name, device) for device, of_cell in pairs if (name := of_cell.get("controller")))
 
 
 def _is_throttled(device: DeviceResult) -> bool:

@@ -124,14 +124,10 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
             elif fails or (bounds and any(condition.holds(end) for end in bounds)):
                 doubtful.append(f"{where}: {condition.text}{used}: passes; {_doubt(bounds)}")
     nothing = (
-        ""
-        if count
-        else (
-            f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; the"
-            f" cells differ in {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
-        )
+        f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; the"
+        f" cells differ in {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
     )
-    return Judgement(failed, missing, unsure, doubtful, nothing)
+    return Judgement(failed, missing, unsure, doubtful, "" if count else nothing)
 
 
 def _doubt(bounds: tuple[float, float] | None) -> str:

@@ -14,6 +14,7 @@ from blklab.runners.registry import predicts
 from blklab.spec.fio_options import ALIASES
 from blklab.spec.jobs import UNSYNCED
 from blklab.spec.workload import SYNCHRONOUS
+from blklab.text import by_key
 from blklab.units import parse_size
 
 if TYPE_CHECKING:
@@ -156,10 +157,7 @@ def from_fio(path: Path) -> list[Observation]:
     observations = []
     try:
         for document, jobs in _goings(content):
-            groups: dict[int, list[FioJobResult]] = {}
-            for job in jobs:
-                groups.setdefault(job.group, []).append(job)
-            for members in groups.values():
+            for members in by_key((job.group, job) for job in jobs).values():
                 read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
                 if run := _observation(str(path), [(j.name, j.options) for j in members], read, write):
                     counted = any(part.total_ios for job in members for part in job.directions)
@@ -194,9 +192,7 @@ def _observation(
     """
     if read + write == 0:
         return None
-    by_name: dict[str, list[Mapping[str, str]]] = {}
-    for name, options in members:
-        by_name.setdefault(name, []).append(options)
+    by_name = by_key(members)
     disks = sorted({file for _, options in members if (file := options.get("filename", "")).startswith("/dev/")})
     jobs: dict[str, dict[str, Any]] = {}
     for name, clones in by_name.items():

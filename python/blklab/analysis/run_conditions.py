@@ -8,6 +8,7 @@ from blklab.analysis.metrics import METRICS
 from blklab.diagnostic import Diagnostic
 from blklab.runners.registry import predicts
 from blklab.store.query import StoredRun
+from blklab.text import by_key
 
 SURE = 0.01  # Largest p of a reported drift
 LEAST_DRIFT = 0.02  # Smallest reported drift, from the first to the last run
@@ -22,10 +23,8 @@ def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic
         names = sorted({str(word) for words in forced for word in words})
         were = "were" if len(forced) != 1 else "was"
         yield note("forced", f"{_count(len(forced))} of {name} {were} forced: {', '.join(names)}")
-    kinds: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        for warning in outcome.warnings:
-            kinds.setdefault(re.sub(r"\d+(?:[.,]\d+)*", "0", warning), []).append(warning)
+    warnings = [warning for outcome in outcomes for warning in outcome.warnings]
+    kinds = by_key((re.sub(r"\d+(?:[.,]\d+)*", "0", warning), warning) for warning in warnings)
     for same in list(kinds.values())[:MOST_WARNINGS]:
         like = " or like it" if len(set(same)) > 1 else ""
         yield note("warning", f"{_count(len(same))} of {name} with this warning{like}: {same[0]}")

@@ -32,12 +32,11 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
-    result = []
-    for run in runs:
-        value = metric.of(run.figures)
-        if value is not None:
-            result.append((run, RunSample(value, over_time(metric.name, points(run.id)))))
-    return result
+    return [
+        (run, RunSample(value, over_time(metric.name, points(run.id))))
+        for run in runs
+        if (value := metric.of(run.figures)) is not None
+    ]
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:

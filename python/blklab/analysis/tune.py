@@ -13,7 +13,7 @@ from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.spec.sweep import AS_IS, MODE, is_setting
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import document_path
+from blklab.text import by_key, document_path
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,8 @@ def tune(
         )
     if not done:
         raise UsageError(f"campaign {campaign.number}: no run is done")
-    contexts: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
-    for run in done:
-        pairs = tuple(pair for pair in run.labels.items() if pair[0] not in {*settings, REPEAT})
-        contexts.setdefault(pairs, []).append(run)
+    same = {*settings, REPEAT}
+    contexts = by_key((tuple(pair for pair in run.labels.items() if pair[0] not in same), run) for run in done)
     varied = {label for label in dict(next(iter(contexts))) if len({dict(context)[label] for context in contexts}) > 1}
     together = campaign.experiment["sweep"].get(MODE) == "all"
     by_metric: dict[str, list[_Context]] = {}
@@ -158,10 +156,7 @@ class _Context:
 
 
 def _by_settings(measured: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
-    cells: dict[Values, list[RunSample]] = {}
-    for run, sample in measured:
-        cells.setdefault(tuple(run.labels[setting] for setting in settings), []).append(sample)
-    return cells
+    return by_key((tuple(run.labels[setting] for setting in settings), sample) for run, sample in measured)
 
 
 def _unchanged(values: Collection[str]) -> str:

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from blklab.cli.common import DURATION, emit, fail_with, json_option, note, store_option, tell, warn
 from blklab.errors import UsageError
 from blklab.output import check as check_output
+from blklab.output import write
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
 from blklab.system.identity import resolve
@@ -139,8 +140,6 @@ def calibrate(
         runs = _measured(experiment, store, now)
     calibration = fitted(table, runs, bench)
     if output is not None:
-        from blklab.output import write
-
         write(output, analysis.as_toml(calibration, name, places).encode())
     emit(_as_dict(calibration), as_json, lambda console: _draw(console, calibration))
 
@@ -149,7 +148,6 @@ def _calibrate_host(
     inputs: Sequence[Path], target: str | None, store: str | None, output: Path | None, *, as_json: bool
 ) -> None:
     from blklab.analysis.host_profile import host_profile
-    from blklab.output import write
     from blklab.report import calibration, terminal
 
     context = click.get_current_context()
@@ -317,5 +315,4 @@ def _stored(store: str | None, kind: str, words: str) -> "Sequence[StoredRun]":
 def _draw(console: Console, result: "Calibration") -> None:
     from blklab.report import calibration, terminal
 
-    terminal.draw_table(console, calibration.fitted(result))
-    terminal.draw_table(console, calibration.residuals(result))
+    terminal.draw_table(console, calibration.fitted(result), calibration.residuals(result))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blklab.errors import BlklabError
-from blklab.output import STDOUT
+from blklab.output import STDOUT, named
 
 
 def ready() -> None:
@@ -38,10 +38,8 @@ def check_stdout() -> None:
     Rust ignores a write to a closed stdout (std, stdio.rs, handle_ebadf).
     """
     sys.stdout.flush()
-    try:
+    with named("standard output"):
         os.write(1, b"")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 @contextmanager
@@ -69,12 +67,8 @@ def _reader_is_gone() -> bool:
 
 def flush() -> None:
     """Flush stdout. Raises OSError with the name of the stream, or BrokenPipeError."""
-    try:
+    with named("standard output"):
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def is_of_stdout(error: OSError) -> bool:

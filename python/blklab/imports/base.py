@@ -10,6 +10,7 @@ from blklab.errors import BlklabError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
+from blklab.units import parse_number
 
 MOST_RUNS = 100_000  # Maximum runs of an import
 
@@ -70,10 +71,7 @@ class ImportFormat:
 
 def number(text: str, where: str, most: float = 1e18) -> float:
     """Returns a number of 0 or more, with a decimal point or comma. Raises BlklabError."""
-    try:
-        value = float(text.replace(",", "."))
-    except ValueError:
-        value = -1.0
+    value = parse_number(text.replace(",", "."))
     if not 0 <= value <= most:
         raise BlklabError(f"{where}: found {printable(text[:40])!r}, expected a number")
     return value

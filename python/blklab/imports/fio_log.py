@@ -82,12 +82,8 @@ def with_totals(files: Sequence[ImportFile], jobs: Sequence[FioJobResult]) -> li
 def _chosen(members: Sequence[_Log]) -> list[_Log]:
     """Returns the logs that are used, one for each kind and job."""
     completions = any(log.kind == "clat" for log in members)
-    used = []
-    for log in members:
-        if log.kind == "lat" and not completions:
-            used.append(log._replace(kind="clat"))
-        elif log.kind in {"iops", "bw", "clat"}:
-            used.append(log)
+    known = [log._replace(kind="clat") if log.kind == "lat" and not completions else log for log in members]
+    used = [log for log in known if log.kind in {"iops", "bw", "clat"}]
     seen: dict[tuple[str, int], str] = {}
     for log in used:
         other = seen.setdefault((log.kind, log.job), log.file.where)

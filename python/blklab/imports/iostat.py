@@ -273,11 +273,8 @@ def _widths(reports: Sequence[IostatReport], text: IostatText, given: ImportSour
     elif not usual:
         usual = SECOND
         notes.append("no times and no interval: assuming one report per second (--interval)")
-    widths = []
-    for report in reports:
-        gap = before.get(report.line, 0) * SECOND
-        widths.append(gap if gap and given.interval_ns is None else usual)
-    return widths, notes
+    measured = (before.get(report.line, 0) * SECOND for report in reports)
+    return [gap if gap and given.interval_ns is None else usual for gap in measured], notes
 
 
 def _chosen(file: ImportFile, points: Mapping[str, Sequence[SeriesPoint]], wanted: str | None) -> str:

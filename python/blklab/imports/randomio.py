@@ -113,9 +113,7 @@ def _named(line: str) -> tuple[dict[str, str], int | None]:
         mix = {"rwmixread": f"{100 - 100 * share:g}"} if 0 <= share <= 1 else {}
         file = printable(command[1])
         return {"filename": file, "numjobs": command[2], "bs": command[5], **mix}, int(command[6])
-    columns = {}
-    for key, value in _PAIR.findall(line):
-        columns[_LABEL.get(key.lower(), key)] = value
+    columns = {_LABEL.get(key.lower(), key): value for key, value in _PAIR.findall(line)}
     if not columns:
         if threads := _THREADS.search(line):
             columns["numjobs"] = threads[1] or threads[2]

@@ -18,7 +18,7 @@ from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, outcome, times
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts
 from blklab.spec.files import read_toml
-from blklab.units import parse_size
+from blklab.units import parse_number, parse_size
 
 TARGETS = "targets.toml"
 RUNS = "fio_runs.csv"
@@ -160,10 +160,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
 
 def number(where: str, row: Mapping[str, str], column: str) -> float:
     """Returns a figure of a row, 0 or more. Raises UsageError."""
-    try:
-        value = float(row[column])
-    except ValueError:
-        value = math.nan
+    value = parse_number(row[column])
     if not math.isfinite(value) or value < 0:
         raise UsageError(f"{where}: {column}: found {row[column]!r}, expected a number")
     return value

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from blklab.errors import UsageError
 from blklab.imports.base import ImportedRun
 from blklab.outcome import target_devices
-from blklab.text import differing, printable
+from blklab.text import by_key, differing, printable
 from blklab.units import parse_size
 
 TOLD = ("rw", "bs", "iodepth", "numjobs", "rwmixread")  # Options that become labels
@@ -126,11 +126,8 @@ def make_labels(runs: Sequence[ImportedRun], naming: RunNaming) -> tuple[list[La
 
 def _same(labels_of_runs: Sequence[Labels]) -> list[list[int]]:
     """Returns the positions of runs with equal labels, in groups."""
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for at, labels in enumerate(labels_of_runs):
-        own = tuple(sorted((key, value) for key, value in labels.items() if key != "repeat"))
-        groups.setdefault(own, []).append(at)
-    return list(groups.values())
+    own = (tuple(sorted(pair for pair in labels.items() if pair[0] != "repeat")) for labels in labels_of_runs)
+    return list(by_key((labels, at) for at, labels in enumerate(own)).values())
 
 
 def _tells(key: str, runs: Sequence[ImportedRun], facts: Sequence[Mapping[str, str]]) -> bool:

@@ -181,9 +181,7 @@ def chart(answer: Answer) -> Chart | None:
 def print_answer(console: Console, answer: Answer) -> None:
     """Prints the answer, the table and what to type."""
     terminal.prose(console, sentences(answer))
-    terminal.draw_table(console, front(answer))
-    terminal.draw_table(console, present(answer))
-    terminal.draw_table(console, endurance(answer))
+    terminal.draw_table(console, front(answer), present(answer), endurance(answer))
     console.print()
     terminal.prose(console, [Sentence("Note" if not at else "", line) for at, line in enumerate(answer.doubts)])
     console.print()

@@ -13,7 +13,7 @@ from blklab.report.console import Console, styled
 from blklab.report.formatting import listing, plural
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
-from blklab.text import printable
+from blklab.text import by_key, printable
 from blklab.units import format_size
 
 FORMAT_VERSION = 1
@@ -45,10 +45,8 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
     if unseen := _unseen(inventory):
         console.print()
         console.print(styled("Not seen", "bold"))
-        alike: dict[str, list[str]] = {}
-        for where, colon, reason in (line.partition(": ") for line in unseen):
-            alike.setdefault(colon + reason, []).append(where)
-        for reason, places in alike.items():
+        parts = (line.partition(": ") for line in unseen)
+        for reason, places in by_key((colon + reason, where) for where, colon, reason in parts).items():
             console.print(styled(f"• {printable(list_names(places) + reason)}"))
     counts = diagnostics.counts(findings)
     numbers = [f"{count} {severity}" for severity, count in counts.items()]

@@ -15,8 +15,7 @@ from blklab.text import printable
 
 def print_bisection(console: Console, bisection: Bisection) -> None:
     """Prints the figures of every commit, the culprit with its message, and the check."""
-    for table in tables(bisection):
-        terminal.draw_table(console, table)
+    terminal.draw_table(console, *tables(bisection))
     console.print()
     console.print(printable(bisection.summary), markup=False, highlight=False)
     for line in details(bisection):

@@ -151,9 +151,7 @@ def print_curves(console: Console, document: CacheCurves) -> None:
     console.print(styled(" · ".join(facts(document)), "dim"))
     console.print()
     terminal.prose(console, sentences(document))
-    for block in document["blocks"]:
-        for table in tables(block):
-            terminal.draw_table(console, table)
+    terminal.draw_table(console, *(table for block in document["blocks"] for table in tables(block)))
 
 
 def sections(document: CacheCurves, name: str = "") -> list[PageSection]:

@@ -25,8 +25,7 @@ def show(console: Console, inventory: CacheInventory, findings: Sequence[Diagnos
     """Prints caches, their rates, and the findings."""
     if not inventory.caches:
         console.print("No block cache found.")
-    draw_table(console, state_table(inventory))
-    draw_table(console, rates_table(inventory))
+    draw_table(console, state_table(inventory), rates_table(inventory))
     diagnostics.print_diagnostics(console, findings, "Findings")
     for line in inventory.unseen:
         console.print(f"• {printable(line)}")

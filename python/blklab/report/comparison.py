@@ -8,14 +8,13 @@ from blklab.analysis.metrics import METRICS
 from blklab.analysis.run_planning import RunPlan
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, only, text
 from blklab.text import printable
 from blklab.units import format_duration
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    for table in tables(comparison):
-        terminal.draw_table(console, table)
+    terminal.draw_table(console, *tables(comparison))
     console.print()
     for name in _metrics(comparison):
         console.print(summary(comparison, name))
@@ -49,7 +48,7 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
             *value(name, row.values[0]),
             *([sides[at]] if many else []),
             *value(name, row.values[at]),
-            *_difference(row.differences[at - 1]),
+            *difference(row.differences[at - 1]),
             verdict(row.differences[at - 1]),
         ]
         for row in rows
@@ -59,15 +58,12 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     fixed = [label for label in comparison.by if len({row.labels[label] for row in rows}) == 1]
     spare = ("p", level, "±", *fixed, "change")
     repeated = any(value and value.runs > 1 for row in rows for value in row.values)
-    if not repeated:
-        kept = [at for at, column in enumerate(columns) if column.heading != "±"]
-        columns = [columns[at] for at in kept]
-        drawn = [[row[at] for at in kept] for row in drawn]
     note = "±: the largest distance of a run from the mean." if repeated else ""
     count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
     if count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
-    return TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
+    table = TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
+    return table if repeated else only(table, [at for at, column in enumerate(columns) if column.heading != "±"])
 
 
 def verdict(decision: Decision | None) -> str:
@@ -154,10 +150,11 @@ def figure(metric: str, amount: float) -> str:
     return f"{amount:,.0f}"
 
 
-def _difference(difference: Decision | None) -> list[str]:
-    if difference is None:
+def difference(decision: Decision | None) -> list[str]:
+    """Returns a change, its confidence interval and its p."""
+    if decision is None:
         return [formatting.NONE] * 3
-    return [change(difference.change), interval(difference), probability(difference.p)]
+    return [change(decision.change), interval(decision), probability(decision.p)]
 
 
 def interval(difference: Decision) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from blklab.analysis.host_outliers import FEWEST, HostOutlier, outliers, values
@@ -10,7 +10,7 @@ from blklab.analysis.metrics import METRICS
 from blklab.outcome import Outcome
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 if TYPE_CHECKING:
     from blklab.runners.base import RunResult
@@ -20,12 +20,9 @@ LATENCIES = ("read.p50", "read.p99", "write.p50", "write.p99")
 
 def grouped(results: "Sequence[RunResult]") -> "list[list[RunResult]]":
     """Returns the results of fleets, the repeats of a cell together."""
-    groups: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
-    for result in results:
-        if result.outcome.hosts:
-            labels = tuple((key, value) for key, value in result.labels.items() if key != "repeat")
-            groups.setdefault(labels, []).append(result)
-    return list(groups.values())
+    fleets = [result for result in results if result.outcome.hosts]
+    labels = (tuple(pair for pair in result.labels.items() if pair[0] != "repeat") for result in fleets)
+    return list(by_key(zip(labels, fleets, strict=True)).values())
 
 
 def as_dicts(results: "Sequence[RunResult]") -> list[dict[str, object]]:
@@ -47,8 +44,7 @@ def hosts_table(cell: str, outcomes: Sequence[Outcome]) -> TextTable:
     different = outliers(outcomes)
     metrics = [name for name in LATENCIES if any(values(outcome, name) for outcome in outcomes)]
     means = {name: _means(outcomes, name) for name in ("iops", *metrics)}
-    usual = sorted(means["iops"].values())
-    middle = (usual[(len(usual) - 1) // 2] + usual[len(usual) // 2]) / 2 if usual else None
+    middle = median(means["iops"].values()) if means["iops"] else None
     rows = []
     for name in names:
         iops = means["iops"].get(name)
@@ -87,10 +83,7 @@ def _sentence(outlier: HostOutlier) -> str:
 
 
 def _means(outcomes: Sequence[Outcome], metric: str) -> dict[str, float]:
-    samples: dict[str, list[float]] = {}
-    for outcome in outcomes:
-        for name, value in values(outcome, metric).items():
-            samples.setdefault(name, []).append(value)
+    samples = by_key(pair for outcome in outcomes for pair in values(outcome, metric).items())
     return {name: fmean(of_host) for name, of_host in samples.items()}
 
 

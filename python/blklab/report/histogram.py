@@ -1,7 +1,7 @@
 """Histograms of a device: sizes, latencies, queue depth and seeks, by operation."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from blklab.documents.profile import LevelTime, SeekRange
@@ -134,9 +134,7 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
         "title": histogram.title,
         "counted": histogram.unit,
         "total": histogram.total,
-        "bins": [
-            {"label": bin_.label, "low": bin_.low, "high": bin_.high, "count": bin_.count} for bin_ in histogram.bins
-        ],
+        "bins": [asdict(bin_) for bin_ in histogram.bins],
     }
 
 

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
+from blklab.documents.profile import Profile
 from blklab.report import formatting, terminal
 from blklab.report.console import Console, styled
 from blklab.report.formatting import sparkline
@@ -30,19 +31,16 @@ class LiveScreen:
 
     def add(self, look: LiveLook) -> None:
         """Takes the next look."""
-        self._look, self._view = look, None if look.profile is None else self._named(look)
+        self._look, self._view = look, None if look.profile is None else self._named(look.profile, look.length_ns)
         device = self._device()
         self._rates.append(device.iops or 0.0 if device else 0.0)
         self._latencies.append(_p99(device) if device else 0.0)
 
-    def _named(self, look: LiveLook) -> ProfileView:
-        profile = look.profile
-        assert profile is not None  # noqa: S101  # `add` looked
+    def _named(self, profile: Profile, length_ns: int) -> ProfileView:
         for device in profile.devices:
             device.name = self.names.get(device.device, device.name)
             # Rates are those of the whole window.
-            device.first_ns, device.last_ns = 0, look.length_ns
-            device.observed_ns = look.length_ns
+            device.first_ns, device.last_ns, device.observed_ns = 0, length_ns, length_ns
         return ProfileView(profile)
 
     def _device(self) -> DeviceView | None:
@@ -78,8 +76,7 @@ class LiveScreen:
         if len(self.names) > 1:
             terminal.draw_table(console, device_tables.overview(view))
         if device is not None and device.active:
-            terminal.draw_table(console, load.groups(device, "processes", PROCESSES))
-            terminal.draw_table(console, life.slowest(device, SLOWEST))
+            terminal.draw_table(console, load.groups(device, "processes", PROCESSES), life.slowest(device, SLOWEST))
 
 
 def _p99(device: DeviceView) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from blklab.report.charts.base import Chart
 from blklab.report.formatting import Sentence
-from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
+from blklab.report.shell import Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TextTable
 
 SPECIAL = re.compile(r"([\\`*\[\]|~#])")
@@ -48,14 +48,10 @@ def markdown_section(shown: PageSection) -> Iterator[str]:
     for item in shown.items:
         yield from _item(item)
     for fold in shown.folds:
-        yield from _fold(fold)
-
-
-def _fold(fold: Details) -> Iterator[str]:
-    yield from ("<details>", f"<summary>{escaped(fold.title)}</summary>", "")
-    for item in fold.items:
-        yield from _item(item)
-    yield from ("</details>", "")
+        yield from ("<details>", f"<summary>{escaped(fold.title)}</summary>", "")
+        for item in fold.items:
+            yield from _item(item)
+        yield from ("</details>", "")
 
 
 def _item(item: Item) -> Iterator[str]:
@@ -74,6 +70,5 @@ def _item(item: Item) -> Iterator[str]:
             shown = item.table if isinstance(item, Chart) else item
             yield from (f"### {escaped(item.title)}", "")
             yield from markdown_table(shown)
-            note = shown.note
-            if note:
-                yield from (escaped(note), "")
+            if shown.note:
+                yield from (escaped(shown.note), "")

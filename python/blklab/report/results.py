@@ -13,7 +13,7 @@ from blklab.runners.kind import CellDescriptions
 from blklab.runners.registry import RUNNERS, did
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.stock_models import library_model
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
@@ -63,22 +63,18 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         terminal.draw_table(console, fleet_results.hosts_table(labels, outcomes))
         lines += fleet_results.outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
-    if (caches := volumes.caches(rows)) is not None:
-        terminal.draw_table(console, caches)
+    terminal.draw_table(console, volumes.caches(rows))
     for line in [*lines, *warnings(results), *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 
 
 def warnings(results: Sequence[RunResult]) -> list[str]:
     """Returns the warnings of runs, each once, with its cells."""
-    cells_by_warning: dict[str, list[int]] = {}
-    for result in results:
-        for warning in result.outcome.warnings:
-            cells_by_warning.setdefault(warning, []).append(result.number)
+    pairs = [(warning, result.number) for result in results for warning in result.outcome.warnings]
     every = len(results)
     return [
         printable(warning if len(cells) == every else f"{formatting.cells(cells)}: {warning}")
-        for warning, cells in cells_by_warning.items()
+        for warning, cells in by_key(pairs).items()
     ]
 
 

@@ -16,7 +16,7 @@ from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.spec.cells import ExperimentPlan
 from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 
 def print_campaigns(
@@ -62,8 +62,7 @@ def _states(row: CampaignRow) -> str:
 def print_runs(console: Console, campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> None:
     terminal.draw_table(console, runs(campaign, stored_runs))
     rows = [(f"run {run.id}", run.figures) for run in stored_runs]
-    if (caches := volumes.caches(rows)) is not None:
-        terminal.draw_table(console, caches)
+    terminal.draw_table(console, volumes.caches(rows))
     for line in volumes.arrays(rows):
         console.print(f"* {line}")
     for run in stored_runs:
@@ -92,10 +91,7 @@ def origins(stored_runs: Sequence[StoredRun]) -> list[str]:
 
 def doubts(stored_runs: Sequence[StoredRun]) -> list[str]:
     """Returns the doubts about runs, each once, with its runs."""
-    runs_by_doubt: dict[str, list[str]] = {}
-    for run in stored_runs:
-        for doubt in _doubts(run):
-            runs_by_doubt.setdefault(doubt, []).append(str(run.id))
+    runs_by_doubt = by_key((doubt, str(run.id)) for run in stored_runs for doubt in _doubts(run))
     return [printable(f"run{'s' * (len(of) > 1)} {', '.join(of)}: {doubt}") for doubt, of in runs_by_doubt.items()]
 
 
@@ -227,10 +223,8 @@ def print_saturation(console: Console, runs: Sequence[Measured]) -> None:
 
 def randomio(runs: Sequence[Measured]) -> Iterator[str]:
     """Returns randomio's table: a block for each set of other labels, a line for each run."""
-    blocks: dict[tuple[tuple[str, str], ...], list[Measured]] = {}
-    for run in runs:
-        other_labels = tuple(pair for pair in run[0].items() if pair[0] not in {*LOADS, "repeat"})
-        blocks.setdefault(other_labels, []).append(run)
+    varied = {*LOADS, "repeat"}
+    blocks = by_key((tuple(pair for pair in run[0].items() if pair[0] not in varied), run) for run in runs)
     for other_labels, members in blocks.items():
         yield ""
         yield printable(" ".join(f"{label}={value}" for label, value in other_labels))

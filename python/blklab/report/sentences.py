@@ -56,13 +56,9 @@ def _load(device: DeviceView) -> str:
         return f"{text}: nothing but {formatting.ops(present[0])}" + (f", {sizes}." if sizes else ".")
     sizes_by_op = [(op, _sizes(device, op)) for op in present]
     listed = formatting.listing([f"{formatting.ops(op)} are {sizes}" for op, sizes in sizes_by_op if sizes])
-    return f"{text}: {_mix(device, present)}" + (f"; {listed}." if listed else ".")
-
-
-def _mix(device: DeviceView, present: list[str]) -> str:
     ordered = sorted(present, key=lambda op: -device.op(op).ios)
-    shares = {op: device.op(op).share_of_ios for op in ordered}
-    return formatting.listing([f"{formatting.share(share)} {formatting.ops(op)}" for op, share in shares.items()])
+    mix = formatting.listing([f"{formatting.share(device.op(op).share_of_ios)} {formatting.ops(op)}" for op in ordered])
+    return f"{text}: {mix}" + (f"; {listed}." if listed else ".")
 
 
 def _sizes(device: DeviceView, op: str) -> str:

@@ -82,12 +82,9 @@ class PageSection:
         return bool(self.items or self.folds)
 
     @property
-    def everything(self) -> list[Item]:
-        return [*self.items, *(item for fold in self.folds for item in fold.items)]
-
-    @property
     def charts(self) -> list[Chart]:
-        return [item for item in self.everything if isinstance(item, Chart)]
+        every = [*self.items, *(item for fold in self.folds for item in fold.items)]
+        return [item for item in every if isinstance(item, Chart)]
 
 
 def render(

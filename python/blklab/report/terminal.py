@@ -47,11 +47,8 @@ def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
         if at == 0 and len(view.devices) > 1:
             draw_table(console, devices.overview(view))
         if at == 0:
-            for table in trace.shard_tables(view):
-                draw_table(console, table)
-        draw_table(console, array_members.members_table(view, device))
-        for build in DETAILS:
-            draw_table(console, build(device))
+            draw_table(console, *trace.shard_tables(view))
+        draw_table(console, array_members.members_table(view, device), *(build(device) for build in DETAILS))
         if at == 0:
             draw_table(console, load.hot_files(view, 10))
         draw_events(console, device)
@@ -84,10 +81,13 @@ def prose(console: Console, shown: Sequence[Sentence]) -> None:
     console.print(grid)
 
 
-def draw_table(console: Console, table: TextTable) -> None:
-    """Prints a table under its title, without columns that do not fit; nothing if empty."""
-    if not table:
-        return
+def draw_table(console: Console, *tables: TextTable) -> None:
+    """Prints tables under their titles, without columns that do not fit; nothing of empty ones."""
+    for table in filter(None, tables):
+        _draw(console, table)
+
+
+def _draw(console: Console, table: TextTable) -> None:
     from rich.table import Table as Grid
 
     shown, left_out = fitted(table, console.width)

@@ -274,13 +274,7 @@ def changes_table(diff: TraceDiff) -> TextTable:
     rows = []
     for change in diff.changes:
         a, b = (figure(change.metric, value) for value in change.values)
-        decision = change.decision
-        drawn = (
-            [comparison.change(decision.change), comparison.interval(decision), comparison.probability(decision.p)]
-            if decision
-            else [formatting.NONE] * 3
-        )
-        rows.append([change.metric.title, a, b, *drawn, _verdict(change)])
+        rows.append([change.metric.title, a, b, *comparison.difference(change.decision), _verdict(change)])
     columns = [text(""), *figures("A", "B", "change"), TableColumn("95 % interval"), TableColumn("p"), text("")]
     return TextTable("What changed", columns, rows, NOTE, spare=("p", "95 % interval"))
 
@@ -320,8 +314,7 @@ def print_diff(console: Console, diff: TraceDiff) -> None:
         console.print(styled(fact, "dim"))
     console.print()
     terminal.prose(console, [Sentence("Change", diff.headline()), *diff.sentences()])
-    for table in (changes_table(diff), *diff.tables()):
-        terminal.draw_table(console, table)
+    terminal.draw_table(console, changes_table(diff), *diff.tables())
     diagnostics.print_diagnostics(console, diff.doubts(), "Diagnostics", most=40)
 
 

@@ -7,7 +7,7 @@ from blklab.analysis.metrics import METRICS
 from blklab.analysis.persist_settings import PersistedSettings
 from blklab.analysis.tune import Tuning
 from blklab.report import formatting, terminal
-from blklab.report.comparison import change, figure, interval, more_repeats, probability, verdict
+from blklab.report.comparison import change, difference, figure, interval, more_repeats, verdict
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
 from blklab.text import printable
@@ -39,9 +39,7 @@ def tuning_table(tuning: Tuning) -> TextTable:
             printable(effect.value),
             printable(effect.baseline),
             str(effect.runs),
-            change(effect.difference.change),
-            interval(effect.difference),
-            probability(effect.difference.p),
+            *difference(effect.difference),
             verdict(effect.difference),
         ]
         for effect in tuning.effects

@@ -67,11 +67,12 @@ class DeviceView:
         self.number: str = data.device
         self.names = names
         self.label = names[self.number]
-
-    @property
-    def start(self) -> str:
+        self.start = data.start
         """The events with which I/Os begin in the trace: Q, or D or C if it was recorded without Q."""
-        return self.data.start
+        self.span_ns = data.observed_ns
+        """Time from the first event to the last, ns; of several traces, the time that they cover."""
+        self.latency_letters = "Q2C" if data.start == "Q" else "D2C"
+        """What latencies over time are: Q2C, or D2C if the trace has no Q."""
 
     @cached_property
     def ios(self) -> int:
@@ -87,11 +88,6 @@ class DeviceView:
         """Whether the device has any I/O."""
         lives = self.data.life.values()
         return self.ios > 0 or any(life.completed or life.without_queue for life in lives)
-
-    @property
-    def span_ns(self) -> int:
-        """Time from the first event to the last, ns; of several traces, the time that they cover."""
-        return self.data.observed_ns
 
     @property
     def iops(self) -> float | None:
@@ -136,11 +132,6 @@ class DeviceView:
             if (quantiles := self.latency(op, stage)) is not None:
                 return stage.upper(), quantiles
         return None
-
-    @property
-    def latency_letters(self) -> str:
-        """What latencies over time are: Q2C, or D2C if the trace has no Q."""
-        return "Q2C" if self.start == "Q" else "D2C"
 
     @property
     def has_depth(self) -> bool:

@@ -11,16 +11,14 @@ from blklab.text import printable
 Rows = Sequence[tuple[str, Outcome]]  # Names of runs or cells with their outcomes
 
 
-def caches(rows: Rows) -> TextTable | None:
-    """Returns the table of caches; None if there are none."""
+def caches(rows: Rows) -> TextTable:
+    """Returns the table of caches."""
     cache_rows = [
         [printable(name), printable(target["name"]), target["kind"], _hits(target, outcome), *_counts(target)]
         for name, outcome in rows
         for target in outcome.targets
         if target.get("kind") in {"lvmcache", "bcache", "writecache"}
     ]
-    if not cache_rows:
-        return None
     columns = [text("run"), text("cache"), text("kind")]
     columns += figures("hits", "read hits", "write hits", "promoted", "demoted", "used", "dirty")
     note = (

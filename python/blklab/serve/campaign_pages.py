@@ -33,10 +33,9 @@ def campaigns(store: Store, arguments: Mapping[str, str], page: int) -> SitePage
     shown = rows[(page - 1) * ROWS : page * ROWS]
     table = _with_links(runs.campaigns(shown, tags), shown)
     filters = urlencode({key: value for key, value in (("name", name), ("tag", tag)) if value})
+    under_way = [_with_links(runs.campaigns(running, tags), running)] if running else []
     sections = [
-        PageSection("running", "Running", "Running now", [_with_links(runs.campaigns(running, tags), running)])
-        if running
-        else PageSection("running", "", "", []),
+        PageSection("running", "Running", "Running now", under_way),
         PageSection("campaigns", "Campaigns", "Campaigns", [table] if rows else []),
     ]
     empty = "Nothing is stored yet: create a campaign with `blklab run EXPERIMENT`."
@@ -68,7 +67,7 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
     stored = query.runs_of(store, number, (page - 1) * ROWS, ROWS)
     figures = [(f"run {run.id}", run.figures) for run in stored]
     tables = [_linked_runs(runs.runs(row, stored), stored)]
-    if (caches := volumes.caches(figures)) is not None:
+    if caches := volumes.caches(figures):
         tables.append(caches)
     failed = [Sentence("Failed", f"run {run.id}: {printable(run.message)}") for run in stored if run.message]
     doubts = [Sentence("Doubt", line) for line in runs.doubts(stored)]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, geometric_mean
+from urllib.parse import quote
 
 from blklab.analysis import compare as analysis
 from blklab.analysis.compare import distinguish
@@ -61,7 +62,7 @@ def experiments(store: Store) -> SitePage:
     for (name, runner, host), group in groupby(ordered, key=_series):
         members = list(group)
         if len(members) > 1:
-            href = f"/trends/{_quoted(name)}?on={_quoted(host or runner)}"
+            href = f"/trends/{quote(name, safe='')}?on={quote(host or runner, safe='')}"
             place = printable(members[0].place)
             cells = [LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].created)]
             rows.append(cells)
@@ -73,12 +74,6 @@ def experiments(store: Store) -> SitePage:
 
 def _series(row: CampaignRow) -> tuple[str, str, str]:
     return row.name, row.runner, row.host or ""
-
-
-def _quoted(words: str) -> str:
-    from urllib.parse import quote
-
-    return quote(words, safe="")
 
 
 def _points(store: Store, campaigns: Sequence[CampaignRow]) -> Points:
@@ -132,7 +127,9 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         facts=[formatting.plural(len(campaigns), "campaign"), *([f"on {printable(place)}"] if place else [])],
         sentences=verdicts,
         form=Form(
-            f"/trends/{_quoted(name)}", "Show", [FormField("metric", "Metric", metric), FormField("on", "On", place)]
+            f"/trends/{quote(name, safe='')}",
+            "Show",
+            [FormField("metric", "Metric", metric), FormField("on", "On", place)],
         ),
     )
 

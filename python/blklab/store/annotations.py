@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from blklab.store.campaigns import Store, timestamp
 from blklab.store.tables import annotations
+from blklab.text import by_key
 
 AnnotationKind = Literal["tag", "note"]
 
@@ -54,11 +55,7 @@ def annotations_of(store: Store, campaign: int | None = None) -> list[Annotation
 
 def tags(store: Store) -> dict[int, list[str]]:
     """Returns the tags of all campaigns by their number."""
-    by_campaign: dict[int, list[str]] = {}
-    for annotation in annotations_of(store):
-        if annotation.kind == "tag":
-            by_campaign.setdefault(annotation.campaign, []).append(annotation.text)
-    return by_campaign
+    return by_key((each.campaign, each.text) for each in annotations_of(store) if each.kind == "tag")
 
 
 def _author() -> str:

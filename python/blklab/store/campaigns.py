@@ -108,7 +108,7 @@ class Store:
             now = timestamp()
             for cell in plan.cells:
                 values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
-                run = _inserted(connection, runs, values)
+                run = inserted(connection, runs, values)
                 connection.execute(_update(run, **_written(finished[cell.key])))
                 _add_series(connection, run, finished[cell.key])
         return number
@@ -116,7 +116,7 @@ class Store:
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
         values = {name: getattr(plan, name) for name in ("name", "title", "runner", "digest")}
         values |= {"path": str(plan.path), "experiment": _plain(plan.raw), "version": __version__}
-        return _inserted(connection, campaigns, values | {"created": timestamp(), "host": host})
+        return inserted(connection, campaigns, values | {"created": timestamp(), "host": host})
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -244,10 +244,11 @@ def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
 
 
 def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
-    return {cell.key: _inserted(connection, runs, _planned(campaign, cell) | {"state": "planned"}) for cell in cells}
+    return {cell.key: inserted(connection, runs, _planned(campaign, cell) | {"state": "planned"}) for cell in cells}
 
 
-def _inserted(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:
+def inserted(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:
+    """Adds a row to a table, and returns its number."""
     statement = sa.insert(table).values(**values).returning(table.c.id)
     return int(connection.execute(statement).scalar_one())
 
@@ -272,7 +273,7 @@ def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
         return int(row)
     try:
         with connection.begin_nested():
-            return _inserted(connection, environments, {"digest": digest, "document": plain})
+            return inserted(connection, environments, {"digest": digest, "document": plain})
     except sa.exc.IntegrityError:  # another process was quicker, on a server
         return int(connection.execute(query).scalar_one())
 

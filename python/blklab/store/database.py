@@ -205,11 +205,9 @@ class Database:
 
 def _passes(error: BaseException | None) -> bool:
     """Tells whether a server may be available again soon; a file's errors do not pass."""
-    if not isinstance(error, OperationalError | InterfaceError) or error.orig is None:
+    if not isinstance(error, OperationalError | InterfaceError):
         return False
-    if not hasattr(error.orig, "sqlstate"):
-        return False
-    code = error.orig.sqlstate
+    code = getattr(error.orig, "sqlstate", "")
     return code is None or code.startswith(AWAY)
 
 

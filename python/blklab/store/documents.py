@@ -1,13 +1,12 @@
 """Documents that are kept next to runs: audits of hosts, and profiles of traces."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from blklab.errors import UsageError
-from blklab.store.campaigns import Store
+from blklab.store.campaigns import Store, inserted, timestamp
 from blklab.store.tables import documents
 
 DocumentKind = Literal["audit", "profile", "bisection"]
@@ -26,10 +25,9 @@ class KeptDocument:
 
 def keep(store: Store, kind: DocumentKind, name: str, document: object) -> int:
     """Stores a document, and returns its number. Raises StoreError."""
-    values = {"kind": kind, "name": name, "created": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    statement = sa.insert(documents).values(**values, document=document).returning(documents.c.id)
+    values = {"kind": kind, "name": name, "created": timestamp(), "document": document}
     with store.database.writing() as connection:
-        return int(connection.execute(statement).scalar_one())
+        return inserted(connection, documents, values)
 
 
 def latest(store: Store, kind: DocumentKind) -> list[KeptDocument]:

@@ -77,11 +77,6 @@ class OwnedExtent(NamedTuple):
     inode: int | None  # None if no inode owns it, or if the owner is unknown
     offset: int | None  # Position in the file of the inode
 
-    @property
-    def unknown(self) -> bool:
-        """Whether the filesystem does not report the owner."""
-        return self.inode is None and not self.what
-
 
 def read_file_extents(descriptor: int) -> Iterator[Extent]:
     """Yields the extents of an open file that are on the disk. Raises OSError.
@@ -210,7 +205,7 @@ def find_files(
                 search.owned.setdefault(piece.inode, []).append(piece)
             elif piece.what:
                 search.files.append(FilesFound(piece.begin, piece.end, "", None, piece.what))
-        reported = [(piece.begin, piece.end) for piece in known if not piece.unknown]
+        reported = [(piece.begin, piece.end) for piece in known if piece.inode is not None or piece.what]
         search.unknown = sorted(spans_without(spans, reported))
         search.wanted = tuple(search.unknown)
         if not search.is_done():

@@ -42,10 +42,7 @@ def node_of(number: str, roots: Roots) -> Path | None:
     """Returns the sysfs directory of `major:minor`, or None if there is no such device."""
     if not re.fullmatch(r"\d+:\d+", number, re.A):
         return None  # of another machine it may be anything, a path for one
-    try:
-        return (roots.sys / "dev/block" / number).resolve(strict=True)
-    except OSError:
-        return None
+    return _resolved(roots.sys / "dev/block" / number)
 
 
 def block_device(path: Path, roots: Roots) -> str | None:

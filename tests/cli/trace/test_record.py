@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab import child_process
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.trace.record import blktrace, checks, recording
 from blklab.trace.record.blktrace import tallies
@@ -254,10 +255,10 @@ def test_what_makes_no_sense(run: Run, tmp_path: Path) -> None:
 
 
 def test_without_blktrace(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> str:
+    def missing(*_names: str) -> str:
         raise EnvironmentLacks("blktrace is not installed", "install it: apt-get install blktrace")
 
-    monkeypatch.setattr(checks, "find_blktrace", missing)
+    monkeypatch.setattr(child_process, "find", missing)
     outcome = run("trace", "record", "/dev/sdx", "-o", tmp_path / "x")
     assert outcome.status == 3
     assert "apt-get install blktrace" in outcome.err

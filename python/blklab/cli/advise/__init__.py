@@ -14,6 +14,7 @@ from blklab.cli.common import DURATION, SIZE, Quantity, cluster_option, computin
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
+from blklab.units import parse_number
 
 if TYPE_CHECKING:
     from blklab.advice.answer import Answer
@@ -27,10 +28,7 @@ COMMANDS: dict[str, CommandEntry] = {
 
 
 def _parse_amount(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = -1.0
+    amount = parse_number(text)
     if not 0 <= amount < 1e12:
         raise ValueError(f"{text!r}: expected an amount from 0, below 1e12")
     return amount
@@ -45,10 +43,7 @@ def _parse_price(text: str) -> tuple[str, float]:
 
 
 def _parse_times(text: str) -> float:
-    try:
-        times = float(text.removesuffix("x"))
-    except ValueError:
-        times = 0.0
+    times = parse_number(text.removesuffix("x"))
     if not 0.001 <= times <= 1000:
         raise ValueError(f"{text!r}: expected a factor from 0.001 to 1000, such as 2x")
     return times

@@ -17,10 +17,7 @@ from blklab.trace.cache_curves import POLICIES, read_curves
 
 def _parse_share(text: str) -> float:
     number, percent = text.removesuffix("%"), 100 if text.endswith("%") else 1
-    try:
-        share = float(number) / percent
-    except ValueError:
-        share = 0.0
+    share = units.parse_number(number) / percent
     if not 0 < share <= 1:
         raise ValueError(f"{text!r}: expected a share of the blocks, such as 1% or 0.01")
     return share

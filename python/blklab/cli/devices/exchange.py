@@ -7,6 +7,7 @@ import click
 from blklab.cli.common import emit, json_option, tell
 from blklab.errors import UsageError
 from blklab.output import check as check_output
+from blklab.output import write
 
 
 @click.command("import")
@@ -69,8 +70,6 @@ def import_(files: tuple[Path, ...], *, name: str | None, model: str | None, out
     if output is None:
         click.echo(text, nl=False)
     else:
-        from blklab.output import write
-
         write(output, text.encode())
         tell(f"{output}: written")
 

@@ -128,10 +128,9 @@ def _check_outputs(output: str | None, iolog: str | None, *, overwrite: bool, pr
     """Check the output files before the trace is read, which can take long."""
     for path in (output, iolog):
         out.check(path, overwrite=overwrite)
-    if output is not None and output in out.STDOUT and prints:
-        raise UsageError(f"-o {output}: --json and --verify print to stdout; name a file")
-    if iolog is not None and iolog in out.STDOUT and prints:
-        raise UsageError(f"--iolog {iolog}: --json and --verify print to stdout; name a file")
+    for option, path in (("-o", output), ("--iolog", iolog)):
+        if path in out.STDOUT and prints:
+            raise UsageError(f"{option} {path}: --json and --verify print to stdout; name a file")
     if output is not None and iolog is not None and out.same(output, iolog):
         raise UsageError(f"-o and --iolog: both are {output}; expected two files")
 

@@ -96,8 +96,6 @@ def record(
     elif done.stopped_by == "blktrace":
         warn(f"blktrace ended by itself after {done.seconds:.1f} s")
     if done.dropped:
-        from blklab.report.formatting import plural
-
         share = done.dropped / (done.dropped + done.events)
         warn(
             f"{plural(done.dropped, 'event')} ({share:.1%}) dropped for want of buffers; record again"
@@ -110,7 +108,7 @@ def _record_on_hosts(
     names: tuple[str, ...], devices: tuple[str, ...], output: Path, options: "RecordingOptions", *, as_json: bool
 ) -> None:
     from blklab.ansible_inventory import expanded
-    from blklab.trace.record.hosts import failed, record_on_hosts
+    from blklab.trace.record.hosts import check_all_recorded, record_on_hosts
 
     done = record_on_hosts(expanded(list(names), Path()), devices, output.absolute(), options, _tell)
     documents = [{"host": each.host, "failure": each.failure or None, "files": each.files} for each in done]
@@ -121,8 +119,7 @@ def _record_on_hosts(
                 console.print(f"{printable(str(output / each.host))}: {len(each.files)} files")
 
     emit(documents, as_json, draw)
-    if (error := failed(done)) is not None:
-        raise error
+    check_all_recorded(done)
 
 
 def _tell(message: str) -> None:

@@ -13,7 +13,7 @@ from blklab.report.experiment.layout import dash, line_colour, line_label, panel
 from blklab.report.experiment.view import ExperimentView, ReportCell, numeric
 from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 OPEN = 6  # Number of charts that are not folded
 WIDE = 20.0  # Ratio of the largest to the smallest value from which an axis is logarithmic
@@ -32,13 +32,13 @@ def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSect
 
 
 def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
-    charts = []
-    for series in view.series:
-        if not any(label in LOADS for label in view.labels):
-            continue
-        measured = [(run.labels, run.cell, run.figures) for run in series.runs]
-        charts += [(series.name, curve) for curve in curves(measured)]
-    return charts
+    if not any(label in LOADS for label in view.labels):
+        return []
+    return [
+        (series.name, curve)
+        for series in view.series
+        for curve in curves([(run.labels, run.cell, run.figures) for run in series.runs])
+    ]
 
 
 def _knees(view: ExperimentView) -> TextTable:
@@ -68,18 +68,13 @@ def _load(load: LoadPoint) -> list[str]:
     return [str(load.in_flight), formatting.number(load.iops), formatting.duration(load.latency_ns)]
 
 
-def _figures_of(label: str) -> tuple[str, ...]:
-    if label in LOADS:
-        return ("iops", "mean")
-    return ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
-
-
 def _over(view: ExperimentView, label: str) -> list[Chart]:
     line = line_label(view, [label])
+    names = ("bw", "iops", "mean") if is_size(label) else ("iops", "mean")
     charts = []
     for at, cells in enumerate(panels(view, line, [label]).values()):
         outcomes = [run.figures for cell in cells for run in cell.runs]
-        for metric in (with_direction(name, [outcomes]) for name in _figures_of(label)):
+        for metric in (with_direction(name, [outcomes]) for name in names):
             mine = [cell for cell in cells if label in cell.labels and cell.value(metric)]
             if len({cell.labels[label] for cell in mine}) > 2:
                 charts.append(_lines(view, mine, label, line, metric, at))
@@ -179,9 +174,8 @@ def _row(cell: ReportCell, label: str, line: str | None, metric: str) -> dict[st
 
 
 def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    lines: dict[tuple[str, str], list[tuple[ReportCell, Mapping[str, Any]]]] = {}
-    for cell, row in zip(cells, data, strict=True):
-        lines.setdefault((row["line"], row["series"]), []).append((cell, row))
+    pairs = zip(cells, data, strict=True)
+    lines = by_key(((row["line"], row["series"]), (cell, row)) for cell, row in pairs)
     points = []
     for members in lines.values():
         measured = [(run.labels, run.cell, run.figures) for cell, _ in members for run in cell.runs]

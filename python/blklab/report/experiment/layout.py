@@ -143,10 +143,8 @@ def line_label(view: ExperimentView, without: Sequence[str] = ()) -> str | None:
     """Returns the label whose values become lines of a chart; None if there is none."""
     fit = [label for label in view.labels if label not in without and 1 < len(view.values(label)) <= MOST_LINES]
     axes = [label for label in fit if label not in NAMES]
-    for label in (STACK, *(label for label in view.loads if label in axes), *axes, *fit):
-        if label in fit:
-            return label
-    return None
+    order = (STACK, *(label for label in view.loads if label in axes), *axes, *fit)
+    return next((label for label in order if label in fit), None)
 
 
 def panels(

@@ -22,17 +22,10 @@ def section(view: ExperimentView) -> PageSection:
     several = [cell for cell in cells if len(lowest_devices(cell.runs[0].figures)) > 1]
     shown = view.order(best(view, several, "iops"))
     charts = [chart for direction in WAYS if (chart := _chart(view, shown, direction))]
-    tables = [
-        table
-        for table in (
-            *_trees(view),
-            _table(view, view.order(best(view, cells, "iops"))),
-            volumes.caches([(view.name(cell), cell.runs[0].figures) for cell in view.order(view.cells)]),
-        )
-        if table
-    ]
+    caches = volumes.caches([(view.name(cell), cell.runs[0].figures) for cell in view.order(view.cells)])
+    tables = (*_trees(view), _table(view, view.order(best(view, cells, "iops"))), caches)
     intro = "I/Os at the lowest devices, after merging."
-    return PageSection("members", "Members", "Share of each device", [*charts, *tables], intro)
+    return PageSection("members", "Members", "Share of each device", [*charts, *filter(None, tables)], intro)
 
 
 def share(cell: ReportCell) -> dict[str, tuple[float | None, float | None]]:

@@ -19,6 +19,7 @@ from blklab.report.shell import Details, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS
+from blklab.text import by_key
 
 POINTS = 24_000  # Maximum number of points of all charts together: about 1.3 MB of the page
 MOST = 240  # Maximum number of points of a run: the chart has no pixels for more
@@ -47,20 +48,14 @@ def section(view: ExperimentView) -> PageSection:
     """Returns the section; if there are many cells, only the first workload is not folded."""
     runs = sum(len(cell.runs) for cell in view.cells)
     most = max(LEAST, min(MOST, POINTS // max(1, runs)))
-    charts: dict[str, list[Chart]] = {}
-    for at, members in enumerate(grouped(view.order(view.cells), view.labels).values()):
-        chart = _chart(view, members, at, most)
-        if chart is not None:
-            head = members[0].labels.get(WORKLOAD, "")
-            charts.setdefault(head, []).append(chart)
+    cells = enumerate(grouped(view.order(view.cells), view.labels).values())
+    drawn = [(members[0].labels.get(WORKLOAD, ""), _chart(view, members, at, most)) for at, members in cells]
+    charts = by_key((head, chart) for head, chart in drawn if chart is not None)
     every = [chart for charts_of_cell in charts.values() for chart in charts_of_cell]
     title = "Over time"
     intro = "Each point is an interval of a run; each line is a smoothed run. All jobs together."
     if len(every) <= OPEN:
         return PageSection("time", "Over time", title, every, intro)
-    if len(charts) == 1:
-        rest = Details(f"{len(every) - OPEN} more", every[OPEN:])
-        return PageSection("time", "Over time", title, every[:OPEN], intro, [rest])
     (_, first), *others = charts.items()
     folds = [Details(f"{name} ({len(charts_of_cell)})", charts_of_cell) for name, charts_of_cell in others]
     if len(first) > OPEN:

@@ -51,24 +51,21 @@ class ExperimentReport:
         for row in view.campaigns:
             if row.experiment and row.experiment not in experiments.values():
                 experiments[printable(f"{row.name}, campaign {row.number}")] = row.experiment
-        self.sections = [
-            section
-            for section in (
-                bisection.section(bisections),
-                PageSection("result", "Result", "Fastest", fastest.charts(view)),
-                _cells(view),
-                _hosts(view),
-                over_time.section(view),
-                latency.section(view),
-                latency.load_section(view),
-                members.section(view),
-                axes.section(view, x, metric),
-                _diagnosed(self.diagnostics),
-                setup.section(view, experiments),
-                _raw(view, raw),
-            )
-            if section
-        ]
+        sections = (
+            bisection.section(bisections),
+            PageSection("result", "Result", "Fastest", fastest.charts(view)),
+            _cells(view),
+            _hosts(view),
+            over_time.section(view),
+            latency.section(view),
+            latency.load_section(view),
+            members.section(view),
+            axes.section(view, x, metric),
+            _diagnosed(self.diagnostics),
+            setup.section(view, experiments),
+            _raw(view, raw),
+        )
+        self.sections = [section for section in sections if section]
 
     @property
     def charts(self) -> list[Chart]:

@@ -20,6 +20,7 @@ from blklab.report.experiment.view import (
     workload_options,
 )
 from blklab.report.formatting import Sentence
+from blklab.text import by_key
 
 MOST = 8  # Maximum number of sentences about the fastest cells
 MOST_NAMES = 12  # Maximum number of values that a sentence ranks
@@ -74,10 +75,7 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
 
 def _by_workload(cells: Sequence[ReportCell], without: Collection[str]) -> list[list[ReportCell]]:
     """Returns cells with the same options of their workloads: only they can be ranked."""
-    groups: dict[object, list[ReportCell]] = {}
-    for cell in cells:
-        groups.setdefault(workload_options(cell.runs[0], without), []).append(cell)
-    return list(groups.values())
+    return list(by_key((workload_options(cell.runs[0], without), cell) for cell in cells).values())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
 from blklab.runners.registry import predicts
 from blklab.store.query import CampaignRow, Selection, StoredRun
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 Labels = Mapping[str, str]
 
@@ -175,6 +175,8 @@ class ExperimentView:
             ReportSeries(printable(name), campaign, runs)
             for name, campaign, runs in _merged(selections) or _sides(names, selections)
         ]
+        self.several = len(self.series) > 1
+        self.runs = [run for series in self.series for run in series.runs]
         self.labels = self._telling()
         self.cells = [cell for series in self.series for cell in self._folded(series)]
         for cell in self.cells:
@@ -194,12 +196,10 @@ class ExperimentView:
         return [*first, *(label for label in values if label not in first)]
 
     def _folded(self, series: ReportSeries) -> list[ReportCell]:
-        runs_by_cell: dict[tuple[str, ...], list[StoredRun]] = {}
         # A missing label counts as equal to the only value of another series.
         own = dict.fromkeys(label for run in series.runs for label in run.labels)
         own.pop(REPEAT, None)
-        for run in series.runs:
-            runs_by_cell.setdefault(tuple(run.labels.get(label, "") for label in own), []).append(run)
+        runs_by_cell = by_key((tuple(run.labels.get(label, "") for label in own), run) for run in series.runs)
         return [
             ReportCell(
                 series,
@@ -209,15 +209,6 @@ class ExperimentView:
             )
             for runs in runs_by_cell.values()
         ]
-
-    @cached_property
-    def runs(self) -> list[StoredRun]:
-        return [run for series in self.series for run in series.runs]
-
-    @property
-    def several(self) -> bool:
-        """Whether there are several series."""
-        return len(self.series) > 1
 
     @cached_property
     def fixed(self) -> dict[str, str]:

@@ -11,18 +11,16 @@ PERCENTILES = ("p50", "p90", "p99", "p99_9")
 
 def stages(device: DeviceView) -> TextTable:
     """Returns the stages of an I/O by operation: time from event to event."""
-    rows = []
+    rows, keys = [], ("min", *PERCENTILES, "max", "mean")
     for op in OPS:
         first = True
         for stage in STAGES:
             if (quantiles := device.latency(op, stage)) is None:
                 continue
-            keys = ("min", *PERCENTILES, "max", "mean")
             durations = [formatting.duration(getattr(quantiles, key)) for key in keys]
-            name = f"{stage.upper()}"
-            rows.append([op if first else "", name, formatting.count(quantiles.count), *durations])
+            rows.append([op if first else "", stage.upper(), formatting.count(quantiles.count), *durations])
             first = False
-    names = [key.replace("_", ".") for key in ("min", *PERCENTILES, "max", "mean")]
+    names = [key.replace("_", ".") for key in keys]
     used = [stage for stage in STAGES if any(row[1] == stage.upper() for row in rows)]
     note = "; ".join(f"{stage.upper()}: {STAGES[stage]}" for stage in used)
     if used and device.passes_on:

@@ -32,11 +32,7 @@ def resolve(argv: Sequence[str], directory: Path) -> str:
     """Returns the program's path. Raises UsageError if there is none."""
     if not argv or not argv[0]:
         raise UsageError("empty command: expected a program")
-    if "/" in argv[0]:
-        path = directory / argv[0]
-        program = str(path) if path.is_file() and os.access(path, os.X_OK) else None
-    else:
-        program = shutil.which(argv[0])
+    program = shutil.which(str(directory / argv[0]) if "/" in argv[0] else argv[0])
     if program is None:
         raise UsageError(f"command {argv[0]!r}: no such program")
     return program

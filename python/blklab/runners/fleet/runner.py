@@ -31,7 +31,7 @@ from blklab.spec.documents import as_fleet
 from blklab.spec.host_cell import host_of, ids_of
 from blklab.store.series import JOBS, FinishedRun, SeriesPoint
 from blklab.system.identity import normal
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 PAYLOAD = (  # Of blklab; importing them imports no others
     *("child_process", "diagnostic", "errors", "outcome", "remote_program", "text", "units"),
@@ -143,10 +143,7 @@ def _named(host: str, device: DeviceResult) -> DeviceResult:
 
 def _together(by_host: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns each warning once, with the hosts that it is about."""
-    hosts: dict[str, list[str]] = {}
-    for name, warnings in by_host.items():
-        for warning in dict.fromkeys(warnings):
-            hosts.setdefault(warning, []).append(name)
+    hosts = by_key((warning, name) for name, warnings in by_host.items() for warning in dict.fromkeys(warnings))
     every = len(by_host)
     return [
         f"{'all hosts' if len(names) == every > 1 else ', '.join(names)}: {warning}" for warning, names in hosts.items()

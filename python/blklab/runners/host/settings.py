@@ -8,7 +8,7 @@ drivers/md/md.c and raid5.c, mm/page-writeback.c (6.1 and 6.12).
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -130,22 +130,17 @@ def applied(
     roots = journal.roots
     wanted = {key: _checked(key, value) for key, value in settings.items()}
     plan = _plan(wanted, devices, roots)
-    locks: list[int] = []
-    try:
+    with ExitStack() as locks:
         for device in plan:
-            locks.append(journals.lock(_where(device), roots))
+            locks.callback(journals.release, journals.lock(_where(device), roots))
         _check_no_leftovers(plan, journal)
         with _put_back_after(plan, journal):
-            changes = [
+            yield [
                 change
                 for device, keys in plan.items()
                 for key in sorted(keys, key=_rank)
                 if (change := _set(device, key, wanted[key], roots))
             ]
-            yield changes
-    finally:
-        for descriptor in locks:
-            journals.release(descriptor)
 
 
 def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots) -> None:

@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from blklab.child_process import find
 from blklab.errors import BlklabError, EnvironmentLacks
 
 TIMEOUT = 60.0  # Seconds; blklab stops waiting for a program that hangs on a disk for longer
@@ -22,15 +22,6 @@ class ProgramOutput:
     status: int
     out: str
     err: str
-
-
-def find(name: str, package: str) -> str:
-    """Returns a program's path, also in sbin. Raises EnvironmentLacks, with the package that has it."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    program = shutil.which(name, path=path)
-    if program is None:
-        raise EnvironmentLacks(f"{name} is not installed", f"install it: apt-get install {package}")
-    return program
 
 
 def ask(program: str, *arguments: str) -> ProgramOutput:

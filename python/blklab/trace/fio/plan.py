@@ -333,8 +333,8 @@ def make_plan(profile: Profile, *, loop: Loop | None = None, runtime_ns: int | N
     if not any(direction.sizes for direction in directions):
         raise BlklabError(f"{name}: no read, write or discard in the trace as filtered")
     directions = [direction for direction in directions if direction.sizes]
-    level = _level(device, sum(direction.ios for direction in directions))
     weight = sum(direction.ios for direction in directions)
+    level = device.in_flight if device.life["all"].completed * 2 >= weight else None  # None without completions
     judged_loop, why = judge_loop(level, weight)
     if loop:
         judged_loop, why = loop, f"as requested; {why}"
@@ -364,11 +364,6 @@ def focus_device(profile: Profile) -> DeviceProfile:
         if device.device == profile.focus:
             return device
     raise BlklabError("no I/O in the selection: nothing to reproduce")
-
-
-def _level(device: DeviceProfile, ios: int) -> LevelSummary | None:
-    """Returns the I/Os in flight, or None if the trace has no completions."""
-    return device.in_flight if device.life["all"].completed * 2 >= ios else None
 
 
 def judge_loop(level: LevelSummary | None, ios: int) -> tuple[Loop, str]:

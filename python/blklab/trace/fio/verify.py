@@ -2,14 +2,11 @@
 
 import math
 import shutil
-import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from blklab import _core
 from blklab.documents.profile import DeviceProfile, LevelTime, Profile, SizeCount
@@ -246,7 +243,8 @@ def verify(
     _check_room(directory, plan.locality.size + 2 * count * LOG_LINE)
     target = JobTarget(filename="data", direct=direct)
     plan = replace(plan, runtime_ns=max(1, round(seconds)) * 10**9)
-    with _own_directory(directory.absolute()) as own:
+    with tempfile.TemporaryDirectory(dir=directory.absolute(), prefix="blklab-fio-") as name:
+        own = Path(name)
         tell(f"fio: {count:,} I/Os on a file of {format_size(plan.locality.size)} in {directory}")
         shape, document = _run(fio, plan, target, own, name="shape", seconds=seconds, number_ios=_shares(plan, count))
         rows_of_pace = pace_rows(trace, plan, document)
@@ -298,21 +296,3 @@ def _check_room(directory: Path, wanted: int) -> None:
             f"{directory}: {format_size(free)} free, but fio's file and logs need"
             f" {format_size(wanted)}: use a smaller --size or another --directory"
         )
-
-
-@contextmanager
-def _own_directory(parent: Path) -> Iterator[Path]:
-    """Creates a directory for the block and removes it afterwards, also on SIGTERM and SIGHUP."""
-
-    def end(number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = {}
-    with suppress(ValueError):  # Python handles signals in the main thread only
-        before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        with tempfile.TemporaryDirectory(dir=parent, prefix="blklab-fio-") as own:
-            yield Path(own)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

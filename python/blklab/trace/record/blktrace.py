@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -148,25 +149,19 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         if process.poll() is not None:
             return
         process.send_signal(number)
-        try:
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
             process.wait(patience)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            continue
 
 
 def tear_down(devices: Iterable[RecordedDevice]) -> None:
     """Removes the kernel's trace of a blktrace that is gone; otherwise the device stays busy."""
     for device in devices:
-        try:
+        with suppress(OSError):
             handle = os.open(device.path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:
-            continue
-        for request in (BLKTRACESTOP, BLKTRACETEARDOWN):
-            try:
-                fcntl.ioctl(handle, request)
-            except OSError:  # there was none
-                continue
-        os.close(handle)
+            for request in (BLKTRACESTOP, BLKTRACETEARDOWN):
+                with suppress(OSError):  # there was none
+                    fcntl.ioctl(handle, request)
+            os.close(handle)
 
 
 def _read(output: IO[str]) -> str:

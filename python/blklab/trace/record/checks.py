@@ -1,13 +1,13 @@
 """Checks before a recording: privileges, devices, debugfs, and the location of the trace."""
 
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.system.layers import beneath, filesystem_devices, name_of, node_of, number_of
 from blklab.system.mounts import mounts
@@ -91,15 +91,6 @@ def check_kernel(devices: Sequence[RecordedDevice], roots: Roots) -> None:
             )
 
 
-def find_blktrace() -> str:
-    """Returns blktrace's path; it is in sbin, which may be missing in PATH."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    program = shutil.which("blktrace", path=path)
-    if program is None:
-        raise EnvironmentLacks("blktrace is not installed", "install it: apt-get install blktrace")
-    return program
-
-
 def ready_debugfs(roots: Roots) -> tuple[str, str]:
     """Returns the mount point of debugfs, and a note if blklab mounted it."""
     for mount in mounts(roots):
@@ -146,7 +137,7 @@ def prepare_blktrace(devices: Sequence[RecordedDevice], roots: Roots, tell: Call
     `tell` gets a note if blklab mounted debugfs. Raises EnvironmentLacks or BlklabError if a device cannot be traced.
     """
     check_privileges(roots)
-    blktrace = find_blktrace()
+    blktrace = child_process.find("blktrace", "blktrace")
     check_kernel(devices, roots)
     debugfs, note = ready_debugfs(roots)
     if note:

@@ -19,7 +19,7 @@ from blklab.text import printable
 from blklab.trace.record.blktrace import RecordingOptions
 
 MODULES = (
-    *("errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots"),
+    *("child_process", "errors", "output", "remote_program", "system.layers", "system.mounts", "system.roots", "text"),
     *(f"trace.record.{name}" for name in ("blktrace", "checks", "on_host", "recording")),
 )
 OPTIONS = (
@@ -166,11 +166,9 @@ def _wait(links: Sequence[_RecordingHost]) -> None:
             line, stopped = b"stop\n", True
 
 
-def failed(recordings: Sequence[HostRecording]) -> BlklabError | None:
-    """Returns the error for hosts without a trace."""
-    lacking = [recording for recording in recordings if recording.failure]
-    if not lacking:
-        return None
-    error = BlklabError("; ".join(f"{recording.host}: {recording.failure}" for recording in lacking))
-    error.exit_code = max(recording.status for recording in lacking)
-    return error
+def check_all_recorded(recordings: Sequence[HostRecording]) -> None:
+    """Raises BlklabError for hosts without a trace."""
+    if lacking := [recording for recording in recordings if recording.failure]:
+        error = BlklabError("; ".join(f"{recording.host}: {recording.failure}" for recording in lacking))
+        error.exit_code = max(recording.status for recording in lacking)
+        raise error

@@ -13,7 +13,7 @@ from typing import IO
 from blklab import _core, child_process
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
-from blklab.system.layers import beneath
+from blklab.system.layers import beneath, name_of
 from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES
 from blklab.trace.record.blktrace import failure, stop, tear_down
@@ -48,18 +48,10 @@ def with_members(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
     """Returns devices and all devices below them that have a node in /dev, such as members and disks."""
     devices = {device.number: device for device in find_devices(paths, roots)}
     for device in list(devices.values()):
-        lower = [name for number in beneath(device.number, roots) if (name := _node(number, roots))]
-        devices.update({member.number: member for member in find_devices(sorted(lower), roots)})
+        names = [f"/dev/{name_of(number, roots).replace('!', '/')}" for number in beneath(device.number, roots)]
+        members = find_devices(sorted(name for name in names if Path(name).exists()), roots)
+        devices.update({member.number: member for member in members})
     return list(devices.values())
-
-
-def _node(number: str, roots: Roots) -> str | None:
-    try:
-        name = (roots.sys / "dev/block" / number).resolve(strict=True).name
-    except OSError:
-        return None
-    path = f"/dev/{name.replace('!', '/')}"
-    return path if Path(path).exists() else None
 
 
 @contextmanager

@@ -23,11 +23,6 @@ class Shard:
     host: str  # What the wildcards of the pattern matched, without the last one
     group: str  # The first of three or more wildcards; otherwise the host without its number
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether its files must be downloaded."""
-        return "://" in self.files[0]
-
 
 def are_shards(paths: Sequence[str]) -> bool:
     """Whether any path is a URL or a pattern, not a local file."""

@@ -117,7 +117,7 @@ def read_shards(task: ShardTask, /, *, stop: _core.Stop | None = None) -> ShardR
 
 
 def _read_shard(shard: Shard, options: TraceOptions, stop: _core.Stop | None) -> _core.PartialProfile:
-    if not shard.is_remote:
+    if "://" not in shard.files[0]:
         return _read(shard, shard.files, None, options, stop)
     with TemporaryDirectory(prefix="blklab-shard-") as directory:
         shown = (f"{directory}/", shard.files[0].rpartition("/")[0] + "/")

@@ -27,7 +27,8 @@ def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -
 
     Raises BlklabError if it is not done, with the state of the array and the next command.
     """
-    with _StepReporter(quiet) as reporter:
+    with ExitStack() as bars:
+        reporter = _StepReporter(quiet, bars)
         repair = Repair(task, MachineOps(Roots()), reporter.report_step, reporter.report_progress)
         try:
             outcome = repair.run(resume=resume)
@@ -83,16 +84,10 @@ def resume_repairs() -> None:
 class _StepReporter:
     """Prints each step when it begins and, on a terminal, the progress of rebuilds."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, bars: ExitStack) -> None:
         self._err = quiet
-        self._bars = ExitStack()
+        self._bars = bars
         self._advance: Callable[[int], None] | None = None
-
-    def __enter__(self) -> "_StepReporter":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bars.close()
 
     def report_step(self, step: Step, command: str) -> None:
         self._bars.close()
