@@ -16,7 +16,6 @@ ROUNDS = (64, 16, 4, 1)  # What part of the longest simulation each round has
 LONGEST = 65_536  # I/Os of the longest simulation
 SHORTEST = 256
 SAME = 0.05  # Differences of latency that are no reason to choose
-REPRESENTATIVE = 4  # A simulation of this part of the longest one, or more, compares those of all classes
 KEPT = 3  # A round keeps at most a third of each class, and the preferred one
 
 
@@ -113,10 +112,8 @@ def race(
         fast, slow = _within_bound(question, alive, last=ios == lengths[-1])
         too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
         # Short simulations are mostly their beginning: they compare only arrangements of the same class.
-        among = [fast] if ios >= full // REPRESENTATIVE else _classes(fast)
+        among = [fast] if ios == full else _classes(fast)
         alive = _best_of_each_class([best for members in among for best in undominated(members, weights)], weights)
-        if len(lengths) > 1 and ios == lengths[-2]:
-            alive = [_preferred(members, weights) for members in _classes(alive)]
     chosen = undominated([_preferred(members, weights) for members in _classes(alive)], weights)
     chosen = [candidate for candidate in chosen if not any(_beats(other, candidate) for other in chosen)]
     chosen.sort(key=lambda candidate: candidate.mean_ns(weights))
