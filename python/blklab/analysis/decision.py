@@ -93,7 +93,7 @@ def intervals(
         factor = math.exp(min(WIDEST, _quantile(rule.each(count), spread.degrees) * error))
         return spread.mean / factor, spread.mean * factor
 
-    return [spread and ends(spread) for spread in spreads(cells, sides, rule.metric.resolution)]
+    return [ends(spread) if spread else None for spread in spreads(cells, sides, rule.metric.resolution)]
 
 
 def repeats_to_find(spread: Spread, change: float, confidence: float) -> int:

@@ -205,9 +205,7 @@ def cores(outcome: Outcome) -> float | None:
 
 def cores_per_job(run: StoredRun) -> float | None:
     """Returns the share of a CPU that each job of a run used; None if unknown."""
-    jobs = 0
-    for job in run.cell.get("jobs") or []:
-        jobs += int(job.get("options", job).get("numjobs", 1))
+    jobs = sum(int(job.get("options", job).get("numjobs", 1)) for job in run.cell.get("jobs") or [])
     counts = cores(run.figures)
     return None if counts is None or not jobs else counts / jobs
 

@@ -8,7 +8,7 @@ repeats, without the median. The intervals of all hosts hold together.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import cast
@@ -52,14 +52,14 @@ def outliers(repeats: Sequence[Outcome]) -> list[HostOutlier]:
     return sorted(result, key=lambda outlier: (not outlier.worse, -abs(math.log1p(outlier.change))))
 
 
-def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> list[HostOutlier]:
+def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[HostOutlier]:
     ratios: dict[str, list[float]] = {}
     for run in runs:
         middle = median(run.values()) if len(run) >= FEWEST else None
         for name, value in run.items() if middle else ():
             ratios.setdefault(name, []).append(value / cast(float, middle))
     if len(ratios) < FEWEST:
-        return []
+        return
     samples = [[RunSample(ratio) for ratio in of_host] for of_host in ratios.values()]
     rule = decision.Rule(METRICS[metric])
     intervals = decision.intervals(samples, [None] * len(samples), rule, len(samples))
@@ -68,7 +68,6 @@ def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> list[HostOut
     # The standard deviation of a uniform rounding error is the least that can be seen, as in `variation`.
     rounding = METRICS[metric].resolution / math.sqrt(12)
     unit = max(median(abs(log - middle) for log in logs.values()) / CONSISTENT, rounding)
-    result = []
     for (name, log), known in zip(logs.items(), intervals, strict=True):
         change = math.expm1(log - middle)
         score = abs(log - middle) / unit
@@ -76,5 +75,4 @@ def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> list[HostOut
         if abs(change) > decision.MARGIN and score > SCORE and not usual:
             low, high = (end / math.exp(middle) - 1 for end in known) if known else (None, None)
             worse = (change < 0) == METRICS[metric].more_is_better
-            result.append(HostOutlier(name, metric, change, low, high, score, worse))
-    return result
+            yield HostOutlier(name, metric, change, low, high, score, worse)

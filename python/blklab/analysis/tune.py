@@ -1,7 +1,7 @@
 """Evaluate a sweep: the effect of each setting, with its uncertainty."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,12 +136,11 @@ class _Context:
     def baseline(self) -> Sequence[RunSample]:
         return self.cells.get((AS_IS,) * len(self.settings), [])
 
-    def changes(self) -> list[tuple[str, str, str, list[tuple[Values, Values]]]]:
+    def changes(self) -> Iterator[tuple[str, str, str, list[tuple[Values, Values]]]]:
         """Returns each setting, value and baseline, with the pairs of cells that show its effect.
 
         A combination of the other settings without runs for both values is ignored.
         """
-        changes = []
         for at, setting in enumerate(self.settings):
             values = list(dict.fromkeys(cell[at] for cell in self.cells))
             first = AS_IS if AS_IS in values else values[0]
@@ -151,8 +150,7 @@ class _Context:
                 if not self.together:
                     pairs = [pair for pair in pairs if set(pair[0]) == {AS_IS}]
                 if value != first and pairs:
-                    changes.append((setting, value, first, pairs))
-        return changes
+                    yield (setting, value, first, pairs)
 
 
 def _by_settings(measured: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
@@ -176,7 +174,7 @@ def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings
     )
 
 
-def _tunings(contexts: Sequence[_Context], rule: Rule) -> list[Tuning]:
+def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
     """Decides all effects on a metric together, and sorts those of a context by their size."""
     cells: list[Sequence[RunSample]] = []
     sides: list[int] = []
@@ -188,7 +186,6 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> list[Tuning]:
         for *_, compared in context.changes():
             pairs.append(([at[base] for base, _ in compared], [at[new] for _, new in compared]))
     decisions = iter(decide(cells, sides, pairs, rule))
-    tunings = []
     for context in contexts:
         effects = []
         for setting, value, first, compared in context.changes():
@@ -199,8 +196,7 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> list[Tuning]:
         sign = 1 if rule.metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
         base = mean(context.baseline) if context.baseline else None
-        tunings.append(Tuning(context.labels, rule.metric.name, base, effects, context.note))
-    return tunings
+        yield Tuning(context.labels, rule.metric.name, base, effects, context.note)
 
 
 def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:

@@ -73,10 +73,8 @@ class ImportedFiles:
 
 def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None) -> ImportedFiles:
     """Returns one campaign for each tool. Raises BlklabError, UsageError for a single bad file."""
-    files: list[ImportFile] = []
     failed: list[BlklabError] = []
-    for path in paths:
-        files += _files(path, failed)
+    files = [file for path in paths for file in _files(path, failed)]
     full = [file for file in files if file.text.strip() or file.path.is_dir()]
     if files and not full and not failed:
         raise UsageError(f"{files[0].where}: is empty; expected results")

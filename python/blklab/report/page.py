@@ -1,5 +1,6 @@
 """The report on a trace: one self-contained HTML page."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from blklab.documents.cache_curves import CacheCurves
@@ -29,7 +30,7 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "", cu
         "device": device,
         "facts": trace.headline(view),
         "sentences": [*sentences(device), *array_members.sentence(view, device)],
-        "tiles": _tiles(device),
+        "tiles": list(_tiles(device)),
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
         "precision": _precision(device),
         "notes": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity == "note"]),
@@ -87,33 +88,31 @@ def _some(*tables: TextTable) -> list[TextTable]:
     return [table for table in tables if table]
 
 
-def _tiles(device: DeviceView) -> list[KeyFigureTile]:
-    tiles = []
+def _tiles(device: DeviceView) -> Iterator[KeyFigureTile]:
     arrivals = device.data.pattern.arrivals
     if device.iops is not None:
         peak = arrivals.peak_iops if arrivals.peak_to_mean is not None else None
         more = f"at peak {formatting.count(peak)}" if peak is not None else ""
-        tiles.append(KeyFigureTile("IOPS", formatting.number(device.iops), more))
+        yield KeyFigureTile("IOPS", formatting.number(device.iops), more)
     if device.bytes:
         share = formatting.share(device.op("read").share_of_ios)
-        tiles.append(KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads"))
+        yield KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads")
     for op in ("read", "write"):
         if response := device.response(op):
             stage, quantiles = response
             p99 = f"99 % within {formatting.duration(quantiles.p99)}"
             name = f"{op.capitalize()} {stage}, median"
-            tiles.append(KeyFigureTile(name, formatting.duration(quantiles.p50), p99))
+            yield KeyFigureTile(name, formatting.duration(quantiles.p50), p99)
     level = device.data.in_flight
     if level.mean is not None and device.ends:
-        tiles.append(KeyFigureTile("In flight", formatting.number(level.mean), f"at most {level.max:,}"))
+        yield KeyFigureTile("In flight", formatting.number(level.mean), f"at most {level.max:,}")
     hotness = device.data.hotness
     if hotness.accesses:
         hot = next((h.io_share for h in hotness.hottest if h.fraction == 0.1), None)
         more = f"10 % take {formatting.share(hot)} of I/O" if hot is not None else ""
-        tiles.append(KeyFigureTile("Footprint", formatting.size(hotness.unique_bytes), more))
+        yield KeyFigureTile("Footprint", formatting.size(hotness.unique_bytes), more)
     if device.failed:
-        tiles.append(KeyFigureTile("Errors", formatting.count(device.failed), "I/Os failed"))
-    return tiles
+        yield KeyFigureTile("Errors", formatting.count(device.failed), "I/Os failed")
 
 
 def _precision(device: DeviceView) -> str:

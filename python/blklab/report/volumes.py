@@ -1,6 +1,6 @@
 """Tables of arrays and caches in the lab: hits, promotions, degraded members, bad blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from blklab.outcome import Outcome, looked_up
@@ -72,21 +72,19 @@ def arrays(rows: Rows) -> list[str]:
     lines = []
     for name, outcome in rows:
         for target in outcome.targets:
-            if target.get("kind") == "md" and (text := _array_state(target)):
+            if target.get("kind") == "md" and (text := list(_array_state(target))):
                 lines.append(printable(f"{name}: array {target['name']}: {', '.join(text)}"))
     return lines
 
 
-def _array_state(target: Mapping[str, Any]) -> list[str]:
-    parts = []
+def _array_state(target: Mapping[str, Any]) -> Iterator[str]:
     if target.get("degraded") not in {None, "0"}:
-        parts.append(f"{target['degraded']} members missing")
+        yield f"{target['degraded']} members missing"
     if target.get("sync_action") not in {None, "idle"}:
-        parts.append(f"{target['sync_action']} at {target.get('sync_completed')}")
+        yield f"{target['sync_action']} at {target.get('sync_completed')}"
     if target.get("mismatch_cnt") not in {None, "0"}:
-        parts.append(f"{target['mismatch_cnt']} sectors mismatch")
+        yield f"{target['mismatch_cnt']} sectors mismatch"
     for member in target.get("members") or []:
         if member.get("bad_blocks"):
             many = len(member["bad_blocks"])
-            parts.append(f"{member['name']} lists {formatting.plural(many, 'bad range')}")
-    return parts
+            yield f"{member['name']} lists {formatting.plural(many, 'bad range')}"

@@ -111,7 +111,10 @@ def all_campaigns(store: Store) -> list[CampaignRow]:
 
 def campaign(store: Store, number: int) -> CampaignRow:
     """Returns a campaign. Raises UsageError if the number is unknown."""
-    return _numbered(store, all_campaigns(store), number)
+    matches = [row for row in all_campaigns(store) if row.number == number]
+    if not matches:
+        raise UsageError(f"no campaign {number} in store {store.database.name}")
+    return matches[0]
 
 
 def runs_of(store: Store, campaign: int, first: int = 0, count: int | None = None) -> list[StoredRun]:
@@ -231,18 +234,11 @@ def selected(store: Store, words: str) -> Selection:
     return Selection(words, campaign, stored)
 
 
-def _numbered(store: Store, every: Sequence[CampaignRow], number: int) -> CampaignRow:
-    matches = [row for row in every if row.number == number]
-    if not matches:
-        raise UsageError(f"no campaign {number} in store {store.database.name}")
-    return matches[0]
-
-
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
+    if match["number"]:
+        return campaign(store, int(match["number"]))
     every = all_campaigns(store)
     where = f"in store {store.database.name}"
-    if match["number"]:
-        return _numbered(store, every, int(match["number"]))
     name = Path(match["name"]).stem if match["name"].endswith(".toml") else match["name"]
     named = [row for row in every if row.name == name]
     if not named:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +90,8 @@ def find_whole_mount(number: str, roots: Roots) -> Mount | None:
     """Returns a mount of the whole filesystem `major:minor` that this process can reach."""
     for mount in mounts(roots):
         if mount.number == number and mount.root == "/":
-            try:
+            with suppress(OSError):
                 status = os.stat(mount.point)  # noqa: PTH116
-            except OSError:
-                continue
-            if f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}" == number:
-                return mount
+                if f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}" == number:
+                    return mount
     return None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from blklab import child_process
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.host import system_programs
 from tests.runners.host.signatures import partition_table, signed
@@ -98,4 +99,4 @@ def test_versions_and_lsblk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     fake(tmp_path, "lsblk", "exit 1", monkeypatch)
     assert system_programs.lsblk() is None
     with pytest.raises(EnvironmentLacks, match="blklab-none is not installed"):
-        system_programs.find("blklab-none", "nothing")
+        child_process.find("blklab-none", "nothing")

@@ -18,9 +18,8 @@ def charts(view: ExperimentView) -> list[Chart]:
     """Returns a chart for sequential and one for random I/O."""
     charts_of_orders = []
     for order, title in ORDERS.items():
-        cells = [cell for cell in view.order(view.cells) if cell.order == order]
         metric = "bw" if order == "sequential" else "iops"
-        cells = [cell for cell in cells if cell.value(metric)]
+        cells = [cell for cell in view.order(view.cells) if cell.order == order and cell.value(metric)]
         if cells:
             charts_of_orders.append(_chart(view, cells, order, title, metric))
     return charts_of_orders

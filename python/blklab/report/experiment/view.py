@@ -6,6 +6,7 @@ Cells of several series with the same labels are shown side by side.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -151,11 +152,9 @@ def _order(rw: str) -> str | None:
 def numeric(text: str) -> float | None:
     """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None for a name."""
     for parse in (float, units.parse_size, units.parse_duration):
-        try:
+        with suppress(ValueError):
             number = float(parse(text))
-        except ValueError:
-            continue
-        return number if math.isfinite(number) else None
+            return number if math.isfinite(number) else None
     return None
 
 

@@ -289,9 +289,8 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
 
 
 def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> ChangedSetting | None:
-    node = device.node if device else None
     where = _where(device)
-    path = path_of(node, key, roots)
+    path = path_of(device.node if device else None, key, roots)
     before = current(path, key)
     if before is not None and value != "-1" and _same(key, value, before):
         return None

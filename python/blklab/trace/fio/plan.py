@@ -1,7 +1,7 @@
 """The plan of a fio job for the workload of a device: figures, not text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -485,26 +485,24 @@ def _by_stream(job: JobPlan, device: DeviceProfile, loop: Loop) -> JobPlan:
     return replace(job, numjobs=numjobs, iodepth=max(1, round(job.iodepth / numjobs)))
 
 
-def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, arrivals: str) -> list[str]:
-    notes = []
+def _notes(device: DeviceProfile, directions: list[DirectionPlan], loop: Loop, arrivals: str) -> Iterator[str]:
     if loop == "open" and arrivals == "bursty":
-        notes.append("arrivals are bursty; fio's are at most Poisson (--iolog keeps the bursts)")
+        yield "arrivals are bursty; fio's are at most Poisson (--iolog keeps the bursts)"
     fua, writes = device.load.ops["write"].fua, device.load.ops["write"].ios
     if writes and 0 < fua < writes / 2:
-        notes.append(f"{fua} of {writes} writes were FUA: too few to set sync= for all")
+        yield f"{fua} of {writes} writes were FUA: too few to set sync= for all"
     if any(size.bytes % 512 for op in WAYS for size in _sizes(device, op)):
-        notes.append("sizes were rounded up to multiples of 512 bytes for direct I/O")
+        yield "sizes were rounded up to multiples of 512 bytes for direct I/O"
     for op, word in WAYS.items():
         true = device.load.ops[op].sizes.mean_bytes or 0.0
         for direction in directions:
             if direction.direction == word and abs(direction.mean_bytes - true) > 0.05 * true:
-                notes.append(
+                yield (
                     f"fio takes whole percents of sizes: the mean {op} is {format_size(direction.mean_bytes)} in the"
                     f" job and {format_size(true)} in the trace"
                 )
     if any(direction.direction == "trim" for direction in directions):
-        notes.append("on a block device, set ioengine=libaio for [trims]: falloc punches holes")
-    return notes
+        yield "on a block device, set ioengine=libaio for [trims]: falloc punches holes"
 
 
 def _sizes(device: DeviceProfile, op: str) -> list[SizeCount]:

@@ -3,7 +3,7 @@
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,40 +59,37 @@ class FioComparisonRow:
         return difference is not None and abs(difference) <= self.allowed
 
 
-def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
+def shape_rows(trace: DeviceProfile, fio: DeviceProfile) -> Iterator[FioComparisonRow]:
     """Compares two devices' profiles: sizes, sequential shares, hot blocks, flushes."""
-    rows: list[FioComparisonRow] = []
     for op in WAYS:
         sizes, issued = (profile.load.ops[op] for profile in (trace, fio))
         if not sizes.ios:
             continue
         unit = "KiB"
         means = [s.sizes.mean_bytes for s in (sizes, issued)]
-        rows.append(FioComparisonRow(f"{op} size, mean", unit, *(m and m / 1024 for m in means)))
+        yield FioComparisonRow(f"{op} size, mean", unit, *(m and m / 1024 for m in means))
         gap = largest_gap(sizes.sizes.exact, issued.sizes.exact)
         judged = issued.ios >= FEWEST_JUDGED or not issued.ios
         chance = 100 * CHANCE_CURVE / math.sqrt(max(1, issued.ios))
         allowed = TOLERANCE + chance if judged else None
         gap_percent = None if gap is None else 100 * gap
-        rows.append(FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed))
+        yield FioComparisonRow(f"{op} sizes, largest gap", "points", 0.0, gap_percent, allowed)
         pair = [streams_of(profile, op) for profile in (trace, fio)]
         if shares := [streams.sequential_share for streams in pair if streams]:
-            rows.append(FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares)))
+            yield FioComparisonRow(f"{op}s, sequential", "%", *(s and s * 100 for s in shares))
     hottest = {share.fraction: share.io_share for share in fio.hotness.hottest}
     for share in trace.hotness.hottest:
         other = hottest.get(share.fraction)
         name = f"I/O to the hottest {share.fraction:.0%}"
-        rows.append(FioComparisonRow(name, "%", share.io_share * 100, other and other * 100))
+        yield FioComparisonRow(name, "%", share.io_share * 100, other and other * 100)
     touched = [profile.hotness.unique_bytes / (1 << 20) for profile in (trace, fio)]
-    rows.append(FioComparisonRow("blocks touched", "MiB", *touched))
+    yield FioComparisonRow("blocks touched", "MiB", *touched)
     if trace.load.ops["flush"].ios:
-        rows.append(FioComparisonRow("flushes per 100 writes", "", _flushes(trace), _flushes(fio)))
-    return rows
+        yield FioComparisonRow("flushes per 100 writes", "", _flushes(trace), _flushes(fio))
 
 
-def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]:
+def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> Iterator[FioComparisonRow]:
     """Compares the shares of reads, writes and discards."""
-    rows = []
     mine, theirs = ({op: p.load.ops[op].ios for op in WAYS} for p in (trace, fio))
     total, issued = sum(mine.values()), sum(theirs.values())
     for op in WAYS:
@@ -100,16 +97,13 @@ def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> list[FioComparisonRow]
             continue
         share = mine[op] / total
         error = 100 * math.sqrt(share * (1 - share) / max(1, issued))
-        rows.append(
-            FioComparisonRow(
-                f"{op}s of all I/O",
-                "%",
-                100 * share,
-                100 * theirs[op] / issued if issued else None,
-                TOLERANCE + CHANCE_SHARE * error,
-            )
+        yield FioComparisonRow(
+            f"{op}s of all I/O",
+            "%",
+            100 * share,
+            100 * theirs[op] / issued if issued else None,
+            TOLERANCE + CHANCE_SHARE * error,
         )
-    return rows
 
 
 def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> list[FioComparisonRow]:

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,13 +70,11 @@ def check_privileges(roots: Roots) -> None:
     """Raises EnvironmentLacks if the user may not record."""
     if os.geteuid() == 0:
         return
-    try:
+    with suppress(OSError, StopIteration, ValueError):
         status = (roots.proc / "self/status").read_text()
         effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
         if int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1:
             return
-    except (OSError, StopIteration, ValueError):
-        pass
     raise EnvironmentLacks("recording needs root (CAP_SYS_ADMIN)", "run it with sudo")
 
 
