@@ -40,8 +40,8 @@ def doubts(document: CacheCurves) -> list[str]:
                 " so give --block"
             )
         reasons += [
-            f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: give more --samples,"
-            " or record for longer"
+            f"{curve['policy']}: the interval is up to ±{formatting.share(curve['error'])} wide: record for longer,"
+            " or give `cache curve` more --samples"
             for curve in block["curves"]
             if curve["error"] > LARGEST_ERROR and not document["assumed_rates"]
         ]
