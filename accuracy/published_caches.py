@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from accuracy.cache_tables import CACHES, CacheRun, CacheTables
+from accuracy.disks import LEAST
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
@@ -24,7 +25,6 @@ CacheClass = Literal["stuck", "bouncing", "fixed"]
 
 HIT_RATE = 0.015  # Allowed error of the hit rate of repaired kernels, as a fraction of all I/Os
 PROMOTIONS = 0.10  # Allowed relative error of their promotions
-INSIDE = 0.8  # Least share of rows whose IOPS are inside their interval, which is one of 90 %
 JUDGED_BYTES = 8 << 30  # Most data of a run whose hit rate is judged: what larger runs held at first is unknown
 STUCK = 0.05  # A cache that promotes fewer of its misses is stuck
 BOUNCING = 1.25  # One that promotes more often than this for each block of the data is bouncing
@@ -139,7 +139,7 @@ class CacheRow:
 
 def hold(rows: Sequence[CacheRow]) -> bool:
     """Whether the intervals hold what they promise, and no cache learns in another way than the real one."""
-    return sum(row.inside for row in rows) >= INSIDE * len(rows) and all(row.same_class for row in rows)
+    return sum(row.inside for row in rows) >= LEAST * len(rows) and all(row.same_class for row in rows)
 
 
 @dataclass(frozen=True)

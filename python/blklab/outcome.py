@@ -118,6 +118,7 @@ class LoadRamp:
 
 
 NOMINAL = 0.9  # The share of measurements that are expected inside an interval
+LEAST_SHOWN = 0.001  # Width of an interval of hits from which people see it
 CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
 
 

@@ -13,7 +13,7 @@ from blklab.documents.outcome import (
     TargetReport,
     WritecacheTargetReport,
 )
-from blklab.outcome import CROWDED, DeviceResult, Outcome, looked_up
+from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, looked_up
 from blklab.text import by_key
 from blklab.units import format_count, format_duration, format_rate, format_size
 
@@ -225,16 +225,16 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _chance(outcome: Outcome) -> Iterator[str]:
     for name, (low, high) in ((outcome.interval and outcome.interval.hits) or {}).items():
-        if high - low >= 0.001:
+        if high - low >= LEAST_SHOWN:
             yield f"{name}: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance and its policy's clock."
 
 
 def _hits_over_time(outcome: Outcome) -> Iterator[str]:
     """Compares the first, the middle and the last tenth of the time, if their shares of hits differ."""
-    looked_up = outcome.look_ups
-    tenth, middle = len(looked_up) // 10, len(looked_up) * 9 // 20
+    counts = outcome.look_ups
+    tenth, middle = len(counts) // 10, len(counts) * 9 // 20
     if tenth:
-        parts = looked_up[:tenth], looked_up[middle : middle + tenth], looked_up[-tenth:]
+        parts = counts[:tenth], counts[middle : middle + tenth], counts[-tenth:]
         first, between, last = (sum(h for h, _ in part) / sum(h + m for h, m in part) for part in parts)
         if max(first, between, last) - min(first, between, last) > 0.01:
             yield (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from blklab.outcome import Outcome, looked_up
+from blklab.outcome import LEAST_SHOWN, Outcome, looked_up
 from blklab.report import formatting
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
@@ -31,7 +31,7 @@ def caches(rows: Rows) -> TextTable:
 def _hits(target: Mapping[str, Any], outcome: Outcome) -> str:
     hits, misses = looked_up(target)
     low, high = ((outcome.interval and outcome.interval.hits) or {}).get(target["name"], (0, 0))
-    if high - low < 0.001:
+    if high - low < LEAST_SHOWN:
         return _share(hits, misses)
     return f"{100 * hits / (hits + misses):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 

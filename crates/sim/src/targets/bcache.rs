@@ -237,8 +237,7 @@ impl Target for BcacheTarget {
             self.finish(sim, task, done);
         }
         if let Some(next) = self.queue.pop_front() {
-            let woken = !std::mem::replace(&mut self.is_awake, true);
-            let switches = if woken { 2 * sim.host.switch_ns } else { 0 };
+            let switches = if std::mem::replace(&mut self.is_awake, true) { 0 } else { 2 * sim.host.switch_ns };
             let copied = if next.purpose == Purpose::Missed { u64::from(next.sectors()) / PAGE_SECTORS } else { 0 };
             self.running = Some(next);
             let after = switches + sim.host.md_ns + copied * sim.host.copy_ns;
