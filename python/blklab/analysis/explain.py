@@ -226,7 +226,7 @@ def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
 def _chance(outcome: Outcome) -> Iterator[str]:
     for name, (low, high) in ((outcome.interval and outcome.interval.hits) or {}).items():
         if high - low >= LEAST_SHOWN:
-            yield f"{name}: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance and its policy's clock."
+            yield f"{name}: nine of ten runs have {low:.1%} to {high:.1%} of hits, by chance."
 
 
 def _hits_over_time(outcome: Outcome) -> Iterator[str]:
