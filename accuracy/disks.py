@@ -18,13 +18,13 @@ from blklab.cli.common import cluster_option, computing, emit, json_option, warn
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.imports.reference import number, table_rows
-from blklab.outcome import NOMINAL
+from blklab.outcome import NOMINAL, NORMAL
 from blklab.output import write
 from blklab.report import markdown as gfm
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.report.terminal import draw_table
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import NORMAL, interval
+from blklab.runners.sim.uncertainty import interval
 from blklab.spec import cells, load, stock_models
 from blklab.spec.cells import Cell
 

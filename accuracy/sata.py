@@ -11,8 +11,8 @@ from scipy.stats import t as student
 
 from blklab.analysis.iocost import SMALL
 from blklab.imports.reference import number, table_rows
+from blklab.outcome import NORMAL
 from blklab.runners.sim import runner as sim
-from blklab.runners.sim.uncertainty import NORMAL
 from blklab.spec import stock_models
 from blklab.spec.stock_models import DeviceTable
 

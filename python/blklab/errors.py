@@ -20,6 +20,12 @@ class UsageError(BlklabError):
     exit_code = 2
 
 
+class Undecided(BlklabError):
+    """A gate neither passed nor failed: more runs are needed (exit status 4)."""
+
+    exit_code = 4
+
+
 class StoreError(BlklabError):
     """The store, or a series in it, cannot be opened, read or written (exit status 3).
 

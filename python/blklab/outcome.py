@@ -118,6 +118,7 @@ class LoadRamp:
 
 
 NOMINAL = 0.9  # The share of measurements that are expected inside an interval
+NORMAL = 1.645  # Half of the width of an interval of `NOMINAL`, in standard deviations of a normal distribution
 LEAST_SHOWN = 0.001  # Width of an interval of hits from which people see it
 CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
 
@@ -140,6 +141,7 @@ class PredictionInterval:
 
     iops: tuple[float, float]  # Of reads, of writes and of both
     p99: tuple[float, float]
+    of_devices: float = 0.0  # The part of the logarithm's deviation that comes from the models of the devices
     hits: Mapping[str, tuple[float, float]] | None = None
     """Shares of hits, 0 to 1, no factors: of each cache by its name; None without caches, or with one seed."""
 

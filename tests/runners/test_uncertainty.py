@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from blklab.outcome import PredictionInterval
+from blklab.outcome import NORMAL, PredictionInterval
 from blklab.runners.sim import runner
-from blklab.runners.sim.uncertainty import KERNEL, NORMAL, UNMEASURED, interval
+from blklab.runners.sim.uncertainty import KERNEL, UNMEASURED, interval
 from blklab.spec import cells, load
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}

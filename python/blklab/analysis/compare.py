@@ -8,7 +8,7 @@ from typing import Any
 
 from blklab import units
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
-from blklab.analysis.decision import MARGIN, Rule, decide, intervals
+from blklab.analysis.decision import FIRST_LOOK, MARGIN, Rule, decide, intervals
 from blklab.analysis.metrics import LATENCIES, METRICS, directions, metric_name, rate_scale, with_direction
 from blklab.analysis.run_conditions import condition_notes, drift_notes, note
 from blklab.analysis.samples import Points, run_samples
@@ -69,6 +69,7 @@ def comparison_notes(
         yield from _unlike(pairs, chosen)
     yield from _scaled(compared)
     metrics = list(dict.fromkeys(row.metric for row in rows))
+    yield from _far_away(rows)
     for side in compared:
         yield from condition_notes(side.name, side.runs)
         yield from drift_notes(side.name, side.runs, metrics)
@@ -86,6 +87,20 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
             "one side only reads and the other only writes: latencies are not comparable in"
             f" {count} {'cell' if count == 1 else 'cells'}",
         )
+
+
+def _far_away(rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
+    """Yields the cells with a run that is far away from the others, whose ranks decide."""
+    for row in rows:
+        for decision in filter(None, row.differences):
+            if decision.far:
+                values = " and ".join(f"{value:,.6g}" for value in decision.far)
+                where = " ".join(f"{label}={value}" for label, value in row.labels.items())
+                yield note(
+                    "run-far-away",
+                    f"{where}{': ' if where else ''}{row.metric}: {values} is far away from the other runs of its side:"
+                    " the ranks of the runs decide, and the change is the median one; look at that run",
+                )
 
 
 def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
@@ -185,13 +200,15 @@ def compare(
     chosen: Collection[str] = (),
     confidence: float = 0.95,
     margin: float = MARGIN,
+    look: float = FIRST_LOOK,
 ) -> Comparison:
     """Compares sides cell by cell; the first side is the baseline.
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that differ only in other
     labels are merged, and the cells that they belong to are matched. The sides may differ in the `chosen` labels, which
     selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less than
-    `margin` are the same. Raises UsageError for metrics and labels that do not exist.
+    `margin` are the same. `look` is the share of the error rate (`Rule`). Raises UsageError for metrics and labels that
+    do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = [ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared]
@@ -216,12 +233,15 @@ def compare(
     rows = [
         row
         for name, wanted in asked.items()
-        for row in _rows([(cells[at], why) for at, why in wanted.items()], Rule(METRICS[name], confidence, margin))
+        for row in _rows(
+            [(cells[at], why) for at, why in wanted.items()], Rule(METRICS[name], confidence, margin, look)
+        )
     ]
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
     noted = list(comparison_notes(usable, rows, [cell.runs for cell in cells], chosen))
-    return Comparison([side.name for side in usable], labels, rows, noted, confidence, margin)
+    predicted = [all(run.figures.simulated_ios is not None for run in side.runs) for side in usable]
+    return Comparison([side.name for side in usable], labels, rows, noted, predicted, confidence, margin)
 
 
 def _shared(compared: Sequence[ComparisonSide]) -> list[str]:
@@ -297,7 +317,7 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
             sides += [side] * len(merged)
     pairs = [(places[base], places[base + at]) for base in range(0, len(places), many) for at in range(1, many)]
     decisions = decide(samples, sides, pairs, rule)
-    repeated = any(len(cell) > 1 for cell in samples)
+    repeated = any(len(cell) > 1 or any(sample.prediction for sample in cell) for cell in samples)
     ends = intervals(samples, sides, rule, sum(map(bool, samples))) if repeated else [None] * len(sides)
     values = [_value([samples[at] for at in side], [ends[at] for at in side]) for side in places]
     return [

@@ -59,6 +59,7 @@ class Comparison:
     by: Sequence[str]  # The labels that identify a row
     rows: Sequence[ComparisonRow]
     notes: Sequence[Diagnostic]
+    predicted: Sequence[bool]  # Whether all runs of a side are simulated
     confidence: float = 0.95
     margin: float = 0.05
 
@@ -66,6 +67,7 @@ class Comparison:
         """Returns the comparison for `--json`."""
         return {
             "sides": list(self.sides),
+            "predicted": list(self.predicted),
             "by": list(self.by),
             "confidence": self.confidence,
             "margin": self.margin,

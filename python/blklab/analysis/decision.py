@@ -4,20 +4,35 @@ Means are compared as logarithms, with Student's distribution for unequal varian
 Biometrika 34, 1947; degrees of freedom by Satterthwaite). All comparisons of a metric hold
 together: with a confidence of 95 %, no interval of the metric misses its true value (Šidák, Journal
 of the American Statistical Association 62, 1967). A verdict, its interval and its p never disagree.
+
+The decision stays valid if more repeats follow because it was open: the first look at the runs has half of the error
+rate, and each later one an eighth (a group-sequential test; the intervals of all looks hold together: Jennison and
+Turnbull, Journal of the Royal Statistical Society B 51, 1989). If a run is far away from the others, ranks decide (Mann
+and Whitney, Annals of Mathematical Statistics 18, 1947; the interval: Hodges and Lehmann, the same 34, 1963).
+
+A prediction has an interval instead of repeats. A measurement is inside or outside of it; two predictions differ only
+by more than the error of the model.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
+from typing import NamedTuple
 
 from blklab.analysis.metrics import Metric
-from blklab.analysis.variation import RunSample, Spread, mean, spreads
+from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
+from blklab.outcome import NOMINAL
 
 NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, however small the variation is
 MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share
 POWER = 0.8  # The probability with which the advised number of repeats decides
 MOST_REPEATS = 100  # The largest number of further repeats that is computed
+FIRST_LOOK = 0.5  # The share of the error rate that the first look at the runs has
+LATER_LOOK = 0.125  # That of each later look
+AGREEMENTS = ("inside", "outside")  # The verdicts on a measurement against a prediction
+MORE = 1.6  # The next look has so many times the repeats
 WIDEST = 50.0  # The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow
 
 
@@ -28,23 +43,27 @@ class Decision:
     verdict: str
     """`better`, `worse`, `same` (within the margin), `unclear` (more repeats are needed), `unknown`
     (one run each, and the variation is unknown), or `differ`: one run each, which differ by more
-    than the variation within them; the variation between runs is unknown."""
+    than the variation within them; the variation between runs is unknown. Of a prediction and a
+    measurement: `inside` or `outside` of the prediction's interval."""
 
     change: float
     low: float | None = None
     high: float | None = None
     """The confidence interval; None if the variation is unknown. It holds together with those of
-    all other comparisons of the metric."""
+    all other comparisons of the metric. With a prediction: where nine of ten changes are expected;
+    if the other side is measured, it is that of the measurement against the prediction."""
 
     p: float | None = None  # Probability of a difference this large in any comparison of the metric if there is none
     once: bool = False  # Whether each side has one run: only the variation within the runs is known
     within: float | None = None  # If the verdict is `same`: the cells differ by less than this share
     repeats: int | None = None
-    """If the verdict is `unclear`: about how many more repeats of each side decide; more than
-    `MOST_REPEATS` if they are not enough."""
+    """If the verdict is `unclear`: how many more repeats of each side to measure before the next
+    look; more than `MOST_REPEATS` if those would not be enough."""
 
     detectable: float | None = None  # The change that is found with a probability of 80 %
     needed: int | None = None  # The repeats of each side with which a change as large as the margin is found
+    far: Sequence[float] = ()  # The values of runs that are far away from the others of their side
+    of_model: bool = False  # Whether a side is predicted: the interval is that of the model's error, without a p
 
 
 @dataclass(frozen=True)
@@ -54,10 +73,16 @@ class Rule:
     metric: Metric
     confidence: float = 0.95
     margin: float = MARGIN
+    look: float = FIRST_LOOK
+    """The share of the error rate: `LATER_LOOK` if fewer runs were compared before, 1 if there is only this look."""
 
     def each(self, count: int) -> float:
-        """Returns the confidence of each of `count` intervals that hold together."""
-        return float(self.confidence ** (1 / max(1, count)))
+        """Returns the confidence of each of `count` intervals that hold together, at this look."""
+        return 1 - self.look * (1 - float(self.confidence ** (1 / max(1, count))))
+
+    def adjusted(self, p: float, count: int) -> float:
+        """Returns the probability for `count` comparisons and all looks together."""
+        return -math.expm1(count * math.log1p(-min(p / self.look, 1 - 1e-16)))
 
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -72,9 +97,12 @@ def decide(
     Cells with equal `sides` share what is known about their variation. If a pair has several cells on each side, the
     mean of their changes is decided. `least` is the number of comparisons if these pairs were chosen among more.
     """
-    known = spreads(cells, sides, rule.metric.resolution)
-    contrasts = [_contrast([[(cells[at], known[at]) for at in side] for side in pair]) for pair in pairs]
-    count = sum(contrast is not None and bool(contrast.cells) for contrast in contrasts)
+    resolution = rule.metric.resolution
+    known = spreads(cells, sides, resolution)
+    matched = [(first, second) for pair in pairs for first, second in zip(*pair, strict=False)]
+    both = spreads_of_pairs(cells, sides, matched, resolution)
+    contrasts = [_contrast(cells, known, both, pair, resolution) for pair in pairs]
+    count = sum(bool(contrast and contrast.cells) for contrast in contrasts)
     count = max(count, least)
     return [None if contrast is None else _judge(contrast, rule, count) for contrast in contrasts]
 
@@ -85,15 +113,23 @@ def intervals(
     """Returns the confidence interval of each cell's mean; None if its variation is unknown.
 
     `count` of them hold together. For one run, without repeats elsewhere, the interval describes
-    the variation within it.
+    the variation within it. That of a prediction holds nine of ten measurements.
     """
 
-    def ends(spread: Spread) -> tuple[float, float]:
-        error = math.sqrt(spread.variance / spread.runs)
-        factor = math.exp(min(WIDEST, _quantile(rule.each(count), spread.degrees) * error))
-        return spread.mean / factor, spread.mean * factor
+    def ends(cell: Sequence[RunSample], spread: Spread | None) -> tuple[float, float] | None:
+        if model := _model_error([cell]):
+            normal = _quantile(NOMINAL, math.inf)
+            logs = (-normal * model.below, normal * model.above)
+        elif spread:
+            reach = _quantile(rule.each(count), spread.degrees) * math.sqrt(spread.variance / spread.runs)
+            logs = (-reach, reach)
+        else:
+            return None
+        low, high = (mean(cell) * math.exp(max(-WIDEST, min(WIDEST, log))) for log in logs)
+        return low, high
 
-    return [ends(spread) if spread else None for spread in spreads(cells, sides, rule.metric.resolution)]
+    known = spreads(cells, sides, rule.metric.resolution)
+    return [ends(cell, spread) for cell, spread in zip(cells, known, strict=True)]
 
 
 def repeats_to_find(spread: Spread, change: float, confidence: float) -> int:
@@ -117,6 +153,9 @@ class _Contrast:
     log: float
     cells: Sequence[tuple[Spread, float]]  # With the weight of each; empty if nothing is known about their variation
     once: bool = False
+    predictions: tuple[ModelError | None, ModelError | None] = (None, None)  # Of each side
+    ranked: tuple[Sequence[float], Sequence[float]] | None = None  # The values of both sides, if one is far away
+    far: Sequence[float] = ()
 
     def error(self, more: int = 0) -> tuple[float, float]:
         """Returns the standard error and its degrees of freedom, with more repeats of each side."""
@@ -141,47 +180,122 @@ class _Contrast:
         return (_quantile(confidence, degrees) + _quantile(2 * POWER - 1, degrees)) * error
 
 
-def _contrast(pair: Sequence[Sequence[tuple[Sequence[RunSample], Spread | None]]]) -> _Contrast | None:
+def _contrast(
+    cells: Sequence[Sequence[RunSample]],
+    known: Sequence[Spread | None],
+    both: Mapping[tuple[int, int], Spread],
+    pair: Pair,
+    resolution: float,
+) -> _Contrast | None:
     """Returns the mean change from the first side to the second; None without values."""
-    if not all(samples for side in pair for samples, _ in side):
+    if not all(cells[at] for side in pair for at in side):
         return None
-    means = [[mean(samples) for samples, _ in side] for side in pair]
+    means = [[mean(cells[at]) for at in side] for side in pair]
     if not means[0] or not all(means[0]):
         return None
     logs = [math.log(other / base) if other / base > 0 else -math.inf for base, other in zip(*means, strict=True)]
     middle = sum(logs) / len(logs)
-    spreads_of = [spread for side in pair for _, spread in side if spread]
-    known = len(spreads_of) == 2 * len(logs) and math.isfinite(middle)
-    once = all(len(samples) == 1 for side in pair for samples, _ in side)
-    if len(logs) > 1 and once and math.isfinite(middle):
+    spreads_of = [spread for side in pair for at in side if (spread := known[at])]
+    all_known = len(spreads_of) == 2 * len(logs) and math.isfinite(middle)
+    once = all(len(cells[at]) == 1 for side in pair for at in side)
+    predictions = (_model_error([cells[at] for at in pair[0]]), _model_error([cells[at] for at in pair[1]]))
+    if len(logs) > 1 and once and math.isfinite(middle) and not any(predictions):
         # Without repeats, the other settings of a full sweep are the repeats.
         variance = sum((log - middle) ** 2 for log in logs) / (len(logs) - 1)
         spread = Spread(1.0, len(logs), max(variance, 1e-6), len(logs) - 1.0, "own")
         return _Contrast(middle, [(spread, 1.0)])
-    within = known and all(spread.origin == "within" for spread in spreads_of)
+    within = all_known and all(spread.origin == "within" for spread in spreads_of)
     weight = 1 / len(logs)
-    return _Contrast(middle, [(spread, weight) for spread in spreads_of] if known else [], within)
+    of_cells = [(spread, weight) for spread in spreads_of] if all_known else []
+    common = [both.get(two) for two in zip(*pair, strict=True)]
+    if all_known and all(common):
+        of_cells = [(spread, weight * math.sqrt(2)) for spread in common if spread]
+    values = [[sample.value for at in side for sample in cells[at]] for side in pair]
+    far = outlying(values[0], values[1], resolution) if len(logs) == 1 and all_known else []
+    return _Contrast(middle, of_cells, within, predictions, (values[0], values[1]) if far else None, far)
+
+
+def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
+    """Returns the error of the mean of predicted cells; None if they are measured.
+
+    One model predicts all cells of a side, so errors do not cancel in their mean.
+    """
+    errors = [sample.prediction for cell in cells for sample in cell]
+    known = [error for error in errors if error]
+    if not known or len(known) < len(errors):
+        return None
+    below, above, of_devices = (
+        fmean(getattr(error, key) for error in known) for key in ("below", "above", "of_devices")
+    )
+    equal = all(error.devices == known[0].devices for error in known)
+    return ModelError(below, above, of_devices, known[0].devices if equal else None)
 
 
 def _quantile(confidence: float, degrees: float) -> float:
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
-    return float(stdtrit(degrees, (1 + confidence) / 2))
+    share = (1 + confidence) / 2
+    return float(ndtri(share) if math.isinf(degrees) else stdtrit(degrees, share))
+
+
+class _Estimate(NamedTuple):
+    """The logarithm of a ratio, the ends of its interval, and the probability without a difference."""
+
+    log: float
+    low: float
+    high: float
+    p: float
+
+
+def _by_means(contrast: _Contrast, each: float) -> _Estimate:
+    from scipy.special import stdtr
+
+    error, degrees = contrast.error()
+    reach = _quantile(each, degrees) * error
+    t = abs(contrast.log) / error if error else math.inf if contrast.log else 0.0
+    return _Estimate(contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t)))
+
+
+def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _Estimate | None:
+    """Returns the shift between two sides by the ranks of their values; None if they are too few to decide."""
+    ways = _rank_counts(len(first), len(second))
+    total = sum(ways)
+    below, sums = 0, []
+    for count in ways:
+        below += count
+        sums.append(min(1.0, 2 * below / total))
+    if sums[0] > 1 - each:
+        return None
+    differences = sorted(math.log(other / base) for base in first for other in second)
+    less, ties = sum(each < 0 for each in differences), sum(each == 0 for each in differences)
+    rank = math.ceil(min(less, len(differences) - less - ties) + ties / 2)
+    out = sum(p <= 1 - each for p in sums)
+    return _Estimate(median(differences), differences[out - 1], differences[-out], sums[min(rank, len(sums) - 1)])
+
+
+def _rank_counts(first: int, second: int) -> list[int]:
+    """Returns in how many orders of the values the statistic of Mann and Whitney is 0, 1 …: a Gaussian binomial."""
+    size = first * second + 1
+    counts = [1] + [0] * (size - 1)
+    for at in range(1, first + 1):
+        for place in range(size - 1, second + at - 1, -1):
+            counts[place] -= counts[place - second - at]
+        for place in range(at, size):
+            counts[place] += counts[place - at]
+    return counts
 
 
 def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
-    from scipy.special import stdtr
-
+    if any(contrast.predictions):
+        return _judge_predictions(contrast, rule, *contrast.predictions)
     if not contrast.cells:
         return Decision("unknown", math.expm1(contrast.log))
     once = contrast.once
     each = rule.each(count)
-    error, degrees = contrast.error()
-    reach = _quantile(each, degrees) * error
-    low, high = (math.expm1(min(WIDEST, max(-WIDEST, contrast.log + end))) for end in (-reach, reach))
+    ranks = _by_ranks(*contrast.ranked, each) if contrast.ranked else None
+    estimate = ranks or _by_means(contrast, each)
+    low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (estimate.low, estimate.high))
     largest = max(abs(low), abs(high))
-    t = abs(contrast.log) / error if error else math.inf if contrast.log else 0.0
-    p = -math.expm1(count * math.log1p(-min(2 * float(stdtr(degrees, -t)), 1 - 1e-16)))
     within = repeats = None
     if largest <= max(NEGLIGIBLE, rule.metric.resolution) or (low <= 0 <= high and largest <= rule.margin):
         verdict, within = ("unclear", None) if once else ("same", largest)
@@ -190,16 +304,70 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     elif once:
         verdict = "differ"
     else:
-        more = contrast.log > 0
+        more = estimate.log > 0
         verdict = "better" if more == rule.metric.more_is_better else "worse"
     margin = math.log1p(rule.margin)
+    runs = min(spread.runs for spread, _ in contrast.cells)
     if verdict == "unclear" and not once:
         # The change is found, or it is found to be less than the margin.
-        repeats = max(1, _repeats(contrast, each, max(abs(contrast.log), margin)))
+        needed_more = _repeats(contrast, each, max(abs(contrast.log), margin))
+        repeats = needed_more if needed_more > MOST_REPEATS else next_look(runs) - runs
     detectable = math.expm1(min(WIDEST, contrast.resolved(each, 0)))
-    runs = min(spread.runs for spread, _ in contrast.cells)
     needed = None if once else runs + _repeats(contrast, each, margin)
-    return Decision(verdict, math.expm1(contrast.log), low, high, p, once, within, repeats, detectable, needed)
+    p = rule.adjusted(estimate.p, count)
+    change = math.expm1(estimate.log)
+    far = contrast.far if ranks else ()
+    return Decision(verdict, change, low, high, p, once, within, repeats, detectable, needed, far)
+
+
+def look_share(earlier: int) -> float:
+    """Returns the share of the error rate for a look after `earlier` ones."""
+    return LATER_LOOK if earlier else FIRST_LOOK
+
+
+def next_look(runs: int) -> int:
+    """Returns the repeats of each side at the next look. A look after each run would find differences by chance."""
+    return math.ceil(MORE * runs - 1e-9)
+
+
+def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None, other: ModelError | None) -> Decision:
+    """Decides with the error of the model: of one prediction against a measurement, or of two predictions.
+
+    The interval has the confidence `NOMINAL`. The model's error is lognormal; a measurement adds its own variation,
+    with Satterthwaite's degrees of freedom. Of two predictions with equal devices, the errors of the devices cancel,
+    and those of the simulated kernel are independent.
+    """
+    change, log = math.expm1(contrast.log), contrast.log
+    error, degrees = contrast.error() if contrast.cells and not contrast.once else (0.0, math.inf)
+    if base and other:
+        cancels = base.devices is not None and base.devices == other.devices
+        common = min(base.of_devices, other.of_devices) if cancels else 0.0
+        # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
+        variances = [
+            own**2 + its**2 - 2 * common**2 for own, its in ((base.above, other.below), (base.below, other.above))
+        ]
+        error = 0.0  # The intervals contain what differs from seed to seed.
+    else:
+        one = base or other or ModelError(0.0, 0.0)
+        variances = [one.below**2, one.above**2] if base else [one.above**2, one.below**2]
+    if not all(map(math.isfinite, variances)):
+        return Decision("unknown", change, of_model=True)
+
+    def reach(variance: float) -> float:
+        known = (variance + error**2) ** 2 / (error**4 / degrees) if error else math.inf
+        return min(WIDEST, _quantile(NOMINAL, known) * math.sqrt(max(0.0, variance) + error**2))
+
+    down, up = map(reach, variances)
+    if not (base and other):
+        verdict = "inside" if -down <= log <= up else "outside"
+        return Decision(verdict, change, math.expm1(-down), math.expm1(up), of_model=True)
+    low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
+    if low <= 0 <= high:
+        verdict = "same" if max(-low, high) <= rule.margin else "unclear"
+    else:
+        verdict = "better" if (log > 0) == rule.metric.more_is_better else "worse"
+    within = max(-low, high) if verdict == "same" else None
+    return Decision(verdict, change, low, high, within=within, of_model=True)
 
 
 def _repeats(contrast: _Contrast, confidence: float, log: float) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from blklab.analysis.comparison import Comparison, ComparisonRow
+from blklab.analysis.decision import AGREEMENTS, next_look
 from blklab.analysis.metrics import LATENCIES, METRICS, metric_name
 from blklab.errors import UsageError
 from blklab.units import parse_duration, parse_size
@@ -72,28 +73,30 @@ def _absolute(text: str, kind: str) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of a condition: one line for each cell and side."""
+    """The judgement of a condition: one line for each cell and side. It passed if all are empty."""
 
     failed: Sequence[str]
     missing: Sequence[str]  # Cells of the baseline that are missing on another side
-    unsure: Sequence[str]  # Cells whose interval is unknown, if the condition needs it
-    doubtful: Sequence[str]  # Cells that pass, although the interval is on both sides of the bound
+    undecided: Sequence[str]  # Cells whose interval is unknown or on both sides of the bound, and what decides
     nothing: str = ""  # The reason why no cell could be judged
 
     def unjudged(self, *, allow_missing: bool) -> list[str]:
         """Returns the lines about what was not judged but must be, for a success."""
         if self.nothing:
             return [self.nothing]
-        return [*([] if allow_missing else self.missing), *self.unsure]
+        return [] if allow_missing else [*self.missing]
 
 
 def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
     """Returns where a condition is true and where it cannot be judged.
 
-    With `sure`, the whole confidence interval must be beyond the bound: the interval of the change for a relative
-    bound, otherwise that of the side's mean. A cell that the baseline lacks is not a failure.
+    With `sure`, the whole confidence interval must be beyond the bound for a failure, and within it for a success: the
+    interval of the change for a relative bound, otherwise that of the side's mean. Without, the measured value decides.
+    A cell that the baseline lacks is not a failure.
     """
-    failed, missing, unsure, doubtful = [], [], [], []
+    failed: list[str] = []
+    missing: list[str] = []
+    undecided: list[str] = []
     count = 0
     for row in comparison.rows:
         if condition.metric not in row.asked:
@@ -112,27 +115,18 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
                 continue
             count += 1
             where = f"{side}{f' {labels}' if labels else ''}"
-            bounds = _ends(row, at, condition)
-            fails = condition.holds(_point(row, at, condition))
-            surely = bounds is not None and all(condition.holds(end) for end in bounds)
             used = "" if row.metric == condition.metric else f" ({row.metric})"
-            if sure and bounds is None:
-                unsure.append(f"--sure: {where}: {_why(row, at, condition)}")
-            elif surely if sure else fails:
-                doubt = "" if surely else f"; {_doubt(bounds)}"
-                failed.append(f"{where}: {condition.text}{used}{doubt}")
-            elif fails or (bounds and any(condition.holds(end) for end in bounds)):
-                doubtful.append(f"{where}: {condition.text}{used}: passes; {_doubt(bounds)}")
+            ends = _ends(row, at, condition) if sure else [_point(row, at, condition)]
+            holds = {condition.holds(end) for end in ends}
+            if holds == {True}:
+                failed.append(f"{where}: {condition.text}{used}")
+            elif holds != {False}:
+                undecided.append(f"{where}: {condition.text}{used}: cannot tell, {_why(row, at, condition)}")
     nothing = (
         f"--fail-if {condition.text!r}: no cell has {condition.metric} on both sides; the"
         f" cells differ in {', '.join(comparison.by) or 'nothing'}: see blklab runs show"
     )
-    return Judgement(failed, missing, unsure, doubtful, "" if count else nothing)
-
-
-def _doubt(bounds: tuple[float, float] | None) -> str:
-    known = "the interval is unknown" if bounds is None else "the interval includes the bound"
-    return f"cannot tell, {known}: use more repeats"
+    return Judgement(failed, missing, undecided, "" if count else nothing)
 
 
 def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
@@ -144,23 +138,22 @@ def _point(row: ComparisonRow, at: int, condition: Condition) -> float:
     return mean / baseline.mean if baseline and baseline.mean else math.inf
 
 
-def _ends(row: ComparisonRow, at: int, condition: Condition) -> tuple[float, float] | None:
-    """Returns the ends of the interval: of the change or of the mean."""
+def _ends(row: ComparisonRow, at: int, condition: Condition) -> list[float]:
+    """Returns the ends of the interval, of the change or of the mean; none if it is unknown."""
     value, change = row.values[at], row.differences[at - 1]
     if not condition.relative:
-        if value is None or value.low is None or value.high is None:
-            return None
-        return value.low, value.high
-    if change is None or change.once or change.low is None or change.high is None:
-        return None
-    return 1 + change.low, 1 + change.high
+        return [] if value is None or value.low is None or value.high is None else [value.low, value.high]
+    if change is None or change.once or change.low is None or change.high is None or change.verdict in AGREEMENTS:
+        return []
+    return [1 + change.low, 1 + change.high]
 
 
 def _why(row: ComparisonRow, at: int, condition: Condition) -> str:
-    value, baseline = row.values[at], row.values[0]
-    once = value is not None and value.runs == 1
-    if condition.relative:
-        once = once and baseline is not None and baseline.runs == 1
-    if once:
+    """Returns why a cell is undecided, and what decides it."""
+    value, change = row.values[at], row.differences[at - 1]
+    if change is not None and change.of_model and condition.relative:
+        return "the model's error includes the bound: measure"
+    if not _ends(row, at, condition):
         return "the variation between runs is unknown with one run: use repeats = 2 or more"
-    return "its interval is unknown"
+    runs = value.runs if value else 1
+    return f"the interval includes the bound: use repeats = {next_look(runs)} or more"

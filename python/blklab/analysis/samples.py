@@ -1,10 +1,13 @@
 """Runs as samples: a value for each run, and its series."""
 
+import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from blklab.analysis.metrics import WAYS, Metric
-from blklab.analysis.variation import RunSample
+from blklab.analysis.variation import ModelError, RunSample
+from blklab.outcome import NORMAL
 from blklab.spec.sweep import AS_IS, is_setting
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
@@ -13,6 +16,8 @@ Points = Callable[[int], Sequence[SeriesPoint]]
 """A function that returns the series of a run, by its number in the store."""
 
 Measured = tuple[StoredRun, RunSample]
+
+LATENCIES_KNOWN = frozenset({"mean", "p50", "p95", "p99"})  # Whose interval is known in a prediction
 
 
 def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -33,10 +38,25 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     return [
-        (run, RunSample(value, over_time(metric.name, points(run.id))))
+        (run, RunSample(value, over_time(metric.name, points(run.id)), model_error(run, metric)))
         for run in runs
         if (value := metric.of(run.figures)) is not None
     ]
+
+
+def model_error(run: StoredRun, metric: Metric) -> ModelError | None:
+    """Returns how uncertain a prediction of a metric is; None for a measurement.
+
+    Latencies up to the 99th percentile have its interval, the widest. Other metrics have none.
+    """
+    interval, simulated = run.figures.interval, run.figures.simulated_ios is not None
+    if interval is None:
+        return ModelError(math.inf, math.inf) if simulated else None
+    if metric.kind == "time" and metric.name.rpartition(".")[2] not in LATENCIES_KNOWN:
+        return ModelError(math.inf, math.inf)
+    low, high = interval.p99 if metric.kind == "time" else interval.iops
+    below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
+    return ModelError(below, above, interval.of_devices, json.dumps(run.cell.get("devices"), sort_keys=True))
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:

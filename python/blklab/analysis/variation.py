@@ -5,16 +5,18 @@ their variance, so cells of one side share what they know: the distribution of t
 (Smyth, "Linear models and empirical Bayes methods", Statistical Applications in Genetics and Molecular Biology 3(1),
 2004), and it counts as at most `MOST_PRIOR` further degrees of freedom. It never makes a variance smaller than the one
 observed: cells of one experiment can differ thirtyfold, and a variable cell must not look stable.
-docs/explanation/verdicts.md has the simulations.
+Two sides that vary alike share their variances, too: whether they do is decided by the variances alone, never by the
+difference of the means. docs/explanation/verdicts.md has the simulations.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
-MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution
+MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
+FAR = 3.5  # A run is far away if its distance from the median of its side is more than this many deviations
 LEAST_SAMPLES = 60
 """Number of intervals from which one run has a confidence interval: with 30 and a correlation of
 0.9, a 95 % interval would hold the true value in 90 % of cases."""
@@ -26,6 +28,17 @@ class RunSample:
 
     value: float
     series: Sequence[float] = ()
+    prediction: "ModelError | None" = None  # None if the run is measured
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """How uncertain a prediction is: the deviations of the logarithm of what is measured; infinite if unknown."""
+
+    below: float  # If less is measured than predicted
+    above: float  # If more is
+    of_devices: float = 0.0  # The part that comes from the models of the devices
+    devices: object = None  # What the devices are: their part cancels between predictions with equal ones
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ class Spread:
     runs: int
     variance: float  # The relative variance of one run
     degrees: float  # The degrees of freedom of the variance
-    origin: str  # `own` repeats, `shared` with other cells, or `within` the only run
+    origin: str  # `own` repeats, `shared` with other cells, `both` sides of a pair, or `within` the only run
 
 
 def mean(samples: Sequence[RunSample]) -> float:
@@ -77,9 +90,74 @@ def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resol
     return result
 
 
+def spreads_of_pairs(
+    cells: Sequence[Sequence[RunSample]], sides: Sequence[object], pairs: Sequence[tuple[int, int]], resolution: float
+) -> dict[tuple[int, int], Spread]:
+    """Returns the common variation of both cells of a pair, for pairs of sides that vary alike.
+
+    A pair is two positions in `cells`. Two sides vary alike if, over at least `FEWEST_CELLS` pairs with as many repeats
+    on both sides, the logarithms of the ratios of variances are what chance explains: their mean and their sum of
+    squares. The result then has these pairs; each cell may be in one.
+    """
+    from scipy.special import polygamma
+
+    floor = resolution**2 / 12
+    by_sides: dict[tuple[object, object], list[tuple[int, int]]] = {}
+    for first, second in pairs:
+        if len(cells[first]) == len(cells[second]):
+            by_sides.setdefault((sides[first], sides[second]), []).append((first, second))
+    result: dict[tuple[int, int], Spread] = {}
+    for members in by_sides.values():
+        own = {pair: (_own(cells[pair[0]], floor), _own(cells[pair[1]], floor)) for pair in members}
+        known = {pair: (first, second) for pair, (first, second) in own.items() if first and second}
+        distinct = {at for pair in known for at in pair}
+        if len(known) < FEWEST_CELLS or len(distinct) < 2 * len(known) or not _positive(known.values()):
+            continue
+        squares = [
+            (math.log(first.variance / second.variance), 2 * float(polygamma(1, first.degrees / 2)))
+            for first, second in known.values()
+        ]
+        count = len(squares)
+        shift = sum(log for log, _ in squares) / math.sqrt(sum(chance for _, chance in squares))
+        excess = sum(log**2 / chance for log, chance in squares)
+        if abs(shift) >= 1 or excess >= count + math.sqrt(2 * count):
+            continue
+        common = [each for sides_of in known.values() if (each := _pooled(sides_of))]
+        fit = _fit(common, math.inf)
+        for pair, each in zip(known, common, strict=True):
+            both = _pooled([each, fit]) or each
+            degrees = min(each.degrees + fit.degrees, sum(peer.degrees for peer in common))
+            variance = max(each.variance, both.variance)
+            result[pair] = Spread(1.0, len(cells[pair[0]]), variance, degrees, "both")
+    return result
+
+
+def outlying(first: Sequence[float], second: Sequence[float], resolution: float) -> list[float]:
+    """Returns the values that are far away from the median of their side.
+
+    The deviation is that of both sides together (1.4826 times the median of the distances of logarithms), so the rule
+    does not see the difference between the sides.
+    """
+    from statistics import median
+
+    if not first or not second or min(*first, *second) <= 0:
+        return []
+    distances = [
+        (abs(math.log(value / median(side))), value) for side in (first, second) if len(side) > 1 for value in side
+    ]
+    if not distances:
+        return []
+    deviation = max(1.4826 * median(distance for distance, _ in distances), resolution / math.sqrt(12), 1e-6)
+    return [value for distance, value in distances if distance > FAR * deviation]
+
+
 class _Variance(NamedTuple):
     variance: float
     degrees: float
+
+
+def _positive(pairs: Iterable[tuple[_Variance, _Variance]]) -> bool:
+    return all(each.variance > 0 for pair in pairs for each in pair)
 
 
 def _own(cell: Sequence[RunSample], floor: float) -> _Variance | None:
@@ -97,7 +175,7 @@ def _pooled(known: Sequence[_Variance]) -> _Variance | None:
     return _Variance(sum(each.variance * each.degrees for each in known) / degrees, degrees)
 
 
-def _fit(known: Sequence[_Variance]) -> _Variance:
+def _fit(known: Sequence[_Variance], most: float = MOST_PRIOR) -> _Variance:
     """Returns the usual variance of cells, and how many degrees of freedom it counts as.
 
     The variance of the logarithms is increased by its standard error: few cells that vary alike by
@@ -112,7 +190,7 @@ def _fit(known: Sequence[_Variance]) -> _Variance:
     chance = float(polygamma(1, half).mean())
     observed = float(logs.var(ddof=1))
     error = math.sqrt((polygamma(3, half).mean() + 2 * max(observed, chance) ** 2) / len(known))
-    prior = min(MOST_PRIOR, 2 * _inverse_trigamma(max(observed - chance + error, 1e-3)))
+    prior = min(most, 2 * _inverse_trigamma(max(observed - chance + error, 1e-3)))
     usual = float(np.exp(logs.mean() + digamma(prior / 2) - math.log(prior / 2)))
     return _Variance(usual, prior)
 

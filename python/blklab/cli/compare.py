@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, notes, store_option
-from blklab.errors import UsageError
+from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, store_option
+from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
     from blklab.store.query import Selection
@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     metavar="CONDITION",
     help="Exit with status 1 if this is true for a cell: 'iops < 0.95*baseline', 'p99 > 5ms'.",
 )
-@click.option("--sure", is_flag=True, help="Fail only if the whole confidence interval fails; needs two runs or more.")
+@click.option(
+    "--sure/--plain",
+    default=True,
+    help="Fail only if the whole interval fails, pass only if the whole interval passes; --plain: the mean decides.",
+)
+@click.option(
+    "--final", is_flag=True, help="The number of repeats was fixed before: no look comes before or after this one."
+)
 @click.option(
     "--allow-missing", is_flag=True, help="Accept that cells of the baseline are missing in the other campaign."
 )
@@ -51,6 +58,7 @@ def compare(
     margin: float,
     conditions: tuple[str, ...],
     sure: bool,
+    final: bool,
     allow_missing: bool,
     store: str | None,
     as_json: bool,
@@ -63,27 +71,32 @@ def compare(
     reads, unless there are 10 % more writes. The table names it.
 
     A verdict is "better", "worse", "the same within ±x %", or "cannot tell" with the number of
-    repeats that are needed. All intervals of a metric hold together (docs/explanation/verdicts.md).
+    repeats before the next comparison. Verdicts stay valid if you follow this advice. All intervals of a metric hold
+    together (docs/explanation/verdicts.md). A measurement is inside or outside of a prediction's interval.
 
     \b
     Examples:
       blklab compare unbalanced@sim unbalanced@host
       blklab compare unbalanced@host --between stack --metric iops,p99
-      blklab compare base@host new@host --fail-if 'iops < 0.95*baseline' --sure
+      blklab compare base@host new@host --fail-if 'iops < 0.95*baseline'
 
     \b
-    Exit status: 0 success; 1 a --fail-if condition is true; 2 a condition could not be judged: a
-    cell of the baseline is missing, or has one run and --sure needs two; 3 the store failed.
+    Exit status: 0 success, and all --fail-if conditions are surely false; 1 a condition is true;
+    2 a condition could not be judged: a cell of the baseline is missing; 3 the store failed;
+    4 undecided: more repeats are needed.
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
+    from blklab.analysis.decision import look_share
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query
     from blklab.store.campaigns import Store
 
-    if (sure or allow_missing) and not conditions:
-        message = f"{'--sure' if sure else '--allow-missing'} needs a condition: --fail-if 'iops < 0.95*baseline'"
+    if (allow_missing or not sure) and not conditions:
+        message = (
+            f"{'--allow-missing' if allow_missing else '--plain'} needs a condition: --fail-if 'iops < 0.95*baseline'"
+        )
         raise UsageError(message)
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept = Store(store, reading=True)
@@ -98,21 +111,22 @@ def compare(
         chosen={*_labels(campaigns), *([between] if between else [])},
         confidence=confidence,
         margin=margin,
+        look=1.0 if final else look_share(query.earlier_looks(kept, selections)),
     )
     judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
     failed = [line for judgement in judged for line in judgement.failed]
     unjudged = list(
         dict.fromkeys(line for judgement in judged for line in judgement.unjudged(allow_missing=allow_missing))
     )
-    doubtful = [line for judgement in judged for line in judgement.doubtful]
+    undecided = [line for judgement in judged for line in judgement.undecided]
     noted = [diagnostics.as_dict(judgement) for judgement in comparison.notes]
     document = comparison.as_dict() | {"diagnostics": noted, "failed": failed, "unjudged": unjudged}
-    emit(document | {"doubtful": doubtful}, as_json, lambda console: report.print_comparison(console, comparison))
-    if doubtful and not sure:
-        notes().print(f"note: --fail-if: {first(doubtful)}")
+    emit(document | {"undecided": undecided}, as_json, lambda console: report.print_comparison(console, comparison))
     fail_with(failed)  # even if other conditions could not be judged
     if unjudged:
         raise UsageError(first(unjudged))
+    if undecided:
+        raise Undecided(first(undecided))
 
 
 def _labels(campaigns: tuple[str, ...]) -> set[str]:

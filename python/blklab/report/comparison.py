@@ -1,5 +1,6 @@
 """Tables of a comparison, one for each metric, and of the runs that it needs."""
 
+import math
 from collections.abc import Sequence
 
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
@@ -35,6 +36,11 @@ def _metrics(comparison: Comparison) -> list[str]:
 
 def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> TextTable:
     sides = [printable(side) for side in comparison.sides]
+    if not all(comparison.predicted):
+        sides = [
+            f"{side} (SIMULATED)" if by_model else side
+            for side, by_model in zip(sides, comparison.predicted, strict=True)
+        ]
     many = len(sides) > 2
     level = f"{100 * comparison.confidence:g} % interval"
     columns = [text(label) for label in comparison.by]
@@ -60,9 +66,12 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     repeated = any(value and value.runs > 1 for row in rows for value in row.values)
     note = "±: the largest distance of a run from the mean." if repeated else ""
     count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
-    if count > 1:
+    if any(decision and decision.of_model for row in rows for decision in row.differences):
+        note += " Intervals are those of the model's error: they hold nine of ten measurements."
+    elif count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
-    table = TextTable(f"{METRICS[name].what} ({name})", columns, drawn, note.strip(), spare=spare)
+    title = f"{'SIMULATED: ' if all(comparison.predicted) else ''}{METRICS[name].what} ({name})"
+    table = TextTable(title, columns, drawn, note.strip(), spare=spare)
     return table if repeated else only(table, [at for at, column in enumerate(columns) if column.heading != "±"])
 
 
@@ -70,22 +79,41 @@ def verdict(decision: Decision | None) -> str:
     if decision is None:
         return "on one side only"
     match decision.verdict:
+        case "inside":
+            return "inside the prediction"
+        case "outside":
+            return f"outside by {formatting.share(beyond(decision))}"
+        case "unclear" if decision.of_model:
+            return "cannot tell: measure"
+        case "unknown" if decision.of_model:
+            return "no interval is known"
         case "same":
             return f"same within ±{formatting.share(decision.within)}"
         case "differ":
             return "these two runs differ"
         case "unclear" if decision.repeats:
-            return f"cannot tell: {more_repeats(decision.repeats).removeprefix('about ')}"
+            return f"cannot tell: {more_repeats(decision.repeats)}"
         case "unclear" | "unknown":
-            return "cannot tell: run once"
+            return f"run once: chance if runs vary by {formatting.share(chance(decision.change))}"
     return decision.verdict
+
+
+def beyond(decision: Decision) -> float:
+    """Returns how far a change is outside of its interval, as a share of the nearer end."""
+    end = decision.high if decision.change > (decision.high or 0.0) else decision.low
+    return abs((1 + decision.change) / (1 + (end or 0.0)) - 1)
+
+
+def chance(change: float) -> float:
+    """Returns the standard deviation of runs with which one run each differs at least so much in 5 % of cases."""
+    return math.expm1(abs(math.log(max(1 + change, 1e-9))) / (1.96 * math.sqrt(2)))
 
 
 def more_repeats(count: int) -> str:
     """Returns how many more repeats are needed."""
     if count > MOST_REPEATS:
         return f"over {MOST_REPEATS} more repeats"
-    return f"about {formatting.plural(count, 'more repeat')}"
+    return formatting.plural(count, "more repeat")
 
 
 def summary(comparison: Comparison, name: str) -> str:
@@ -98,6 +126,8 @@ def summary(comparison: Comparison, name: str) -> str:
         ("worse", {"worse"}),
         ("the same", {"same"}),
         ("different in one run each", {"differ"}),
+        ("inside the prediction's interval", {"inside"}),
+        ("outside", {"outside"}),
         ("cannot tell", {"unclear", "unknown"}),
     ):
         of = [decision for decision in known if decision and decision.verdict in verdicts]
@@ -109,7 +139,7 @@ def summary(comparison: Comparison, name: str) -> str:
         if needed := [each.repeats for each in of if each.repeats]:
             part += f" ({more_repeats(max(needed))})"
         elif words in {"cannot tell", "different in one run each"}:
-            part += " (use repeats = 2 or more)"
+            part += " (measure)" if of[0].of_model else " (use repeats = 2 or more)"
         parts.append(part)
     if missing := known.count(None):
         parts.append(f"{missing} on one side only")

@@ -79,7 +79,7 @@ class ExperimentPlan:
     varied: Sequence[str]  # Labels that differ between cells of the experiment
     runner: str  # The runner's name: `sim`, `lab`, `host`
     path: Path
-    raw: Mapping[str, Any]  # The file's tables, as they were read
+    raw: Mapping[str, Any]  # The file's tables, as they were read, with the number of repeats
     notes: Sequence[str] = ()  # What blklab changes in fio's job files, and typical devices
 
     @property
@@ -125,7 +125,9 @@ def plan(
     kept = _only(cells, only or {})
     simulated = [*_typical(source), *dict.fromkeys([*_zones(cells), *_later(cells)])] if form.runner == "sim" else []
     notes = [*source.notes, *simulated]
-    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, source.raw, notes)
+    repeats = max(int(cell.labels["repeat"]) for cell in cells)
+    raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
+    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes)
 
 
 def _typical(source: load.ExperimentSource) -> Iterator[str]:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from blklab.spec.cells import Cell, ExperimentPlan
 
 
+FORMER_REPEATS = "former_repeats"  # The key of a stored experiment that was extended
+
+
 @dataclass(frozen=True)
 class StoredCampaign:
     """A campaign, and which of its cells are not done."""
@@ -92,9 +95,18 @@ class Store:
                     waiting[row.key] = row.id
         return StoredCampaign(number, waiting)
 
-    def extend(self, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:
-        """Plans more cells of a campaign, and returns their runs by the key of the cell."""
+    def extend(self, campaign: int, cells: "Sequence[Cell]", repeats: int | None = None) -> dict[str, int]:
+        """Plans more cells of a campaign, and returns their runs by the key of the cell.
+
+        `repeats`: how many each cell has now; the former number is kept, since its results could be compared.
+        """
         with self.database.writing() as connection:
+            if repeats is not None:
+                which = campaigns.c.id == campaign
+                known = connection.execute(sa.select(campaigns.c.experiment).where(which)).scalar_one()
+                former = [*known.get(FORMER_REPEATS, ()), known.get("repeats", 1)]
+                changed = {**known, "repeats": repeats, FORMER_REPEATS: former}
+                connection.execute(sa.update(campaigns).where(which).values(experiment=changed))
             return _extended(connection, campaign, cells)
 
     def add(self, plan: "ExperimentPlan", finished: Mapping[str, FinishedRun], environment: Mapping[str, Any]) -> int:

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from blklab.errors import StoreError, UsageError
 from blklab.outcome import Outcome
 from blklab.store import series
-from blklab.store.campaigns import Store, owner_is_alive
+from blklab.store.campaigns import FORMER_REPEATS, Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
 
@@ -40,6 +40,15 @@ class CampaignRow:
     states: Mapping[str, int]  # Number of its runs in each state; `interrupted` only if there are any
     experiment: Mapping[str, Any]
     host: str | None = None  # The name of the machine that measured it; None if unknown, and for predictions
+
+    @property
+    def repeats(self) -> int:
+        return int(self.experiment.get("repeats", 1))
+
+    @property
+    def former_repeats(self) -> Sequence[int]:
+        """The numbers of repeats that it had before it was extended."""
+        return list(self.experiment.get(FORMER_REPEATS, ()))
 
     @property
     def place(self) -> str:
@@ -232,6 +241,24 @@ def selected(store: Store, words: str) -> Selection:
     if match["labels"] is not None:
         stored = _with_labels(words, match["labels"], stored)
     return Selection(words, campaign, stored)
+
+
+def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
+    """Returns how often fewer repeats of these cells could be compared before.
+
+    They are the former numbers of repeats of campaigns that were extended, and those of earlier campaigns of the same
+    experiment on the same host.
+    """
+    every = all_campaigns(store)
+    looks = 0
+    for selection in selections:
+        now = selection.campaign
+        former = set(now.former_repeats)
+        same = [row for row in every if (row.name, row.runner, row.host) == (now.name, now.runner, now.host)]
+        if now.host is not None:
+            former |= {row.repeats for row in same if row.number < now.number and row.states["done"]}
+        looks = max(looks, sum(count < now.repeats for count in former))
+    return looks
 
 
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:

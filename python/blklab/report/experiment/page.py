@@ -107,11 +107,13 @@ class ExperimentReport:
             sentences=self.sentences,
             doubts=self.doubts,
             command=self.command,
+            simulated=all(series.predicts for series in self.view.series),
         )
 
     def markdown(self) -> str:
         """Returns sentences, tables and commands as GitHub Flavored Markdown."""
-        lines = [f"# {markdown.escaped(self.title)}", "", markdown.escaped(" · ".join(self.facts)), ""]
+        simulated = "SIMULATED: " if all(series.predicts for series in self.view.series) else ""
+        lines = [f"# {simulated}{markdown.escaped(self.title)}", "", markdown.escaped(" · ".join(self.facts)), ""]
         lines += markdown.sentences(self.sentences)
         if self.doubts:
             doubts = markdown.escaped("; ".join(self.doubts))

@@ -95,10 +95,10 @@ class _Ranking:
         rivals = [at for at in range(1, len(names)) if not self._better(0, at)]
         if lead is None or lead.once or lead.verdict == "unknown":
             gain = "" if lead is None else f", {change(lead.change)} against {names[1]}"
-            return (
-                f"{names[0]} has the highest value with {top}{_load(view, self.cells[0])}{gain}; it"
-                " was run once, so this can be chance."
-            )
+            doubt = "it was run once, so this can be chance"
+            if lead is not None and lead.of_model:
+                doubt = "the interval of this prediction is unknown"
+            return f"{names[0]} has the highest value with {top}{_load(view, self.cells[0])}{gain}; {doubt}."
         if len(rivals) == len(names) - 1:
             listed = formatting.listing(names) if subject == STACK else f"{subject} {formatting.listing(names)}"
             return f"{self._undecided(range(len(names)), listed)}: about {top}."
@@ -129,6 +129,8 @@ class _Ranking:
             return f"no difference between {names}: the same within ±{within}"
         needed = [decision.repeats for decision in known if decision.repeats]
         more = f", {more_repeats(max(needed))} needed" if needed else ""
+        if any(decision.of_model for decision in known):
+            more = ": the model's error is larger than the difference"
         return f"cannot tell which of {names} is fastest{more}"
 
 

@@ -14,13 +14,11 @@ from typing import cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
-from blklab.outcome import CROWDED, DeviceResult, Outcome, PredictionInterval, looked_up, next_value
+from blklab.outcome import CROWDED, NORMAL, DeviceResult, Outcome, PredictionInterval, looked_up, next_value
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import built_nodes
-
-NORMAL = 1.645  # Half of the width of an interval of `NOMINAL`, in standard deviations of a normal distribution
 
 KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
@@ -111,7 +109,7 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
     p99 = _factors(math.hypot(deviation, TAIL))
-    return PredictionInterval((low, min(high, limit)), p99, (others and _hits(runs)) or None)
+    return PredictionInterval((low, min(high, limit)), p99, of_devices, (others and _hits(runs)) or None)
 
 
 def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
