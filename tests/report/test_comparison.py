@@ -28,7 +28,7 @@ def printed(width: int, show: Callable[[Console], None]) -> str:
 def compared(*sides: str, **labels: str) -> Comparison:
     others = len(sides) - 1
     rows = [ComparisonRow("iops", labels, [VALUE] * len(sides), [decision] * others) for decision in (WORSE, UNCLEAR)]
-    return Comparison(sides, list(labels), rows, [])
+    return Comparison(sides, list(labels), rows, [], [False] * len(sides))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

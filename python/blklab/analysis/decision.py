@@ -195,10 +195,11 @@ def _contrast(
         return None
     logs = [math.log(other / base) if other / base > 0 else -math.inf for base, other in zip(*means, strict=True)]
     middle = sum(logs) / len(logs)
-    spreads_of = [spread for side in pair for at in side if (spread := known[at])]
-    all_known = len(spreads_of) == 2 * len(logs) and math.isfinite(middle)
-    once = all(len(cells[at]) == 1 for side in pair for at in side)
     predictions = (_model_error([cells[at] for at in pair[0]]), _model_error([cells[at] for at in pair[1]]))
+    measured = [at for side, predicted in zip(pair, predictions, strict=True) for at in side if not predicted]
+    spreads_of = [spread for at in measured if (spread := known[at])]
+    all_known = len(spreads_of) == len(measured) and math.isfinite(middle)
+    once = all(len(cells[at]) == 1 for side in pair for at in side)
     if len(logs) > 1 and once and math.isfinite(middle) and not any(predictions):
         # Without repeats, the other settings of a full sweep are the repeats.
         variance = sum((log - middle) ** 2 for log in logs) / (len(logs) - 1)
@@ -227,8 +228,9 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
     below, above, of_devices = (
         fmean(getattr(error, key) for error in known) for key in ("below", "above", "of_devices")
     )
-    equal = all(error.devices == known[0].devices for error in known)
-    return ModelError(below, above, of_devices, known[0].devices if equal else None)
+    same = [value if all(getattr(error, key) == value for error in known) else None
+            for key in ("devices", "cell") for value in [getattr(known[0], key)]]  # fmt: skip
+    return ModelError(below, above, of_devices, *same)
 
 
 def _quantile(confidence: float, degrees: float) -> float:
@@ -346,6 +348,8 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
         variances = [
             own**2 + its**2 - 2 * common**2 for own, its in ((base.above, other.below), (base.below, other.above))
         ]
+        if base.cell is not None and base.cell == other.cell:
+            variances = [0.0, 0.0]
         error = 0.0  # The intervals contain what differs from seed to seed.
     else:
         one = base or other or ModelError(0.0, 0.0)
@@ -366,7 +370,9 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
         verdict = "same" if max(-low, high) <= rule.margin else "unclear"
     else:
         verdict = "better" if (log > 0) == rule.metric.more_is_better else "worse"
-    within = max(-low, high) if verdict == "same" else None
+    if verdict != "same" and low == high:
+        verdict = "same" if abs(change) <= rule.margin else "unclear"
+    within = max(abs(low), abs(high)) if verdict == "same" else None
     return Decision(verdict, change, low, high, within=within, of_model=True)
 
 

@@ -39,6 +39,7 @@ class ModelError:
     above: float  # If more is
     of_devices: float = 0.0  # The part that comes from the models of the devices
     devices: object = None  # What the devices are: their part cancels between predictions with equal ones
+    cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resol
     """Returns the variation of each cell; None if nothing is known about it.
 
     `sides` says which cells share what they know. A cell with one run takes the variation of the others, or the
-    variation within the run if no cell has repeats. `resolution` is the relative step in which the metric is recorded.
+    variation within the run if no cell has repeats. Predictions have none. `resolution` is the relative step in which the metric is recorded.
     """
     floor = resolution**2 / 12  # of a uniform rounding error: less cannot be seen
     own = [_own(cell, floor) for cell in cells]
@@ -73,7 +74,7 @@ def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resol
     for cell, known, side in zip(cells, own, sides, strict=True):
         peers = by_side[side]
         fit = _fit(peers) if len(peers) >= FEWEST_CELLS else None
-        if not cell or mean(cell) <= 0:
+        if not cell or mean(cell) <= 0 or cell[0].prediction:
             result.append(None)
         elif known and fit:
             degrees = min(known.degrees + fit.degrees, sum(peer.degrees for peer in peers))
@@ -162,7 +163,7 @@ def _positive(pairs: Iterable[tuple[_Variance, _Variance]]) -> bool:
 
 def _own(cell: Sequence[RunSample], floor: float) -> _Variance | None:
     """Returns the relative variance of repeats."""
-    if len(cell) < 2 or (middle := mean(cell)) <= 0:
+    if len(cell) < 2 or (middle := mean(cell)) <= 0 or cell[0].prediction:
         return None
     squares = sum((sample.value - middle) ** 2 for sample in cell)
     return _Variance(max(floor, squares / (len(cell) - 1) / middle**2), len(cell) - 1.0)

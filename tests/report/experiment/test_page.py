@@ -100,7 +100,7 @@ def test_before_and_after(store: Store, reported: Reported) -> None:
     output = dict(reported("1", "2").sentences)
     assert output["Change"] == (
         "after against unbalanced, of 9 cells: faster in 2 (most: far randread, +50.0 %) and the"
-        " same within ±3.2 % in 7."
+        " same within ±3.9 % in 7."
     )
 
 
@@ -110,7 +110,7 @@ def test_stacks_that_are_alike(store: Store, reported: Reported) -> None:
 
     made.add(store, labels(), alike)
     output = dict(reported("1").sentences)["randread"]
-    assert output == "no difference between raid1, near and far: the same within ±0.3 %: about 100,200 IOPS."
+    assert output == "no difference between raid1, near and far: the same within ±0.4 %: about 100,200 IOPS."
 
 
 @pytest.mark.usefixtures("both")
