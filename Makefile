@@ -53,6 +53,10 @@ check: tools ## Check formatting, lints, types, imports, and the number of lines
 reference: setup ## Write the generated pages of docs/reference
 	@$(BIN)/python scripts/reference.py
 
+.PHONY: verdicts
+verdicts: setup ## Simulate verdicts with known truth; write the tables of docs/explanation/verdicts.md (20 minutes)
+	@$(BIN)/python scripts/verdicts.py
+
 .PHONY: docs
 docs: ## Build the documentation as a static site in build/site
 	@scripts/site
