@@ -171,13 +171,13 @@ def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[A
     failed: list[str] = []
     machines: dict[str, dict[str, str]] = {}
     for real, model in zip(theirs, ours, strict=True):
-        results, wrong = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
-        failed += wrong
+        real_ones = measured(lab, real, wanted.store, keep=True, resume=wanted.resume)
+        results = real_ones.results
         known = {key: figures for _, key, figures in _figures(real, results)}
         costed = analysis.with_io_costs(model, known)
-        ours_, wrong = measured(SimRunner(None), costed, wanted.store, keep=True, resume=False)
-        failed += wrong
-        for kept, some in ((predicted, ours_), (given, results)):
+        simulated = measured(SimRunner(None), costed, wanted.store, keep=True, resume=False)
+        failed += [*real_ones.failed, *simulated.failed]
+        for kept, some in ((predicted, simulated.results), (given, results)):
             for kernel, suite, figures in _figures(model, some):
                 kept.setdefault(kernel, {})[suite] = figures
         for result in results:

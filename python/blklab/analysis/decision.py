@@ -32,6 +32,7 @@ MOST_REPEATS = 100  # The largest number of further repeats that is computed
 FIRST_LOOK = 0.5  # The share of the error rate that the first look at the runs has
 LATER_LOOK = 0.125  # That of each later look
 AGREEMENTS = ("inside", "outside")  # The verdicts on a measurement against a prediction
+MOST_LOOKS = 5  # The largest number of later looks
 MORE = 1.6  # The next look has so many times the repeats
 WIDEST = 50.0  # The largest logarithm of a ratio: beyond e^50 an interval is useless, and it would overflow
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blklab.analysis.compare import REPEAT
-from blklab.analysis.decision import MARGIN, Decision, Pair, Rule, decide
+from blklab.analysis.compare import REPEAT, compare, comparison_sides
+from blklab.analysis.decision import FIRST_LOOK, MARGIN, Decision, Pair, Rule, decide, look_share
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
@@ -72,6 +72,7 @@ def tune(
     points: Points,
     confidence: float = 0.95,
     margin: float = MARGIN,
+    look: float = FIRST_LOOK,
 ) -> list[Tuning]:
     """Returns the effects of a sweep, for each workload and stack.
 
@@ -115,11 +116,33 @@ def tune(
     return [
         tuning
         for name, contexts_of in by_metric.items()
-        for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence, margin))
+        for tuning in _tunings(contexts_of, Rule(METRICS[name], confidence, margin, look))
     ]
 
 
 Values = tuple[str, ...]
+
+
+def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, margin: float) -> int:
+    """Returns how many comparisons of a campaign more repeats can decide.
+
+    They are those of a sweep, or those of the stacks; with one stack, those of the first label that varies. Raises
+    UsageError if there is nothing to compare.
+    """
+    metric = "wall" if any(run.figures.command for run in runs) else "iops"
+    look = look_share(len(campaign.former_repeats))
+    if campaign.experiment.get("sweep"):
+        tunings = tune(campaign, runs, metric, points, margin=margin, look=look)
+        verdicts = [effect.verdict for tuning in tunings for effect in tuning.effects]
+    else:
+        labels = [label for label in runs[0].labels if label not in {"stack", "workload", REPEAT}]
+        varied = [label for label in ("stack", *labels) if len({run.labels.get(label) for run in runs}) > 1]
+        if not varied:
+            raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
+        compared = comparison_sides([(campaign.name, runs)], varied[0])
+        rows = compare(compared, [metric], points, chosen=varied[:1], margin=margin, look=look).rows
+        verdicts = [verdict for row in rows for verdict in row.verdicts]
+    return sum(verdict in {"unclear", "unknown", "differ"} for verdict in verdicts)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ def spreads(cells: Sequence[Sequence[RunSample]], sides: Sequence[object], resol
     """Returns the variation of each cell; None if nothing is known about it.
 
     `sides` says which cells share what they know. A cell with one run takes the variation of the others, or the
-    variation within the run if no cell has repeats. Predictions have none. `resolution` is the relative step in which the metric is recorded.
+    variation within the run if no cell has repeats. Predictions have none. `resolution` is the relative step in which
+    the metric is recorded.
     """
     floor = resolution**2 / 12  # of a uniform rounding error: less cannot be seen
     own = [_own(cell, floor) for cell in cells]

@@ -249,9 +249,9 @@ def _measured(experiment: "ExperimentSource", store: str | None, now: Mapping[st
     plan = runner.planned(cells.plan(experiment, form=kind.form()))
     with runner.session():
         runner.check(plan)
-        results, failed = measured(runner, plan, store, keep=True, resume=now["resume"])
-    fail_with(failed)
-    return observations(experiment, ((result.labels["workload"], result.outcome) for result in results))
+        outcome = measured(runner, plan, store, keep=True, resume=now["resume"])
+    fail_with(outcome.failed)
+    return observations(experiment, ((result.labels["workload"], result.outcome) for result in outcome.results))
 
 
 def _device(model: str) -> "DeviceTable":

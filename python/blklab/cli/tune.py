@@ -30,6 +30,7 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     """
     from blklab.analysis import persist_settings, run_conditions
     from blklab.analysis import tune as analysis
+    from blklab.analysis.decision import look_share
     from blklab.report import diagnostics
     from blklab.report import tuning as report
     from blklab.store import query
@@ -37,8 +38,9 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
 
     kept = Store(store, reading=True)
     selection = query.selected(kept, campaign)
+    look = look_share(query.earlier_looks(kept, [selection]))
     points = partial(query.points, kept)
-    tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin)
+    tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin, look)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
     lasting = persist_settings.persist_settings(better, [run.outcome for run in selection.runs if run.outcome])

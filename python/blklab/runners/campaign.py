@@ -1,6 +1,7 @@
 """Carries out a plan on a runner, with a store that keeps finished cells; can resume after a crash."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,18 +31,18 @@ def carry_out(
     store: Store | None,
     *,
     resume: bool = False,
+    campaign: StoredCampaign | None = None,
     ended: Callable[[int], None] = lambda _done: None,
     note: Callable[[str], object] = lambda _note: None,
 ) -> CampaignOutcome:
     """Measures the cells of a plan, except those that a resumed campaign has finished already.
 
-    `ended` is called with the number of finished cells after each, and `note` with messages for
-    the user. On an interrupt, the cells in progress are planned again.
+    With a `campaign`, the cells are its own. `ended` is called with the number of finished cells after each, and `note`
+    with messages for the user. On an interrupt, the cells in progress are planned again.
     """
     environment = runner.environment()
     host = environment.get("host")
-    campaign = None
-    if store is not None:
+    if store is not None and campaign is None:
         campaign = store.resume(plan, host) if resume else None
         if campaign is None:
             if resume:
@@ -81,6 +82,19 @@ def of_run(store: Store, run: query.StoredRun) -> RunResult:
     """Returns the result of a finished run, with its series."""
     outcome = replace(run.figures, series=series.as_outcome(query.points(store, run.id)))
     return RunResult(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
+
+
+def with_repeats(plan: ExperimentPlan, repeats: int) -> ExperimentPlan:
+    """Returns the cells of a plan that come after the first `repeats` of each, numbered behind them."""
+    cells = [cell for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
+    of_each = sum(cell.labels["repeat"] == "1" for cell in plan.cells)
+    begun: Counter[str] = Counter()
+    numbered = []
+    for cell in cells:
+        repeat = cell.labels["repeat"]
+        begun[repeat] += 1
+        numbered.append(replace(cell, number=(int(repeat) - 1) * of_each + begun[repeat]))
+    return replace(plan, cells=numbered)
 
 
 @dataclass

@@ -78,8 +78,11 @@ class Store:
         )
         with self.database.writing() as connection:
             number = connection.execute(query).scalar()
-            if number is None:
-                return None
+        return None if number is None else self.continued(number)
+
+    def continued(self, number: int) -> StoredCampaign:
+        """Returns a campaign, with those cells that are not done."""
+        with self.database.writing() as connection:
             rows = connection.execute(
                 sa.select(runs.c.id, runs.c.key, runs.c.state, runs.c.owner)
                 .where(runs.c.campaign == number, runs.c.state != "done")
