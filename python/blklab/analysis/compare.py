@@ -1,5 +1,6 @@
 """Compare two or more sets of runs, cell by cell, and name what distinguishes them."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
@@ -9,10 +10,10 @@ from typing import Any
 from blklab import units
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow, ComparisonSide
 from blklab.analysis.decision import FIRST_LOOK, MARGIN, Rule, decide, intervals
-from blklab.analysis.metrics import LATENCIES, METRICS, directions, metric_name, rate_scale, with_direction
+from blklab.analysis.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_direction
 from blklab.analysis.run_conditions import condition_notes, drift_notes, note
 from blklab.analysis.samples import Points, run_samples
-from blklab.analysis.variation import RunSample, mean
+from blklab.analysis.variation import RunSample, between_campaigns, mean
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.outcome import target_devices
@@ -101,6 +102,46 @@ def _far_away(rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
                     f"{where}{': ' if where else ''}{row.metric}: {values} is far away from the other runs of its side:"
                     " the ranks of the runs decide, and the change is the median one; look at that run",
                 )
+
+
+def _between(
+    compared: Sequence[ComparisonSide], earlier: Sequence[Sequence[StoredRun]], metric: Metric
+) -> tuple[float, float] | None:
+    """Returns how much campaigns vary, if the sides were measured in several; None if it is unknown."""
+    if not _are_apart(compared):
+        return None
+    by_cell = [
+        by_key(
+            (tuple(pair for pair in run.labels.items() if pair[0] != REPEAT), metric.of(run.figures)) for run in runs
+        )
+        for runs in earlier
+    ]
+    known = [key for key in by_cell[0] if all(all(cell.get(key, [None])) for cell in by_cell)] if by_cell else []
+    return between_campaigns([[[value for value in cell[key] if value] for cell in by_cell] for key in known])
+
+
+def _are_apart(compared: Sequence[ComparisonSide]) -> bool:
+    """Returns whether the first side was measured in another campaign than a second one."""
+    sides = [{run.campaign for run in side.runs if run.figures.simulated_ios is None} for side in compared]
+    return any(side and sides[0] and not side & sides[0] for side in sides[1:])
+
+
+def _of_campaigns(
+    compared: Sequence[ComparisonSide], earlier: Sequence[Sequence[StoredRun]], metric: Metric
+) -> Iterator[Diagnostic]:
+    """Yields a note if the sides were measured at different times."""
+    if known := _between(compared, earlier, metric):
+        yield note(
+            "two-campaigns",
+            f"{len(earlier)} campaigns of the baseline's cells differ in {metric.name} by"
+            f" {math.expm1(math.sqrt(known[0])):.1%} (standard deviation): the intervals include it",
+        )
+    elif _are_apart(compared):
+        yield note(
+            "two-campaigns",
+            "the sides were measured at different times: what changed on the machine between them is not in the"
+            " intervals; `blklab run A.toml B.toml --interleave` measures both in turns",
+        )
 
 
 def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
@@ -201,14 +242,15 @@ def compare(
     confidence: float = 0.95,
     margin: float = MARGIN,
     look: float = FIRST_LOOK,
+    earlier: Sequence[Sequence[StoredRun]] = (),
 ) -> Comparison:
     """Compares sides cell by cell; the first side is the baseline.
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that differ only in other
     labels are merged, and the cells that they belong to are matched. The sides may differ in the `chosen` labels, which
     selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less than
-    `margin` are the same. `look` is the share of the error rate (`Rule`). Raises UsageError for metrics and labels that
-    do not exist.
+    `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` the runs of campaigns of the
+    baseline's cells, which show how much campaigns differ. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
     usable = [ComparisonSide(side.name, [run for run in side.runs if run.outcome]) for side in compared]
@@ -234,12 +276,14 @@ def compare(
         row
         for name, wanted in asked.items()
         for row in _rows(
-            [(cells[at], why) for at, why in wanted.items()], Rule(METRICS[name], confidence, margin, look)
+            [(cells[at], why) for at, why in wanted.items()],
+            Rule(METRICS[name], confidence, margin, look, _between(usable, earlier, METRICS[name])),
         )
     ]
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
-    noted = list(comparison_notes(usable, rows, [cell.runs for cell in cells], chosen))
+    noted = [*_of_campaigns(usable, earlier, METRICS[rows[0].metric])]
+    noted += comparison_notes(usable, rows, [cell.runs for cell in cells], chosen)
     predicted = [all(run.figures.simulated_ios is not None for run in side.runs) for side in usable]
     return Comparison([side.name for side in usable], labels, rows, noted, predicted, confidence, margin)
 

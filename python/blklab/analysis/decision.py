@@ -77,6 +77,10 @@ class Rule:
     look: float = FIRST_LOOK
     """The share of the error rate: `LATER_LOOK` if fewer runs were compared before, 1 if there is only this look."""
 
+    campaigns: tuple[float, float] | None = None
+    """The variance of the logarithm of a campaign's mean from campaign to campaign, and its degrees of freedom, if the
+    sides are of two campaigns; None if it is unknown."""
+
     def each(self, count: int) -> float:
         """Returns the confidence of each of `count` intervals that hold together, at this look."""
         return 1 - self.look * (1 - float(self.confidence ** (1 / max(1, count))))
@@ -250,10 +254,12 @@ class _Estimate(NamedTuple):
     p: float
 
 
-def _by_means(contrast: _Contrast, each: float) -> _Estimate:
+def _by_means(contrast: _Contrast, each: float, campaigns: tuple[float, float] | None) -> _Estimate:
     from scipy.special import stdtr
 
     error, degrees = contrast.error()
+    if campaigns and 2 * campaigns[0] > error**2:
+        error, degrees = math.sqrt(2 * campaigns[0]), campaigns[1]
     reach = _quantile(each, degrees) * error
     t = abs(contrast.log) / error if error else math.inf if contrast.log else 0.0
     return _Estimate(contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t)))
@@ -295,8 +301,8 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
         return Decision("unknown", math.expm1(contrast.log))
     once = contrast.once
     each = rule.each(count)
-    ranks = _by_ranks(*contrast.ranked, each) if contrast.ranked else None
-    estimate = ranks or _by_means(contrast, each)
+    ranks = _by_ranks(*contrast.ranked, each) if contrast.ranked and not rule.campaigns else None
+    estimate = ranks or _by_means(contrast, each, rule.campaigns)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (estimate.low, estimate.high))
     largest = max(abs(low), abs(high))
     within = repeats = None

@@ -126,8 +126,8 @@ Values = tuple[str, ...]
 def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, margin: float) -> int:
     """Returns how many comparisons of a campaign more repeats can decide.
 
-    They are those of a sweep, or those of the stacks; with one stack, those of the first label that varies. Raises
-    UsageError if there is nothing to compare.
+    They are those of a sweep, of interleaved experiments, or of the stacks; with one stack, those of the first label
+    that varies. Raises UsageError if there is nothing to compare.
     """
     metric = "wall" if any(run.figures.command for run in runs) else "iops"
     look = look_share(len(campaign.former_repeats))
@@ -136,7 +136,9 @@ def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, 
         verdicts = [effect.verdict for tuning in tunings for effect in tuning.effects]
     else:
         labels = [label for label in runs[0].labels if label not in {"stack", "workload", REPEAT}]
-        varied = [label for label in ("stack", *labels) if len({run.labels.get(label) for run in runs}) > 1]
+        varied = [
+            label for label in ("experiment", "stack", *labels) if len({run.labels.get(label) for run in runs}) > 1
+        ]
         if not varied:
             raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
         compared = comparison_sides([(campaign.name, runs)], varied[0])

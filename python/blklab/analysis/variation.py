@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
 MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
+FEWEST_CAMPAIGNS = 4  # From which the variance between campaigns is known well enough
 FAR = 3.5  # A run is far away if its distance from the median of its side is more than this many deviations
 LEAST_SAMPLES = 60
 """Number of intervals from which one run has a confidence interval: with 30 and a correlation of
@@ -132,6 +133,20 @@ def spreads_of_pairs(
             variance = max(each.variance, both.variance)
             result[pair] = Spread(1.0, len(cells[pair[0]]), variance, degrees, "both")
     return result
+
+
+def between_campaigns(cells: Sequence[Sequence[Sequence[float]]]) -> tuple[float, float] | None:
+    """Returns the variance of the logarithm of a campaign's mean, and its degrees of freedom.
+
+    `cells` has the values of each cell in each of several earlier campaigns. Campaigns are shared by all cells, so more
+    cells do not add degrees of freedom. None with fewer than `FEWEST_CAMPAIGNS`.
+    """
+    from statistics import fmean, variance
+
+    logs = [[fmean(map(math.log, values)) for values in cell] for cell in cells]
+    if not logs or len(logs[0]) < FEWEST_CAMPAIGNS:
+        return None
+    return fmean(variance(means) for means in logs), len(logs[0]) - 1.0
 
 
 def outlying(first: Sequence[float], second: Sequence[float], resolution: float) -> list[float]:

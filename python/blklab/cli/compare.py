@@ -112,6 +112,7 @@ def compare(
         confidence=confidence,
         margin=margin,
         look=1.0 if final else look_share(query.earlier_looks(kept, selections)),
+        earlier=query.earlier_campaigns(kept, selections[0]),
     )
     judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
     failed = [line for judgement in judged for line in judgement.failed]

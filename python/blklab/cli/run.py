@@ -69,7 +69,8 @@ def _options() -> "Collection[RunnerOption]":
 
 
 @click.command(cls=_RunCommand)
-@click.argument("experiment", type=click.Path(path_type=Path), required=False)
+@click.argument("experiments", metavar="EXPERIMENT...", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--interleave", is_flag=True, help="Measure several experiments in turns, in random order.")
 @click.option("--dry-run", is_flag=True, help="Show the cells and what they would do; run nothing.")
 @click.option(
     "--only",
@@ -111,7 +112,8 @@ def _options() -> "Collection[RunnerOption]":
 @json_option
 def run(
     *,
-    experiment: Path | None,
+    experiments: tuple[Path, ...],
+    interleave: bool,
     runner: str,
     dry_run: bool,
     only: dict[str, str],
@@ -149,6 +151,9 @@ def run(
     --until-sure 5% compares the stacks (or the values of a sweep) when all repeats are done. While
     a comparison is open, it measures 1.6 times as many repeats, at most five times.
 
+    --interleave measures several experiments as one campaign, in turns: what changes on the machine
+    meanwhile then meets all of them. `blklab compare A+B --between experiment` compares them.
+
     \b
     Examples:
       blklab run unbalanced.toml --dry-run           list the cells
@@ -157,6 +162,7 @@ def run(
       blklab run unbalanced.toml --set kernel=6.1 --set iodepth='[1, 8, 64]'
       blklab run directory.toml --on host --target /srv        measure with fio on this host
       blklab run mirrors.toml --on lab                         measure real md in a virtual machine
+      blklab run before.toml after.toml --interleave --on host --until-sure 5%
       blklab run unbalanced.toml --dry-run --json | jq .cells[0].cell
       blklab run --schema > experiment.schema.json   JSON Schema for your editor
 
@@ -169,17 +175,20 @@ def run(
 
         click.echo(text(), nl=False)
         return
-    if experiment is None:
+    if not experiments:
         raise click.UsageError("Missing argument 'EXPERIMENT'.")
+    if (len(experiments) > 1) != interleave:
+        raise UsageError("several experiments need --interleave, which measures them in turns, and it needs several")
     from blklab.spec import cells, load
     from blklab.spec.load import placed
 
     kind = RUNNERS[runner]
-    source = placed(load.read(experiment), targets)
+    sources = [placed(load.read(experiment), targets) for experiment in experiments]
 
     def planned(more: "Sequence[Override]" = ()) -> "ExperimentPlan":
         changed = [*changes(settings), *more]
-        return cells.plan(source, changes=changed, seed=seed, only=only, form=kind.form())
+        plans = [cells.plan(each, changes=changed, seed=seed, only=only, form=kind.form()) for each in sources]
+        return cells.interleaved(plans) if interleave else plans[0]
 
     plan = planned()
     if margin and (kind.predicts or no_store):

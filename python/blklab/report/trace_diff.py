@@ -104,7 +104,7 @@ def _decide(
             [RunSample(value or 0.0, _scaled([*course.values()], value or 0.0))]
             for value, course in zip(values, courses, strict=True)
         ]
-    rule = Rule(Metric(metric.name, metric.title, metric.kind, True, lambda _: None))
+    rule = Rule(Metric(metric.name, metric.title, metric.kind, True, lambda _: None), look=1)
     return decide(samples, [0, 1], [([0], [1])], rule, many)[0]
 
 

@@ -130,6 +130,31 @@ def plan(
     return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes)
 
 
+def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
+    """Returns one plan with the cells of several experiments, which take turns.
+
+    They have a label `experiment`. In each repeat, the cells that differ only in the experiment follow each other, in
+    random order. Raises UsageError for experiments of one name.
+    """
+    names = [plan.name for plan in plans]
+    if len(set(names)) < len(names):
+        raise UsageError(f"--interleave: expected experiments of unlike names, found {' and '.join(names)}")
+    shuffle, places = random.Random(0), dict[tuple[str, ...], float]()  # noqa: S311
+    cells: list[Cell] = []
+    for plan in plans:
+        for cell in plan.cells:
+            place = places.setdefault(tuple(cell.labels.values()), shuffle.random())
+            labels = {"experiment": plan.name, **cell.labels}
+            cells.append(replace(cell, number=len(cells) + 1, labels=labels, place=place + 1e-9 * shuffle.random()))
+    repeats = max(int(cell.labels["repeat"]) for cell in cells)
+    raw = {"experiments": {plan.name: plan.raw for plan in plans}, "repeats": repeats}
+    varied = ["experiment", *dict.fromkeys(label for plan in plans for label in plan.varied)]
+    title = " and ".join(plan.title or plan.name for plan in plans)
+    notes = [note for plan in plans for note in plan.notes]
+    path = plans[0].path.with_name("+".join(names))
+    return ExperimentPlan(title, cells, varied, plans[0].runner, path, raw, notes)
+
+
 def _typical(source: load.ExperimentSource) -> Iterator[str]:
     """Yields a note for each model that stands for a class of devices, or for other disks of its family."""
     tables = source.raw.get("devices", {}).values()

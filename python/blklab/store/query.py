@@ -25,6 +25,7 @@ from blklab.store.campaigns import FORMER_REPEATS, Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
 
+MOST_CAMPAIGNS = 20  # That show how much campaigns vary
 INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
 
@@ -259,6 +260,22 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
             former |= {row.repeats for row in same if row.number < now.number and row.states["done"]}
         looks = max(looks, sum(count < now.repeats for count in former))
     return looks
+
+
+def earlier_campaigns(store: Store, selection: Selection) -> list[list[StoredRun]]:
+    """Returns the finished runs of campaigns of the same cells on the same host, up to the selected one."""
+    now = selection.campaign
+    digest = sa.select(campaigns.c.digest).where(campaigns.c.id == now.number).scalar_subquery()
+    same = sa.select(campaigns.c.id).where(
+        campaigns.c.digest == digest,
+        campaigns.c.runner == now.runner,
+        campaigns.c.host == now.host,
+        campaigns.c.id <= now.number,
+    )
+    with store.database.reading() as connection:
+        numbers = connection.execute(same.order_by(campaigns.c.id.desc()).limit(MOST_CAMPAIGNS)).scalars().all()
+    every = [[run for run in runs_of(store, number) if run.outcome is not None] for number in numbers]
+    return [runs for runs in every if runs]
 
 
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
