@@ -28,7 +28,7 @@ PAGE = ROOT / "docs/explanation/verdicts.md"
 IDENTICAL = ROOT / "tests/data/identical-campaigns.json"
 MARK = "<!-- `make verdicts` writes the rest of this page. -->\n"
 
-TRIALS = 400
+TRIALS = 300
 LOOKS = (3, 5, 8, 13, 21, 34)  # The repeats at each look of a reader who follows the advice
 FASTER = math.log(1.1)
 

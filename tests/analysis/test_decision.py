@@ -12,9 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blklab.analysis.decision import MOST_REPEATS, Decision, Rule, decide, intervals, look_share, next_look
+from blklab.analysis.decision import (
+    MOST_REPEATS,
+    Decision,
+    Rule,
+    decide,
+    intervals,
+    look_share,
+    mean_over_cells,
+    next_look,
+)
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.variation import ModelError, RunSample, spreads_of_pairs
+from blklab.analysis.variation import ModelError, RunSample, between_campaigns, spreads_of_pairs
 from blklab.outcome import NORMAL, Outcome
 from tests.analysis.test_variation import correlated
 
@@ -334,3 +343,27 @@ def test_two_predictions_differ_by_more_than_the_error_of_the_model() -> None:
     unknown = decide([[RunSample(1, (), ModelError(math.inf, math.inf))]] * 2, [0, 1], [([0], [1])], IOPS)[0]
     assert unknown is not None
     assert (unknown.verdict, unknown.low) == ("unknown", None)
+
+
+def test_two_campaigns_differ_by_more_than_their_runs_show() -> None:
+    """Runs and campaigns vary by 5 % each. Six earlier campaigns say so: 5 % are promised."""
+    generator = np.random.default_rng(6)
+    false = {True: 0, False: 0}
+    for _ in range(400):
+        campaigns = [math.exp(generator.normal(0, 0.05)) * generator.normal(1, 0.05, size=3) for _ in range(8)]
+        known = between_campaigns([[list(runs) for runs in campaigns[:6]]])
+        for knows in false:
+            rule = Rule(METRICS["iops"], look=1, campaigns=known if knows else None)
+            (decision,) = compared([list(campaigns[6])], [list(campaigns[7])], rule)
+            false[knows] += decision.verdict in {"better", "worse"}
+    assert false[True] / 400 <= 0.07
+    assert false[False] / 400 >= 0.15
+
+
+def test_cells_with_one_run_are_the_repeats_of_a_headline() -> None:
+    """Check values: the unweighted mean of seven ratios."""
+    logs = [math.log(ratio) for ratio in (1.20, 1.28, 1.41, 1.33, 1.25, 1.38, 1.30)]
+    known = mean_over_cells(logs, range(7))
+    assert known is not None
+    assert [math.exp(value) for value in known] == pytest.approx([1.3054, 1.2396, 1.3747], abs=1e-4)
+    assert mean_over_cells(logs[:4], [0, 0, 1, 1]) is None

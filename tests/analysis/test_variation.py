@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from blklab.analysis.variation import RunSample, correlation_time, series_variance, spreads
+from blklab.analysis.variation import RunSample, between_campaigns, correlation_time, series_variance, spreads
 
 
 def correlated(generator: np.random.Generator, count: int, phi: float, level: float) -> list[float]:
@@ -63,3 +63,12 @@ def test_one_run_varies_as_the_repeats_of_other_cells() -> None:
     assert second is not None
     assert (second.variance, second.degrees) == (first.variance, first.degrees)
     assert spreads([single, single], ["a", "b"], 0.0) == [None, None]
+
+
+def test_how_much_campaigns_vary() -> None:
+    """Check value: the variance of the mean logarithms of four campaigns."""
+    campaigns = [[100, 102, 101], [110, 109, 112], [97, 99, 98], [104, 103, 105]]
+    known = between_campaigns([campaigns])
+    assert known == pytest.approx((0.0025533, 3), rel=1e-3)
+    assert between_campaigns([campaigns] * 5) == pytest.approx(known)
+    assert between_campaigns([campaigns[:3]]) is None

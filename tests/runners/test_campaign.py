@@ -1,13 +1,20 @@
 """A campaign that is not alone with its store."""
 
+import random
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from blklab.cli.run import until_sure
+from blklab.errors import UsageError
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.campaign import carry_out
+from blklab.spec import cells, host_cell
 from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.overrides import Override
 from blklab.store import query
 from blklab.store.campaigns import Store
 from blklab.store.series import FinishedRun
@@ -103,3 +110,82 @@ def test_interrupt_just_after_a_claim_plans_the_run_again(monkeypatch: pytest.Mo
     with pytest.raises(KeyboardInterrupt):
         carry_out(Fake(lambda: None), make_plan(), store)
     assert len(planned(store)) == 4
+
+
+class Measuring(Runner):
+    """Measures cells: `fast` has 10 % more IOPS than others, and runs vary by a share."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+    def check(self, plan: ExperimentPlan) -> None:
+        pass
+
+    def environment(self) -> dict[str, str]:
+        return {"host": "srv1"}
+
+    def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
+        for cell in cells:
+            assert ledger.begin(cell)
+            chance = random.Random(str(sorted(cell.labels.items()))).gauss(0, self.share)
+            iops = 1000 * (1.1 if "fast" in cell.labels.values() else 1) * (1 + chance)
+            ledger.end(cell, FinishedRun(replace(OUTCOME, read=replace(OUTCOME.read, iops=iops, total_ios=100)), 1))
+
+
+TWO = """repeats = 2
+targets = { slow = { directory = "/srv" }, fast = { directory = "/srv" } }
+workloads.randread = { rw = "randread", size = "8MiB" }
+settings.runtime = "1s"
+"""
+
+
+def of_host(path: Path, *changes: Override) -> ExperimentPlan:
+    return cells.plan(path, changes=changes, form=host_cell.FORM)
+
+
+@pytest.mark.parametrize(("share", "repeats"), [(0.001, [2]), (0.03, [2, 4, 7, 12]), (0.5, [2, 4, 7, 12, 20, 32])])
+def test_repeats_are_measured_until_the_comparison_is_decided(
+    tmp_path: Path, share: float, repeats: Sequence[int]
+) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(TWO)
+    store, runner = Store(), Measuring(share)
+    outcome = carry_out(runner, of_host(path), store)
+
+    def planned(more: Sequence[Override] = ()) -> ExperimentPlan:
+        return of_host(path, *more)
+
+    plan, sure = until_sure(runner, planned, store, outcome, 0.05)
+    (row,) = query.all_campaigns(store)
+    assert [*row.former_repeats, row.repeats] == repeats[: len(row.former_repeats) + 1]
+    assert len(row.former_repeats) == len(repeats) - 1 or share == 0.03
+    assert row.states["done"] == 2 * row.repeats == len(sure.results)
+    assert sorted(cell.number for cell in plan.cells) == list(range(1, len(plan.cells) + 1))
+    selection = query.selected(store, "two")
+    assert query.earlier_looks(store, [selection]) == len(row.former_repeats)
+
+
+def test_an_earlier_campaign_with_fewer_repeats_is_an_earlier_look(tmp_path: Path) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(TWO)
+    store, runner = Store(), Measuring(0.03)
+    looks = []
+    for repeats in (2, 4, 4, 7):
+        carry_out(runner, of_host(path, Override("repeats", repeats, "--set repeats")), store)
+        looks.append(query.earlier_looks(store, [query.selected(store, "two")]))
+    assert looks == [0, 1, 1, 2]
+    assert len(query.earlier_campaigns(store, query.selected(store, "two~1"))) == 2
+
+
+def test_interleaved_experiments_take_turns(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("before.toml", "after.toml")]
+    for path in paths:
+        path.write_text(TWO)
+    plan = cells.interleaved([of_host(path) for path in paths])
+    assert (plan.name, len(plan.cells), plan.varied[0]) == ("before+after", 8, "experiment")
+    order = sorted(plan.cells, key=lambda cell: cell.turn)
+    for first, second in zip(order[::2], order[1::2], strict=True):
+        assert first.labels["experiment"] != second.labels["experiment"]
+        assert {**first.labels, "experiment": ""} == {**second.labels, "experiment": ""}
+    with pytest.raises(UsageError, match="expected experiments of unlike names"):
+        cells.interleaved([of_host(paths[0])] * 2)

@@ -18,12 +18,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
 from blklab.outcome import NOMINAL
+from blklab.text import by_key
 
 NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, however small the variation is
 MARGIN = 0.05  # Two cells are `same` if they surely differ by less than this share
@@ -135,6 +136,20 @@ def intervals(
 
     known = spreads(cells, sides, rule.metric.resolution)
     return [ends(cell, spread) for cell, spread in zip(cells, known, strict=True)]
+
+
+def mean_over_cells(logs: Sequence[float], groups: Sequence[object]) -> tuple[float, float, float] | None:
+    """Returns the mean of the logarithms of cells with one run each, and the 95 % interval of the mean.
+
+    Cells of a group depend on each other, so the means of the groups are the repeats. None for fewer than three groups.
+    The interval does not contain what differs from campaign to campaign.
+    """
+    means = [fmean(values) for values in by_key(zip(groups, logs, strict=True)).values()]
+    if len(means) < 3:
+        return None
+    middle = fmean(means)
+    reach = _quantile(0.95, len(means) - 1) * stdev(means) / math.sqrt(len(means))
+    return middle, middle - reach, middle + reach
 
 
 def repeats_to_find(spread: Spread, change: float, confidence: float) -> int:
@@ -306,7 +321,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (estimate.low, estimate.high))
     largest = max(abs(low), abs(high))
     within = repeats = None
-    if largest <= max(NEGLIGIBLE, rule.metric.resolution) or (low <= 0 <= high and largest <= rule.margin):
+    if largest <= max(NEGLIGIBLE, rule.metric.resolution, rule.margin):
         verdict, within = ("unclear", None) if once else ("same", largest)
     elif low <= 0 <= high:
         verdict = "unclear"

@@ -213,7 +213,7 @@ def run(
         if margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
-            plan, outcome = _until_sure(chosen, planned, Store(store), outcome, margin)
+            plan, outcome = until_sure(chosen, planned, Store(store), outcome, margin)
     results, failed = outcome.results, outcome.failed
     _print(plan, results, explain=explain, as_json=as_json)
     fail_with(failed)
@@ -264,7 +264,7 @@ def measured(
     return outcome
 
 
-def _until_sure(
+def until_sure(
     runner: "Runner",
     planned: "Callable[..., ExperimentPlan]",
     store: "Store",

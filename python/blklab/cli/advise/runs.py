@@ -41,6 +41,8 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
     points = partial(query.points, kept)
     outcomes = [run.outcome for run in selection.runs if run.outcome]
     chosen = METRICS[with_direction(metric_name(metric), [outcomes])]
+    if outcomes and all(outcome.simulated_ios is not None for outcome in outcomes):
+        raise UsageError(f"{campaign}: repeats do not make predictions surer: measure with --on host or --on lab")
     plans = plan_runs(selection.runs, chosen, points, change, confidence)
     if not plans:
         raise UsageError(f"{campaign}: no finished run has {metric}")
