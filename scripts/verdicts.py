@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the tables of docs/explanation/verdicts.md: simulations of decisions, with fixed seeds.
 
-The truth is known: two sides are equal, or one is 10 % faster. blklab decides beside Welch's test, the exact test of
+The truth is known: two sides are equal, or one is 10 % faster. blklab decides next to Welch's test, the exact test of
 Mann and Whitney, and limma's moderated t; these take Šidák's level for several cells.
 """
 

@@ -1,8 +1,10 @@
 """Comparisons and sweeps where there is little room."""
 
 import io
+import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -68,3 +70,22 @@ def test_a_sweep_where_there_is_little_room(width: int) -> None:
     for word in ("max_sectors_kb", "1280", "scheduler", "mq-deadline", "worse", "cannot"):
         assert word in rows
     assert "note: 1 of 4 combinations was not" in text
+
+
+def test_one_line_says_what_cells_with_one_run_show_together() -> None:
+    """Reads are 28 to 35 % faster in 49 of 49 cells, writes 12 to 18 % slower, as the depth decides."""
+    rows = []
+    for rw, ratio in (("randread", 1.315), ("randwrite", 0.85)):
+        for depth, jobs in itertools.product((1, 2, 4, 8, 16, 32, 64), repeat=2):
+            values = [CellValue(base, 1, base, base, None, None) for base in (1000.0, 1000 * ratio + 15 * (depth % 3))]
+            labels = {"rw": rw, "iodepth": str(depth), "numjobs": str(jobs)}
+            decision = Decision("unknown", values[1].mean / values[0].mean - 1)
+            rows.append(ComparisonRow("iops", labels, values, [decision]))
+    found = Comparison(["samsung", "intel"], ["rw", "iodepth", "numjobs"], rows, [], [False, False])
+    reads, writes, doubt = comparison.headlines(found)
+    assert re.fullmatch(r"intel: randread iops 3\d to 3\d % higher in 49 of 49 cells", reads)
+    assert re.fullmatch(r"intel: randwrite iops 1\d to 1\d % lower in 49 of 49 cells", writes)
+    assert "both sides at different times" in doubt
+    mixed = [replace(row, differences=[Decision("unknown", (-1) ** at * 0.2)]) for at, row in enumerate(rows[:49])]
+    (undecided, _) = comparison.headlines(replace(found, rows=mixed))
+    assert "cannot tell; " in undecided

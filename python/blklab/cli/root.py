@@ -85,6 +85,7 @@ def blklab() -> None:
       1    the command failed, or a check or comparison failed
       2    wrong usage: option, argument or input file
       3    a program or permission is missing (the message says which), or the store failed
+      4    a comparison is undecided: measure more repeats
       70   a bug in blklab
       128+N  signal N ended the command: 130 is Ctrl-C
 
