@@ -141,7 +141,9 @@ class PredictionInterval:
 
     iops: tuple[float, float]  # Of reads, of writes and of both
     p99: tuple[float, float]
-    of_devices: float = 0.0  # The part of the logarithm's deviation that comes from the models of the devices
+    shared: float = 0.0
+    """The part of the logarithm's deviation that predictions for other kernels and hosts have as well: they differ by
+    the rest."""
     hits: Mapping[str, tuple[float, float]] | None = None
     """Shares of hits, 0 to 1, no factors: of each cache by its name; None without caches, or with one seed."""
 

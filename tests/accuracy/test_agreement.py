@@ -1,5 +1,6 @@
 """The simulator agrees with what the lab has measured: reference/lab."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -14,7 +15,7 @@ from accuracy.recordings import LabRecording
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from blklab.errors import UsageError
 from blklab.outcome import IoCost, Outcome
-from blklab.runners.sim.uncertainty import KERNEL
+from blklab.runners.sim.uncertainty import KERNEL, OTHER_KERNEL
 from blklab.spec import cells, lab_cell
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -39,6 +40,18 @@ def test_the_simulator_agrees_with_the_lab_in_nine_of_ten_cells() -> None:
 def test_intervals_have_the_errors_of_known_devices() -> None:
     squares = [math.log1p(row.error) ** 2 for _, rows in recorded() for row in rows]
     assert 0.85 * KERNEL < math.sqrt(sum(squares) / len(squares)) < KERNEL
+
+
+def test_most_of_the_error_is_common_to_two_kernels() -> None:
+    by_cell: dict[AgreementKey, list[float]] = {}
+    for _, rows in recorded():
+        for row in rows:
+            by_cell.setdefault(row.key, []).append(math.log1p(row.error))
+    squares = [
+        (first - second) ** 2 for errors in by_cell.values() for first, second in itertools.combinations(errors, 2)
+    ]
+    assert len(squares) > 100
+    assert 0.75 * OTHER_KERNEL < math.sqrt(sum(squares) / len(squares)) < OTHER_KERNEL
 
 
 def test_every_cell_is_recorded() -> None:

@@ -298,9 +298,9 @@ def test_ranks_decide_if_a_run_is_far_away() -> None:
     assert few.verdict == "unclear"
 
 
-def predicted(value: float, factor: float, *, of_devices: float = 0, devices: object = None) -> list[RunSample]:
+def predicted(value: float, factor: float, *, shared: float = 0, devices: object = None) -> list[RunSample]:
     deviation = math.log(factor) / NORMAL
-    return [RunSample(value, (), ModelError(deviation, deviation, of_devices, devices))]
+    return [RunSample(value, (), ModelError(deviation, deviation, shared, devices))]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_two_predictions_differ_by_more_than_the_error_of_the_model() -> None:
     """A factor of 1.3 for each: 1.449 for the ratio, and less if the devices are equal, whose error cancels."""
 
     def ratio(change: float, devices: tuple[str, str]) -> Decision:
-        cells = [predicted(100 * ratio, 1.3, of_devices=0.14, devices=of)
+        cells = [predicted(100 * ratio, 1.3, shared=0.14, devices=of)
                  for ratio, of in zip((1, change), devices, strict=True)]  # fmt: skip
         (decision,) = decide(cells, [0, 1], [([0], [1])], IOPS)
         assert decision is not None

@@ -245,12 +245,10 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
     known = [error for error in errors if error]
     if not known or len(known) < len(errors):
         return None
-    below, above, of_devices = (
-        fmean(getattr(error, key) for error in known) for key in ("below", "above", "of_devices")
-    )
+    below, above, shared = (fmean(getattr(error, key) for error in known) for key in ("below", "above", "shared"))
     same = [value if all(getattr(error, key) == value for error in known) else None
-            for key in ("devices", "cell") for value in [getattr(known[0], key)]]  # fmt: skip
-    return ModelError(below, above, of_devices, *same)
+            for key in ("setup", "cell") for value in [getattr(known[0], key)]]  # fmt: skip
+    return ModelError(below, above, shared, *same)
 
 
 def _quantile(confidence: float, degrees: float) -> float:
@@ -358,14 +356,14 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
     """Decides with the error of the model: of one prediction against a measurement, or of two predictions.
 
     The interval has the confidence `NOMINAL`. The model's error is lognormal; a measurement adds its own variation,
-    with Satterthwaite's degrees of freedom. Of two predictions with equal devices, the errors of the devices cancel,
-    and those of the simulated kernel are independent.
+    with Satterthwaite's degrees of freedom. Of two predictions that differ only in the kernel or the host,
+    most of the error cancels.
     """
     change, log = math.expm1(contrast.log), contrast.log
     error, degrees = contrast.error() if contrast.cells and not contrast.once else (0.0, math.inf)
     if base and other:
-        cancels = base.devices is not None and base.devices == other.devices
-        common = min(base.of_devices, other.of_devices) if cancels else 0.0
+        cancels = base.setup is not None and base.setup == other.setup
+        common = min(base.shared, other.shared) if cancels else 0.0
         # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
         variances = [
             own**2 + its**2 - 2 * common**2 for own, its in ((base.above, other.below), (base.below, other.above))

@@ -56,9 +56,9 @@ def model_error(run: StoredRun, metric: Metric) -> ModelError | None:
         return ModelError(math.inf, math.inf)
     low, high = interval.p99 if metric.kind == "time" else interval.iops
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
-    devices = json.dumps(run.cell.get("devices"), sort_keys=True)
+    same = json.dumps([run.cell.get(key) for key in ("devices", "stack", "jobs")], sort_keys=True)
     cell = json.dumps({**run.cell, "seed": None}, sort_keys=True)
-    return ModelError(below, above, interval.of_devices, devices, cell)
+    return ModelError(below, above, interval.shared, same, cell)
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:

@@ -38,8 +38,8 @@ class ModelError:
 
     below: float  # If less is measured than predicted
     above: float  # If more is
-    of_devices: float = 0.0  # The part that comes from the models of the devices
-    devices: object = None  # What the devices are: their part cancels between predictions with equal ones
+    shared: float = 0.0  # The part that other kernels and hosts have as well
+    setup: object = None  # The devices, the stack and the load: the shared part cancels between equal ones
     cell: object = None  # What was simulated, without the seed: the whole error cancels between equal ones
 
 

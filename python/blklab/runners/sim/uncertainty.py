@@ -24,6 +24,10 @@ KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
 errors of the cells that `accuracy/run agreement --recorded` compares with real kernels."""
 
+OTHER_KERNEL = 0.03
+"""The deviation of the ratio of two predictions that differ only in the kernel: a little more than the root mean square
+of the same cells of two kernels (0.026 in 155 pairs), so most of the error is common to them."""
+
 TAIL = 0.42
 """The deviation that a 99th percentile has in addition. No table has percentiles: in reference/randomio_runs.csv, the
 mean plus 2.33 standard deviations of the read latency differs from the prediction by 0.44, and IOPS by 0.12."""
@@ -101,6 +105,7 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
     logs = [math.log(max(1e-9, run.read.iops + run.write.iops)) for run in runs]
     mean, of_chance = next_value(logs)
     deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host, of_chance / NORMAL)
+    shared = math.hypot(of_devices, math.sqrt(KERNEL**2 - OTHER_KERNEL**2 / 2))
     low, high = (factor * math.exp(mean - logs[0]) for factor in _factors(deviation))
     slower, faster = _of_locks(outcome)
     low, high = min(low, slower), max(high, faster)
@@ -109,7 +114,7 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
     p99 = _factors(math.hypot(deviation, TAIL))
-    return PredictionInterval((low, min(high, limit)), p99, of_devices, (others and _hits(runs)) or None)
+    return PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None)
 
 
 def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
