@@ -40,8 +40,9 @@ def comparison_notes(
     """Yields the notes about the sides, their rows and the pairs of cells."""
     single = any(value is not None and value.runs == 1 for row in rows for value in row.values)
     repeated = any(value is not None and value.runs > 1 for row in rows for value in row.values)
+    measured = any(difference and not difference.of_model for row in rows for difference in row.differences)
     alone = all(difference is None for row in rows for difference in row.differences)
-    if single and not alone:
+    if single and measured:
         assumed = (
             "they are assumed to vary as much as the others" if repeated else "the variation between runs is unknown"
         )

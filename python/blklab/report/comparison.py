@@ -9,6 +9,7 @@ from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.run_planning import RunPlan
+from blklab.outcome import NOMINAL
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, figures, only, text
@@ -42,11 +43,12 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     sides = [printable(side) for side in comparison.sides]
     if not all(comparison.predicted):
         sides = [
-            f"{side} (SIMULATED)" if by_model else side
-            for side, by_model in zip(sides, comparison.predicted, strict=True)
+            f"{side} (SIMULATED)" if predicted else side
+            for side, predicted in zip(sides, comparison.predicted, strict=True)
         ]
     many = len(sides) > 2
-    level = f"{100 * comparison.confidence:g} % interval"
+    by_model = any(decision and decision.of_model for row in rows for decision in row.differences)
+    level = f"{100 * (NOMINAL if by_model else comparison.confidence):g} % interval"
     columns = [text(label) for label in comparison.by]
     columns += [TableColumn(sides[0]), TableColumn("±")]
     columns += [text("against")] if many else []
@@ -70,13 +72,14 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     repeated = any(value and value.runs > 1 for row in rows for value in row.values)
     note = "±: the largest distance of a run from the mean." if repeated else ""
     count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
-    if any(decision and decision.of_model for row in rows for decision in row.differences):
+    if by_model:
         note += " Intervals are those of the model's error: they hold nine of ten measurements."
     elif count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
     title = f"{'SIMULATED: ' if all(comparison.predicted) else ''}{METRICS[name].what} ({name})"
     table = TextTable(title, columns, drawn, note.strip(), spare=spare)
-    return table if repeated else only(table, [at for at, column in enumerate(columns) if column.heading != "±"])
+    empty = {heading for heading, there in (("±", repeated), ("p", not by_model)) if not there}
+    return only(table, [at for at, column in enumerate(columns) if column.heading not in empty]) if empty else table
 
 
 def verdict(decision: Decision | None) -> str:
