@@ -5,9 +5,9 @@ from typing import Any
 
 from blklab.analysis.metrics import WAYS
 from blklab.report import formatting
-from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_ticks, tip
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_ticks, tips
 from blklab.report.experiment.axis_chooser import metric_label
-from blklab.report.experiment.layout import MOST_ROWS, colour, offset, opacity, rows
+from blklab.report.experiment.layout import MOST_ROWS, campaign_tip, colour, offset, opacity, rows
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text
 
@@ -85,14 +85,8 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     label = metric_label(metric, "datum.total")
     ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
     shared = offset(view)
-    tooltips = [
-        tip("name", "cell"),
-        *([tip("series", "campaign")] if view.several else []),
-        tip("op", "direction"),
-        tip("v_text", "mean"),
-        tip("range_text", "repeats"),
-        tip("interval_text", "95 % interval"),
-    ]
+    figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "95 % interval"))
+    tooltips = tips(("name", "cell"), *campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
         "title": None,
         "scale": {"domain": [0, most * 1.13], "nice": False},
