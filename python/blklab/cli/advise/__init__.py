@@ -202,15 +202,11 @@ def _search(
         warn(f"{error}: an interrupted search cannot continue")
         file = None
     with progress("Simulating", total=1000) as tick:
-        return find(
-            question,
-            file,
-            parallel,
-            paths,
-            present,
-            filesystem,
-            lambda done, total: tick(min(1000, 1000 * done // max(1, total))),
-        )
+
+        def advance(done: int, total: int) -> None:
+            tick(min(1000, 1000 * done // max(1, total)))
+
+        return find(question, file, parallel, paths, present, filesystem, advance)
 
 
 def _write_experiment(answer: "Answer", output: str) -> None:

@@ -133,11 +133,8 @@ def _live() -> Iterator[Callable[["RecordingProgress"], None]]:
         return
 
     def show(progress: "RecordingProgress") -> None:
-        left = (
-            "Ctrl-C ends it"
-            if progress.remaining is None
-            else f"{format_duration(round(progress.remaining) * 1e9)} left"
-        )
+        rest = progress.remaining
+        left = "Ctrl-C ends it" if rest is None else f"{format_duration(round(rest) * 1e9)} left"
         elapsed = format_duration(int(progress.elapsed) * 1e9)
         status.update(f"recording: {elapsed}, {left}, {format_size(progress.bytes)} written")
 

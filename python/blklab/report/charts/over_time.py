@@ -119,11 +119,8 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
         return None
     width, slices = device.data.depth_over_time.width_ns, device.data.depth_over_time.slices
     rows = [
-        {
-            **axis.row(at * width),
-            "mean": round(interval.area_ns / axis.seen_ns(at * width, width), 3),
-            "max": interval.max,
-        }
+        axis.row(at * width)
+        | {"mean": round(interval.area_ns / axis.seen_ns(at * width, width), 3), "max": interval.max}
         for at, interval in enumerate(slices)
     ]
     most, mean = (quantity(key, "I/Os in flight") for key in ("max", "mean"))

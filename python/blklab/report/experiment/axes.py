@@ -101,26 +101,18 @@ def _lines(
     lines = list(dict.fromkeys(row["line"] for row in data))
     y = _scale([row["v"] for row in data], metric)
     texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
-    named = [
-        *([("line", line)] if line else []),
-        *campaign_tip(view),
-        ("value", label),
-        ("v_text", METRICS[metric].what),
-    ]
+    line_tip = [("line", line)] if line else []
+    named = [*line_tip, *campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
     tooltips = tips(*named, ("low_text", "at least (95 %)"), ("high_text", "at most (95 %)"))
     x = {**quantity("x", label), **axis(xs, label)}
     hue = line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
     interval = {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue}
     ranges = layer("rule", interval, strokeWidth=4, opacity=0.25)
+    line_places = {**points, "strokeDash": dash(view, cells), "tooltip": tooltips}
     layers: list[Spec] = [
         {"transform": [{"filter": "datum.low != null"}], **ranges},
-        layer(
-            "line",
-            {**points, "strokeDash": dash(view, cells), "tooltip": tooltips},
-            point={"size": 34},
-            strokeWidth=1.8,
-        ),
+        layer("line", line_places, point={"size": 34}, strokeWidth=1.8),
     ]
     note = "Bars: the 95 % interval of the mean."
     if label in LOADS and (knees := _marked(cells, data)):

@@ -94,16 +94,9 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     }
     if metric == "bw":
         x["axis"]["values"] = size_ticks(most)
-    bars = {
-        "mark": {"type": "bar", "cornerRadiusEnd": 0},
-        "encoding": {
-            **shared,
-            "x": {**quantity("v", stack="zero"), **x},
-            **_looks(view, ops),
-            "order": {"field": "op", "type": "nominal", "sort": "ascending"},
-            "tooltip": tooltips,
-        },
-    }
+    order = {"field": "op", "type": "nominal", "sort": "ascending"}
+    places = {**shared, "x": {**quantity("v", stack="zero"), **x}, "order": order, "tooltip": tooltips}
+    bars = layer("bar", {**places, **_looks(view, ops)}, cornerRadiusEnd=0)
     layers = [bars, *_ranges(data, shared, x)]
     labels = {**shared, "x": quantity("end", **x), "text": {"field": "label", "type": "nominal"}}
     written = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")

@@ -161,19 +161,14 @@ def _histogram(
         "color": line_colour(view, lines, line),
         "detail": {"field": "series", "type": "nominal"},
     }
+    places = {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips}
     steps = {"interpolate": "step", "clip": True}
     spec = chart_spec(
         data,
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
             {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [zoom("x")]},
-            layer(
-                "line",
-                {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips},
-                strokeWidth=1.4,
-                point={"size": 12, "opacity": 0},
-                **steps,
-            ),
+            layer("line", places, strokeWidth=1.4, point={"size": 12, "opacity": 0}, **steps),
         ],
     )
     body = [

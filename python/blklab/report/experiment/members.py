@@ -143,8 +143,7 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
         )
         yield [
             printable(name),
-            formatting.share(reads),
-            formatting.share(writes),
+            *map(formatting.share, (reads, writes)),
             formatting.number(ios * 1e9 / runtime),
             formatting.duration(ticks / ios if ios and ticks is not None else None),
             formatting.number(None if ticks is None else ticks / runtime),
@@ -187,8 +186,7 @@ def _branches(outcome: Outcome) -> Iterator[list[str]]:
             yield [
                 f"{'  ' * (depth - 1)}└ {printable(device.name)}" if depth else printable(device.name),
                 printable(device.kind or ""),
-                formatting.count(ios[0]),
-                formatting.count(ios[1]),
+                *map(formatting.count, ios),
                 formatting.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
                 formatting.number(sum(ticks) / runtime if ticks else None),
             ]
