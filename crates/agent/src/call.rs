@@ -7,39 +7,15 @@ use serde_json::Value;
 #[derive(Deserialize)]
 #[serde(tag = "call", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Call {
-    /// Answer at once, to show that the agent is alive.
-    Ping {},
-    Run(Run), // Run a program to its end
-    /// Signal the process group of a run, by the id of its request.
-    Signal {
-        target: u64,
-        signal: i32,
-    },
-    /// Read files.
-    Read {
-        paths: Vec<String>,
-    },
-    /// Write a file.
-    Write {
-        path: String,
-        text: String,
-    },
-    /// Read files at an interval, until `Finish`.
-    Sample {
-        interval_ms: u64,
-        paths: Vec<String>,
-    },
-    /// End a sample, by the id of its request.
-    Finish {
-        target: u64,
-    },
-    /// Copy files to a block device.
-    Export {
-        paths: Vec<String>,
-        device: String,
-    },
-    /// Sync the disks and power off.
-    Poweroff {},
+    Ping {},                                         // Answer at once, to show that the agent is alive
+    Run(Run),                                        // Run a program to its end
+    Signal { target: u64, signal: i32 },             // Signal the process group of a run, by the id of its request
+    Read { paths: Vec<String> },                     // Read files
+    Write { path: String, text: String },            // Write a file
+    Sample { interval_ms: u64, paths: Vec<String> }, // Read files at an interval, until `Finish`
+    Finish { target: u64 },                          // End a sample, by the id of its request
+    Export { paths: Vec<String>, device: String },   // Copy files to a block device
+    Poweroff {},                                     // Sync the disks and power off
 }
 
 /// A program to run.

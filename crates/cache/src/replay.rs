@@ -3,13 +3,10 @@
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    Read, // it reads
-    /// It writes; `sync` with REQ_SYNC, as direct I/O and fsync do.
-    Write {
-        sync: bool, // a process waits for it
-    },
-    Discard, // it discards
-    Flush,   // it flushes, and has no sectors
+    Read,                 // it reads
+    Write { sync: bool }, // it writes; `sync`: a process waits for it (REQ_SYNC), as direct I/O and fsync do
+    Discard,              // it discards
+    Flush,                // it flushes, and has no sectors
 }
 
 /// One I/O of a trace.

@@ -16,12 +16,8 @@ pub struct Event(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    Task(u32), // A task runs
-    /// A timer of a target is due.
-    Timer {
-        target: u16,
-        timer: u32, // The target's own number for it
-    },
+    Task(u32),                         // A task runs
+    Timer { target: u16, timer: u32 }, // A timer of a target is due, by the target's own number
 }
 
 impl Event {

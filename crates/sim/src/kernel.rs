@@ -27,40 +27,6 @@ impl Kernel {
         Ok(Self(major, minor))
     }
 
-    /// RAID-10 reads from the idlest copy on a non-rotational member ("md/raid10: read balance chooses idlest disk
-    /// for SSD", 5.3); older kernels read from the nearest.
-    pub fn raid10_prefers_idle(self) -> bool {
-        self >= Self(5, 3)
-    }
-
-    /// RAID-1 with a non-rotational member reads from the one with the fewest I/Os pending (3.6, drivers/md/raid1.c);
-    /// older kernels read from the nearest.
-    pub fn raid1_prefers_idle(self) -> bool {
-        self >= Self(3, 6)
-    }
-
-    /// RAID-1 moves a long sequential run to an idle disk correctly (6.9, `read_balance` in four steps).
-    pub fn raid1_moves_long_runs(self) -> bool {
-        self >= Self(6, 9)
-    }
-
-    /// RAID-5 has workers besides its thread ("raid5: offload stripe handle to workqueue", 851c30c9badf, 3.12).
-    pub fn has_stripe_workers(self) -> bool {
-        self >= Self(3, 12)
-    }
-
-    /// Writes of arrays with parity that must read first wait until the reads of those before are done, also synchronous
-    /// writes (drivers/md/raid5.c, 2.6.18 to 2.6.24; before e9c7469bb4f5, 2.6.37).
-    pub fn delays_parity_writes(self) -> bool {
-        self < Self(3, 0)
-    }
-
-    /// RAID-6 has read-modify-write, and arrays with parity have `rmw_level` (4.1, "md/raid6 algorithms: delta syndrome
-    /// functions"); before, RAID-6 always reconstructs.
-    pub fn has_rmw_level(self) -> bool {
-        self >= Self(4, 1)
-    }
-
     /// Sectors of the largest bio that an array with parity takes: of 256 rows since 6.0 (`RAID5_MAX_REQ_STRIPES`),
     /// and of a whole stripe if that is more since 7.0 (4ffe28ed0d7c).
     pub fn largest_parity_bio(self, stripe: u64) -> u64 {
@@ -70,38 +36,6 @@ impl Kernel {
             _ if self < Self(7, 0) => ROWS,
             _ => ROWS.max(stripe),
         }
-    }
-
-    /// md has the lockless bitmap (5ab829f1971d, 6.18).
-    pub fn has_lockless_bitmap(self) -> bool {
-        self >= Self(6, 18)
-    }
-
-    /// Each direct write to a block device has a plug: up to 6.4 in `blkdev_write_iter` (712c7364655f removed it), and
-    /// since 6.10 in `__submit_bio` (060406c61c7c).
-    pub fn plugs_device_writes(self) -> bool {
-        self < Self(6, 5) || self >= Self(6, 10)
-    }
-
-    /// io_uring exists (2b188cc1bb85, 5.1).
-    pub fn has_io_uring(self) -> bool {
-        self >= Self(5, 1)
-    }
-
-    /// md takes I/O that must not wait (f51d46d0e7cb, 5.17); before, a worker of io_uring submits every I/O.
-    pub fn md_takes_nowait(self) -> bool {
-        self >= Self(5, 17)
-    }
-
-    /// Writeback throttling applies to writes that md submits to members (block/blk-wbt.c, 4.10).
-    pub fn throttles_writeback(self) -> bool {
-        self >= Self(4, 10)
-    }
-
-    /// Clones of RAID-1 and RAID-10 keep all flags of their bio, so that direct writes pass writeback throttling
-    /// (e879a0d9cb08, 6.15 and 6.12.y; 6.1.y lacks it).
-    pub fn mirrors_keep_flags(self) -> bool {
-        self >= Self(6, 15) || self == Self(6, 12)
     }
 
     /// How an array flushes its members (`md_flush_request`): one flush after the other from 2.6.37 to 4.17, all at once
@@ -114,29 +48,62 @@ impl Kernel {
             _ => ArrayFlush::Shared,
         }
     }
+}
 
+/// Declares what differs between kernels, each with its condition.
+macro_rules! differences {
+    ($($(#[$meaning:meta])+ $name:ident: |$kernel:ident| $condition:expr;)+) => {
+        impl Kernel {
+            $($(#[$meaning])+ pub fn $name(self) -> bool {
+                let $kernel = self;
+                $condition
+            })+
+        }
+    };
+}
+
+differences! {
+    /// RAID-10 reads from the idlest copy on a non-rotational member ("md/raid10: read balance chooses idlest disk
+    /// for SSD", 5.3); older kernels read from the nearest.
+    raid10_prefers_idle: |kernel| kernel >= Kernel(5, 3);
+    /// RAID-1 with a non-rotational member reads from the one with the fewest I/Os pending (3.6, drivers/md/raid1.c);
+    /// older kernels read from the nearest.
+    raid1_prefers_idle: |kernel| kernel >= Kernel(3, 6);
+    /// RAID-1 moves a long sequential run to an idle disk correctly (6.9, `read_balance` in four steps).
+    raid1_moves_long_runs: |kernel| kernel >= Kernel(6, 9);
+    /// RAID-5 has workers besides its thread ("raid5: offload stripe handle to workqueue", 851c30c9badf, 3.12).
+    has_stripe_workers: |kernel| kernel >= Kernel(3, 12);
+    /// Writes of arrays with parity that must read first wait until the reads of those before are done, also synchronous
+    /// writes (drivers/md/raid5.c, 2.6.18 to 2.6.24; before e9c7469bb4f5, 2.6.37).
+    delays_parity_writes: |kernel| kernel < Kernel(3, 0);
+    /// RAID-6 has read-modify-write, and arrays with parity have `rmw_level` (4.1, "md/raid6 algorithms: delta syndrome
+    /// functions"); before, RAID-6 always reconstructs.
+    has_rmw_level: |kernel| kernel >= Kernel(4, 1);
+    /// md has the lockless bitmap (5ab829f1971d, 6.18).
+    has_lockless_bitmap: |kernel| kernel >= Kernel(6, 18);
+    /// Each direct write to a block device has a plug: up to 6.4 in `blkdev_write_iter` (712c7364655f removed it), and
+    /// since 6.10 in `__submit_bio` (060406c61c7c).
+    plugs_device_writes: |kernel| kernel < Kernel(6, 5) || kernel >= Kernel(6, 10);
+    /// io_uring exists (2b188cc1bb85, 5.1).
+    has_io_uring: |kernel| kernel >= Kernel(5, 1);
+    /// md takes I/O that must not wait (f51d46d0e7cb, 5.17); before, a worker of io_uring submits every I/O.
+    md_takes_nowait: |kernel| kernel >= Kernel(5, 17);
+    /// Writeback throttling applies to writes that md submits to members (block/blk-wbt.c, 4.10).
+    throttles_writeback: |kernel| kernel >= Kernel(4, 10);
+    /// Clones of RAID-1 and RAID-10 keep all flags of their bio, so that direct writes pass writeback throttling
+    /// (e879a0d9cb08, 6.15 and 6.12.y; 6.1.y lacks it).
+    mirrors_keep_flags: |kernel| kernel >= Kernel(6, 15) || kernel == Kernel(6, 12);
     /// A resync above its least speed has 32 I/Os at most in flight while other I/O goes on (e5797ae7033f and
     /// 03720d82d730, 6.16: `is_mddev_idle`, `sync_io_depth`).
-    pub fn resync_yields(self) -> bool {
-        self >= Self(6, 16)
-    }
-
+    resync_yields: |kernel| kernel >= Kernel(6, 16);
     /// dm-writecache exists ("dm: add writecache target", 4.18).
-    pub fn has_writecache(self) -> bool {
-        self >= Self(4, 18)
-    }
-
+    has_writecache: |kernel| kernel >= Kernel(4, 18);
     /// dm-writecache does not write back while writes go around it ("dm writecache: pause writeback if cache full and
     /// origin being written directly", 5.14).
-    pub fn writecache_pauses(self) -> bool {
-        self >= Self(5, 14)
-    }
-
+    writecache_pauses: |kernel| kernel >= Kernel(5, 14);
     /// dm-delay polls for bios that are held for 50 ms at most ("dm delay: for short delays, use kthread instead of
     /// timers and wq", 6.8).
-    pub fn polls_short_delays(self) -> bool {
-        self >= Self(6, 8)
-    }
+    polls_short_delays: |kernel| kernel >= Kernel(6, 8);
 }
 
 #[cfg(test)]

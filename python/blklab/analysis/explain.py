@@ -3,16 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from blklab.documents import outcome as simulated
 from blklab.documents.cell import Cell
-from blklab.documents.outcome import (
-    BcacheTargetReport,
-    DiskWork,
-    LockUse,
-    LvmcacheTargetReport,
-    MdReport,
-    TargetReport,
-    WritecacheTargetReport,
-)
 from blklab.outcome import CROWDED, LEAST_SHOWN, DeviceResult, Outcome, looked_up
 from blklab.text import by_key
 from blklab.units import format_count, format_duration, format_rate, format_size
@@ -106,8 +98,8 @@ def _cleaning(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"The {place} of {device.name} was full after {full_ns / 1e9:.1f} s: from then on, {then}. {last}"
 
 
-def _work(device: DeviceResult) -> DiskWork:
-    return cast(DiskWork, device.work)  # only simulations have it
+def _work(device: DeviceResult) -> simulated.DiskWork:
+    return cast(simulated.DiskWork, device.work)  # only simulations have it
 
 
 def saturation(device: DeviceResult, runtime_ns: int) -> tuple[float, str]:
@@ -153,10 +145,10 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
     """Says which locks and threads of arrays and caches, and whether the cores, are in use most of the time."""
-    for target in cast(Sequence[TargetReport], outcome.targets):
+    for target in cast(Sequence[simulated.TargetReport], outcome.targets):
         limiter = {"lvmcache": "dm-cache"}.get(target["kind"], target["kind"])
         limits = f"{limiter} limits {target['name']} (kernel {document['kernel']})"
-        locks = {lock["name"]: lock["held_ns"] for lock in cast(list[LockUse], target.get("locks", []))}
+        locks = {lock["name"]: lock["held_ns"] for lock in cast(list[simulated.LockUse], target.get("locks", []))}
         thread_ns = target["thread_ns"] if target["kind"] == "md" else 0
         name, held_ns = max(locks.items(), key=lambda item: item[1], default=("", 0))
         if max(held_ns, thread_ns) < CROWDED * outcome.observed_ns:
@@ -209,7 +201,7 @@ def _shares(outcome: Outcome) -> Iterator[str]:
 
 
 def _targets(document: Cell, outcome: Outcome) -> Iterator[str]:
-    for target in cast(Sequence[TargetReport], outcome.targets):
+    for target in cast(Sequence[simulated.TargetReport], outcome.targets):
         if target["kind"] == "md":
             yield from _md(document, target)
         elif target["kind"] == "lvmcache":
@@ -243,7 +235,7 @@ def _hits_over_time(outcome: Outcome) -> Iterator[str]:
             )
 
 
-def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:
+def _dm_cache(cache: simulated.LvmcacheTargetReport) -> Iterator[str]:
     hits, misses = looked_up(cache)
     name, promoted, full = cache["name"], cache["promotions"], cache["used_blocks"] == cache["blocks"]
     if not hits + misses:
@@ -264,7 +256,7 @@ def _dm_cache(cache: LvmcacheTargetReport) -> Iterator[str]:
         yield f"{name}: {format_count(cache['waited'])} bios waited until their block was copied."
 
 
-def _bcache(cache: BcacheTargetReport) -> Iterator[str]:
+def _bcache(cache: simulated.BcacheTargetReport) -> Iterator[str]:
     hits, misses = looked_up(cache)
     if hits + misses:
         yield f"{cache['name']}: {hits / (hits + misses):.1%} of the reads that did not bypass it hit."
@@ -275,7 +267,7 @@ def _bcache(cache: BcacheTargetReport) -> Iterator[str]:
         )
 
 
-def _writecache(cache: WritecacheTargetReport) -> Iterator[str]:
+def _writecache(cache: simulated.WritecacheTargetReport) -> Iterator[str]:
     name, reads, writes = cache["name"], cache["reads"], cache["writes"]
     if writes:
         back, commits = format_count(cache["writebacks"]), format_count(cache["commits"])
@@ -292,7 +284,7 @@ def _writecache(cache: WritecacheTargetReport) -> Iterator[str]:
         )
 
 
-def _md(document: Cell, array: MdReport) -> Iterator[str]:
+def _md(document: Cell, array: simulated.MdReport) -> Iterator[str]:
     chosen = [
         (slot, reason, count)
         for slot, stats in enumerate(array["slots"])

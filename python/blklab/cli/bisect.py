@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from blklab import output
-from blklab.cli.common import emit, fail_with, json_option, parse_share, store_option, tell
+from blklab.cli.common import emit, fail_with, json_option, parse_share, repeatable, store_option, tell
 from blklab.cli.run import changes, only_cells
 from blklab.errors import UsageError
 from blklab.runners.lab import accel_option
@@ -17,10 +17,9 @@ from blklab.runners.lab import accel_option
 @click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", help="The runner.")
 @click.option("--good", required=True, metavar="KERNEL|COMMIT", help="The end without the problem: the baseline.")
 @click.option("--bad", required=True, metavar="KERNEL|COMMIT", help="The end with the problem.")
-@click.option(
+@repeatable(
     "--fail-if",
     "conditions",
-    multiple=True,
     required=True,
     metavar="CONDITION",
     help="What the problem is: 'iops < 0.9*baseline', 'p99 > 5ms'.",
@@ -31,17 +30,15 @@ from blklab.runners.lab import accel_option
     metavar="DIR",
     help="A git repository, whose commits are bisected: a kernel tree, or md's sources.",
 )
-@click.option(
+@repeatable(
     "--build",
     "commands",
-    multiple=True,
     metavar="COMMAND",
     help="With --tree: builds the kernel, such as 'make -j8'; may be repeated.",
 )
-@click.option(
+@repeatable(
     "--module",
     "modules",
-    multiple=True,
     metavar="NAME",
     help="With --tree: builds only this module, and loads it instead of the kernel's own: raid10, dm-cache ...",
 )
@@ -61,7 +58,7 @@ from blklab.runners.lab import accel_option
     help="Skip a commit that is still unclear after so many runs.",
 )
 @click.option("--only", metavar="LABEL=PATTERN,...", callback=only_cells, help="Run only these cells: stack=raid10.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
+@repeatable("--set", "settings", metavar="KEY=VALUE", help="Change a key of the file: iodepth=8.")
 @accel_option.with_where()
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write git's log to FILE.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from blklab.cli.common import DURATION, emit, fail_with, json_option, note, store_option, tell, warn
+from blklab.cli.common import DURATION, emit, fail_with, json_option, note, repeatable, store_option, tell, warn
 from blklab.errors import UsageError
 from blklab.output import check as check_output
 from blklab.output import write
@@ -41,9 +41,9 @@ VIRTUAL = "virtual"
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Measure the disk below this directory now.",
 )
-@click.option("--destroy", multiple=True, metavar="ID", help="Also write to --device, which has this stable name.")
-@click.option("--yes-destroy", multiple=True, metavar="ID", help="The same, even with data on it.")
-@click.option("--force", multiple=True, metavar="NAME", help="Measure despite this condition.")
+@repeatable("--destroy", metavar="ID", help="Also write to --device, which has this stable name.")
+@repeatable("--yes-destroy", metavar="ID", help="The same, even with data on it.")
+@repeatable("--force", metavar="NAME", help="Measure despite this condition.")
 @click.option(
     "--time", "length", type=DURATION, default="5m", help="Time of all tests together, without laying out a file."
 )

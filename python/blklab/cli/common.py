@@ -3,6 +3,7 @@
 Results go to stdout, as tables or as JSON. Everything else goes to stderr.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -60,6 +61,9 @@ class _Input(click.Path):
 INPUT = _Input(path_type=str)
 """Argument type: a file to read. The reader checks whether it exists: its message is better."""
 
+
+repeatable = functools.partial(click.option, multiple=True)
+"""Decorator: add an option that may be given several times."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""

@@ -93,13 +93,8 @@ def gather(texts: Mapping[str, str], prefix: str, jobs: Sequence[FioJobResult] =
         known = {}
         if 0 < number <= len(jobs):
             read, write = jobs[number - 1].directions
-            known = {
-                "totals": (
-                    DirectionTotal(read.total_ios, read.io_bytes),
-                    DirectionTotal(write.total_ios, write.io_bytes),
-                ),
-                "runtime_ms": max(read.runtime_ms, write.runtime_ms),
-            }
+            totals = tuple(DirectionTotal(each.total_ios, each.io_bytes) for each in (read, write))
+            known = {"totals": totals, "runtime_ms": max(read.runtime_ms, write.runtime_ms)}
         kinds = (by_kind.get(kind, []) for kind in ("iops", "bw", "clat"))
         logs.append(JobLog(*kinds, **known))  # type: ignore[arg-type]
     return logs

@@ -96,18 +96,14 @@ def entries_recipes(array: Array, *, adding_fails: bool) -> list[Recipe]:
             recipes.append(_replace_recipe(array, member))
             recipes += _removal_recipes(array, member, others)
     if bad:
-        recipes.append(
-            Recipe(
-                "remove-lists",
-                (
-                    "# When no list has entries: check the array (mismatch_cnt must be 0), then remove the lists.",
-                    command("check", array=array.path),
-                    command("wait", array=array.path),
-                    command("show-mismatches", name=array.name),
-                    command("fix", array=array.path),
-                ),
-            )
+        removal = (
+            "# When no list has entries: check the array (mismatch_cnt must be 0), then remove the lists.",
+            command("check", array=array.path),
+            command("wait", array=array.path),
+            command("show-mismatches", name=array.name),
+            command("fix", array=array.path),
         )
+        recipes.append(Recipe("remove-lists", removal))
     return recipes
 
 
@@ -143,16 +139,14 @@ def _stop_users(array: Array) -> list[str]:
 
 
 def _replace_recipe(array: Array, member: ArrayMember) -> Recipe:
-    return Recipe(
-        "replace",
-        (
-            f"# If {member.path} fails, replace it while it stays connected: md copies each sector from a good copy.",
-            command("add", array=array.path, disk=NEW_DISK),
-            command("replace", array=array.path, disk=member.path, new=NEW_DISK),
-            command("wait", array=array.path),
-            command("remove", array=array.path, disk=member.path),
-        ),
+    lines = (
+        f"# If {member.path} fails, replace it while it stays connected: md copies each sector from a good copy.",
+        command("add", array=array.path, disk=NEW_DISK),
+        command("replace", array=array.path, disk=member.path, new=NEW_DISK),
+        command("wait", array=array.path),
+        command("remove", array=array.path, disk=member.path),
     )
+    return Recipe("replace", lines)
 
 
 def _removal_recipes(array: Array, member: ArrayMember, others: list[str]) -> list[Recipe]:

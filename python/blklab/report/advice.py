@@ -113,8 +113,7 @@ def _table(answer: Answer, listed: Sequence[ArrangementFigures], first: int, tit
             row.arrangement.words,
             format_size(row.arrangement.capacity),
             str(row.arrangement.failures),
-            format_duration(row.slowest().mean_ns),
-            format_duration(row.slowest().p99_ns),
+            *map(format_duration, (row.slowest().mean_ns, row.slowest().p99_ns)),
             *([_short_headroom(row)] if timed else []),
             *([formatting.number(row.price)] if priced else []),
         ]
@@ -195,14 +194,10 @@ def render(answer: Answer, *, title: str, command: str) -> str:
     """Returns the page; `command` created it."""
     drawn = chart(answer)
     tables = [front(answer), *([present(answer)] if answer.present else []), endurance(answer)]
+    script = PlainText("Run it with sh: it needs empty disks", "\n".join(answer.script))
     sections = [
         PageSection("front", "Arrangements", "Arrangements", [*([drawn] if drawn else []), *tables]),
-        PageSection(
-            "script",
-            "Script",
-            "What to do on Debian, as root",
-            [PlainText("Run it with sh: it needs empty disks", "\n".join(answer.script))],
-        ),
+        PageSection("script", "Script", "What to do on Debian, as root", [script]),
     ]
     return shell.render(
         "document.html.j2",

@@ -47,10 +47,8 @@ def _row(row: AgreementRow) -> list[str]:
         for name, share in measured.items()
     ]
     return [
-        printable(row.key.suite),
-        printable(row.key.text),
-        f"{row.predicted.iops:,.0f}",
-        f"{row.measured.iops:,.0f}",
+        *map(printable, (row.key.suite, row.key.text)),
+        *(f"{figures.iops:,.0f}" for figures in (row.predicted, row.measured)),
         f"{row.error:+.1%}",
         ", ".join(shares[:1] if len(shares) == 2 else shares),
         "" if row.holds else "missed",

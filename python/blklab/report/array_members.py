@@ -29,8 +29,7 @@ def members_table(view: ProfileView, array: DeviceView) -> TextTable:
         [
             member.label,
             formatting.count(member.ios),
-            formatting.size(member.op("read").bytes),
-            formatting.size(member.op("write").bytes),
+            *(formatting.size(member.op(op).bytes) for op in ("read", "write")),
             formatting.share(sum(group.total for group in _by_md(member)) / member.ios if member.ios else None),
             ", ".join(
                 f"{group.label} {formatting.share(group.total / member.ios)}"

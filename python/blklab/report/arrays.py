@@ -7,7 +7,7 @@ from typing import Any
 
 from blklab.diagnostic import SEVERITIES, Diagnostic
 from blklab.md.audit.rule import list_names
-from blklab.md.model import Array, ArrayMember, Inventory
+from blklab.md.model import Array, ArrayMember, Inventory, Software
 from blklab.report import diagnostics
 from blklab.report.console import Console, styled
 from blklab.report.formatting import listing, plural
@@ -170,18 +170,9 @@ def _bad_blocks_text(member: ArrayMember) -> str:
 
 def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Returns the JSON document: docs/reference/formats.md, `md audit`."""
-    software = inventory.software
     return {
         "format_version": FORMAT_VERSION,
-        "software": None
-        if software is None
-        else {
-            "kernel": software.kernel and ".".join(map(str, software.kernel)),
-            "mdadm": software.mdadm and ".".join(map(str, software.mdadm)),
-            "create_bbl_no": software.lists_off,
-            "config": software.config or None,
-            "checked_by": software.checked_by or None,
-        },
+        "software": inventory.software and _software_as_dict(inventory.software),
         "arrays": [array.as_dict() for array in inventory.arrays],
         "strays": [stray.as_dict() for stray in inventory.strays],
         "disks": None if inventory.disks is None else [disk.as_dict() for disk in inventory.disks],
@@ -189,6 +180,16 @@ def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, A
         "findings": [_finding_as_dict(finding) for finding in findings],
         "counts": diagnostics.counts(findings),
         "unseen": _unseen(inventory),
+    }
+
+
+def _software_as_dict(software: Software) -> dict[str, Any]:
+    versions = {"kernel": software.kernel, "mdadm": software.mdadm}
+    return {
+        **{name: version and ".".join(map(str, version)) for name, version in versions.items()},
+        "create_bbl_no": software.lists_off,
+        "config": software.config or None,
+        "checked_by": software.checked_by or None,
     }
 
 

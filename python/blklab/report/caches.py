@@ -36,12 +36,10 @@ def state_table(inventory: CacheInventory) -> TextTable:
         [
             printable(cache.title),
             cache.kind,
-            printable(cache.mode) or formatting.NONE,
-            printable(cache.policy) or formatting.NONE,
+            *(printable(word) or formatting.NONE for word in (cache.mode, cache.policy)),
             formatting.size(cache.size),
             formatting.share(cache.used / cache.size if cache.size and cache.used is not None else None),
-            formatting.size(cache.dirty),
-            formatting.size(cache.block),
+            *map(formatting.size, (cache.dirty, cache.block)),
             {True: "yes", False: "no", None: formatting.NONE}[cache.redundant],
         ]
         for cache in inventory.caches
@@ -59,10 +57,8 @@ def rates_table(inventory: CacheInventory) -> TextTable:
                 [
                     printable(cache.title),
                     since if rates["seconds"] is None else f"{since} ({formatting.duration(1e9 * rates['seconds'])})",
-                    formatting.share(rates["read_hits"]),
-                    formatting.share(rates["write_hits"]),
-                    formatting.count(rates["promotions"]),
-                    formatting.count(rates["demotions"]),
+                    *map(formatting.share, (rates["read_hits"], rates["write_hits"])),
+                    *map(formatting.count, (rates["promotions"], rates["demotions"])),
                     formatting.size(rates["bypassed_bytes"]),
                     formatting.number(rates["drive_writes_a_day"]),
                 ]

@@ -8,7 +8,7 @@ from blklab.report import array_members, cache_curves, diagnostics, formatting, 
 from blklab.report.charts import density, groups, latency, over_time, pattern, sizes
 from blklab.report.charts.base import Chart
 from blklab.report.sentences import sentences
-from blklab.report.shell import KeyFigureTile, PageSection
+from blklab.report.shell import Item, KeyFigureTile, PageSection
 from blklab.report.tables import devices as device_tables
 from blklab.report.tables import life, load, trace
 from blklab.report.tables import pattern as pattern_tables
@@ -45,41 +45,24 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "", cu
 
 def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection]:
     device, stack_charts = view.focus, over_time.stack_charts(view)
+    times: list[Item] = [*latency.charts(device), *density.latency_charts(device), *_some(life.depth(device))]
+    arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
+    blocks: list[Item] = [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device))]
+    origins = _some(load.operations(device), array_members.members_table(view, device))
     sections = [
         PageSection("stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts),
         PageSection("time", "Over time", "Over time", over_time.charts(view)),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "Sizes", "Request sizes", sizes.charts(device)),
-        PageSection(
-            "latency",
-            "Latency",
-            "Latency and queue depth",
-            [*latency.charts(device), *density.latency_charts(device), *_some(life.depth(device))],
-        ),
+        PageSection("latency", "Latency", "Latency and queue depth", times),
         PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
         PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
-        PageSection(
-            "rhythm", "Arrivals", "Arrivals", [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
-        ),
-        PageSection(
-            "hot",
-            "Hot blocks",
-            "Hot blocks and working set",
-            [
-                *pattern.hotness_charts(device),
-                *_some(pattern_tables.hot_blocks(device)),
-                *over_time.working_set(device),
-            ],
-        ),
+        PageSection("rhythm", "Arrivals", "Arrivals", arrivals),
+        PageSection("hot", "Hot blocks", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
         *(cache_curves.sections(curves, "Cache") if curves else []),
         PageSection("files", "Files", "Hot files", _some(load.hot_files(view))),
-        PageSection(
-            "origin",
-            "Who asked",
-            "Processes, devices and CPUs",
-            [*_some(load.operations(device), array_members.members_table(view, device)), *groups.charts(device)],
-        ),
+        PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *groups.charts(device)]),
     ]
     return [section for section in sections if section]
 
@@ -125,27 +108,15 @@ def _precision(device: DeviceView) -> str:
 
 
 def _others(view: ProfileView) -> list[dict[str, Any]]:
-    return [
-        {
-            "sentences": sentences(device),
-            "tables": _some(load.operations(device), life.stages(device), life.errors(device)),
-        }
-        for layer in view.layers()
-        for device in layer
-        if device.active and device is not view.focus
-    ]
+    others = [device for layer in view.layers() for device in layer if device.active and device is not view.focus]
+    tables = (load.operations, life.stages, life.errors)
+    return [{"sentences": sentences(of), "tables": _some(*(build(of) for build in tables))} for of in others]
 
 
 def _made(view: ProfileView) -> list[TextTable]:
     feeds = [device_tables.feeds(view)] if len(view.devices) > 1 else []
-    return _some(
-        *trace.shard_tables(view),
-        trace.facts(view),
-        trace.files(view),
-        trace.events(view.focus),
-        *feeds,
-        trace.counts(view),
-    )
+    own = (trace.facts(view), trace.files(view), trace.events(view.focus))
+    return _some(*trace.shard_tables(view), *own, *feeds, trace.counts(view))
 
 
 BOX_WIDTH = 116

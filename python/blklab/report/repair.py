@@ -100,13 +100,9 @@ def show_recipe(console: Console, recipe: Recipe) -> None:
 
 
 def _show_steps(console: Console, plan: RepairPlan) -> None:
+    disks = plan.array.raid_disks
     rows = [
-        [
-            str(number),
-            describe_step(planned.step),
-            f"{planned.in_sync}/{plan.array.raid_disks}",
-            str(planned.failures_tolerated),
-        ]
+        [str(number), describe_step(planned.step), f"{planned.in_sync}/{disks}", str(planned.failures_tolerated)]
         for number, planned in enumerate(plan.steps, 1)
     ]
     columns = [*figures("step"), text("what"), *figures("in sync", "tolerates")]

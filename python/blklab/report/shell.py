@@ -99,21 +99,9 @@ def render(
     drawn = _drawn(sections)
     scripts = [asset("vendor/vega.js"), asset("assets/report.js")] if drawn["specs"] else []
     scripts += [asset(name) for name in more_scripts]
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            sections=sections,
-            version=__version__,
-            light=theme.LIGHT,
-            dark=theme.DARK,
-            style=asset("assets/report.css"),
-            scripts=scripts,
-            policy=policy(scripts, forms=forms),
-            charts=inert_json(drawn),
-            **context,
-        )
-    )
+    looks = {"light": theme.LIGHT, "dark": theme.DARK, "style": asset("assets/report.css"), "version": __version__}
+    active = {"scripts": scripts, "policy": policy(scripts, forms=forms), "charts": inert_json(drawn)}
+    return _environment().get_template(template).render(sections=sections, **looks, **active, **context)
 
 
 @cache
@@ -135,18 +123,10 @@ def _environment() -> "Environment":
 
 def _drawn(sections: Sequence[PageSection]) -> dict[str, Any]:
     colours = theme.variables()
-    drawn: dict[str, Any] = {
-        "config": theme.config(colours, FONT),
-        "specs": {
-            chart.name: {
-                **theme.coloured(chart.spec, colours),
-                "width": "container",
-                "autosize": {"type": "fit-x", "contains": "padding"},
-            }
-            for section in sections
-            for chart in section.charts
-        },
-    }
+    size = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    charts = [chart for section in sections for chart in section.charts]
+    specs = {chart.name: {**theme.coloured(chart.spec, colours), **size} for chart in charts}
+    drawn: dict[str, Any] = {"config": theme.config(colours, FONT), "specs": specs}
     choosers = [item for section in sections for item in section.items if isinstance(item, AxisChooser)]
     if choosers:
         (chooser,) = choosers

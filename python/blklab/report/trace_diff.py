@@ -124,14 +124,7 @@ def _course(metric: TraceMetric, side: DeviceView) -> dict[int, float]:
     return {interval.start_ns: value for interval in slices if (value := metric.series(interval)) is not None}
 
 
-def figure(metric: TraceMetric, value: float | None) -> str:
-    forms = {
-        "time": formatting.duration,
-        "bandwidth": formatting.rate,
-        "size": formatting.size,
-        "rate": formatting.number,
-    }
-    return forms[metric.kind](value)
+FORMS = {"time": formatting.duration, "bandwidth": formatting.rate, "size": formatting.size, "rate": formatting.number}
 
 
 def _per_second(direction: str, key: str) -> Callable[[DeviceView], float | None]:
@@ -144,11 +137,10 @@ def _latency(direction: str, key: str) -> Callable[[DeviceView], float | None]:
 
 def _of_direction(direction: str) -> list[TraceMetric]:
     ios, transferred = attrgetter(f"{direction}s"), attrgetter(f"{direction}_bytes")
+    bandwidth = _per_second(direction, "bytes")
     return [
         TraceMetric(f"{direction}.iops", f"{direction}s a second", "rate", _per_second(direction, "ios"), ios),
-        TraceMetric(
-            f"{direction}.bw", f"{direction} bandwidth", "bandwidth", _per_second(direction, "bytes"), transferred
-        ),
+        TraceMetric(f"{direction}.bw", f"{direction} bandwidth", "bandwidth", bandwidth, transferred),
         TraceMetric(
             f"{direction}.size",
             f"mean {direction} size",
@@ -273,7 +265,7 @@ def changes_table(diff: TraceDiff) -> TextTable:
     """Returns the metrics of A and B with their changes and verdicts."""
     rows = []
     for change in diff.changes:
-        a, b = (figure(change.metric, value) for value in change.values)
+        a, b = map(FORMS[change.metric.kind], change.values)
         rows.append([change.metric.title, a, b, *comparison.difference(change.decision), _verdict(change)])
     columns = [text(""), *figures("A", "B", "change"), TableColumn("95 % interval"), TableColumn("p"), text("")]
     return TextTable("What changed", columns, rows, NOTE, spare=("p", "95 % interval"))

@@ -35,9 +35,7 @@ def tuning_table(tuning: Tuning) -> TextTable:
     columns += [TableColumn("95 % interval"), TableColumn("p"), text("")]
     rows = [
         [
-            printable(effect.setting),
-            printable(effect.value),
-            printable(effect.baseline),
+            *map(printable, (effect.setting, effect.value, effect.baseline)),
             str(effect.runs),
             *difference(effect.difference),
             verdict(effect.difference),

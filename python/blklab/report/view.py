@@ -5,17 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from blklab.documents.profile import (
-    Capabilities,
-    DeviceProfile,
-    Dispersion,
-    LifeProfile,
-    OpLoadProfile,
-    Profile,
-    QuantilesSummary,
-    SliceProfile,
-    StreamsSummary,
-)
+from blklab.documents import profile as documents
 from blklab.errors import BlklabError
 from blklab.report import formatting
 from blklab.text import printable
@@ -38,8 +28,8 @@ class OriginGroup:
     label: str
     ios: dict[str, int]
     bytes: int
-    read_ns: QuantilesSummary
-    write_ns: QuantilesSummary
+    read_ns: documents.QuantilesSummary
+    write_ns: documents.QuantilesSummary
     errors: int
     direct: bool = False  # Whether it is the source `direct`: not remapped from another device
 
@@ -60,7 +50,9 @@ class RemapEdge:
 
 
 class DeviceView:
-    def __init__(self, data: DeviceProfile, names: dict[str, str], capabilities: Capabilities) -> None:
+    def __init__(
+        self, data: documents.DeviceProfile, names: dict[str, str], capabilities: documents.Capabilities
+    ) -> None:
         self.data = data
         self.capabilities = capabilities
         """What the trace contains about the device."""
@@ -104,29 +96,29 @@ class DeviceView:
         """Operations with I/O, in the usual order."""
         return [op for op in OPS if self.op(op).ios or self.life(op).without_queue]
 
-    def op(self, name: str) -> OpLoadProfile:
+    def op(self, name: str) -> documents.OpLoadProfile:
         return self.data.load.ops[name]
 
-    def life(self, name: str) -> LifeProfile:
+    def life(self, name: str) -> documents.LifeProfile:
         """Returns the latencies of one operation; `all` is reads and writes."""
         return self.data.life[name]
 
-    def streams(self, name: str) -> StreamsSummary:
+    def streams(self, name: str) -> documents.StreamsSummary:
         """Returns the sequential streams of reads or writes."""
         pattern = self.data.pattern
         return pattern.read_streams if name == "read" else pattern.write_streams
 
-    def dispersion(self) -> list[Dispersion]:
+    def dispersion(self) -> list[documents.Dispersion]:
         """Returns the burstiness in windows that are complete and longer than a tick of the trace's clock."""
         scales = self.data.pattern.arrivals.dispersion
         return [scale for scale in scales if scale.windows and scale.window_ns > (self.capabilities.clock_ns or 0)]
 
-    def latency(self, op: str, stage: str = "q2c") -> QuantilesSummary | None:
+    def latency(self, op: str, stage: str = "q2c") -> documents.QuantilesSummary | None:
         """Returns the quantiles of one stage in ns; None if it never occurred."""
         quantiles = self.life(op).latency_ns[stage]
         return quantiles if quantiles.count else None
 
-    def response(self, op: str) -> tuple[str, QuantilesSummary] | None:
+    def response(self, op: str) -> tuple[str, documents.QuantilesSummary] | None:
         """Returns Q2C, or D2C if there are no Q events: (letters, quantiles in ns)."""
         for stage in ("q2c", "d2c"):
             if (quantiles := self.latency(op, stage)) is not None:
@@ -192,7 +184,7 @@ class DeviceView:
             return f"{self.label}, moved within itself"
         return self.names.get(name, printable(name))
 
-    def slices(self) -> tuple[int, list[SliceProfile]]:
+    def slices(self) -> tuple[int, list[documents.SliceProfile]]:
         """Returns the width in ns and the time slices, from the first with I/O to the last."""
         over_time = self.data.over_time
         slices = over_time.slices
@@ -201,7 +193,7 @@ class DeviceView:
         return int(over_time.width_ns), kept
 
 
-def _is_busy(interval: SliceProfile) -> bool:
+def _is_busy(interval: documents.SliceProfile) -> bool:
     counts = (interval.reads, interval.writes, interval.others)
     return any(counts) or interval.read_p50_ns is not None or interval.write_p50_ns is not None
 
@@ -209,7 +201,7 @@ def _is_busy(interval: SliceProfile) -> bool:
 class ProfileView:
     """A profile with its devices by name."""
 
-    def __init__(self, profile: Profile, shards: ShardSummary | None = None) -> None:
+    def __init__(self, profile: documents.Profile, shards: ShardSummary | None = None) -> None:
         self.profile = profile
         self.shards = shards
         """The figures of hosts and groups, if the trace consists of shards."""
@@ -292,7 +284,7 @@ class ProfileView:
             yield printable(entry.name), [printable(str(path)) for path in entry.files]
 
 
-def _labels(profile: Profile) -> dict[str, str]:
+def _labels(profile: documents.Profile) -> dict[str, str]:
     """Returns a label for each device number: its name, with the number if names repeat."""
     # Devices that a filter excluded are included: I/O can come from them.
     names: dict[str, str | None] = dict(profile.device_names)

@@ -54,10 +54,8 @@ def _counts(target: Mapping[str, Any]) -> list[str]:
         ]
     blocks = target["blocks"]
     return [
-        _share(target["read_hits"], target["read_misses"]),
-        _share(target["write_hits"], target["write_misses"]),
-        f"{target['promotions']:,}",
-        f"{target['demotions']:,}",
+        *(_share(target[f"{way}_hits"], target[f"{way}_misses"]) for way in ("read", "write")),
+        *(f"{target[key]:,}" for key in ("promotions", "demotions")),
         formatting.share(target["used_blocks"] / blocks) if blocks else "–",
         f"{target['dirty']:,}",
     ]

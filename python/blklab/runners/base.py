@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blklab import __version__
+from blklab.errors import BlklabError
 from blklab.outcome import Outcome
 from blklab.store.series import FinishedRun
 
@@ -59,6 +60,26 @@ class Runner(ABC):
     @abstractmethod
     def run(self, cells: "Sequence[Cell]", ledger: Ledger) -> None:
         """Measures cells. An exception ends the campaign; a failed cell need not."""
+
+    def measure_each(
+        self,
+        cells: "Sequence[Cell]",
+        ledger: Ledger,
+        measure: "Callable[[Cell], FinishedRun]",
+        fatal: tuple[type[BlklabError], ...] = (),
+    ) -> None:
+        """Measures cells one after the other, and reports their results and errors; `fatal` errors are raised."""
+        for cell in sorted(cells, key=lambda cell: cell.turn):
+            if not ledger.begin(cell):
+                continue
+            try:
+                finished = measure(cell)
+            except fatal:
+                raise
+            except BlklabError as error:
+                ledger.fail(cell, str(error))
+            else:
+                ledger.end(cell, finished)
 
 
 @dataclass(frozen=True)

@@ -148,20 +148,14 @@ def run(store: Store, number: int) -> SitePage:
     stored = query.run(store, number)
     table = runs.runs(query.campaign(store, stored.campaign), [stored])
     output = query.raw(store, number)
-    sections = [
-        PageSection("figures", "Figures", "Figures", [table]),
-        PageSection(
-            "details",
-            "Details",
-            "Details",
-            [
-                _document("The result", stored.outcome and stored.outcome.as_document()),
-                _document("The cell", stored.cell),
-                _document("The environment", stored.environment),
-                *([PlainText("Output", printable_lines(output.split("\n")), folded=True)] if output else []),
-            ],
-        ),
+    details = [
+        _document("The result", stored.outcome and stored.outcome.as_document()),
+        _document("The cell", stored.cell),
+        _document("The environment", stored.environment),
+        *([PlainText("Output", printable_lines(output.split("\n")), folded=True)] if output else []),
     ]
+    figures = PageSection("figures", "Figures", "Figures", [table])
+    sections = [figures, PageSection("details", "Details", "Details", details)]
     return SitePage(
         f"Run {number}",
         sections,

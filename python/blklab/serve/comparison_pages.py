@@ -112,25 +112,16 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
         for row in reversed(campaigns)
     ]
     table = TextTable(title, columns, rows)
+    chart = _chart(metric, measured, values, cells, table, annotations.tags(store))
+    fields = [FormField("metric", "Metric", metric), FormField("on", "On", place)]
     return SitePage(
         printable(name),
-        [
-            PageSection(
-                "trend",
-                "Trend",
-                f"{metric} over time",
-                [_chart(metric, measured, values, cells, table, annotations.tags(store))],
-            )
-        ],
+        [PageSection("trend", "Trend", f"{metric} over time", [chart])],
         kicker="trend",
         here="/trends",
         facts=[formatting.plural(len(campaigns), "campaign"), *([f"on {printable(place)}"] if place else [])],
         sentences=verdicts,
-        form=Form(
-            f"/trends/{quote(name, safe='')}",
-            "Show",
-            [FormField("metric", "Metric", metric), FormField("on", "On", place)],
-        ),
+        form=Form(f"/trends/{quote(name, safe='')}", "Show", fields),
     )
 
 

@@ -15,21 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from blklab.spec import fio_options, known_options
-from blklab.spec.fields import (
-    NUMBER,
-    Count,
-    ExperimentTable,
-    Microseconds,
-    Number,
-    Seconds,
-    Sectors,
-    Share,
-    Words,
-    quantity,
-    shown,
-    whole_sectors,
-)
+from blklab.spec import fields, fio_options, known_options
 from blklab.spec.stack import KeyedError
 
 
@@ -38,7 +24,7 @@ def _portion(value: Any) -> Any:
     if isinstance(value, str) and value.strip().endswith("%"):
         fio_options.portion(value)
         return value.strip()
-    return quantity(lambda text: fio_options.portion(text)[0], "a size such as 8GiB or 50%")(value)
+    return fields.quantity(lambda text: fio_options.portion(text)[0], "a size such as 8GiB or 50%")(value)
 
 
 Portion = Annotated[
@@ -49,7 +35,7 @@ Portion = Annotated[
     ),
 ]
 
-Percent = Annotated[int, Field(ge=0, le=100), NUMBER]
+Percent = Annotated[int, Field(ge=0, le=100), fields.NUMBER]
 
 Engine = Literal["libaio", "io_uring", "posixaio", "sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"]
 
@@ -67,9 +53,9 @@ def _options(table: dict[str, Any]) -> dict[str, Any]:
         if option not in known_options.OPTIONS:
             raise ValueError(f"{option}: no such option, or one that blklab does not pass on to fio")
         if fio_options.NAMES_FILES.get(option, "\0") in str(value):
-            raise ValueError(f"{option}: found {shown(value)}, expected a value without a file")
+            raise ValueError(f"{option}: found {fields.shown(value)}, expected a value without a file")
         if not str(value).isprintable():
-            raise ValueError(f"{option}: found {shown(value)}, expected printable text")
+            raise ValueError(f"{option}: found {fields.shown(value)}, expected printable text")
     return table
 
 
@@ -82,35 +68,35 @@ CHECKS: dict[str, Callable[[str], object]] = {  # Raise ValueError for an option
 }
 
 
-class Job(ExperimentTable):
+class Job(fields.ExperimentTable):
     """A group of equal jobs, with fio's options and defaults (fio(1))."""
 
     rw: str = "read"
-    bs: Words | None = None
-    bssplit: Words | None = None
-    blockalign: Sectors | None = None
-    iodepth: Count = 1
-    iodepth_batch: Number = 1
-    iodepth_batch_complete: Count = 1
-    iodepth_low: Number = 0
-    numjobs: Annotated[int, Field(ge=1, le=4096), NUMBER] = 1
+    bs: fields.Words | None = None
+    bssplit: fields.Words | None = None
+    blockalign: fields.Sectors | None = None
+    iodepth: fields.Count = 1
+    iodepth_batch: fields.Number = 1
+    iodepth_batch_complete: fields.Count = 1
+    iodepth_low: fields.Number = 0
+    numjobs: Annotated[int, Field(ge=1, le=4096), fields.NUMBER] = 1
     rwmixread: Percent | None = None
     rwmixwrite: Percent | None = None
-    random_distribution: Words = "random"
+    random_distribution: fields.Words = "random"
     size: Portion | None = None
     io_size: Portion | None = None
-    offset: Annotated[Portion, AfterValidator(whole_sectors)] = 0
-    offset_increment: Sectors = 0
-    runtime: Seconds | None = None
+    offset: Annotated[Portion, AfterValidator(fields.whole_sectors)] = 0
+    offset_increment: fields.Sectors = 0
+    runtime: fields.Seconds | None = None
     time_based: bool = False
-    ramp_time: Seconds | None = None
-    fsync: Number = 0
-    fsync_share: Share = 0.0
-    thinktime: Microseconds = 0
-    thinktime_blocks: Count = 1
-    rate: Words | None = None
-    rate_iops: Words | None = None
-    p99_below: Annotated[Seconds, Field(gt=0)] | None = None
+    ramp_time: fields.Seconds | None = None
+    fsync: fields.Number = 0
+    fsync_share: fields.Share = 0.0
+    thinktime: fields.Microseconds = 0
+    thinktime_blocks: fields.Count = 1
+    rate: fields.Words | None = None
+    rate_iops: fields.Words | None = None
+    p99_below: Annotated[fields.Seconds, Field(gt=0)] | None = None
     """With rate = "ramp": the limit of the 99th percentile; blklab searches the highest rate."""
     direct: bool = True
     ioengine: Engine = "libaio"
@@ -122,7 +108,7 @@ class Job(ExperimentTable):
     def _known(cls, value: str) -> str:
         if value not in fio_options.RW:
             allowed = ", ".join(fio_options.RW)
-            raise ValueError(f"found {shown(value)}, expected one of {allowed}")
+            raise ValueError(f"found {fields.shown(value)}, expected one of {allowed}")
         return value
 
     @field_validator(*CHECKS)
@@ -153,19 +139,19 @@ class Job(ExperimentTable):
         return self
 
 
-class Jobs(ExperimentTable):
+class Jobs(fields.ExperimentTable):
     """Several groups of jobs that run at the same time."""
 
     jobs: Annotated[dict[str, Job], Field(min_length=1)]
 
 
-class JobFile(ExperimentTable):
+class JobFile(fields.ExperimentTable):
     """A fio job file: all its jobs, with the options of its global sections."""
 
     job_file: Annotated[str, Field(min_length=1)]
 
 
-class Replay(ExperimentTable):
+class Replay(fields.ExperimentTable):
     """A trace, whose I/Os are replayed."""
 
     replay: Annotated[str, Field(min_length=1)]
@@ -174,10 +160,10 @@ class Replay(ExperimentTable):
     device: str | None = None  # The trace's device; by default the one through which the whole workload passes
     format: str | None = None  # The trace's format; by default detected from the content
     timing: Literal["closed", "recorded"] = "closed"
-    iodepth: Count = 32
-    speed: Annotated[float, Field(gt=0, le=10**6), NUMBER] = 1.0
-    runtime: Seconds | None = None
-    ramp_time: Seconds | None = None
+    iodepth: fields.Count = 32
+    speed: Annotated[float, Field(gt=0, le=10**6), fields.NUMBER] = 1.0
+    runtime: fields.Seconds | None = None
+    ramp_time: fields.Seconds | None = None
 
     @model_validator(mode="after")
     def _together(self) -> "Replay":
@@ -189,20 +175,20 @@ class Replay(ExperimentTable):
         return self
 
 
-class Command(ExperimentTable):
+class Command(fields.ExperimentTable):
     """A program, whose time and I/O are measured."""
 
     command: Annotated[list[str], Field(min_length=1, max_length=4096)]
     """The program and its arguments; no shell interprets them."""
 
     directory: str | None = None  # The working directory; by default the target's directory, otherwise one below it
-    times: Annotated[int, Field(ge=1, le=10_000), NUMBER] = 5
+    times: Annotated[int, Field(ge=1, le=10_000), fields.NUMBER] = 5
 
     @field_validator("directory")
     @classmethod
     def _below(cls, value: str | None) -> str | None:
         if value is not None and (value.startswith("/") or ".." in value.split("/") or "\0" in value):
-            raise ValueError(f"found {shown(value)}, expected a directory below the target")
+            raise ValueError(f"found {fields.shown(value)}, expected a directory below the target")
         return value
 
     @field_validator("command")

@@ -6,17 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from blklab.system import layers
 from blklab.system.identity import BlockDevice
-from blklab.system.layers import (
-    block_device,
-    filesystem_devices,
-    layers,
-    loop_file,
-    mounted_devices,
-    name_of,
-    node_of,
-    partitions,
-)
 from blklab.system.mounts import everywhere, unescaped
 from blklab.system.roots import Roots, entries, text
 
@@ -48,16 +39,16 @@ def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
     Also the block device below a loop device: loop devices claim nothing.
     """
     related = {device.number: device.node}
-    for partition in partitions(device.node):
+    for partition in layers.partitions(device.node):
         if number := text(partition / "dev"):
             related[number] = partition
     if (device.node / "partition").exists() and (number := text(device.node.parent / "dev")):
         related[number] = device.node.parent
     waiting = [device.node]
     while waiting:
-        backing = loop_file(waiting.pop())
-        number = block_device(Path(backing), roots) if backing else None
-        node = node_of(number, roots) if number else None
+        backing = layers.loop_file(waiting.pop())
+        number = layers.block_device(Path(backing), roots) if backing else None
+        node = layers.node_of(number, roots) if number else None
         if number and node and number not in related:
             related[number] = node
             waiting.append(node)
@@ -67,14 +58,14 @@ def _related(device: BlockDevice, roots: Roots) -> dict[str, Path]:
 def _reached(number: str, related: dict[str, Path], device: BlockDevice, roots: Roots) -> str | None:
     """Returns the name of the related device that is `number`, or below it."""
     if number in related:
-        return name_of(number, roots)
+        return layers.name_of(number, roots)
     # A partition's disk is beneath its brothers too, which does not make them its users.
     own = set(related)
     if (device.node / "partition").exists():
         own.discard(text(device.node.parent / "dev") or "")
-    below = {layer.number for layer in layers([number], roots)}
+    below = {layer.number for layer in layers.layers([number], roots)}
     used = sorted(own & {n for n in below if n})
-    return name_of(used[0], roots) if used else None
+    return layers.name_of(used[0], roots) if used else None
 
 
 def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
@@ -83,15 +74,15 @@ def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Ite
         if name := _reached(number, related, device, roots):
             yield f"the root filesystem is on {name}: blklab never writes to it"
     for mount in everywhere(roots):
-        for number in sorted(mounted_devices(mount, roots)):
+        for number in sorted(layers.mounted_devices(mount, roots)):
             if name := _reached(number, related, device, roots):
-                own = "" if name == name_of(number, roots) else f" through {mount.source}"
+                own = "" if name == layers.name_of(number, roots) else f" through {mount.source}"
                 yield f"{name} is mounted at {mount.point}{own}"
 
 
 def _root_devices(roots: Roots) -> set[str]:
     try:
-        return filesystem_devices(Path("/"), roots)[0]
+        return layers.filesystem_devices(Path("/"), roots)[0]
     except OSError:
         return set()
 
@@ -102,7 +93,7 @@ def _swapping(device: BlockDevice, related: dict[str, Path], roots: Roots) -> It
         if not line.split():
             continue
         path = Path(unescaped(line.split()[0]))
-        number = block_device(path, roots)
+        number = layers.block_device(path, roots)
         if number is None and path.parent == Path("/dev"):
             number = text(roots.sys / "class/block" / path.name / "dev")
         if number and (name := _reached(number, related, device, roots)):
@@ -123,14 +114,14 @@ def _looped(related: dict[str, Path], roots: Roots) -> Iterator[str]:
 
     A file may have several names (hard links), so inodes are compared.
     """
-    mine = {_inode(path, roots) for node in related.values() if (path := loop_file(node))} - {None}
+    mine = {_inode(path, roots) for node in related.values() if (path := layers.loop_file(node))} - {None}
     for loop in entries(roots.sys / "block"):
-        backing = loop_file(loop)
+        backing = layers.loop_file(loop)
         if backing is None or loop.resolve() in related.values():
             continue
-        number = block_device(Path(backing), roots)
+        number = layers.block_device(Path(backing), roots)
         if number in related:
-            yield f"{name_of(number, roots)} is the file of {loop.name}"
+            yield f"{layers.name_of(number, roots)} is the file of {loop.name}"
         elif mine and _inode(backing, roots) in mine:
             yield f"{loop.name} uses the same file"
 
@@ -150,7 +141,7 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
     made elsewhere), other users' programs unless we are root, and the kernel's own use.
     """
     numbers = {device.number: device.name}
-    for partition in partitions(device.node):
+    for partition in layers.partitions(device.node):
         if number := text(partition / "dev"):
             numbers[number] = partition.name
     programs = []
@@ -175,5 +166,5 @@ def _opened(descriptor: Path, numbers: dict[str, str], roots: Roots) -> str | No
             return None
     except OSError:
         return None
-    number = block_device(descriptor, roots)
+    number = layers.block_device(descriptor, roots)
     return numbers.get(number) if number else None

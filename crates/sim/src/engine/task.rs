@@ -9,14 +9,10 @@ use crate::task::replay::ReplayState;
 
 /// What a task does.
 pub enum Role {
-    Job(Box<JobState>),       // A fio job
-    Journal(Box<Journal>),    // A journalling filesystem's commits
-    Replay(Box<ReplayState>), // A recorded load
-    /// A background worker of a target.
-    Worker {
-        target: u16,
-        worker: u32, // The target's own number for it
-    },
+    Job(Box<JobState>),                  // A fio job
+    Journal(Box<Journal>),               // A journalling filesystem's commits
+    Replay(Box<ReplayState>),            // A recorded load
+    Worker { target: u16, worker: u32 }, // A background worker of a target, by the target's own number
 }
 
 /// One entry of a plug.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_blocks::{InitialState, JobBlocks};
 use super::locks::{LockUse, Locks, Moment};
-use super::{BuildContext, Node, Reported, TargetSpec};
+use super::{BuildContext, Node, TargetSpec};
 use crate::arena::Numbered;
 use crate::bio::{Bio, Flags, NONE, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, PlugAfter, Simulation, Target, WorkerNext};
@@ -498,17 +498,9 @@ impl BcacheTarget {
     }
 }
 
-impl Reported for BcacheTarget {
-    type Report = BcacheReport;
-
-    fn report(&self) -> BcacheReport {
-        let dirty_bytes = self.cache.counts().dirty * PAGE_SECTORS * 512;
-        BcacheReport { dirty_bytes, locks: self.locks.usage(), ..self.report.clone() }
-    }
-}
-
 impl TargetSpec for Bcache {
     type Target = BcacheTarget;
+    type Report = BcacheReport;
 
     fn children(&self) -> Vec<Option<&Node>> {
         vec![Some(&self.backing), Some(&self.cache)]
@@ -546,6 +538,11 @@ impl TargetSpec for Bcache {
         };
         target.fill(self.state, context.jobs)?;
         Ok(target)
+    }
+
+    fn report(target: &BcacheTarget) -> BcacheReport {
+        let dirty_bytes = target.cache.counts().dirty * PAGE_SECTORS * 512;
+        BcacheReport { dirty_bytes, locks: target.locks.usage(), ..target.report.clone() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuildContext, Node, Reported, TargetSpec};
+use super::{BuildContext, Node, TargetSpec};
 use crate::bio::Op;
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
@@ -96,16 +96,9 @@ impl Target for DelayTarget {
     }
 }
 
-impl Reported for DelayTarget {
-    type Report = DelayReport;
-
-    fn report(&self) -> DelayReport {
-        self.report.clone()
-    }
-}
-
 impl TargetSpec for Delay {
     type Target = DelayTarget;
+    type Report = DelayReport;
 
     fn children(&self) -> Vec<Option<&Node>> {
         vec![Some(&self.origin)]
@@ -125,6 +118,10 @@ impl TargetSpec for Delay {
             worker: 0,
             report: DelayReport { name: self.name.clone(), held: [0; 2] },
         })
+    }
+
+    fn report(target: &DelayTarget) -> DelayReport {
+        target.report.clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The registry of targets, and how a stack is built from its description.
 //!
-//! A new kind of target needs one file with its description ([`TargetSpec`]), the target itself
-//! ([`Target`](crate::engine::Target)) and its report ([`Reported`]), and one line in the registry below.
+//! A new kind of target needs one file with its description and report ([`TargetSpec`]), the target itself
+//! ([`Target`](crate::engine::Target)), and one line in the registry below.
 
 pub mod bcache;
 pub mod delay;
@@ -31,22 +31,19 @@ use queue::{Device, DiskQueue, DiskStats};
 /// The description of a target in an experiment.
 pub trait TargetSpec {
     /// The target that is built from it.
-    type Target: Target + Reported;
+    type Target: Target;
+
+    /// What the target reports at the end of a run.
+    type Report;
 
     /// The nodes below it, by slot; `None` is a missing member.
     fn children(&self) -> Vec<Option<&Node>>;
 
     /// Builds the target with the number `id`. An error is one line.
     fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Self::Target, String>;
-}
-
-/// A target that reports at the end of a run.
-pub trait Reported {
-    /// The report.
-    type Report;
 
     /// Makes the report.
-    fn report(&self) -> Self::Report;
+    fn report(target: &Self::Target) -> Self::Report;
 }
 
 /// What targets must know when they are built.
@@ -76,7 +73,7 @@ macro_rules! targets {
         #[derive(Clone, Debug, Serialize, crate::JsonSchema)]
         #[serde(tag = "kind", rename_all = "lowercase")]
         pub enum TargetReport {
-            $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind(<<$spec as TargetSpec>::Target as Reported>::Report),)+
+            $($(#[doc = $doc])* $(#[cfg($cfg)])? $kind(<$spec as TargetSpec>::Report),)+
         }
 
         impl StackBuilder<'_> {
@@ -90,7 +87,7 @@ macro_rules! targets {
 
         fn target_report(target: &dyn Any) -> Option<TargetReport> {
             $($(#[cfg($cfg)])? if let Some(target) = target.downcast_ref::<<$spec as TargetSpec>::Target>() {
-                return Some(TargetReport::$kind(target.report()));
+                return Some(TargetReport::$kind(<$spec>::report(target)));
             })+
             None
         }

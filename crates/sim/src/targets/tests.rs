@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuildContext, Node, Reported, TargetSpec};
+use super::{BuildContext, Node, TargetSpec};
 use crate::SimError;
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::cell::{Level, Md, SyncAction};
@@ -62,16 +62,9 @@ impl Target for FaultyTarget {
     }
 }
 
-impl Reported for FaultyTarget {
-    type Report = u64;
-
-    fn report(&self) -> u64 {
-        self.failed
-    }
-}
-
 impl TargetSpec for Faulty {
     type Target = FaultyTarget;
+    type Report = u64;
 
     fn children(&self) -> Vec<Option<&Node>> {
         vec![Some(&self.origin)]
@@ -80,6 +73,10 @@ impl TargetSpec for Faulty {
     fn build(&self, id: u16, children: &[Option<Child>], _: &BuildContext) -> Result<FaultyTarget, String> {
         let origin = children[0].ok_or("nothing is faulty")?;
         Ok(FaultyTarget { id, origin, spec: self.clone(), failed: 0 })
+    }
+
+    fn report(target: &FaultyTarget) -> u64 {
+        target.failed
     }
 }
 

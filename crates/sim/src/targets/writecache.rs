@@ -11,7 +11,7 @@ use std::mem::take;
 use blklab_cache::{BlockWrite, NextWriteback, Run, Writecache as Cache, WritecacheSettings};
 use serde::{Deserialize, Serialize};
 
-use super::{BuildContext, Node, Reported, TargetSpec};
+use super::{BuildContext, Node, TargetSpec};
 use crate::bio::{Bio, Flags, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
@@ -458,17 +458,9 @@ fn metadata_part(slot: u64) -> u64 {
     (64 + 16 * slot) / (PART * 512)
 }
 
-impl Reported for WritecacheTarget {
-    type Report = WritecacheReport;
-
-    fn report(&self) -> WritecacheReport {
-        let (free_blocks, writeback_blocks) = self.cache.usage();
-        WritecacheReport { free_blocks, writeback_blocks, ..self.report.clone() }
-    }
-}
-
 impl TargetSpec for Writecache {
     type Target = WritecacheTarget;
+    type Report = WritecacheReport;
 
     fn children(&self) -> Vec<Option<&Node>> {
         vec![Some(&self.origin), Some(&self.cache)]
@@ -520,6 +512,11 @@ impl TargetSpec for Writecache {
             report: WritecacheReport { name: self.name.clone(), blocks, ..WritecacheReport::default() },
             ..WritecacheTarget::default()
         })
+    }
+
+    fn report(target: &WritecacheTarget) -> WritecacheReport {
+        let (free_blocks, writeback_blocks) = target.cache.usage();
+        WritecacheReport { free_blocks, writeback_blocks, ..target.report.clone() }
     }
 }
 

@@ -29,17 +29,9 @@ impl EventBlock {
 /// How a stream ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StreamEnding {
-    Clean, // A clean end of file
-    /// The file ends within a record.
-    Cut {
-        offset: u64, // Where the record began
-        left: usize, // Bytes of it in the file
-    },
-    /// Something that is not a record.
-    Damaged {
-        offset: u64, // Its offset
-        magic: u32,  // The bytes in place of the magic
-    },
+    Clean,                               // A clean end of file
+    Cut { offset: u64, left: usize },    // Within a record that began at `offset`, with `left` bytes of it in the file
+    Damaged { offset: u64, magic: u32 }, // Something that is not a record, with these bytes in place of the magic
 }
 
 /// Bytes among the records that are no records.

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab import output as out
-from blklab.cli.common import DURATION, SIZE, Quantity, cluster_option, computing, emit, json_option, notes, warn
+from blklab.cli.common import (
+    DURATION,
+    SIZE,
+    Quantity,
+    cluster_option,
+    computing,
+    emit,
+    json_option,
+    notes,
+    repeatable,
+    warn,
+)
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import BlklabError, UsageError
 from blklab.text import printable
@@ -56,27 +67,27 @@ def _parse_times(text: str) -> float:
     subcommand_metavar="[runs ...]",
     options_metavar="[OPTIONS]",
 )
-@click.option("--trace", "traces", multiple=True, metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
+@repeatable("--trace", "traces", metavar="TRACE[=WEIGHT]", help="A trace, at its recorded times.")
 @click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
-@click.option("--job", "job_files", multiple=True, metavar="FILE[=WEIGHT]", help="A fio job file.")
-@click.option("--experiment", "experiments", multiple=True, metavar="FILE[=WEIGHT]", help="Workloads of an experiment.")
-@click.option(
-    "--load", "mixes", multiple=True, metavar="NAME[=WEIGHT]",
+@repeatable("--job", "job_files", metavar="FILE[=WEIGHT]", help="A fio job file.")
+@repeatable("--experiment", "experiments", metavar="FILE[=WEIGHT]", help="Workloads of an experiment.")
+@repeatable(
+    "--load", "mixes", metavar="NAME[=WEIGHT]",
     help="A published mix: backup, database, file-server or virtual-machines.",
 )  # fmt: skip
 @click.option("--working-set", type=SIZE, default="8g", help="Bytes that a published mix uses.")
 @click.option("--growth", type=Quantity("factor", _parse_times), default="1x",
               help="Plan for so many times the rate of the traces.")  # fmt: skip
-@click.option("--devices", multiple=True, metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
+@repeatable("--devices", metavar="NxMODEL,...", help="Disks: 2xpm983, 4xhdd-7200:2TiB, 2x./disk.toml.")
 @click.option("--this-host", is_flag=True, help="Also the unused disks of this host.")
-@click.option("--price", "prices", multiple=True, type=Quantity("price", _parse_price), metavar="MODEL=PRICE",
+@repeatable("--price", "prices", type=Quantity("price", _parse_price), metavar="MODEL=PRICE",
               help="Price of a disk.")  # fmt: skip
 @click.option("--capacity", type=SIZE, help="Bytes that the array must have; default: what the load uses.")
 @click.option("--failures", type=click.IntRange(0, 8), default=1, help="Disks that can fail without data loss.")
 @click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
 @click.option("--budget", type=Quantity("amount", _parse_amount), help="Most that the disks may cost.")
 @click.option("--p99-below", type=DURATION, metavar="TIME", help="Limit of the 99th percentile of latency.")
-@click.option("--exclude", multiple=True, metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
+@repeatable("--exclude", metavar="KIND,...", help="Levels or kinds: 5, raid10, bcache, dm-cache.")
 @click.option("--kernel", default="6.1", help="Kernel of the array.")
 @click.option("--filesystem", type=click.Choice(["ext4", "xfs", "none"]), default="ext4", help="Filesystem to make.")
 @click.option("--flash-state", type=click.Choice(["used", "fresh", "steady"]), default="steady",
@@ -191,15 +202,11 @@ def _search(
         warn(f"{error}: an interrupted search cannot continue")
         file = None
     with progress("Simulating", total=1000) as tick:
-        return find(
-            question,
-            file,
-            parallel,
-            paths,
-            present,
-            filesystem,
-            lambda done, total: tick(min(1000, 1000 * done // max(1, total))),
-        )
+
+        def advance(done: int, total: int) -> None:
+            tick(min(1000, 1000 * done // max(1, total)))
+
+        return find(question, file, parallel, paths, present, filesystem, advance)
 
 
 def _write_experiment(answer: "Answer", output: str) -> None:

@@ -98,16 +98,9 @@ def curve(
         raise UsageError("-: the trace is read twice for smq and bcache: write it to a file, or give --policy lru")
     out.check(output)
     with computing(cluster) as parallel:
-        document = read_curves(
-            source.paths,
-            policies=policies or POLICIES,
-            parallel=parallel,
-            sizes=cache_sizes or [],
-            writeback=mode == "writeback",
-            format=source.format_name,
-            selection=source.selection,
-            **settings,
-        )
+        settings |= {"sizes": cache_sizes or [], "writeback": mode == "writeback", "policies": policies or POLICIES}
+        settings |= {"format": source.format_name, "selection": source.selection}
+        document = read_curves(source.paths, parallel=parallel, **settings)
     warn_each(cache_curves.doubts(document))
     if output is not None:
         from blklab.cli.trace.report import write_page

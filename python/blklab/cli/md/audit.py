@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import DURATION, emit, first, json_option, progress, store_option
+from blklab.cli.common import DURATION, emit, first, json_option, progress, repeatable, store_option
 from blklab.diagnostic import SEVERITIES
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
@@ -21,33 +21,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
+@repeatable(
     "--image",
     "images",
-    multiple=True,
     metavar="FILE",
     help="Image of a member, or a device from another host, to audit instead of this host; repeatable.",
 )
-@click.option(
+@repeatable(
     "--host",
     "hosts",
-    multiple=True,
     metavar="HOST",
     help="Host to audit over ssh, as you name it for ssh, or @FILE:GROUP of an Ansible inventory; repeatable.",
 )
-@click.option(
-    "--probed",
-    multiple=True,
-    metavar="FILE",
-    help="Output of the script of `blklab md probe` on a host, - for stdin; repeatable.",
+@repeatable(
+    "--probed", metavar="FILE", help="Output of the script of `blklab md probe` on a host, - for stdin; repeatable."
 )
 @click.argument("more", nargs=-1, metavar="")
-@click.option(
-    "--array",
-    "arrays",
-    multiple=True,
-    metavar="NAME",
-    help="Array to audit, as name, path or label; repeatable. Default: all.",
+@repeatable(
+    "--array", "arrays", metavar="NAME", help="Array to audit, as name, path or label; repeatable. Default: all."
 )
 @click.option("--sudo", is_flag=True, help="With --host: run as root there, with `sudo -n`.")
 @click.option(

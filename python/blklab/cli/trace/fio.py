@@ -162,14 +162,8 @@ def _verify(
 ) -> None:
     from blklab.trace.fio import verify
 
-    verification = verify(
-        profile,
-        plan,
-        directory=Path(directory or "."),
-        seconds=seconds,
-        most_bytes=size,
-        tell=lambda message: notes().print(message),
-    )
+    place = Path(directory or ".")
+    verification = verify(profile, plan, directory=place, seconds=seconds, most_bytes=size, tell=notes().print)
     for note in verification.notes:
         notes().print(f"note: {note}")
     emit(verification.as_dict(), as_json, lambda console: _draw(console, plan, verification))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, warn
+from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, repeatable, warn
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.report.formatting import plural
@@ -34,10 +34,9 @@ LONGEST = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
     required=True,
     help="Write NAME.blktrace.N, or NAME/DEV.blktrace.N for several devices.",
 )
-@click.option(
+@repeatable(
     "--host",
     "hosts",
-    multiple=True,
     metavar="HOST",
     help="Record on this host over ssh, to NAME/HOST, or on those of @FILE:GROUP (Ansible); repeatable.",
 )
@@ -134,11 +133,8 @@ def _live() -> Iterator[Callable[["RecordingProgress"], None]]:
         return
 
     def show(progress: "RecordingProgress") -> None:
-        left = (
-            "Ctrl-C ends it"
-            if progress.remaining is None
-            else f"{format_duration(round(progress.remaining) * 1e9)} left"
-        )
+        rest = progress.remaining
+        left = "Ctrl-C ends it" if rest is None else f"{format_duration(round(rest) * 1e9)} left"
         elapsed = format_duration(int(progress.elapsed) * 1e9)
         status.update(f"recording: {elapsed}, {left}, {format_size(progress.bytes)} written")
 

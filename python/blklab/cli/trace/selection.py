@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from blklab import _core, units
-from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option
+from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option, repeatable
 from blklab.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,6 +57,9 @@ def _parse_sector(text: str) -> int:
 
 
 TIME = Quantity("time", _parse_time)
+OPS = click.Choice(["read", "write", "discard", "flush"])
+SECTORS = Quantity("sectors", _range(_parse_sector, 2**64 - 1))
+SIZES = Quantity("size", _range(units.parse_size, 2**32 - 1))
 COLUMNS = "columns:"  # The beginning of a format that names columns, as crates/trace reads it
 
 OPTIONS = (  # The format and the filters, in the order of the help
@@ -66,39 +69,15 @@ OPTIONS = (  # The format and the filters, in the order of the help
     click.option(
         "--columns", metavar="ROLE=COLUMN,...", help="Read a text table: time=ts,op=rw,sector=lba,size=len ..."
     ),
-    click.option("--device", "devices", multiple=True, metavar="DEV", help="Select this device: md127 or 9,127."),
-    click.option(
-        "--process",
-        "processes",
-        multiple=True,
-        metavar="NAME",
-        help="Select this process: name, pattern (kworker*) or pid.",
-    ),
-    click.option(
-        "--op",
-        "ops",
-        multiple=True,
-        type=click.Choice(["read", "write", "discard", "flush"]),
-        help="Select this operation.",
-    ),
+    repeatable("--device", "devices", metavar="DEV", help="Select this device: md127 or 9,127."),
+    repeatable("--process", "processes", metavar="NAME", help="Select this process: name, pattern (kworker*) or pid."),
+    repeatable("--op", "ops", type=OPS, help="Select this operation."),
     click.option(
         "--since", type=TIME, metavar="TIME", help="Select from this time on: 10s after the start, or 21:21:30 UTC."
     ),
     click.option("--until", type=TIME, metavar="TIME", help="Select up to this time."),
-    click.option(
-        "--sector",
-        "sectors",
-        type=Quantity("sectors", _range(_parse_sector, 2**64 - 1)),
-        metavar="A-B",
-        help="Select I/Os that touch sectors A to B.",
-    ),
-    click.option(
-        "--size",
-        "sizes",
-        type=Quantity("size", _range(units.parse_size, 2**32 - 1)),
-        metavar="SIZE",
-        help="Select I/Os of this size: 4k, 4k-64k.",
-    ),
+    click.option("--sector", "sectors", type=SECTORS, metavar="A-B", help="Select I/Os that touch sectors A to B."),
+    click.option("--size", "sizes", type=SIZES, metavar="SIZE", help="Select I/Os of this size: 4k, 4k-64k."),
     click.option(
         "--min-latency",
         "min_latency_ns",

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ NO_ANSWER = "the disks have not answered yet"
 Value = TypeVar("Value")
 
 
+@dataclass(eq=False)
 class InventoryCache:
     """The arrays of this host with cached superblocks.
 
@@ -27,62 +29,52 @@ class InventoryCache:
     changes: md has then just written to all disks, so no disk in standby is spun up. None: they are never read.
     """
 
-    def __init__(
-        self,
-        roots: Roots,
-        max_age: float | None,
-        *,
-        timeout: float | None = DISK_TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
-        reader: Callable[[], Probe] = Probe,
-    ) -> None:
-        """`timeout` is the time to wait for disks, seconds; None: no limit."""
-        self.read_at: float | None = None  # When the superblocks were read, seconds since 1970
-        self._roots = roots
-        self._max_age = max_age
-        self._timeout = timeout
-        self._clock = clock
-        self._reader = reader
-        self._known: _Memory | None = None
-        self._failure: Exception | None = None
-        self._thread: threading.Thread | None = None
+    roots: Roots
+    max_age: float | None
+    timeout: float | None = DISK_TIMEOUT_S  # Time to wait for disks, seconds; None: no limit
+    clock: Callable[[], float] = time.monotonic
+    reader: Callable[[], Probe] = Probe
+    read_at: float | None = field(default=None, init=False)  # When the superblocks were read, seconds since 1970
+    _known: "_Memory | None" = field(default=None, init=False)
+    _failure: Exception | None = field(default=None, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
 
     def read(self) -> Inventory:
         """Returns the inventory; `unseen` lists superblocks that were not read.
 
         Raises the exceptions that occurred while superblocks were read.
         """
-        if self._max_age is None:
+        if self.max_age is None:
             if self._known is None:
-                self._known = _Memory(NOT_READ, software=self._reader().read_software(self._roots))
-            return read_inventory(self._roots, self._known)
-        if (cached := self._read_cached(self._max_age)) is not None:
+                self._known = _Memory(NOT_READ, software=self.reader().read_software(self.roots))
+            return read_inventory(self.roots, self._known)
+        if (cached := self._read_cached(self.max_age)) is not None:
             return cached
         if self._thread is None or not self._thread.is_alive():
             self._failure = None
             self._thread = threading.Thread(target=self._read, name="superblocks", daemon=True)
             self._thread.start()
-        self._thread.join(self._timeout)
+        self._thread.join(self.timeout)
         if self._failure is not None:
             raise self._failure
         if (cached := self._read_cached(math.inf)) is not None:
             return cached
-        software = self._known.read_software(self._roots) if self._known else None
-        return read_inventory(self._roots, _Memory(NO_ANSWER, software=software))
+        software = self._known.read_software(self.roots) if self._known else None
+        return read_inventory(self.roots, _Memory(NO_ANSWER, software=software))
 
     def _read_cached(self, max_age: float) -> Inventory | None:
         """Returns the inventory if the cache is of the present members and not older than that."""
         known = self._known
-        if known is None or self._clock() - known.since >= max_age:
+        if known is None or self.clock() - known.since >= max_age:
             return None
-        inventory_read = read_inventory(self._roots, known)
-        return inventory_read if known.mark == _mark(inventory_read, self._roots) else None
+        inventory_read = read_inventory(self.roots, known)
+        return inventory_read if known.mark == _mark(inventory_read, self.roots) else None
 
     def _read(self) -> None:
-        memory, read_at = _Memory(NO_ANSWER, self._reader()), time.time()
-        memory.since = self._clock()
+        memory, read_at = _Memory(NO_ANSWER, self.reader()), time.time()
+        memory.since = self.clock()
         try:
-            memory.mark = _mark(read_inventory(self._roots, memory), self._roots)
+            memory.mark = _mark(read_inventory(self.roots, memory), self.roots)
         except Exception as error:  # raised by the thread that waits for it
             self._failure = error
             return

@@ -74,6 +74,11 @@ def tip(field: str, title: str, form: str | None = None) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, "format": form}
 
 
+def tips(*lines: tuple[str, ...]) -> list[Spec]:
+    """Returns the lines of a tooltip: the arguments of `tip` for each."""
+    return [tip(*line) for line in lines]
+
+
 def stacking() -> tuple[Spec, Spec]:
     """Returns the transform and the encoding that stack operations in the usual order."""
     order = "['read', 'write', 'other', 'discard', 'flush']"

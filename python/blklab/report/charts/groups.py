@@ -1,6 +1,6 @@
 """Charts of processes, source devices and CPUs."""
 
-from blklab.report.charts.base import OPS, Chart, Spec, by_op, category, chart_spec, quantity, stacking, tip
+from blklab.report.charts.base import OPS, Chart, Spec, by_op, category, chart_spec, quantity, stacking, tips
 from blklab.report.tables import load
 from blklab.report.view import DeviceView
 
@@ -41,12 +41,9 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
             "x": quantity("n", "I/Os", axis={"tickCount": 4, "format": ",d"}),
             "color": by_op([op for op in OPS if any(row["op"] == op for row in rows)]),
             "order": order,
-            "tooltip": [
-                tip("name", load.KINDS[kind].lower()),
-                tip("op", "operation"),
-                tip("n", "I/Os", ","),
-                tip("share", "of all", ".2%"),
-            ],
+            "tooltip": tips(
+                ("name", load.KINDS[kind].lower()), ("op", "operation"), ("n", "I/Os", ","), ("share", "of all", ".2%")
+            ),
         },
     )
     spec["height"] = max(70, 24 * len(names))

@@ -1,21 +1,8 @@
 """Charts of latency and its stages."""
 
 from blklab.report import formatting, histogram
-from blklab.report.charts.base import (
-    OPS,
-    Chart,
-    Spec,
-    by_op,
-    category,
-    chart_spec,
-    duration_label,
-    log_durations,
-    quantity,
-    spans,
-    texts,
-    tip,
-    zoom,
-)
+from blklab.report.charts import base
+from blklab.report.charts.base import OPS, Chart, Spec, quantity, tip, tips
 from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import life
 from blklab.report.tables.base import TextTable, figures
@@ -41,19 +28,19 @@ def _distribution(device: DeviceView) -> Chart | None:
         ]
     if not rows:
         return None
-    scale = log_durations(min(r["low"] for r in rows), max(r["high"] for r in rows), None)
+    scale = base.log_durations(min(r["low"] for r in rows), max(r["high"] for r in rows), None)
     tooltips = [tip("op", "operation"), tip("bin", "took"), tip("n", "I/Os", ",")]
-    spec = chart_spec(
+    spec = base.chart_spec(
         rows,
         transform=[{"calculate": "datum.n / datum.of", "as": "share"}],
         mark={"type": "bar", "fillOpacity": 0.42, "cornerRadiusEnd": 0, "clip": True},
-        params=[zoom("x")],
+        params=[base.zoom("x")],
         encoding={
             "x": {**quantity("low"), **scale},
             "x2": {"field": "high"},
             "y": quantity("share", "share of the operation's I/Os", axis={"format": "%"}, stack=None),
             "y2": {"datum": 0},
-            "color": by_op(titles),
+            "color": base.by_op(titles),
             "tooltip": [*tooltips, tip("share", "share of them", ".2%")],
         },
     )
@@ -71,13 +58,8 @@ def _distribution(device: DeviceView) -> Chart | None:
 def _stages(device: DeviceView) -> Chart | None:
     keys = ("p5", "p50", "p95", "p99")
     rows: list[Spec] = [
-        {
-            "stage": stage.upper(),
-            "meaning": meaning,
-            "op": op,
-            "n": latency.count,
-            **{key: getattr(latency, key) for key in keys},
-        }
+        {"stage": stage.upper(), "meaning": meaning, "op": op, "n": latency.count}
+        | {key: getattr(latency, key) for key in keys}
         for op in device.ops
         for stage, meaning in STAGES.items()
         if (latency := device.latency(op, stage)) is not None and latency.count > 1
@@ -86,18 +68,14 @@ def _stages(device: DeviceView) -> Chart | None:
         return None
     low, high = min(row["p5"] for row in rows), max(row["p99"] for row in rows)
     ops = [op for op in OPS if any(row["op"] == op for row in rows)]
-    y = category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
+    y = base.category("stage", axis={"grid": False, "title": None}, scale={"paddingInner": 0.25})
     offset = {"field": "op", "type": "nominal", "scale": {"domain": ops}}
-    tooltips = [
-        tip("op", "operation"),
-        tip("meaning", "from"),
-        tip("n", "I/Os", ","),
-        *(tip(f"{k}_text", k) for k in keys),
-    ]
-    shared = {"y": y, "yOffset": offset, "color": by_op(ops), "tooltip": tooltips}
-    x = {**quantity("p5"), **log_durations(max(1, low * 0.9), high * 1.1, None)}
+    named = (("op", "operation"), ("meaning", "from"), ("n", "I/Os", ","))
+    tooltips = tips(*named, *((f"{key}_text", key) for key in keys))
+    shared = {"y": y, "yOffset": offset, "color": base.by_op(ops), "tooltip": tooltips}
+    x = {**quantity("p5"), **base.log_durations(max(1, low * 0.9), high * 1.1, None)}
     stages = {row["stage"] for row in rows}
-    spec = chart_spec(rows, transform=texts(duration_label, keys), layer=spans(shared, x))
+    spec = base.chart_spec(rows, transform=base.texts(base.duration_label, keys), layer=base.spans(shared, x))
     spec["height"] = max(120, 14 * len(rows) + 16 * len(stages))
     note = "From the 5th percentile to the 95th, paler to the 99th; the dot is the median."
     return Chart("stages", "Stages of latency", spec, life.stages(device), note)

@@ -6,21 +6,8 @@ from itertools import zip_longest
 
 from blklab.report import formatting
 from blklab.report.array_members import members
-from blklab.report.charts import theme
-from blklab.report.charts.base import (
-    Chart,
-    Spec,
-    by_op,
-    category,
-    duration_label,
-    layer,
-    log_durations,
-    quantity,
-    size_axis,
-    size_label,
-    texts,
-    tip,
-)
+from blklab.report.charts import base, theme
+from blklab.report.charts.base import Chart, Spec, layer, quantity, tip
 from blklab.report.charts.time_axis import TimeAxis
 from blklab.report.tables.base import TextTable, figures
 from blklab.report.view import BLOCK, DeviceView, ProfileView
@@ -105,8 +92,8 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     values = [row[key] for row in rows for key in keys if row[key]]
     if not values:
         return None
-    y = {**quantity("p50"), **log_durations(min(values) * 0.9, max(values) * 1.1, device.latency_letters)}
-    encoding = {"y": y, "color": by_op(ops, list(OPS))}
+    y = {**quantity("p50"), **base.log_durations(min(values) * 0.9, max(values) * 1.1, device.latency_letters)}
+    encoding = {"y": y, "color": base.by_op(ops, list(OPS))}
     band = layer("area", {**encoding, "y2": {"field": "p99"}}, clip=True, fillOpacity=0.25)
     median = layer("line", encoding, clip=True, strokeWidth=1.4, point={"size": 5})
     band["transform"] = median["transform"] = [
@@ -116,7 +103,7 @@ def _latency(device: DeviceView, axis: TimeAxis) -> Chart | None:
     ]
     titles = {key: key.replace("_p50", " median").replace("_p99", " 99 %") for key in keys}
     tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
-    spec = axis.chart(rows, [band, median], tooltips, transform=texts(duration_label, keys))
+    spec = axis.chart(rows, [band, median], tooltips, transform=base.texts(base.duration_label, keys))
     cells = [[row["when"], *(formatting.duration(row[key]) for key in keys)] for row in rows]
     table = TextTable("Latency over time", figures("from", *titles.values()), cells)
     since = "queued" if device.start == "Q" else "dispatched"
@@ -132,11 +119,8 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
         return None
     width, slices = device.data.depth_over_time.width_ns, device.data.depth_over_time.slices
     rows = [
-        {
-            **axis.row(at * width),
-            "mean": round(interval.area_ns / axis.seen_ns(at * width, width), 3),
-            "max": interval.max,
-        }
+        axis.row(at * width)
+        | {"mean": round(interval.area_ns / axis.seen_ns(at * width, width), 3), "max": interval.max}
         for at, interval in enumerate(slices)
     ]
     most, mean = (quantity(key, "I/Os in flight") for key in ("max", "mean"))
@@ -205,17 +189,17 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     if unit == "utilisation":
         y |= {"scale": {"domain": [0, 1]}, "axis": {"format": "%", "tickCount": 5}}
     elif unit == "bytes a second":
-        y |= size_axis(max(sum(row[key] for key in keys) for row in rows), unit)
+        y |= base.size_axis(max(sum(row[key] for key in keys) for row in rows), unit)
     field = "{}" if d3_format else "{}_text"
     tooltips = [tip(field.format(key), each.name, d3_format) for key, each in zip(keys, series, strict=True)]
-    transform = [] if d3_format else texts(size_label, keys)
+    transform = [] if d3_format else base.texts(base.size_label, keys)
     names = [
         {"key": key, "name": each.name, "rank": at} for at, (key, each) in enumerate(zip(keys, series, strict=True))
     ]
     look_up = {"lookup": "key", "from": {"data": {"values": names}, "key": "key", "fields": ["name", "rank"]}}
     scale = {"domain": [each.name for each in series], "range": [each.colour for each in series]}
     legend = {"title": None, "symbolType": "square" if stacked else "stroke"} if len(series) > 1 else None
-    encoding = {"y": {**quantity("value"), **y}, "color": category("name", scale=scale, legend=legend)}
+    encoding = {"y": {**quantity("value"), **y}, "color": base.category("name", scale=scale, legend=legend)}
     encoding |= {"order": {"field": "rank", "type": "ordinal"}} if stacked else {}
     drawn = layer("area" if stacked else "line", encoding, **STEPS)
     drawn["transform"] = [{"fold": keys, "as": ["key", "value"]}, look_up]
@@ -236,14 +220,14 @@ def working_set(device: DeviceView) -> list[Chart]:
     ]
     if len(rows) < 2 or not rows[-1]["so_far"]:
         return []
-    y = size_axis(max(row["so_far"] for row in rows), "distinct blocks")
+    y = base.size_axis(max(row["so_far"] for row in rows), "distinct blocks")
     titles = {"so_far": "since the trace began", "touched": "in this slice"}
     areas = [
         layer("area", {"y": {**quantity(key), **y}}, fillOpacity=opacity, color="@accent", **STEPS)
         for key, opacity in (("so_far", 0.3), ("touched", 0.9))
     ]
     tooltips = [tip(f"{key}_text", title) for key, title in titles.items()]
-    spec = axis.chart(rows, areas, tooltips, transform=texts(size_label, titles))
+    spec = axis.chart(rows, areas, tooltips, transform=base.texts(base.size_label, titles))
     cells = [[row["when"], *(formatting.size(row[key]) for key in titles)] for row in rows]
     table = TextTable("Working set", figures("from", *titles.values()), cells)
     hotness = device.data.hotness

@@ -1,7 +1,7 @@
 """Charts of the access pattern: order, seeks, rhythm, hot blocks."""
 
 from blklab.report import formatting, histogram
-from blklab.report.charts.base import Chart, Spec, category, chart_spec, duration_label, layer, quantity, tip
+from blklab.report.charts.base import Chart, Spec, category, chart_spec, duration_label, layer, quantity, tip, tips
 from blklab.report.charts.sizes import histogram_table
 from blklab.report.tables import pattern
 from blklab.report.view import DeviceView
@@ -70,12 +70,9 @@ def _seeks(device: DeviceView) -> Chart | None:
                 scale={"domain": ["backward", "none", "forward"], "range": ["@soft", "@line", "@accent"]},
                 legend={"title": None},
             ),
-            "tooltip": [
-                tip("way", "direction"),
-                tip("distance", "at least"),
-                tip("n", "seeks", ","),
-                tip("share", "share", ".2%"),
-            ],
+            "tooltip": tips(
+                ("way", "direction"), ("distance", "at least"), ("n", "seeks", ","), ("share", "share", ".2%")
+            ),
         },
     )
     note = "From the end of one read or write to the start of the next, by powers of two."

@@ -6,10 +6,10 @@ from typing import Any
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
 from blklab.report import formatting
-from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_ticks, tip
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_ticks, tip, tips
 from blklab.report.comparison import figure
 from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
-from blklab.report.experiment.layout import dash, line_colour, line_label, panels, titled
+from blklab.report.experiment.layout import campaign_tip, dash, line_colour, line_label, panels, titled
 from blklab.report.experiment.view import ExperimentView, ReportCell, numeric
 from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
@@ -101,27 +101,18 @@ def _lines(
     lines = list(dict.fromkeys(row["line"] for row in data))
     y = _scale([row["v"] for row in data], metric)
     texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
-    tooltips = [
-        *([tip("line", line)] if line else []),
-        *([tip("series", "campaign")] if view.several else []),
-        tip("value", label),
-        tip("v_text", METRICS[metric].what),
-        tip("low_text", "at least (95 %)"),
-        tip("high_text", "at most (95 %)"),
-    ]
+    line_tip = [("line", line)] if line else []
+    named = [*line_tip, *campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
+    tooltips = tips(*named, ("low_text", "at least (95 %)"), ("high_text", "at most (95 %)"))
     x = {**quantity("x", label), **axis(xs, label)}
     hue = line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
     interval = {"y": quantity("low", **y), "y2": {"field": "high"}, "color": hue}
     ranges = layer("rule", interval, strokeWidth=4, opacity=0.25)
+    line_places = {**points, "strokeDash": dash(view, cells), "tooltip": tooltips}
     layers: list[Spec] = [
         {"transform": [{"filter": "datum.low != null"}], **ranges},
-        layer(
-            "line",
-            {**points, "strokeDash": dash(view, cells), "tooltip": tooltips},
-            point={"size": 34},
-            strokeWidth=1.8,
-        ),
+        layer("line", line_places, point={"size": 34}, strokeWidth=1.8),
     ]
     note = "Bars: the 95 % interval of the mean."
     if label in LOADS and (knees := _marked(cells, data)):

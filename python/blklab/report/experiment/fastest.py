@@ -5,9 +5,9 @@ from typing import Any
 
 from blklab.analysis.metrics import WAYS
 from blklab.report import formatting
-from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_ticks, tip
+from blklab.report.charts.base import Chart, Spec, chart_spec, layer, quantity, size_ticks, tips
 from blklab.report.experiment.axis_chooser import metric_label
-from blklab.report.experiment.layout import MOST_ROWS, colour, offset, opacity, rows
+from blklab.report.experiment.layout import MOST_ROWS, campaign_tip, colour, offset, opacity, rows
 from blklab.report.experiment.view import ExperimentView, ReportCell, best
 from blklab.report.tables.base import TextTable, figures, text
 
@@ -85,14 +85,8 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     label = metric_label(metric, "datum.total")
     ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
     shared = offset(view)
-    tooltips = [
-        tip("name", "cell"),
-        *([tip("series", "campaign")] if view.several else []),
-        tip("op", "direction"),
-        tip("v_text", "mean"),
-        tip("range_text", "repeats"),
-        tip("interval_text", "95 % interval"),
-    ]
+    figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "95 % interval"))
+    tooltips = tips(("name", "cell"), *campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
         "title": None,
         "scale": {"domain": [0, most * 1.13], "nice": False},
@@ -100,16 +94,9 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     }
     if metric == "bw":
         x["axis"]["values"] = size_ticks(most)
-    bars = {
-        "mark": {"type": "bar", "cornerRadiusEnd": 0},
-        "encoding": {
-            **shared,
-            "x": {**quantity("v", stack="zero"), **x},
-            **_looks(view, ops),
-            "order": {"field": "op", "type": "nominal", "sort": "ascending"},
-            "tooltip": tooltips,
-        },
-    }
+    order = {"field": "op", "type": "nominal", "sort": "ascending"}
+    places = {**shared, "x": {**quantity("v", stack="zero"), **x}, "order": order, "tooltip": tooltips}
+    bars = layer("bar", {**places, **_looks(view, ops)}, cornerRadiusEnd=0)
     layers = [bars, *_ranges(data, shared, x)]
     labels = {**shared, "x": quantity("end", **x), "text": {"field": "label", "type": "nominal"}}
     written = layer("text", labels, align="left", dx=6, fontSize=11, fill="@ink")

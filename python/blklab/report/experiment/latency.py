@@ -6,8 +6,18 @@ from collections.abc import Iterator, Sequence
 from blklab.fio.latency import QUANTILES
 from blklab.outcome import LatencyResult, LoadRamp, LoadStep
 from blklab.report import formatting
-from blklab.report.charts.base import Chart, Spec, chart_spec, duration_label, layer, log_durations, quantity, tip, zoom
-from blklab.report.experiment.layout import colour, dash, line_colour, line_label, panels, titled
+from blklab.report.charts.base import (
+    Chart,
+    Spec,
+    chart_spec,
+    duration_label,
+    layer,
+    log_durations,
+    quantity,
+    tips,
+    zoom,
+)
+from blklab.report.experiment.layout import campaign_tip, colour, dash, line_colour, line_label, panels, titled
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.results import best_rate
 from blklab.report.shell import Details, PageSection
@@ -47,6 +57,10 @@ def _line(view: ExperimentView, cell: ReportCell, line: str | None) -> str:
     return cell.labels.get(line, "") if line else view.name(cell)
 
 
+def _named(view: ExperimentView, cell: ReportCell, line: str | None) -> Spec:
+    return {"line": _line(view, cell, line), "series": cell.series.name}
+
+
 def _quantile(cell: ReportCell, direction: str, key: str) -> float | None:
     values = [value for clat in _clat(cell, direction) if (value := getattr(clat, key))]
     return sum(values) / len(values) if values else None
@@ -60,30 +74,18 @@ def nines(percent: float) -> float:
 def _percentiles(
     view: ExperimentView, cells: Sequence[ReportCell], line: str | None, direction: str, name: str, title: str
 ) -> Chart:
-    data: list[Spec] = []
-    for cell in cells:
-        for key, percent in QUANTILES.items():
-            if (value := _quantile(cell, direction, key)) is not None:
-                data.append(
-                    {
-                        "x": round(nines(percent), 4),
-                        "q": f"{percent:.6g} %",
-                        "v": value,
-                        "line": _line(view, cell, line),
-                        "series": cell.series.name,
-                    }
-                )
+    data: list[Spec] = [
+        {"x": round(nines(percent), 4), "q": f"{percent:.6g} %", "v": value, **_named(view, cell, line)}
+        for cell in cells
+        for key, percent in QUANTILES.items()
+        if (value := _quantile(cell, direction, key)) is not None
+    ]
     lines = list(dict.fromkeys(row["line"] for row in data))
     values = [row["v"] for row in data]
     places = {round(nines(QUANTILES[key]), 4): label for key, label in TICKS.items()}
     shown = " : ".join(f"abs(datum.value - {at}) < 0.001 ? '{t} %'" for at, t in places.items())
     y = log_durations(min(values) * 0.9, max(values) * 1.1, None)
-    tooltips = [
-        tip("line", line or "cell"),
-        *([tip("series", "campaign")] if view.several else []),
-        tip("q", "percentile"),
-        tip("v_text", "latency"),
-    ]
+    tooltips = tips(("line", line or "cell"), *campaign_tip(view), ("q", "percentile"), ("v_text", "latency"))
     spec = chart_spec(
         data,
         transform=[{"calculate": duration_label("datum.v"), "as": "v_text"}],
@@ -135,16 +137,9 @@ def _binned(
         total = sum(counts.values())
         counted += [cell] if total else []
         for at in range(min(counts, default=0), max(counts, default=-1) + 1):
-            data.append(
-                {
-                    "low": round(10 ** (at / BINS), 1),
-                    "high": round(10 ** ((at + 1) / BINS), 1),
-                    "share": counts.get(at, 0) / total,
-                    "n": counts.get(at, 0),
-                    "line": _line(view, cell, line),
-                    "series": cell.series.name,
-                }
-            )
+            low, high = (round(10 ** (edge / BINS), 1) for edge in (at, at + 1))
+            count = counts.get(at, 0)
+            data.append({"low": low, "high": high, "share": count / total, "n": count, **_named(view, cell, line)})
     return data, counted
 
 
@@ -158,32 +153,22 @@ def _histogram(
     lines = list(dict.fromkeys(row["line"] for row in data))
     middle = {"calculate": "sqrt(datum.low * datum.high)", "as": "middle"}
     bin_text = f"{duration_label('datum.low')} + ' – ' + {duration_label('datum.high')}"
-    tooltips = [
-        tip("line", line or "cell"),
-        *([tip("series", "campaign")] if view.several else []),
-        tip("bin", "took"),
-        tip("n", "I/Os", ","),
-        tip("share", "share", ".2%"),
-    ]
+    counted_tips = (("bin", "took"), ("n", "I/Os", ","), ("share", "share", ".2%"))
+    tooltips = tips(("line", line or "cell"), *campaign_tip(view), *counted_tips)
     shared: Spec = {
         "x": {**quantity("middle"), **x},
         "y": quantity("share", "share of the I/Os", axis={"format": "%"}, stack=None),
         "color": line_colour(view, lines, line),
         "detail": {"field": "series", "type": "nominal"},
     }
+    places = {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips}
     steps = {"interpolate": "step", "clip": True}
     spec = chart_spec(
         data,
         transform=[middle, {"calculate": bin_text, "as": "bin"}],
         layer=[
             {**layer("area", shared, fillOpacity=0.2 / len(lines), **steps), "params": [zoom("x")]},
-            layer(
-                "line",
-                {**shared, "strokeDash": dash(view, counted), "tooltip": tooltips},
-                strokeWidth=1.4,
-                point={"size": 12, "opacity": 0},
-                **steps,
-            ),
+            layer("line", places, strokeWidth=1.4, point={"size": 12, "opacity": 0}, **steps),
         ],
     )
     body = [
@@ -239,7 +224,7 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
             "y": {**quantity("v"), **log_durations(min(values) * 0.9, max(values) * 1.1, None)},
             "order": {"field": "x", "type": "quantitative"},
             "color": colour("line", [name for name, _ in lines], symbolType="stroke"),
-            "tooltip": [tip("line", "cell"), tip("x", "IOPS", ",.0f"), tip("v_text", "p99")],
+            "tooltip": tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
         },
     )
     body = [

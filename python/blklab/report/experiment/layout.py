@@ -28,23 +28,15 @@ class ChartRows:
     def encoding(self) -> Spec:
         """Returns the vertical axis."""
         heading = "indexof(datum.value, '#') == 0"
-        return {
-            "field": "row",
-            "type": "nominal",
-            "title": None,
-            "sort": None,
-            "scale": {"domain": list(self.names), "paddingInner": 0.22, "paddingOuter": 0.1},
-            "axis": {
-                "labelExpr": "slice(datum.value, indexof(datum.value, '|') + 1)",
-                "labelFontSize": 12,
-                "labelLimit": 190,
-                "labelFontWeight": {"condition": {"test": heading, "value": "bold"}, "value": "normal"},
-                "labelColor": {"condition": {"test": heading, "value": "@ink"}, "value": "@soft"},
-                "ticks": False,
-                "domain": False,
-                "grid": False,
-            },
+        plain = {"labelFontSize": 12, "labelLimit": 190, "ticks": False, "domain": False, "grid": False}
+        axis = {
+            "labelExpr": "slice(datum.value, indexof(datum.value, '|') + 1)",
+            "labelFontWeight": {"condition": {"test": heading, "value": "bold"}, "value": "normal"},
+            "labelColor": {"condition": {"test": heading, "value": "@ink"}, "value": "@soft"},
+            **plain,
         }
+        scale = {"domain": list(self.names), "paddingInner": 0.22, "paddingOuter": 0.1}
+        return category("row", scale=scale, axis=axis)
 
 
 def rows(view: ExperimentView, cells: Sequence[ReportCell], without: Sequence[str] = ()) -> ChartRows:
@@ -72,6 +64,11 @@ def offset(view: ExperimentView) -> Spec:
     return {"yOffset": category("series", scale={"domain": names})}
 
 
+def campaign_tip(view: ExperimentView) -> list[tuple[str, str]]:
+    """Returns the line of a tooltip with the series; none for one series."""
+    return [("series", "campaign")] if view.several else []
+
+
 def opacity(view: ExperimentView) -> Spec:
     """Returns the opacity of the field `series`, with its legend."""
     predicts = [series.predicts for series in view.series]
@@ -80,15 +77,10 @@ def opacity(view: ExperimentView) -> Spec:
     if True in predicts and False in predicts:
         full = iter(PAPER)
         levels = [PREDICTED if predicts_ else next(full) for predicts_ in predicts]
-    return {
-        "field": "series",
-        "type": "ordinal",
-        "sort": None,
-        "scale": {"domain": names, "range": levels[: len(names)]},
-        "legend": {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
-        if view.several
-        else None,
-    }
+    scale = {"domain": names, "range": levels[: len(names)]}
+    legend = {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
+    shown = legend if view.several else None
+    return {"field": "series", "type": "ordinal", "sort": None, "scale": scale, "legend": shown}
 
 
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
@@ -122,21 +114,10 @@ def dash(view: ExperimentView, cells: Sequence[ReportCell]) -> Spec:
         rest = iter([[1, 0], [8, 3, 2, 3], [12, 3], [2, 2], [1, 3], [10, 2]])
         dashed = iter([[5, 3], [2, 2], [1, 3], [8, 2, 1, 2], [3, 3], [4, 1]])
         styles = [next(dashed) if series.predicts else next(rest) for series in view.series]
-    return {
-        "field": "series",
-        "type": "nominal",
-        "scale": {"domain": names, "range": styles[: len(names)]},
-        "legend": {
-            "title": None,
-            "symbolType": "stroke",
-            "symbolSize": 250,
-            "symbolOpacity": 1,
-            **legend_room(names),
-            "values": [name for name in names if name in seen],
-        }
-        if len(seen) > 1
-        else None,
-    }
+    scale = {"domain": names, "range": styles[: len(names)]}
+    legend = {"title": None, "symbolType": "stroke", "symbolSize": 250, "symbolOpacity": 1, **legend_room(names)}
+    shown = {**legend, "values": [name for name in names if name in seen]} if len(seen) > 1 else None
+    return {"field": "series", "type": "nominal", "scale": scale, "legend": shown}
 
 
 def line_label(view: ExperimentView, without: Sequence[str] = ()) -> str | None:

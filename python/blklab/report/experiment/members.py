@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from blklab.analysis.metrics import WAYS, device_shares, lowest_devices
 from blklab.outcome import Outcome
 from blklab.report import formatting, volumes
-from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tip
-from blklab.report.experiment.layout import MOST_ROWS, colour, offset, opacity, rows
+from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tips
+from blklab.report.experiment.layout import MOST_ROWS, campaign_tip, colour, offset, opacity, rows
 from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, grouped
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import TableColumn, TextTable, figures, text
@@ -82,12 +82,9 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], direction: str) ->
             "color": hue,
             "order": {"field": "at", "type": "quantitative"},
             "opacity": opacity(view),
-            "tooltip": [
-                tip("name", "cell"),
-                *([tip("series", "campaign")] if view.several else []),
-                tip("device", "device"),
-                tip("share", f"of the {direction}s", ".1%"),
-            ],
+            "tooltip": tips(
+                ("name", "cell"), *campaign_tip(view), ("device", "device"), ("share", f"of the {direction}s", ".1%")
+            ),
         },
     )
     spec["height"] = laid.height((12 if view.several else 15) * len(view.series), 16, 60)
@@ -101,13 +98,8 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], direction: str) ->
 
 
 def _row(view: ExperimentView, cell: ReportCell, row: str, device: str, amount: float) -> Spec:
-    return {
-        "row": row,
-        "series": cell.series.name,
-        "name": view.name(cell),
-        "device": device,
-        "share": round(amount, 4),
-    }
+    names = {"series": cell.series.name, "name": view.name(cell), "device": device}
+    return {"row": row, **names, "share": round(amount, 4)}
 
 
 def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
@@ -151,8 +143,7 @@ def _figures(cell: ReportCell) -> Iterator[list[str]]:
         )
         yield [
             printable(name),
-            formatting.share(reads),
-            formatting.share(writes),
+            *map(formatting.share, (reads, writes)),
             formatting.number(ios * 1e9 / runtime),
             formatting.duration(ticks / ios if ios and ticks is not None else None),
             formatting.number(None if ticks is None else ticks / runtime),
@@ -195,8 +186,7 @@ def _branches(outcome: Outcome) -> Iterator[list[str]]:
             yield [
                 f"{'  ' * (depth - 1)}└ {printable(device.name)}" if depth else printable(device.name),
                 printable(device.kind or ""),
-                formatting.count(ios[0]),
-                formatting.count(ios[1]),
+                *map(formatting.count, ios),
                 formatting.duration(sum(ticks) / sum(ios) if ticks and sum(ios) else None),
                 formatting.number(sum(ticks) / runtime if ticks else None),
             ]

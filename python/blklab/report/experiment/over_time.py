@@ -74,15 +74,8 @@ def run_line(cell: ReportCell, run: StoredRun, most: int) -> RunLine | None:
     buckets = [values[at : at + size] for at in range(0, len(values), size)]
     seconds = [round(times[at] / 1e9, 3) for at in range(0, len(values), size)]
     means = [sum(bucket) / len(bucket) for bucket in buckets]
-    return RunLine(
-        run,
-        seconds,
-        means,
-        [min(bucket) for bucket in buckets],
-        [max(bucket) for bucket in buckets],
-        smoothed(means),
-        len(values),
-    )
+    low, high = ([end(bucket) for bucket in buckets] for end in (min, max))
+    return RunLine(run, seconds, means, low, high, smoothed(means), len(values))
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
@@ -186,10 +179,7 @@ def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) ->
                 *([cell.series.name] if view.several else []),
                 f"{line.run.figures.runtime_ns / 1e9:.3g}",
                 formatting.count(line.intervals),
-                formatting.number(mean),
-                formatting.number(median(values)),
-                formatting.number(min(values)),
-                formatting.number(max(values)),
+                *map(formatting.number, (mean, median(values), min(values), max(values))),
                 formatting.share(deviation / mean if mean else None),
             ]
         )

@@ -22,6 +22,8 @@ from blklab.text import printable
 RAW = 48 << 10  # Maximum characters of a run's raw output on the page
 RAW_ALL = 1 << 20  # Maximum characters of all raw output on the page
 
+SHOWN = ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")  # Latencies in the table of cells
+
 Raw = Callable[[int], str]  # A function that returns the raw output of a run
 
 
@@ -194,15 +196,10 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
             *(cell.labels.get(label, "") for label in view.labels),
             *([cell.series.name] if view.several else []),
             str(len(cell.runs)),
-            formatting.number(cell.mean("read.iops")),
-            formatting.number(cell.mean("write.iops")),
-            formatting.number(cell.mean("iops")),
+            *(formatting.number(cell.mean(name)) for name in ("read.iops", "write.iops", "iops")),
             _half(cell, "iops"),
             formatting.rate(cell.mean("bw")),
-            *(
-                formatting.duration(cell.mean(name))
-                for name in ("mean", "p50", "p99", "p99_9", "sync.mean", "sync.p99")
-            ),
+            *(formatting.duration(cell.mean(name)) for name in SHOWN),
             formatting.number(_mean_figure(cell, cores)),
             formatting.share(_mean_figure(cell, _machine)),
         ]
@@ -244,8 +241,7 @@ def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
             str(len(cell.runs)),
             formatting.duration(cell.mean("wall")),
             _half(cell, "wall"),
-            formatting.duration(cell.mean("user")),
-            formatting.duration(cell.mean("system")),
+            *(formatting.duration(cell.mean(name)) for name in ("user", "system")),
         ]
         for cell in cells
         if cell.value("wall")

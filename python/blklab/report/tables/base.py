@@ -74,18 +74,15 @@ def figures(*headings: str) -> list[TableColumn]:
 def pruned(table: TextTable) -> TextTable:
     """Returns the table without columns that contain only `–` or 0."""
     empty = {"", "0", "–", "0 B", "0 %"}
-    return only(
-        table,
-        [
-            at
-            for at, column in enumerate(table.columns)
-            if not column.numeric or any(row[at] not in empty for row in table.rows)
-        ],
-    )
+    kept = [
+        at
+        for at, column in enumerate(table.columns)
+        if not column.numeric or any(row[at] not in empty for row in table.rows)
+    ]
+    return only(table, kept)
 
 
 def only(table: TextTable, kept: Sequence[int]) -> TextTable:
     """Returns the table with the columns at these positions."""
-    return replace(
-        table, columns=[table.columns[at] for at in kept], rows=[[row[at] for at in kept] for row in table.rows]
-    )
+    rows = [[row[at] for at in kept] for row in table.rows]
+    return replace(table, columns=[table.columns[at] for at in kept], rows=rows)

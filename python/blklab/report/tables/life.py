@@ -42,8 +42,7 @@ def depth(device: DeviceView) -> TextTable:
         rows.append(
             [
                 name,
-                formatting.number(level.mean),
-                formatting.number(level.mean_when_busy),
+                *map(formatting.number, (level.mean, level.mean_when_busy)),
                 *map(formatting.count, (level.p50, level.p95, level.p99, level.max)),
                 formatting.share(level.idle_share),
             ]

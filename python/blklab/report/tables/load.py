@@ -87,8 +87,7 @@ def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:
             str(group.total / device.ios if device.ios else 0.0),
             formatting.share(group.ios["read"] / group.total if group.total else None),
             formatting.size(group.bytes),
-            formatting.pair(group.read_ns),
-            formatting.pair(group.write_ns),
+            *map(formatting.pair, (group.read_ns, group.write_ns)),
             formatting.count(group.errors),
         ]
         for group in groups_found[:most]
@@ -116,10 +115,8 @@ def hot_files(view: ProfileView, most: int = 100) -> TextTable:
             [
                 printable(file.name) if file.is_file else f"({file.name})",
                 formatting.share((file.reads + file.writes) / total if total else None),
-                formatting.count(file.reads),
-                formatting.count(file.writes),
-                formatting.size(file.read_bytes),
-                formatting.size(file.write_bytes),
+                *map(formatting.count, (file.reads, file.writes)),
+                *map(formatting.size, (file.read_bytes, file.write_bytes)),
             ]
             for file in kept
         ]

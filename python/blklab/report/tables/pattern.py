@@ -24,10 +24,7 @@ def order(device: DeviceView) -> TextTable:
                 str(streams.sequential_share or 0.0),
                 formatting.share(back_to_back),
                 formatting.count(streams.runs),
-                formatting.size(runs.mean),
-                formatting.size(runs.p50),
-                formatting.size(runs.p95),
-                formatting.size(runs.max),
+                *map(formatting.size, (runs.mean, runs.p50, runs.p95, runs.max)),
                 formatting.count(streams.peak_concurrent_streams),
             ]
         )
@@ -38,22 +35,15 @@ def order(device: DeviceView) -> TextTable:
 
 
 def seeks(device: DeviceView) -> TextTable:
-    seek_quantiles = device.data.pattern.seeks
-    if not seek_quantiles.count:
+    found = device.data.pattern.seeks
+    if not found.count:
         return TextTable("Seeks", [], [])
-    total = seek_quantiles.count
 
     def distance(sectors: float | None) -> str:
         return formatting.size(None if sectors is None else SECTOR * sectors)
 
-    row = [
-        formatting.share(seek_quantiles.forward / total),
-        formatting.share(seek_quantiles.backward / total),
-        formatting.share(seek_quantiles.zero / total),
-        distance(seek_quantiles.median_distance_sectors),
-        distance(seek_quantiles.mean_distance_sectors),
-        distance(seek_quantiles.p95_distance_sectors),
-    ]
+    row = [formatting.share(part / found.count) for part in (found.forward, found.backward, found.zero)]
+    row += map(distance, (found.median_distance_sectors, found.mean_distance_sectors, found.p95_distance_sectors))
     headings = figures("forward", "backward", "none", "median distance", "mean", "p95")
     return TextTable("Seeks", headings, [row])
 
@@ -111,17 +101,13 @@ def hotness(device: DeviceView) -> TextTable:
 
 def footprint(device: DeviceView) -> TextTable:
     """Returns the table of distinct blocks."""
-    hotness_found = device.data.hotness
-    if not hotness_found.accesses:
+    found = device.data.hotness
+    if not found.accesses:
         return TextTable("Footprint", [], [])
-    row = [
-        formatting.size(hotness_found.unique_bytes),
-        formatting.size(hotness_found.unique_read_blocks * BLOCK),
-        formatting.size(hotness_found.unique_written_blocks * BLOCK),
-        # At least 1: the number of blocks is an estimate.
-        formatting.number(max(1.0, hotness_found.accesses_per_block or 1.0)),
-        formatting.share(hotness_found.first_touch_share),
-    ]
+    sizes = (found.unique_bytes, found.unique_read_blocks * BLOCK, found.unique_written_blocks * BLOCK)
+    # At least 1: the number of blocks is an estimate.
+    accesses = formatting.number(max(1.0, found.accesses_per_block or 1.0))
+    row = [*map(formatting.size, sizes), accesses, formatting.share(found.first_touch_share)]
     headings = figures("touched", "read", "written", "accesses a block", "first touches")
     return TextTable("Footprint", headings, [row])
 

@@ -122,21 +122,13 @@ def diagnose(view: ProfileView) -> list[Diagnostic]:
     trace = view.trace
     diagnostics = [doubt("reading", warning.message, printable(warning.path)) for warning in trace.warnings]
     if trace.dropped:
-        diagnostics.append(
-            doubt(
-                "dropped-events",
-                f"the kernel dropped {formatting.plural(trace.dropped, 'event')} while recording: counts are too"
-                " low (record with larger or more buffers: blktrace -b, -n)",
-            )
-        )
+        message = f"the kernel dropped {formatting.plural(trace.dropped, 'event')} while recording: counts are too low"
+        more = "record with larger or more buffers: blktrace -b, -n"
+        diagnostics.append(doubt("dropped-events", f"{message} ({more})"))
     if trace.sequence_gaps:
-        diagnostics.append(
-            doubt(
-                "missing-events",
-                f"{formatting.plural(trace.sequence_gaps, 'event')} missing by sequence number:"
-                " counts are too low, and some I/Os lack their beginning or end",
-            )
-        )
+        message = f"{formatting.plural(trace.sequence_gaps, 'event')} missing by sequence number"
+        effect = "counts are too low, and some I/Os lack their beginning or end"
+        diagnostics.append(doubt("missing-events", f"{message}: {effect}"))
     if trace.out_of_order:
         many = formatting.plural(trace.out_of_order, "event")
         diagnostics.append(doubt("out-of-order", f"{many} out of order in time"))
@@ -171,16 +163,12 @@ def _of_device(device: DeviceView) -> Iterator[Diagnostic]:
     if completions and device.ios and 0 < unended / device.ios < SERIOUS:
         yield _note(device, "under-way", f"{many} in flight when the trace ended")
     if not device.capabilities.directions:
-        yield _note(
-            device, "no-directions", "the trace does not distinguish reads and writes: all I/Os are shown as reads"
-        )
+        alike = "the trace does not distinguish reads and writes: all I/Os are shown as reads"
+        yield _note(device, "no-directions", alike)
     if alone := sum(device.life(op).without_queue for op in OPS):
-        yield _note(
-            device,
-            "without-bio",
-            f"{formatting.plural(alone, 'request')} dispatched without a queued bio"
-            " (passthrough, flushes of the driver, or in flight when the trace began)",
-        )
+        why = "passthrough, flushes of the driver, or in flight when the trace began"
+        requests = formatting.plural(alone, "request")
+        yield _note(device, "without-bio", f"{requests} dispatched without a queued bio ({why})")
     if number := device.data.hotness.truncated_ios:
         cut = f"of {formatting.plural(number, 'I/O')} only the first 64 MiB count as hot"
         yield _note(device, "large-ios", cut)
@@ -211,15 +199,12 @@ def _shard_table(title: str, rows: Sequence[Figures], note: str) -> TextTable:
     cells = [
         [
             printable(row["name"]),
-            formatting.count(row["shards"]),
-            formatting.count(row["ios"]),
+            *map(formatting.count, (row["shards"], row["ios"])),
             formatting.size(row["bytes"]),
             formatting.duration(row["observed_ns"]),
             formatting.number(row["iops"]),
-            *(
-                formatting.duration(value)
-                for value in (row["read_p50_ns"], row["read_p99_ns"], row["write_p50_ns"], row["write_p99_ns"])
-            ),
+            *map(formatting.duration, (row["read_p50_ns"], row["read_p99_ns"])),
+            *map(formatting.duration, (row["write_p50_ns"], row["write_p99_ns"])),
         ]
         for row in rows
     ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from blklab import __version__, child_process, remote_program
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -169,17 +170,10 @@ def _sum(point: SeriesPoint, other: SeriesPoint) -> SeriesPoint:
         ios = sum(count for latency, count in pairs if latency is not None)
         return sum(latency * count for latency, count in pairs if latency is not None) / ios if ios else None
 
-    return SeriesPoint(
-        JOBS,
-        point.time_ns,
-        max(point.width_ns, other.width_ns),
-        point.read_ios + other.read_ios,
-        point.write_ios + other.write_ios,
-        point.read_bytes + other.read_bytes,
-        point.write_bytes + other.write_bytes,
-        mean("read"),
-        mean("write"),
-    )
+    summed = ("read_ios", "write_ios", "read_bytes", "write_bytes")
+    amounts: dict[str, Any] = {key: getattr(point, key) + getattr(other, key) for key in summed}
+    means: dict[str, Any] = {f"{direction}_clat_ns": mean(direction) for direction in ("read", "write")}
+    return replace(point, source=JOBS, width_ns=max(point.width_ns, other.width_ns), **amounts, **means)
 
 
 class FleetRunner(Runner):
@@ -319,15 +313,7 @@ class FleetRunner(Runner):
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Measures cells one after the other; a cell without any host is reported to the ledger as failed."""
-        for cell in sorted(cells, key=lambda cell: cell.turn):
-            if not ledger.begin(cell):
-                continue
-            try:
-                finished = self._measured(cell)
-            except BlklabError as error:
-                ledger.fail(cell, str(error))
-            else:
-                ledger.end(cell, finished)
+        self.measure_each(cells, ledger, self._measured)
         for link in self._links:
             link.send("end")
 

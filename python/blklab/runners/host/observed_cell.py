@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from typing import Self
 
 from blklab.errors import BlklabError
@@ -29,6 +30,7 @@ LONGEST_NS = 10_000_000_000
 """Counters are read at least this often, even for longer intervals: see `diskstats.difference`."""
 
 
+@dataclass(eq=False)
 class DiskstatsSampler:
     """A thread that reads /proc/diskstats and /proc/stat every interval, while a `with` block runs.
 
@@ -36,36 +38,22 @@ class DiskstatsSampler:
     sums are of short intervals, so no counter can wrap unnoticed.
     """
 
-    deltas: CounterDeltas
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        roots: Roots,
-        interval_ns: int = 1_000_000_000,
-        clock: Callable[[], int] = time.monotonic_ns,
-        *,
-        lead_ns: int = 0,
-    ) -> None:
-        """`names` are the kernel's. Nothing is read before the `with` block.
-
-        The first `lead_ns` of the block are not counted: fio's `ramp_time`.
-        """
-        self.cpu: dict[str, float] = {}
-        self._names = names
-        self._roots = roots
-        self._interval_ns = interval_ns
-        self._clock = clock
-        self._lead_ns = lead_ns
-        self._cpu_before: CpuTimes | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="blklab-sampler", daemon=True)
+    names: Sequence[str]  # The kernel's
+    roots: Roots
+    interval_ns: int = 1_000_000_000
+    clock: Callable[[], int] = time.monotonic_ns
+    lead_ns: int = 0  # The first part of the block, which is not counted: fio's `ramp_time`
+    cpu: dict[str, float] = field(default_factory=dict, init=False)
+    deltas: CounterDeltas = field(init=False)  # Nothing is read before the `with` block
+    _cpu_before: CpuTimes | None = field(default=None, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __enter__(self) -> Self:
         """Reads for the first time. Raises BlklabError for a device that is not counted."""
-        counters = diskstats.read(self._roots)
-        self._cpu_before = diskstats.cpu(self._roots)
-        self.deltas = CounterDeltas(self._names, counters, self._clock(), diskstats.long_bits())
+        counters = diskstats.read(self.roots)
+        self._cpu_before = diskstats.cpu(self.roots)
+        self.deltas = CounterDeltas(self.names, counters, self.clock(), diskstats.long_bits())
+        self._thread = threading.Thread(target=self._run, name="blklab-sampler", daemon=True)
         self._thread.start()
         return self
 
@@ -77,45 +65,45 @@ class DiskstatsSampler:
         self.deltas.emit()
         try:
             if self._cpu_before is not None:
-                self.cpu = self._cpu_before.shares(diskstats.cpu(self._roots))
+                self.cpu = self._cpu_before.shares(diskstats.cpu(self.roots))
         except BlklabError as failure:
             self.deltas.say(str(failure))
 
     def _run(self) -> None:
-        if self._lead_ns and not self._lead():
+        if self.lead_ns and not self._lead():
             return
         # The due time counts from the beginning: being late once does not shift what follows.
         number = 1
         while True:
-            due = self.deltas.began_ns + number * self._interval_ns
-            while (left := due - self._clock()) > 0:
+            due = self.deltas.began_ns + number * self.interval_ns
+            while (left := due - self.clock()) > 0:
                 if self._stop.wait(min(left, LONGEST_NS) / 1e9):
                     return
-                if due - self._clock() > 0:
+                if due - self.clock() > 0:
                     self._take()
             if self._stop.is_set():
                 return
             self._take()
             self.deltas.emit()
             # Intervals that were slept through (a suspended machine) are one wide point.
-            number = max(number + 1, (self._clock() - self.deltas.began_ns) // self._interval_ns + 1)
+            number = max(number + 1, (self.clock() - self.deltas.began_ns) // self.interval_ns + 1)
 
     def _lead(self) -> bool:
         """Waits until the lead is over and discards it; False if the block ended before."""
-        due = self.deltas.began_ns + self._lead_ns
-        while (left := due - self._clock()) > 0:
+        due = self.deltas.began_ns + self.lead_ns
+        while (left := due - self.clock()) > 0:
             if self._stop.wait(min(left, LONGEST_NS) / 1e9):
                 return False
             self._take()
         with suppress(BlklabError):  # it is said at the end
-            self._cpu_before = diskstats.cpu(self._roots)
+            self._cpu_before = diskstats.cpu(self.roots)
         self.deltas.forget()
         return True
 
     def _take(self) -> None:
-        now_ns = self._clock()
+        now_ns = self.clock()
         try:
-            self.deltas.take(diskstats.read(self._roots), now_ns)
+            self.deltas.take(diskstats.read(self.roots), now_ns)
         except BlklabError as error:
             self.deltas.say(str(error))
 

@@ -7,6 +7,7 @@ like a difference between cells.
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,17 +124,8 @@ class HostRunner(Runner):
         documents = [as_host(cell.document) for cell in cells]
         with HostJournal(self._roots) as journal, ExitStack() as stack:
             places = TargetLocations(stack, journal, self._yes_destroy)
-            for cell in sorted(cells, key=lambda cell: cell.turn):
-                if not ledger.begin(cell):
-                    continue
-                try:
-                    finished = self._measured(cell, documents, places, journal)
-                except EnvironmentLacks:
-                    raise
-                except BlklabError as error:
-                    ledger.fail(cell, str(error))
-                else:
-                    ledger.end(cell, finished)
+            measure = partial(self._measured, documents=documents, places=places, journal=journal)
+            self.measure_each(cells, ledger, measure, fatal=(EnvironmentLacks,))
 
     def _measured(
         self, cell: "Cell", documents: Sequence[HostCellDocument], places: TargetLocations, journal: HostJournal

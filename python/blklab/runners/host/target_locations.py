@@ -247,24 +247,15 @@ class TargetLocations:
                 check_mounted(directory, self._journal.roots)
             return TargetLocation(directory, self._directory(), None, False)
         if "device" in target:
-            claimed = self._stack.enter_context(
-                claim(
-                    target["device"],
-                    self._journal,
-                    writes=written,
-                    destroy=document["destroy"],
-                    yes_destroy=self._yes_destroy,
-                )
+            destroy = document["destroy"]
+            held = claim(
+                target["device"], self._journal, writes=written, destroy=destroy, yes_destroy=self._yes_destroy
             )
+            claimed = self._stack.enter_context(held)
             return TargetLocation(claimed.path, self._directory(), claimed, written)
-        made = self._stack.enter_context(
-            scratch(
-                target.get("filesystem") or target["directory"],
-                self._journal,
-                needed=document["file_bytes"],
-                mounted="filesystem" in target,
-            )
-        )
+        place = target.get("filesystem") or target["directory"]
+        file = scratch(place, self._journal, needed=document["file_bytes"], mounted="filesystem" in target)
+        made = self._stack.enter_context(file)
         return TargetLocation(made.place(DATA), self._directory(), made, True)
 
     def _directory(self) -> Path:

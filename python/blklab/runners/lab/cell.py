@@ -25,15 +25,6 @@ from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import documents
-from blklab.spec.documents import (
-    FioCellDocument,
-    FioJobDocument,
-    LabCellDocument,
-    LabDeviceDocument,
-    bare_cell,
-    extent,
-    latency_ns,
-)
 from blklab.store.series import FinishedRun
 from blklab.text import printable
 from blklab.units import format_duration
@@ -57,7 +48,7 @@ DIRECTORY = "/run/blklab"  # fio's working directory in the guest
 
 def play(
     machine: GuestMachine,
-    document: FioCellDocument,
+    document: documents.FioCellDocument,
     target: str,
     progress: Progress,
     *,
@@ -110,17 +101,17 @@ PASSES = 5  # Most attempts to fill a bcache
 
 
 def prepare(
-    machine: GuestMachine, guest: GuestStack, document: LabCellDocument, target: str, progress: Progress
+    machine: GuestMachine, guest: GuestStack, document: documents.LabCellDocument, target: str, progress: Progress
 ) -> None:
     """Writes the file, and brings caches into their state, before the disks are throttled. Raises BlklabError."""
     if document["filesystem"] is not None:
-        _write(machine, document, target, 0, extent(document), progress)
+        _write(machine, document, target, 0, documents.extent(document), progress)
     for kind, table in documents.built_nodes(document["stack"]):
         state = table.get("state")  # only caches have one
         if state == "warm":
             play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")
         elif state == "layout" and document["filesystem"] is None:
-            _write(machine, document, target, 0, extent(document), progress)
+            _write(machine, document, target, 0, documents.extent(document), progress)
         elif state in {"junk", "junk-dirty"}:
             _junk(machine, guest, document, target, kind, table, progress)
     guest.write("/proc/sys/vm/drop_caches", "3")
@@ -129,7 +120,7 @@ def prepare(
 def _junk(
     machine: GuestMachine,
     guest: GuestStack,
-    document: LabCellDocument,
+    document: documents.LabCellDocument,
     target: str,
     kind: str,
     table: Mapping[str, Any],
@@ -145,7 +136,7 @@ def _junk(
             f"{table['name']}: no space is left after the jobs' data to fill its cache with: give "
             "the jobs a smaller size"
         )
-    begin = extent(document)
+    begin = documents.extent(document)
     if document["filesystem"] is not None:
         target, begin = JUNK, 0
         _write(machine, document, target, begin, many, progress)
@@ -174,17 +165,17 @@ def _junk(
                 break
 
 
-def _room(document: LabCellDocument, table: Mapping[str, Any]) -> int:
+def _room(document: documents.LabCellDocument, table: Mapping[str, Any]) -> int:
     """Returns the space after the jobs' data, at most the cache's size; bytes."""
     cache = table["cache"]
     size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
-    free = int(document["room"]) - extent(document)
+    free = int(document["room"]) - documents.extent(document)
     many = min(free, size or free)
     return max(0, many // BLOCK * BLOCK)
 
 
 def _write(
-    machine: GuestMachine, document: LabCellDocument, target: str, begin: int, many: int, progress: Progress
+    machine: GuestMachine, document: documents.LabCellDocument, target: str, begin: int, many: int, progress: Progress
 ) -> None:
     size = -(-many // BLOCK) * BLOCK
     options = {"rw": "write", "bs": str(BLOCK), "offset": str(begin), "size": str(size)}
@@ -192,11 +183,15 @@ def _write(
 
 
 def _fio(
-    machine: GuestMachine, document: LabCellDocument, target: str, options: Mapping[str, str], progress: Progress
+    machine: GuestMachine,
+    document: documents.LabCellDocument,
+    target: str,
+    options: Mapping[str, str],
+    progress: Progress,
 ) -> None:
     words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
-    job: FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
-    filling = bare_cell(document["seed"], job)
+    job: documents.FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
+    filling = documents.bare_cell(document["seed"], job)
     play(machine, filling, target, progress, phase="fill")
 
 
@@ -208,7 +203,7 @@ class FaultSchedule:
     the block's end. Other failures, and events for which there was no time, are `problems`.
     """
 
-    def __init__(self, guest: GuestStack, document: LabCellDocument) -> None:
+    def __init__(self, guest: GuestStack, document: documents.LabCellDocument) -> None:
         """Raises BlklabError if a member that must fail does not exist."""
         self._guest = guest
         self._events = _events(guest, document)
@@ -289,7 +284,7 @@ class FaultSchedule:
         return self._guest.read(f"/sys/block/{self._guest.layers[-1].kernel}/stat")
 
 
-def _events(guest: GuestStack, document: LabCellDocument) -> list[Event]:
+def _events(guest: GuestStack, document: documents.LabCellDocument) -> list[Event]:
     events: list[Event] = []
     for failure in document["failures"]:
         member = md.member(guest, failure["array"], failure["slot"])
@@ -299,7 +294,7 @@ def _events(guest: GuestStack, document: LabCellDocument) -> list[Event]:
     return sorted(events, key=lambda event: event[0])
 
 
-def shapes(document: LabCellDocument) -> list[VirtualDiskShape]:
+def shapes(document: documents.LabCellDocument) -> list[VirtualDiskShape]:
     """Returns the disk of each device of a cell."""
     taken = dict(_taken(document["stack"], document["devices"]))
     return [
@@ -316,7 +311,7 @@ def shapes(document: LabCellDocument) -> list[VirtualDiskShape]:
     ]
 
 
-def layers(document: LabCellDocument) -> set[str]:
+def layers(document: documents.LabCellDocument) -> set[str]:
     """Returns the names of a cell's devices, arrays and volumes."""
     return {device["name"] for device in document["devices"]} | {
         table["name"] for _, table in documents.built_nodes(document["stack"])
@@ -339,7 +334,7 @@ def _taken(node: documents.Node, devices: Sequence[Mapping[str, Any]]) -> Iterat
 
 def measure(
     machine: GuestMachine,
-    document: LabCellDocument,
+    document: documents.LabCellDocument,
     progress: Callable[[FioProgress], object],
     *,
     scale: float = 1,
@@ -396,7 +391,7 @@ def _take_down(machine: GuestMachine, guest: GuestStack, disks: Sequence[Virtual
 def _load(
     machine: GuestMachine,
     guest: GuestStack,
-    document: LabCellDocument,
+    document: documents.LabCellDocument,
     target: str,
     progress: Progress,
     traced: Sequence[str],
@@ -440,18 +435,18 @@ def _load(
     return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], ran.output)
 
 
-def _slowed(document: LabCellDocument, scale: float) -> LabCellDocument:
+def _slowed(document: documents.LabCellDocument, scale: float) -> documents.LabCellDocument:
     """Returns a cell with its latencies scaled like its rates."""
-    devices: list[LabDeviceDocument] = []
+    devices: list[documents.LabDeviceDocument] = []
     for device in document["devices"]:
         model = device["model"]
-        if model["kind"] == "throttled" and (latency := int(latency_ns(model) * scale)):
+        if model["kind"] == "throttled" and (latency := int(documents.latency_ns(model) * scale)):
             model = {**model, "latency_ns": latency}
         devices.append({**device, "model": model})
     return {**document, "devices": devices}
 
 
-def _span_ms(document: LabCellDocument, log_ms: int) -> int:
+def _span_ms(document: documents.LabCellDocument, log_ms: int) -> int:
     """Returns the time between two readings, so that their number stays below the agent's limit."""
     seconds = jobfile.seconds(document)
     if seconds is None:

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +36,17 @@ from blklab.system.roots import Roots
 SUSPENDED = 2.0  # Seconds that a host's clocks may differ by if it was not suspended
 
 
+@dataclass(kw_only=True, eq=False)
 class LabRunner(Runner):
-    def __init__(
-        self,
-        *,
-        kernel: UserKernelOption | ReplacedModules | None = None,
-        accelerator: str | None = None,
-        trace: Sequence[str] = (),
-        traces: Path = Path("traces"),
-        note: Callable[[str], object] = lambda _note: None,
-    ) -> None:
-        """`kernel` replaces every cell's own; `trace` are layers to record, into `traces`.
-
-        `note` is called with messages for the user.
-        """
-        self._kernel = kernel
-        self._accelerator = accelerator
-        self._trace = trace
-        self._traces = traces
-        self._note = note
-        self._images: dict[str, GuestImage] = {}
-        self._held = ExitStack()
-        self._documents: list[LabCellDocument] = []
-        self._scales: dict[str, float] = {}
+    kernel: UserKernelOption | ReplacedModules | None = None  # Replaces every cell's own
+    accelerator: str | None = None
+    trace: Sequence[str] = ()  # Layers to record, into `traces`
+    traces: Path = Path("traces")
+    note: Callable[[str], object] = lambda _note: None  # Called with messages for the user
+    _images: dict[str, GuestImage] = field(default_factory=dict, init=False)
+    _held: ExitStack = field(default_factory=ExitStack, init=False)
+    _documents: list[LabCellDocument] = field(default_factory=list, init=False)
+    _scales: dict[str, float] = field(default_factory=dict, init=False)
 
     @contextmanager
     def session(self) -> Iterator[None]:
@@ -71,12 +59,12 @@ class LabRunner(Runner):
 
         Raises UsageError if the cells need several kernels.
         """
-        if not isinstance(self._kernel, UserKernelOption):
+        if not isinstance(self.kernel, UserKernelOption):
             return plan
         if "kernel" in plan.varied:
             message = "--kernel: it replaces the kernel of all cells, but [matrix] varies kernel: remove one of the two"
             raise UsageError(message)
-        key = UserKernel(self._kernel, lambda _note: None).key
+        key = UserKernel(self.kernel, lambda _note: None).key
         cells = [replace(cell, document={**cell.document, "own_kernel": key}) for cell in plan.cells]
         return replace(plan, cells=cells)
 
@@ -86,9 +74,9 @@ class LabRunner(Runner):
         Builds images that are not cached.
         """
         qemu.find()
-        qemu.accelerators(self._accelerator)
+        qemu.accelerators(self.accelerator)
         known = {name for cell in plan.cells for name in lab_cell.layers(as_lab(cell.document))}
-        for name in self._trace:
+        for name in self.trace:
             if name not in known | {lab_cell.EVERY}:
                 listed = ", ".join([lab_cell.EVERY, *sorted(known)])
                 raise UsageError(f"--trace {name}: no such device or stack; {listed}")
@@ -161,10 +149,10 @@ class LabRunner(Runner):
         return boot(
             self._image(kernel),
             list(dict.fromkeys(shape for cell in cells for shape in lab_cell.shapes(as_lab(cell.document)))),
-            asked=self._accelerator,
+            asked=self.accelerator,
             cpus=guest["cpus"],
             memory=guest["memory"],
-            note=self._note,
+            note=self.note,
         )
 
     def _scale(self, accelerator: str) -> float:
@@ -175,7 +163,7 @@ class LabRunner(Runner):
 
     def _image(self, kernel: str) -> GuestImage:
         if kernel not in self._images:
-            self._images[kernel] = image(self._kernel or kernel, note=self._note)
+            self._images[kernel] = image(self.kernel or kernel, note=self.note)
             # `lab prune` leaves it alone from now on.
             self._held.enter_context(held(self._images[kernel].initrd.parent))
         return self._images[kernel]
@@ -190,8 +178,8 @@ class LabRunner(Runner):
                         document,
                         lambda live: self.progress(cell, live),
                         scale=self._scale(machine.accel),
-                        traced=self._trace,
-                        traces=self._traces / _trace_directory(cell),
+                        traced=self.trace,
+                        traces=self.traces / _trace_directory(cell),
                     ),
                 )
         except BlklabError as error:

@@ -97,13 +97,9 @@ def mix_rows(trace: DeviceProfile, fio: DeviceProfile) -> Iterator[FioComparison
             continue
         share = mine[op] / total
         error = 100 * math.sqrt(share * (1 - share) / max(1, issued))
-        yield FioComparisonRow(
-            f"{op}s of all I/O",
-            "%",
-            100 * share,
-            100 * theirs[op] / issued if issued else None,
-            TOLERANCE + CHANCE_SHARE * error,
-        )
+        reproduced = 100 * theirs[op] / issued if issued else None
+        allowed = TOLERANCE + CHANCE_SHARE * error
+        yield FioComparisonRow(f"{op}s of all I/O", "%", 100 * share, reproduced, allowed)
 
 
 def pace_rows(trace: DeviceProfile, plan: FioPlan, document: dict[str, Any]) -> list[FioComparisonRow]:

@@ -16,15 +16,7 @@ from blklab import __version__
 from blklab.errors import UsageError
 from blklab.output import replace
 from blklab.system.roots import Roots
-from blklab.trace.record.blktrace import (
-    BlktraceTotals,
-    RecordingOptions,
-    RecordingProgress,
-    failure,
-    run,
-    tallies,
-    version,
-)
+from blklab.trace.record import blktrace as recorder
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
 
 SIDECAR_VERSION = 1
@@ -71,8 +63,8 @@ class TraceRecording:
     seconds: float
     stopped_by: str
     bytes: int
-    devices: tuple[tuple[RecordedDevice, BlktraceTotals | None], ...]
-    options: RecordingOptions
+    devices: tuple[tuple[RecordedDevice, recorder.BlktraceTotals | None], ...]
+    options: recorder.RecordingOptions
 
     @property
     def events(self) -> int:
@@ -89,10 +81,10 @@ class TraceRecording:
 def record(
     paths: Sequence[str],
     name: Path,
-    options: RecordingOptions,
+    options: recorder.RecordingOptions,
     *,
     overwrite: bool = False,
-    tick: Callable[[RecordingProgress], object] = lambda _progress: None,
+    tick: Callable[[recorder.RecordingProgress], object] = lambda _progress: None,
     tell: Callable[[str], object] = lambda _message: None,
 ) -> TraceRecording:
     """Records the devices at `paths` to `NAME.blktrace.N`, or `NAME/DEV.blktrace.N` for several.
@@ -119,8 +111,8 @@ def record(
     command = _command(blktrace, debugfs, devices, output, options)
     began = time.time_ns()
     with interrupted_by_signals():
-        ended = run(command, devices, options.seconds, output.files, tick)
-    totals = tallies(ended.output)
+        ended = recorder.run(command, devices, options.seconds, output.files, tick)
+    totals = recorder.tallies(ended.output)
     recording = TraceRecording(
         name=name,
         files=tuple(output.files()),
@@ -132,14 +124,18 @@ def record(
         options=options,
     )
     if not recording.files:
-        raise failure(ended.output, 0, [])
-    document = _sidecar(recording, command, began, version(blktrace))
+        raise recorder.failure(ended.output, 0, [])
+    document = _sidecar(recording, command, began, recorder.version(blktrace))
     replace(output.sidecar, (json.dumps(document, indent=2) + "\n").encode())
     return recording
 
 
 def _command(
-    blktrace: str, debugfs: str, devices: Sequence[RecordedDevice], output: TraceOutput, options: RecordingOptions
+    blktrace: str,
+    debugfs: str,
+    devices: Sequence[RecordedDevice],
+    output: TraceOutput,
+    options: recorder.RecordingOptions,
 ) -> list[str]:
     command = [blktrace, "-r", debugfs, "-b", str(options.buffer_size), "-n", str(options.buffers)]
     if options.seconds is not None:

@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::bio::{Bio, Op, Owner};
 use crate::engine::{Child, Limits, Mapped, Simulation, Target, WorkerNext};
 use crate::events::Time;
+use crate::targets::BuildContext;
 use crate::targets::locks::{LockUse, Locks, Moment};
-use crate::targets::{BuildContext, Reported};
 use commit::Metadata;
 use locks::BlockLocks;
 use migration::Migrations;
@@ -474,16 +474,6 @@ impl DmCache {
             self.report.dirty -= 1;
             self.policy.clear_dirty(cache_block);
         }
-    }
-}
-
-impl Reported for DmCache {
-    type Report = LvmCacheReport;
-
-    fn report(&self) -> LvmCacheReport {
-        let used_blocks = u64::from(self.policy.residency());
-        let (metadata_writes, locks) = (self.metadata.writes, self.spin_locks.usage());
-        LvmCacheReport { used_blocks, metadata_writes, locks, ..self.report.clone() }
     }
 }
 

@@ -3,7 +3,7 @@
 use blklab_cache::CacheMode;
 use serde::{Deserialize, Serialize};
 
-use super::DmCache;
+use super::{DmCache, LvmCacheReport};
 use crate::engine::Child;
 use crate::targets::job_blocks::InitialState;
 use crate::targets::{BuildContext, Node, TargetSpec};
@@ -75,6 +75,7 @@ impl LvmCache {
 
 impl TargetSpec for LvmCache {
     type Target = DmCache;
+    type Report = LvmCacheReport;
 
     fn children(&self) -> Vec<Option<&Node>> {
         vec![Some(&self.origin), Some(&self.cache)]
@@ -86,5 +87,11 @@ impl TargetSpec for LvmCache {
         };
         let geometry = self.geometry(origin, cache)?;
         DmCache::new(self, id, [origin, cache], geometry, context)
+    }
+
+    fn report(target: &DmCache) -> LvmCacheReport {
+        let used_blocks = u64::from(target.policy.residency());
+        let (metadata_writes, locks) = (target.metadata.writes, target.spin_locks.usage());
+        LvmCacheReport { used_blocks, metadata_writes, locks, ..target.report.clone() }
     }
 }

@@ -21,7 +21,7 @@ use crate::events::Time;
 use crate::kernel::{ArrayFlush, Kernel};
 use crate::load::Host;
 use crate::targets::locks::{Locks, Moment};
-use crate::targets::{BuildContext, Node, Reported, TargetSpec};
+use crate::targets::{BuildContext, Node, TargetSpec};
 use admission::{Admission, Safemode};
 use barrier::Barrier;
 use bitmap::Bitmap;
@@ -401,17 +401,9 @@ fn row_time(host: &Host, disks: u32, data: u32, issue: Option<&stripes::MemberIo
     2 * host.pass_ns + members + copies + parity_time(host, parities, method, pages)
 }
 
-impl Reported for Array {
-    type Report = MdReport;
-
-    fn report(&self) -> MdReport {
-        let thread_ns = self.threads.iter().map(|thread| thread.busy).max().unwrap_or(0);
-        MdReport { locks: self.locks.usage(), thread_ns, ..self.members.report.clone() }
-    }
-}
-
 impl TargetSpec for Md {
     type Target = Array;
+    type Report = MdReport;
 
     fn children(&self) -> Vec<Option<&Node>> {
         self.members.iter().map(|member| member.node.as_ref()).collect()
@@ -420,6 +412,11 @@ impl TargetSpec for Md {
     fn build(&self, id: u16, children: &[Option<Child>], context: &BuildContext) -> Result<Array, String> {
         let array = Array::new(self, id, children, context);
         array.map_err(|why| format!("{}: {why}", self.name))
+    }
+
+    fn report(target: &Array) -> MdReport {
+        let thread_ns = target.threads.iter().map(|thread| thread.busy).max().unwrap_or(0);
+        MdReport { locks: target.locks.usage(), thread_ns, ..target.members.report.clone() }
     }
 }
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from blklab.md_levels import PARITIES
 from blklab.runners.lab.stacks.guest import GuestStack
 
 MOUNT = "/mnt"
 
 BLOCK = 4096
-LOST = {"raid4": 1, "raid5": 1, "raid6": 2}  # Members' worth of parity
 
 
 def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> str:
@@ -47,4 +47,4 @@ def geometry(node: Mapping[str, Any]) -> tuple[int, int] | None:
     if md["level"] == "raid10":
         near = md["near"]
         return md["chunk"], members if members % near else members // near
-    return md["chunk"], members - LOST.get(md["level"], 0)
+    return md["chunk"], members - PARITIES.get(md["level"], 0)
