@@ -1,6 +1,7 @@
 """The interval of a prediction."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from blklab.runners.sim import runner
 from blklab.runners.sim.uncertainty import KERNEL, NORMAL, UNMEASURED, interval, other_run, seed_count, unsteady
 from blklab.spec import cells, load
 from blklab.spec.cells import Cell
+from tests.conftest import Run
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}
 
@@ -149,11 +151,17 @@ def test_runs_in_two_states_have_both_rates(experiment: Path) -> None:
     assert interval(cell, runs[0], [runs[0], runs[0]]).states is None
 
 
+def test_both_states_are_shown(run: Run, experiment: Path) -> None:
+    only = ("--only", "stack=near,workload=streams", "--set", "max_ios=300000", "--seed", "5", "--no-store")
+    done = run("run", experiment, *only)
+    assert done.status == 0, done.err
+    (low, high), *_ = re.findall(r" ([\d,]+) or ([\d,]+) ", done.out)
+    assert f"note: two states: some seeds give {low} IOPS, others {high}" in " ".join(done.out.split())
+
+
 def test_a_run_with_fewer_ios_is_the_beginning_of_a_longer_one(experiment: Path) -> None:
     for stack, workload in (("near", "streams"), ("alone", "random")):
-        (short,), (long,) = (
-            simulated(experiment, stack, workload, max_ios=most)[1][:1] for most in (20_000, 100_000)
-        )
+        (short,), (long,) = (simulated(experiment, stack, workload, max_ios=most)[1][:1] for most in (20_000, 100_000))
         width = max(point["width_ns"] for point in (*short.series, *long.series))
         counts = [
             [sum(sum(p["ios"]) for p in run.series if p["time_ns"] // width == at) for at in range(len(long.series))]

@@ -118,7 +118,7 @@ impl MetricsRecorder {
     /// A recorder without I/Os; those completed before `ramp` are not counted.
     pub fn new(groups: impl Iterator<Item = String>, ramp: Time) -> Self {
         let groups = groups.map(|name| (name, Default::default())).collect();
-        Self { groups, syncs: Quantiles::default(), series: Timeline::finest(200), ramp, ios: 0 }
+        Self { groups, syncs: Quantiles::default(), series: Timeline::new(200), ramp, ios: 0 }
     }
 
     /// Counts an I/O that took from `start` to `now`.

@@ -36,11 +36,6 @@ impl<T: Merge + Default + Clone> Timeline<T> {
         Self { buckets: Vec::new(), most: most.max(2), shift: FIRST_SHIFT }
     }
 
-    /// An empty series whose buckets are as narrow as `most` allows; it can be neither stored nor read back.
-    pub fn finest(most: usize) -> Self {
-        Self { shift: 0, ..Self::new(most) }
-    }
-
     /// The bucket that holds `time_ns`, ready to record in.
     #[inline]
     pub fn at(&mut self, time_ns: u64) -> &mut T {

@@ -25,14 +25,6 @@ fn widens_in_pairs() {
 }
 
 #[test]
-fn the_finest_series_of_a_microsecond_has_buckets_of_nanoseconds() {
-    let mut line = Timeline::<EventSum>::finest(200);
-    [0, 999, 5].iter().for_each(|&time| line.at(time).0 += 1);
-    assert_eq!((line.width_ns(), line.buckets.len()), (8, 125));
-    assert_eq!(line.iter().filter(|(_, sum)| sum.0 > 0).count(), 2);
-}
-
-#[test]
 fn the_end_of_time_is_reached_at_once() {
     let line = of(&[5, u64::MAX, 7], 512);
     assert_eq!((line.buckets.len(), line.width_ns()), (512, 1 << 55));

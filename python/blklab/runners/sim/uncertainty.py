@@ -97,7 +97,7 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
 
     `others` are outcomes of `other_run`: they widen the interval by what differs from run to run, and move its middle
     to their mean, or part it into two states. With them, each cache has an interval of its hits. The interval reaches
-    to the last rate of a run that is not steady.
+    to the last rate of a run that `max_ios` ended before it was steady.
 
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
@@ -150,8 +150,11 @@ def _rate(outcome: Outcome) -> float:
 
 
 def _settled(cell: Cell, outcome: Outcome) -> float:
-    """Returns the IOPS of a run; if it is not steady, those of its last third."""
-    return _rate(outcome) * (_last_third(outcome)[0] if unsteady(cell, outcome) else 1)
+    """Returns the IOPS of a run; if `max_ios` ended it before it was steady, those of its last third.
+
+    A measurement may have the same `runtime`, so that its end does not count more than its beginning.
+    """
+    return _rate(outcome) * (_last_third(outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
 
 
 def _last_third(outcome: Outcome) -> tuple[float, bool]:
