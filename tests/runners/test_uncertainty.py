@@ -129,7 +129,10 @@ def simulated(experiment: Path, stack: str, workload: str, **limits: object) -> 
         ("alone", "random", {"max_ios": 50_000}, None),
         ("alone", "random", {"max_ios": 1_000_000}, None),
         # The disk's cache of single-bit cells takes the first writes.
+        ("cached", "fill", {"runtime_ns": 10_000_000_000}, None),
+        ("cached", "fill", {"runtime_ns": 20_000_000_000}, "runtime"),
         ("cached", "fill", {"runtime_ns": 60_000_000_000}, "runtime"),
+        ("cached", "fill", {"runtime_ns": 600_000_000_000}, None),
     ],
 )
 def test_a_run_that_ends_before_its_rate_settles_is_not_steady(

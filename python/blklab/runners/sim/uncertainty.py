@@ -133,7 +133,7 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
 
 def unsteady(cell: Cell, outcome: Outcome) -> str | None:
     """Returns the setting that ended a run before its rate was steady: `max_ios` or `runtime`; None if it was."""
-    share, beyond_chance = _last_third(outcome)
+    share, beyond_chance = _last_third(cell, outcome)
     return _cut_by(cell, outcome) if beyond_chance and abs(math.log(share)) > DRIFT else None
 
 
@@ -154,14 +154,14 @@ def _settled(cell: Cell, outcome: Outcome) -> float:
 
     A measurement may have the same `runtime`, so that its end does not count more than its beginning.
     """
-    return _rate(outcome) * (_last_third(outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
+    return _rate(outcome) * (_last_third(cell, outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
 
 
-def _last_third(outcome: Outcome) -> tuple[float, bool]:
+def _last_third(cell: Cell, outcome: Outcome) -> tuple[float, bool]:
     """Returns the IOPS of the last third of a run as a share of those of the whole, and whether chance is excluded.
 
-    Chance is how much the parts of the last third differ: those before may be a beginning. (1, False) if the series is
-    too short to tell.
+    Chance is how much the parts of the last third differ, or those before, whichever is less: one of them may have the
+    change. (1, False) if the series is too short to tell.
     """
     import numpy as np
 
@@ -169,9 +169,11 @@ def _last_third(outcome: Outcome) -> tuple[float, bool]:
     ios = np.cumsum([0, *(sum(point["ios"]) for point in outcome.series)])
     if len(times) <= PARTS or not ios[-1]:
         return 1.0, False
-    parts = np.diff(np.interp(np.linspace(0, max(outcome.runtime_ns, times[-1]), PARTS + 1), times, ios)).tolist()
+    # After `runtime`, nothing is submitted: I/Os only end.
+    end = min(outcome.runtime_ns, cell.document.get("runtime_ns") or math.inf)
+    parts = np.diff(np.interp(np.linspace(0, end, PARTS + 1), times, ios)).tolist()
     last, before = parts[-THIRD:], parts[:-THIRD]
-    chance = T_95 * math.sqrt(variance(last) * (1 / len(last) + 1 / len(before)))
+    chance = T_95 * math.sqrt(min(variance(last), variance(before)) * (1 / len(last) + 1 / len(before)))
     return max(1e-9, fmean(last) / fmean(parts)), abs(fmean(last) - fmean(before)) > chance
 
 
