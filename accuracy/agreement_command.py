@@ -175,7 +175,7 @@ def _measured(wanted: AgreementOptions) -> tuple[list[tuple[LabRecording, list[A
         results = real_ones.results
         known = {key: figures for _, key, figures in _figures(real, results)}
         costed = analysis.with_io_costs(model, known)
-        simulated = measured(SimRunner(None), costed, wanted.store, keep=True, resume=False)
+        simulated = measured(SimRunner(seed_count=lambda _cell: 1), costed, wanted.store, keep=True, resume=False)
         failed += [*real_ones.failed, *simulated.failed]
         for kept, some in ((predicted, simulated.results), (given, results)):
             for kernel, suite, figures in _figures(model, some):

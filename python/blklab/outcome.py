@@ -147,6 +147,10 @@ class PredictionInterval:
     hits: Mapping[str, tuple[float, float]] | None = None
     """Shares of hits, 0 to 1, no factors: of each cache by its name; None without caches, or with one seed."""
 
+    states: tuple[float, float] | None = None
+    """IOPS of reads and writes together, no factors: some seeds settle at the lower, others at the higher; None if all
+    settle at the same."""
+
 
 @dataclass
 class FioFacts:

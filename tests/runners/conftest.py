@@ -19,7 +19,7 @@ Simulate = Callable[..., dict[str, Outcome]]
 def simulate(tmp_path: Path) -> Simulate:
     """Returns a function that simulates an experiment and returns its outcomes.
 
-    Keyed by stack, workload and what is varied, joined by spaces.
+    Keyed by stack, workload and what is varied, joined by spaces. There is one seed.
     """
 
     def simulate(text: str) -> dict[str, Outcome]:
@@ -27,7 +27,7 @@ def simulate(tmp_path: Path) -> Simulate:
         path.write_text(text)
         result = plan(path)
         named = ["stack", "workload", *(x for x in result.varied if x not in {"stack", "workload"})]
-        runs = collected(sim.SimRunner(2), result.cells).ended
+        runs = collected(sim.SimRunner(2, seed_count=lambda _cell: 1), result.cells).ended
         return {
             " ".join(cell.labels[label] for label in named): replace(
                 runs[cell.number].outcome, series=as_outcome(runs[cell.number].points)

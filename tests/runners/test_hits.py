@@ -83,7 +83,7 @@ def test_the_first_seed_is_the_result(experiment: Path) -> None:
         ended = collected(sim.SimRunner(jobs), planned.cells).ended
         for cell in planned.cells:
             alone = replace(sim.outcome(cell.document), series=())
-            assert replace(ended[cell.number].outcome, interval=None) == alone
+            assert replace(ended[cell.number].outcome, interval=None, warnings=()) == alone
             assert ended[cell.number].outcome.interval == predicted(cell)[1]
 
 

@@ -1,15 +1,19 @@
 """The interval of a prediction."""
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blklab.outcome import NORMAL, PredictionInterval
+from blklab.outcome import NORMAL, Outcome, PredictionInterval
 from blklab.runners.sim import runner
-from blklab.runners.sim.uncertainty import KERNEL, UNMEASURED, interval
+from blklab.runners.sim.uncertainty import KERNEL, UNMEASURED, interval, other_run, seed_count, unsteady
 from blklab.spec import cells, load
+from blklab.spec.cells import Cell
+from tests.conftest import Run
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}
 
@@ -80,3 +84,92 @@ def test_arrays_without_a_measurement_are_less_certain() -> None:
     assert min(crowd.iops) < math.exp(-NORMAL * UNMEASURED)
     spinning = {name: {**DISK, "rotational": True} for name in names}
     assert width(predicted(spinning, {"level": "raid5", "members": names}, rw="randwrite").iops) < UNMEASURED
+
+
+EXPERIMENT = """
+[devices]
+nvme = { model = "pm983", size = "10GiB" }
+ssd = { model = "sm883", size = "10GiB" }
+consumer = { model = "nvme-consumer", size = "512GiB", state = "fresh" }
+
+[stacks]
+near = { level = 10, layout = "n2", members = ["nvme", "ssd"] }
+alone = { device = "ssd" }
+cached = { device = "consumer" }
+
+[workloads]
+streams = { rw = "read", bs = "4k", iodepth = 32, numjobs = 4, size = "2GiB" }
+random = { rw = "randread", bs = "4k", iodepth = 32, time_based = true }
+fill = { rw = "write", bs = "1M", iodepth = 8, time_based = true }
+
+[settings]
+kernel = "4.19"
+runtime = "600s"
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    path = tmp_path / "steady.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def simulated(experiment: Path, stack: str, workload: str, **limits: object) -> tuple[Cell, list[Outcome]]:
+    (cell,) = cells.plan(experiment, only={"stack": stack, "workload": workload}).cells
+    cell = replace(cell, document={**cell.document, **limits})
+    return cell, runner.outcomes([other_run(cell, number).document for number in range(seed_count(cell))])
+
+
+@pytest.mark.parametrize(
+    ("stack", "workload", "limits", "cut"),
+    [
+        # Streams stick to the disk that began them, until they change: 300 k IOPS become 617 k.
+        ("near", "streams", {"max_ios": 50_000}, "max_ios"),
+        ("alone", "random", {"max_ios": 50_000}, None),
+        ("alone", "random", {"max_ios": 1_000_000}, None),
+        # The disk's cache of single-bit cells takes the first writes.
+        ("cached", "fill", {"runtime_ns": 10_000_000_000}, None),
+        ("cached", "fill", {"runtime_ns": 20_000_000_000}, "runtime"),
+        ("cached", "fill", {"runtime_ns": 60_000_000_000}, "runtime"),
+        ("cached", "fill", {"runtime_ns": 600_000_000_000}, None),
+    ],
+)
+def test_a_run_that_ends_before_its_rate_settles_is_not_steady(
+    experiment: Path, stack: str, workload: str, limits: dict[str, int], cut: str | None
+) -> None:
+    cell, runs = simulated(experiment, stack, workload, **limits)
+    assert {unsteady(cell, run) for run in runs} - {None} == ({cut} if cut else set())
+
+
+def test_runs_in_two_states_have_both_rates(experiment: Path) -> None:
+    cell, runs = simulated(experiment, "near", "streams", max_ios=300_000, seed=5)
+    known = interval(cell, runs[0], runs[1:])
+    rates = sorted(run.read.iops for run in runs)
+    assert known.states is not None
+    assert known.states[0] == pytest.approx(rates[0]) == pytest.approx(370_000, rel=0.02)
+    assert known.states[1] == pytest.approx(math.sqrt(rates[1] * rates[2]))
+    low, high = (runs[0].read.iops * factor for factor in known.iops)
+    assert low < rates[0] < rates[2] < high
+    assert interval(cell, runs[0], [runs[0], runs[0]]).states is None
+
+
+def test_both_states_are_shown(run: Run, experiment: Path) -> None:
+    only = ("--only", "stack=near,workload=streams", "--set", "max_ios=300000", "--seed", "5", "--no-store")
+    done = run("run", experiment, *only)
+    assert done.status == 0, done.err
+    (low, high), *_ = re.findall(r" ([\d,]+) or ([\d,]+) ", done.out)
+    assert f"note: two states: some seeds give {low} IOPS, others {high}" in " ".join(done.out.split())
+
+
+def test_a_run_with_fewer_ios_is_the_beginning_of_a_longer_one(experiment: Path) -> None:
+    for stack, workload in (("near", "streams"), ("alone", "random")):
+        (short,), (long,) = (simulated(experiment, stack, workload, max_ios=most)[1][:1] for most in (20_000, 100_000))
+        width = max(point["width_ns"] for point in (*short.series, *long.series))
+        counts = [
+            [sum(sum(p["ios"]) for p in run.series if p["time_ns"] // width == at) for at in range(len(long.series))]
+            for run in (short, long)
+        ]
+        whole = short.runtime_ns // width
+        assert whole > 3
+        assert counts[0][:whole] == counts[1][:whole]

@@ -253,7 +253,7 @@ def _nothing_fits(question: Question, options: SearchSpace) -> str:
 def _late(question: Question, slow: Sequence[Candidate], simulations: Simulations) -> list[Candidate]:
     """Returns those of the least slow candidates that meet the bound in full after all. Raises BlklabError for none."""
     bound = question.constraints.p99_ns or 0
-    full = sorted(measured(question, slow, simulations, longest(question)), key=lambda candidate: candidate.p99_ns)
+    full = sorted(measured(question, slow, simulations, longest(question), finalists=True), key=lambda of: of.p99_ns)
     if kept := [candidate for candidate in full if candidate.p99_ns <= bound]:
         return kept
     best = full[0]

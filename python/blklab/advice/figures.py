@@ -52,12 +52,13 @@ def figures(
     def requests(arrangement: Arrangement, **keys: bool) -> list[SampleRequest]:
         return [SampleRequest(arrangement, load, full, question.growth, **keys) for load in question.loads]
 
-    wanted = requests(of) + requests(of, as_fast_as_possible=True)
+    wanted = requests(of, as_fast_as_possible=True)
     array = of.redundant_array(question) if of.failures else None
     if array:
         wanted += requests(of.degraded(array)) + requests(of.rebuilding(array))
     samples, size = simulations.run(wanted, tick), len(question.loads)
-    today, peak, degraded, rebuilding = (samples[at * size : (at + 1) * size] for at in range(4))
+    today = simulations.averages(requests(of), tick)
+    peak, degraded, rebuilding = (samples[at * size : (at + 1) * size] for at in range(3))
     headroom, more = _headroom(question, of, simulations, full, tick)
     rate = min((sample.sync_rate for sample in rebuilding), default=0.0)
     return ArrangementFigures(
@@ -141,7 +142,7 @@ def tuned(question: Question, candidate: Candidate, simulations: Simulations) ->
         if setting is None or not runnable([setting], simulations)[0]:  # an old kernel may not have it
             continue
         both = [candidate, replace(candidate, arrangement=setting, by_length={})]
-        candidate, other = measured(question, both, simulations, longest(question))
+        candidate, other = measured(question, both, simulations, longest(question), finalists=True)
         slower, half = other.slower(candidate, [load.weight for load in question.loads])
         if slower + half < -SAME:
             candidate = other
@@ -165,7 +166,7 @@ def with_changes(question: Question, of: ArrangementFigures, simulations: Simula
     weights = [load.weight for load in question.loads]
     chosen = [(name, variant) for name, variant in _variants(of.arrangement) if runnable([variant], simulations)[0]]
     variants = {name: Candidate(variant, None) for name, variant in chosen}
-    others = measured(question, list(variants.values()), simulations, longest(question))
+    others = measured(question, list(variants.values()), simulations, longest(question), finalists=True)
     changes = {
         name: math.exp(difference(other.samples, of.today, weights)[0])
         for name, other in zip(variants, others, strict=True)

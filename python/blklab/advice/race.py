@@ -1,7 +1,8 @@
 """The search: short simulations of all arrangements first, longer ones of those that remain.
 
 Successive halving (Jamieson and Talwalkar, AISTATS 2016) within classes of equal capacity, redundancy and price, with
-paired comparisons: an arrangement leaves when another is surely faster and as good in every other respect.
+paired comparisons: an arrangement leaves when another is surely faster and as good in every other respect. All rounds
+have one seed; those that remain are simulated with several, whose mean decides.
 """
 
 import math
@@ -62,7 +63,7 @@ class RaceResult:
 
     kept: Sequence[Candidate]  # None is better than another in every respect; the fastest first
     fully_simulated: int
-    simulated_ios: int
+    simulated_ios: int  # With one seed
     too_slow: Sequence[Candidate]  # Above the bound of the 99th percentile; the best first
 
 
@@ -114,10 +115,14 @@ def race(
         # Short simulations are mostly their beginning: they compare only arrangements of the same class.
         among = [fast] if ios == full else _classes(fast)
         alive = _best_of_each_class([best for members in among for best in undominated(members, weights)], weights)
+    searched = simulations.simulated_ios - before
+    alive = measured(question, alive, simulations, full, lambda: tick(searched, expected), finalists=True)
+    alive, slow = _within_bound(question, alive, last=True)
+    too_slow = sorted([*too_slow, *slow], key=lambda candidate: candidate.p99_ns)
     chosen = undominated([_preferred(members, weights) for members in _classes(alive)], weights)
     chosen = [candidate for candidate in chosen if not any(_beats(other, candidate) for other in chosen)]
     chosen.sort(key=lambda candidate: candidate.mean_ns(weights))
-    return RaceResult(chosen, measured_in_full, simulations.simulated_ios - before, too_slow)
+    return RaceResult(chosen, measured_in_full, searched, too_slow)
 
 
 def measured(
@@ -126,14 +131,16 @@ def measured(
     simulations: Simulations,
     ios: int,
     tick: Callable[[], object] = lambda: None,
+    *,
+    finalists: bool = False,
 ) -> list[Candidate]:
-    """Simulates candidates under all loads."""
+    """Simulates candidates under all loads, finalists with several seeds."""
     requests = [
         SampleRequest(candidate.arrangement, load, ios, question.growth)
         for candidate in candidates
         for load in question.loads
     ]
-    samples = simulations.run(requests, tick)
+    samples = (simulations.averages if finalists else simulations.run)(requests, tick)
     size = len(question.loads)
     return [
         replace(candidate, by_length={**candidate.by_length, ios: samples[at * size : (at + 1) * size]})

@@ -2,10 +2,14 @@
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
 
 from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
@@ -14,7 +18,7 @@ from blklab.cluster import HERE, Parallel
 from blklab.errors import BlklabError
 from blklab.outcome import LatencyResult, Outcome
 from blklab.runners.sim.runner import outcome
-from blklab.runners.sim.uncertainty import interval
+from blklab.runners.sim.uncertainty import SEEDS, interval, other_run
 from blklab.spec import cells
 from blklab.spec.cells import Cell
 
@@ -55,6 +59,7 @@ class SampleRequest:
     ios: int  # I/Os to complete
     speed: float = 1.0  # Of a trace
     as_fast_as_possible: bool = False  # A trace, without its times
+    seed: int = 0  # The number of `other_run`
 
 
 class Simulations:
@@ -96,9 +101,15 @@ class Simulations:
             tick()
         return [self._known[cell.key] for cell in cells]
 
+    def averages(self, requests: Sequence[SampleRequest], tick: Callable[[], object] = lambda: None) -> list[Sample]:
+        """Returns the mean of SEEDS samples of each request, which have other seeds."""
+        seeds = [replace(request, seed=seed) for request in requests for seed in range(SEEDS)]
+        samples = self.run(seeds, tick)
+        return [_average(samples[at : at + SEEDS]) for at in range(0, len(samples), SEEDS)]
+
     def _limited(self, request: SampleRequest) -> Cell:
         """Returns the cell of a request, with a key that differs between builds of the simulator."""
-        cell = self.cell(request.arrangement, request.load)
+        cell = other_run(self.cell(request.arrangement, request.load), request.seed)
         return replace(cell, document=document_of(cell, request), labels={"build": json.dumps(BUILD)})
 
     def recorded_seconds(self, load: Load, ios: int) -> float:
@@ -120,6 +131,22 @@ class Simulations:
 def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
     measured = outcome(cell.document, stop, cell.replay)
     return replace(reduced(measured), p99_interval=[*interval(cell, measured).p99])
+
+
+def _average(samples: Sequence[Sample]) -> Sample:
+    """Returns the means of figures; the interval of the 99th percentile reaches to the lowest and the highest one."""
+    names = ("mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate")
+    means: dict[str, Any] = {name: fmean(getattr(sample, name) for sample in samples) for name in names}
+    bounds = zip(*([sample.p99_ns * factor for factor in sample.p99_interval] for sample in samples), strict=True)
+    (low, *_), (*_, high) = map(sorted, bounds)
+    return replace(
+        samples[0],
+        **means,
+        ios=sum(sample.ios for sample in samples),
+        batches=[fmean(parts) for parts in zip(*(sample.batches for sample in samples), strict=True)],
+        written={name: fmean(sample.written[name] for sample in samples) for name in samples[0].written},
+        p99_interval=[bound / max(1.0, means["p99_ns"]) for bound in (low, high)],
+    )
 
 
 def _read(file: Path) -> dict[str, Sample]:
@@ -177,39 +204,18 @@ def reduced(measured: Outcome) -> Sample:
 def _merged_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
     """Returns percentiles of several histograms together, ns; the upper value of a bin counts."""
     bins = sorted((value, count) for latency in latencies for value, count in latency.bins)
-    total = sum(count for _, count in bins)
-    results = []
-    for share in shares:
-        passed = 0
-        for value, count in bins:
-            passed += count
-            if passed >= share * total:
-                results.append(float(value))
-                break
-        else:
-            results.append(0.0)
-    return results
+    passed = list(accumulate(count for _, count in bins))
+    return [float(bins[bisect_left(passed, share * passed[-1])][0]) if bins else 0.0 for share in shares]
 
 
 def _batches(measured: Outcome) -> list[float]:
     """Returns the mean latencies of BATCHES parts with equally many I/Os, ns."""
-    points = [
-        (count, mean or 0.0)
-        for point in measured.series
-        for count, mean in zip(point["ios"], point["clat_ns"], strict=True)
-        if count
-    ]
-    size = sum(count for count, _ in points) / BATCHES
-    sums, filled, at = [0.0] * BATCHES, 0.0, 0
-    for count, mean in points:
-        left = float(count)
-        while left > 0:
-            part = min(left, size - filled) if at < BATCHES - 1 else left
-            sums[at] += part * mean
-            filled, left = filled + part, left - part
-            if filled >= size - 1e-9 and at < BATCHES - 1:
-                at, filled = at + 1, 0.0
-    return [part / size for part in sums] if size else []
+    import numpy as np
+
+    points = [pair for point in measured.series for pair in zip(point["ios"], point["clat_ns"], strict=True)]
+    ios, times = np.cumsum([(0, 0.0), *((count, count * (mean or 0.0)) for count, mean in points)], axis=0).T
+    parts = np.diff(np.interp(np.linspace(0, ios[-1], BATCHES + 1), ios, times))
+    return (parts * BATCHES / ios[-1]).tolist() if ios[-1] else []
 
 
 def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequence[float]) -> tuple[float, float]:
@@ -227,8 +233,6 @@ def difference(first: Sequence[Sample], other: Sequence[Sample], weights: Sequen
         means = [max(1.0, sum(batches) / COMPARED) for batches in (mine, others)]
         total += weight / share * math.log(means[0] / means[1])
         pairs = [one_side - other_side for one_side, other_side in zip(mine, others, strict=True)]
-        middle = sum(pairs) / COMPARED
-        variance = sum((pair - middle) ** 2 for pair in pairs) / (COMPARED - 1)
-        half = T_95 * math.sqrt(variance / COMPARED) / (sum(means) / 2)
+        half = T_95 * stdev(pairs) / math.sqrt(COMPARED) / (sum(means) / 2)
         square += (weight / share * half) ** 2
     return total, math.sqrt(square)

@@ -142,13 +142,9 @@ class AgreementRow:
         return {
             "suite": self.key.suite,
             "labels": dict(self.key.labels),
-            "kernel": self.kernel,
             "predicted": self.predicted.as_dict(),
             "measured": self.measured.as_dict(),
-            "error": self.error,
-            "worst_share": self.worst_share,
-            "hit_rate_error": self.hit_rate_error,
-            "holds": self.holds,
+            **{name: getattr(self, name) for name in ("kernel", "error", "worst_share", "hit_rate_error", "holds")},
         }
 
 

@@ -53,10 +53,7 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Returns the tuning for `--json`."""
         return {
-            "labels": dict(self.labels),
-            "metric": self.metric,
-            "baseline": self.baseline,
-            "note": self.note,
+            **{name: getattr(self, name) for name in ("labels", "metric", "baseline", "note")},
             "effects": [
                 {**vars(effect), "verdict": effect.verdict, "difference": vars(effect.difference)}
                 for effect in self.effects

@@ -99,8 +99,7 @@ class PhysicalDisk:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "name": self.name,
-            "path": self.path,
+            **{name: getattr(self, name) for name in ("name", "path")},
             "arrays": list(self.arrays),
             "type": self.kind or None,
             "timeout_seconds": self.timeout,
@@ -169,14 +168,11 @@ class ArrayMember:
 
     def as_dict(self) -> dict[str, Any]:
         superblock, bad = self.superblock, self.bad_blocks
+        named = ("version", "role", "slot", "events", "checksum_holds", "bitmap")
         return {
-            "name": self.name,
-            "path": self.path,
-            "slot": self.slot,
+            **{name: getattr(self, name) for name in ("name", "path", "slot", "errors", "rotational")},
             "states": list(self.states),
-            "errors": self.errors,
             "kind": self.kind or None,
-            "rotational": self.rotational,
             "size_bytes": self.size,
             "start_bytes": self.start,
             "physical_block_bytes": self.physical_block,
@@ -193,17 +189,12 @@ class ArrayMember:
             "superblock": None
             if superblock is None
             else {
-                "version": superblock.version,
+                **{name: getattr(superblock, name) for name in named},
                 "offset_bytes": superblock.offset,
                 "device_uuid": superblock.device or None,
-                "role": superblock.role,
-                "slot": superblock.slot,
-                "events": superblock.events,
                 "updated_unix": superblock.updated,
-                "checksum_holds": superblock.checksum_holds,
                 "data_offset_sectors": superblock.data_offset,
                 "data_sectors": superblock.data_size,
-                "bitmap": superblock.bitmap,
                 "bad_blocks_active": bool(bad and bad.active),
                 "recovery_sector": superblock.recovery_offset,
                 "refusal_reasons": msgspec.to_builtins(superblock.refusal_reasons),
@@ -362,29 +353,16 @@ class Array:
         return self.raid_disks - PARITIES.get(self.level, 0)
 
     def as_dict(self) -> dict[str, Any]:
+        known = ["name", "live", "level", "layout", "raid_disks", "member_sectors", "metadata", "degraded", "bitmap"]
+        known += ["last_action", "reshaping", "repairing", "suspended"]
         return {
-            "name": self.name,
-            "path": self.path or None,
-            "uuid": self.uuid or None,
-            "label": self.label or None,
-            "live": self.live,
-            "level": self.level,
-            "layout": self.layout,
+            **{name: getattr(self, name) for name in known},
+            **{name: getattr(self, name) or None for name in ("path", "uuid", "label", "state")},
             "chunk_bytes": self.chunk,
-            "raid_disks": self.raid_disks,
-            "member_sectors": self.member_sectors,
-            "metadata": self.metadata,
             "size_bytes": self.size,
-            "state": self.state or None,
-            "degraded": self.degraded,
             "usable_members": self.usable,
             "sync": {**asdict(self.sync), "left_seconds": self.sync.left_seconds} if self.sync else None,
-            "last_action": self.last_action,
             "mismatch_sectors": self.mismatches,
-            "bitmap": self.bitmap,
-            "reshaping": self.reshaping,
-            "repairing": self.repairing,
-            "suspended": self.suspended,
             "slots_not_given": list(self.absent),
             "mounts": [mount for part in self.parts for mount in part.mounts],
             "filesystems": [asdict(part.geometry) for part in self.parts if part.geometry],

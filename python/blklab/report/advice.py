@@ -233,25 +233,12 @@ def as_dict(answer: Answer) -> dict[str, object]:
 
 def _row(row: ArrangementFigures) -> dict[str, object]:
     of = row.arrangement
+    names = ("name", "words", "stacks", "settings", "disks", "spares", "failures")
     return {
-        "name": of.name,
-        "words": of.words,
-        "stacks": {name: dict(table) for name, table in of.stacks.items()},
-        "settings": dict(of.settings),
-        "disks": list(of.disks),
-        "spares": list(of.spares),
+        **{name: getattr(of, name) for name in names},
         "capacity_bytes": of.capacity,
-        "failures": of.failures,
-        "price": row.price,
-        "today": _samples(row.today),
-        "peak": _samples(row.peak),
-        "headroom": row.headroom,
-        "headroom_is_more": row.headroom_is_more,
-        "degraded": _samples(row.degraded),
-        "rebuilding": _samples(row.rebuilding),
-        "rebuild_seconds": row.rebuild_seconds,
-        "drive_writes_per_day": row.drive_writes_per_day,
-        "changes": dict(row.changes),
+        **{key: value for key, value in vars(row).items() if key != "arrangement"},
+        **{key: _samples(getattr(row, key)) for key in ("today", "peak", "degraded", "rebuilding")},
     }
 
 

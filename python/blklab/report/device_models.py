@@ -85,12 +85,9 @@ def disks_as_dict(disks: Sequence[IdentifiedDisk]) -> list[dict[str, object]]:
     return [
         {
             "disk": disk.name,
-            "says": disk.says,
-            "bytes": disk.bytes,
             "model": disk.model.name if disk.model else None,
-            "capacity": disk.capacity,
-            "guess": disk.guess or None,
-            "obstacle": disk.obstacle or None,
+            **{name: getattr(disk, name) for name in ("says", "bytes", "capacity")},
+            **{name: getattr(disk, name) or None for name in ("guess", "obstacle")},
         }
         for disk in disks
     ]

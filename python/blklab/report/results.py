@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from blklab.analysis.metrics import METRICS, lowest_devices
-from blklab.outcome import LoadRamp
+from blklab.outcome import LoadRamp, PredictionInterval
 from blklab.report import fleet_results, formatting, terminal, volumes
 from blklab.report.console import Console, styled
 from blklab.report.runs import outcome_figures
@@ -125,12 +125,16 @@ def _row(cell: Cell, result: RunResult, varied: Sequence[str], *, syncs: bool) -
         printable(cell.labels["workload"]),
         *(printable(cell.labels[label]) for label in varied),
         *figures[:2],
-        *([] if outcome.interval is None else [formatting.interval(outcome.interval.iops)]),
+        *([] if outcome.interval is None else [_interval(outcome.interval)]),
         *figures[2:],
         *([formatting.duration(METRICS["sync.p99"].of(outcome))] if syncs else []),
         " ".join(shares),
         " ".join(depths),
     ]
+
+
+def _interval(known: PredictionInterval) -> str:
+    return " or ".join(map(formatting.number, known.states)) if known.states else formatting.interval(known.iops)
 
 
 def explanations(

@@ -171,9 +171,7 @@ def run_rows(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
             "campaign": run.campaign,
             "run": run.id,
             "experiment": run.name,
-            "runner": run.runner,
-            "started": run.started,
-            "seconds": run.seconds,
+            **{name: getattr(run, name) for name in ("runner", "started", "seconds")},
             **run.labels,
             **all_metrics(run.outcome),
         }

@@ -96,9 +96,7 @@ class RunResult:
     def as_dict(self) -> dict[str, Any]:
         """Returns the result for `--json`."""
         return {
-            "run": self.run,
-            "number": self.number,
+            **{name: getattr(self, name) for name in ("run", "number", "runner")},
             "labels": dict(self.labels),
-            "runner": self.runner,
             **self.outcome.as_document(),
         }

@@ -85,18 +85,12 @@ class StoredRun:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run for `--json`: the result (docs/reference/formats.md) and its context."""
+        named = ("campaign", "state", "started", "finished", "seconds", "message", "number", "runner")
         return {
             "run": self.id,
-            "campaign": self.campaign,
             "experiment": self.name,
-            "state": self.state,
-            "started": self.started,
-            "finished": self.finished,
-            "seconds": self.seconds,
-            "message": self.message,
-            "number": self.number,
+            **{name: getattr(self, name) for name in named},
             "labels": dict(self.labels),
-            "runner": self.runner,
             **self.origin(),
             **self.figures.as_document(),
             "environment": dict(self.environment),

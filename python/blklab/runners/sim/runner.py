@@ -15,7 +15,7 @@ from blklab.errors import BlklabError, UsageError
 from blklab.outcome import Outcome
 from blklab.runners.base import Ledger, Runner
 from blklab.runners.load_ramp import measure_ramp, without_ramp
-from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count
+from blklab.runners.sim.uncertainty import interval, is_unmeasured, other_run, seed_count, unsteady
 from blklab.spec.cell_form import ReplaySource
 from blklab.spec.cells import Cell, ExperimentPlan, plan
 from blklab.spec.load import ExperimentSource
@@ -23,6 +23,8 @@ from blklab.store import series
 from blklab.store.series import FinishedRun
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
+UNSTEADY_NOTE = "not steady: the last third of the simulated run has another rate than the whole: raise {setting}"
+STATES_NOTE = "two states: some seeds give {:,.0f} IOPS, others {:,.0f}"
 
 
 def alone(
@@ -48,11 +50,7 @@ def outcome(document: Mapping[str, Any], stop: _core.Stop | None = None, replay:
 
 def outcomes(documents: Sequence[Mapping[str, Any]], parallel: Parallel = HERE) -> list[Outcome]:
     """Simulates several documents. The results do not depend on where."""
-    return parallel.all(_simulated, documents)
-
-
-def _simulated(document: Mapping[str, Any], /, *, stop: _core.Stop | None = None) -> Outcome:
-    return outcome(document, stop)
+    return parallel.all(outcome, documents)
 
 
 def check(cells: Sequence[Cell]) -> None:
@@ -159,7 +157,12 @@ def simulated(cell: Cell, /, *, stop: _core.Stop | None = None) -> FinishedRun:
 
 def predicted(cell: Cell, runs: Sequence[FinishedRun]) -> FinishedRun:
     """Returns the first run of a cell with the interval that all show; the others are those of `other_run`."""
-    outcome, *others = (run.outcome for run in runs)
-    warnings = (*outcome.warnings, UNMEASURED_NOTE) if is_unmeasured(cell, outcome) else outcome.warnings
-    prediction = replace(outcome, interval=interval(cell, outcome, others), warnings=warnings)
+    outcomes = [replace(run.outcome, series=series.as_outcome(run.points)) for run in runs]
+    known = interval(cell, outcomes[0], outcomes[1:])
+    warnings = [UNMEASURED_NOTE] if is_unmeasured(cell, outcomes[0]) else []
+    cuts = dict.fromkeys(unsteady(cell, run) for run in outcomes)
+    warnings += [UNSTEADY_NOTE.format(setting=cut) for cut in cuts if cut]
+    warnings += [STATES_NOTE.format(*known.states)] if known.states else []
+    first = runs[0].outcome
+    prediction = replace(first, interval=known, warnings=(*first.warnings, *warnings))
     return replace(runs[0], outcome=prediction, seconds=sum(run.seconds for run in runs))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from statistics import fmean, variance
 from typing import cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
@@ -48,7 +49,8 @@ MEASURED_IOPS = 602_000
 MEASURED_JOBS = 32  # Of a RAID-1 of two NVMe disks (pastebin k5kENUxT): no measured array has more
 
 COMPLETE = 1.01  # With at most this factor of the predicted IOPS, the load is complete: the run has an end
-SEEDS = 5  # With which a cell with a cache is simulated
+SEEDS = 3  # With which a cell is simulated
+CACHE_SEEDS = 5  # The same of a cell with a cache, whose hits depend on chance
 SEED_STEP = 1_000_003  # Between them: repeats of a cell have seeds that follow one another
 SECOND_NS = 1_000_000_000
 AGE_STEP_NS = 12_300_000_000
@@ -59,12 +61,22 @@ CACHES = {"lvmcache", "bcache", "writecache"}
 IN_USE = {"junk", "warm"}
 """States of a cache that was in use: its clock of 60 s may be anywhere. Others have just been set up or filled."""
 
+PARTS = 24  # Equally long parts of a run, of which the last third is compared with the others
+THIRD = PARTS // 3
+T_95 = 2.365  # Student's t for 95 % and THIRD - 1 degrees of freedom
+DRIFT = NORMAL * KERNEL
+"""The logarithm of the change of IOPS from which on a run is not steady: no prediction claims a narrower interval."""
+
+APART = 10
+"""How many times farther than the runs of one state two states are from each other. Of three rates that are spread
+evenly, the gaps differ by so much in one case of five; those of two states, hundredfold."""
+
 MIXED = 0.1  # With a smaller share of the other direction, a device's load is of one direction
 
 
 def seed_count(cell: Cell) -> int:
-    """Returns with how many seeds a cell is simulated: with several if it has a cache, whose hits depend on chance."""
-    return SEEDS if any(kind in CACHES for kind, _ in built_nodes(cell.document["stack"])) else 1
+    """Returns with how many seeds a cell is simulated."""
+    return CACHE_SEEDS if any(kind in CACHES for kind, _ in built_nodes(cell.document["stack"])) else SEEDS
 
 
 def other_run(cell: Cell, number: int) -> Cell:
@@ -86,7 +98,8 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
     """Returns the interval as factors of the predicted IOPS, of both directions, and of the predicted 99th percentile.
 
     `others` are outcomes of `other_run`: they widen the interval by what differs from run to run, and move its middle
-    to their mean. With them, each cache has an interval of its hits.
+    to their mean, or part it into two states. With them, each cache has an interval of its hits. The interval reaches
+    to the last rate of a run that `max_ios` ended before it was steady.
 
     If all jobs have a rate, or I/Os of a trace their time, IOPS cannot exceed what the load offers.
     """
@@ -102,11 +115,15 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
     of_thread = max((array["thread_ns"] for array in _arrays(outcome)), default=0) / outcome.observed_ns
     of_host = UNMEASURED if is_unmeasured(cell, outcome) else 0
     runs = [outcome, *others]
-    logs = [math.log(max(1e-9, run.read.iops + run.write.iops)) for run in runs]
-    mean, of_chance = next_value(logs)
-    deviation = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host, of_chance / NORMAL)
+    rate, settled = _rate(outcome), [_settled(cell, run) for run in runs]
+    mean, of_chance = next_value([math.log(each) for each in settled])
+    known = math.hypot(of_devices, KERNEL, ROWS if of_thread >= CROWDED else 0, of_host)
+    deviation = math.hypot(known, of_chance / NORMAL)
+    states = _states(settled)
+    middles = [*(states or [math.exp(mean)]), *([] if settled[0] == rate else [rate])]
+    low, high = _factors(known if states else deviation)
+    low, high = low * min(middles) / rate, high * max(middles) / rate
     shared = math.hypot(of_devices, math.sqrt(KERNEL**2 - OTHER_KERNEL**2 / 2))
-    low, high = (factor * math.exp(mean - logs[0]) for factor in _factors(deviation))
     slower, faster = _of_locks(outcome)
     low, high = min(low, slower), max(high, faster)
     if (limit := _limit(cell, outcome)) <= COMPLETE:
@@ -114,7 +131,67 @@ def interval(cell: Cell, outcome: Outcome, others: Sequence[Outcome] = ()) -> Pr
         busy = max(device.busy_ns or 0 for device in devices) / outcome.observed_ns
         low, high = min(1.0, low / max(busy, low)), 1.0
     p99 = _factors(math.hypot(deviation, TAIL))
-    return PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None)
+    return PredictionInterval((low, min(high, limit)), p99, shared, (others and _hits(runs)) or None, states)
+
+
+def unsteady(cell: Cell, outcome: Outcome) -> str | None:
+    """Returns the setting that ended a run before its rate was steady: `max_ios` or `runtime`; None if it was."""
+    share, beyond_chance = _last_third(cell, outcome)
+    return _cut_by(cell, outcome) if beyond_chance and abs(math.log(share)) > DRIFT else None
+
+
+def _cut_by(cell: Cell, outcome: Outcome) -> str | None:
+    """Returns the setting that ended a run; None if the jobs ended, or if it is a trace, whose rate need not settle."""
+    most_ios, most_ns = (cell.document.get(key) or math.inf for key in ("max_ios", "runtime_ns"))
+    ended = "max_ios" if outcome.read.clat_ns.count + outcome.write.clat_ns.count >= most_ios else None
+    ended = ended or ("runtime" if outcome.runtime_ns >= most_ns else None)
+    return ended if cell.document["replay"] is None else None
+
+
+def _rate(outcome: Outcome) -> float:
+    return max(1e-9, outcome.read.iops + outcome.write.iops)
+
+
+def _settled(cell: Cell, outcome: Outcome) -> float:
+    """Returns the IOPS of a run; if `max_ios` ended it before it was steady, those of its last third.
+
+    A measurement may have the same `runtime`, so that its end does not count more than its beginning.
+    """
+    return _rate(outcome) * (_last_third(cell, outcome)[0] if unsteady(cell, outcome) == "max_ios" else 1)
+
+
+def _last_third(cell: Cell, outcome: Outcome) -> tuple[float, bool]:
+    """Returns the IOPS of the last third of a run as a share of those of the whole, and whether chance is excluded.
+
+    Chance is how much the parts of the last third differ, or those before, whichever is less: one of them may have the
+    change. (1, False) if the series is too short to tell.
+    """
+    import numpy as np
+
+    times = [0, *(point["time_ns"] + point["width_ns"] for point in outcome.series)]
+    ios = np.cumsum([0, *(sum(point["ios"]) for point in outcome.series)])
+    if len(times) <= PARTS or not ios[-1]:
+        return 1.0, False
+    # After `runtime`, nothing is submitted: I/Os only end.
+    end = min(outcome.runtime_ns, cell.document.get("runtime_ns") or math.inf)
+    parts = np.diff(np.interp(np.linspace(0, end, PARTS + 1), times, ios)).tolist()
+    last, before = parts[-THIRD:], parts[:-THIRD]
+    chance = T_95 * math.sqrt(min(variance(last), variance(before)) * (1 / len(last) + 1 / len(before)))
+    return max(1e-9, fmean(last) / fmean(parts)), abs(fmean(last) - fmean(before)) > chance
+
+
+def _states(rates: Sequence[float]) -> tuple[float, float] | None:
+    """Returns two IOPS if some runs are far from the others: farther than their intervals reach, and than the runs of
+    each group are from each other.
+    """
+    logs = sorted(math.log(rate) for rate in rates)
+    if len(logs) <= 2:
+        return None
+    gap, at = max((logs[at] - logs[at - 1], at) for at in range(1, len(logs)))
+    spread = max(logs[at - 1] - logs[0], logs[-1] - logs[at])
+    if gap <= max(2 * DRIFT, APART * spread):
+        return None
+    return math.exp(fmean(logs[:at])), math.exp(fmean(logs[at:]))
 
 
 def _hits(runs: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
@@ -151,7 +228,7 @@ def is_unmeasured(cell: Cell, outcome: Outcome) -> bool:
         return False
     parity = any(table.get("level") in PARITIES for _, table in built_nodes(document["stack"]))
     jobs = sum(job["numjobs"] for job in document["jobs"])
-    return parity or outcome.read.iops + outcome.write.iops > MEASURED_IOPS or jobs > MEASURED_JOBS
+    return parity or _rate(outcome) > MEASURED_IOPS or jobs > MEASURED_JOBS
 
 
 def _arrays(outcome: Outcome) -> list[MdReport]:
@@ -181,5 +258,4 @@ def _limit(cell: Cell, outcome: Outcome) -> float:
         return 1.0 if replay["timed"] else math.inf
     jobs = cell.document["jobs"]
     rates = [job["numjobs"] * job["rate_iops"] if job.get("rate_iops") else math.inf for job in jobs]
-    iops = outcome.read.iops + outcome.write.iops
-    return max(1.0, sum(rates) / iops) if iops else math.inf
+    return max(1.0, sum(rates) / _rate(outcome))

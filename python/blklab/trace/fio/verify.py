@@ -189,12 +189,9 @@ class Verification:
         """Returns the comparison as JSON has it."""
         rows = [{**asdict(row), "difference": row.difference, "passed": row.passed} for row in self.rows]
         return {
-            "passed": self.passed,
+            **{name: getattr(self, name) for name in ("passed", "fio_version", "ios", "notes")},
             "tolerance_points": TOLERANCE,
-            "fio_version": self.fio_version,
             "file_bytes": self.size,
-            "ios": self.ios,
-            "notes": list(self.notes),
             "rows": rows,
         }
 
