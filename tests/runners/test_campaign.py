@@ -115,8 +115,10 @@ def test_interrupt_just_after_a_claim_plans_the_run_again(monkeypatch: pytest.Mo
 class Measuring(Runner):
     """Measures cells: `fast` has 10 % more IOPS than others, and runs vary by a share."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, share: float, stop_at: int = 0) -> None:
+        """`stop_at` is the number of the cell at which the user presses Ctrl-C, once."""
         self.share = share
+        self.stop_at = stop_at
 
     def check(self, plan: ExperimentPlan) -> None:
         pass
@@ -127,6 +129,9 @@ class Measuring(Runner):
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         for cell in cells:
             assert ledger.begin(cell)
+            if cell.number == self.stop_at:
+                self.stop_at = 0
+                raise KeyboardInterrupt
             chance = random.Random(str(sorted(cell.labels.items()))).gauss(0, self.share)
             iops = 1000 * (1.1 if "fast" in cell.labels.values() else 1) * (1 + chance)
             ledger.end(cell, FinishedRun(replace(OUTCOME, read=replace(OUTCOME.read, iops=iops, total_ios=100)), 1))
@@ -163,6 +168,26 @@ def test_repeats_are_measured_until_the_comparison_is_decided(
     assert sorted(cell.number for cell in plan.cells) == list(range(1, len(plan.cells) + 1))
     selection = query.selected(store, "two")
     assert query.earlier_looks(store, [selection]) == len(row.former_repeats)
+
+
+def test_an_interrupt_between_two_looks_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "two.toml"
+    path.write_text(TWO)
+    store, runner = Store(), Measuring(0.5, stop_at=12)
+
+    def planned(more: Sequence[Override] = ()) -> ExperimentPlan:
+        return of_host(path, *more)
+
+    outcome = carry_out(runner, of_host(path), store)
+    with pytest.raises(KeyboardInterrupt, match="repeat the command with --resume"):
+        until_sure(runner, planned, store, outcome, 0.05)
+    (row,) = query.all_campaigns(store)
+    assert row.states["done"] == 12
+    resumed = carry_out(runner, of_host(path), store, resume=True)
+    _, sure = until_sure(runner, planned, store, resumed, 0.05)
+    (row,) = query.all_campaigns(store)
+    assert (row.states["done"], [*row.former_repeats, row.repeats]) == (64, [2, 4, 7, 12, 20, 32])
+    assert len(sure.results) == 64
 
 
 def test_an_earlier_campaign_with_fewer_repeats_is_an_earlier_look(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from blklab.runners.kind import RunnerKind, RunnerOption
     from blklab.spec.cells import ExperimentPlan
     from blklab.spec.overrides import Override
-    from blklab.store.campaigns import Store
+    from blklab.store.campaigns import Store, StoredCampaign
 
 
 def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> dict[str, str]:
@@ -246,22 +246,33 @@ def measured(
     runner: "Runner", plan: "ExperimentPlan", where: str | None, *, keep: bool, resume: bool
 ) -> "CampaignOutcome":
     """Run the cells that are not done yet."""
-    from blklab.runners.campaign import carry_out
     from blklab.store.campaigns import Store
 
-    store = Store(where) if keep else None
+    outcome = _measure(runner, plan, Store(where) if keep else None, resume=resume)
+    if outcome.campaign is not None:
+        note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
+    return outcome
+
+
+def _measure(
+    runner: "Runner",
+    plan: "ExperimentPlan",
+    store: "Store | None",
+    *,
+    resume: bool = False,
+    campaign: "StoredCampaign | None" = None,
+) -> "CampaignOutcome":
+    from blklab.runners.campaign import carry_out
+
     try:
         with _watched(runner, plan) as ended:
-            outcome = carry_out(runner, plan, store, resume=resume, ended=ended, note=warn)
+            return carry_out(runner, plan, store, resume=resume, campaign=campaign, ended=ended, note=warn)
     except KeyboardInterrupt:
         if store is None:
             raise
         raise KeyboardInterrupt(
             "finished cells are stored; repeat the command with --resume to measure the others"
         ) from None
-    if outcome.campaign is not None:
-        note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
-    return outcome
 
 
 def until_sure(
@@ -274,7 +285,7 @@ def until_sure(
     """Measure more repeats of a campaign until each of its comparisons is decided; return all cells and results."""
     from blklab.analysis.decision import MOST_LOOKS, next_look
     from blklab.analysis.tune import undecided
-    from blklab.runners.campaign import carry_out, of_run, with_repeats
+    from blklab.runners.campaign import of_run, with_repeats
     from blklab.spec.overrides import Override
     from blklab.store import query
 
@@ -284,9 +295,7 @@ def until_sure(
         row = query.campaign(store, number)
         if row.former_repeats:  # of this process, or of one that was interrupted
             plan = with_repeats(planned([Override("repeats", row.repeats, "--until-sure")]), row.former_repeats[-1])
-            plan = runner.planned(plan)
-            with _watched(runner, plan) as ended:
-                extended = carry_out(runner, plan, store, campaign=store.continued(number), ended=ended, note=warn)
+            extended = _measure(runner, runner.planned(plan), store, campaign=store.continued(number))
             outcome = replace(outcome, failed=extended.failed)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
         unsure = undecided(row, runs, points, margin)
