@@ -179,8 +179,7 @@ def _room(document: LabCellDocument, table: Mapping[str, Any]) -> int:
     cache = table["cache"]
     size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
     free = int(document["room"]) - extent(document)
-    many = min(free, size or free)
-    return max(0, many // BLOCK * BLOCK)
+    return max(0, min(free, size or free) // BLOCK * BLOCK)
 
 
 def _write(
@@ -196,8 +195,7 @@ def _fio(
 ) -> None:
     words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
     job: FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
-    filling = bare_cell(document["seed"], job)
-    play(machine, filling, target, progress, phase="fill")
+    play(machine, bare_cell(document["seed"], job), target, progress, phase="fill")
 
 
 class FaultSchedule:
