@@ -1,7 +1,5 @@
 """`blklab tune`: show which setting of a sweep had an effect, and how to keep it."""
 
-from functools import partial
-
 import click
 
 from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
@@ -33,11 +31,8 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.report import diagnostics
     from blklab.report import tuning as report
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection = query.selected(kept, campaign)
-    points = partial(query.points, kept)
+    _, (selection,), points = query.opened(store, [campaign])
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}
