@@ -8,8 +8,10 @@ from blklab.units import (
     format_duration,
     format_rate,
     format_size,
+    numbers_in,
     parse_duration,
     parse_size,
+    row_order,
 )
 
 SIZES = st.integers(0, 2**63)
@@ -201,3 +203,24 @@ def test_any_text_is_a_quantity_or_a_value_error(text: str) -> None:
             assert parse(text) >= 0
         except ValueError as error:
             assert repr(text) in str(error) or "1024" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("label", "values", "ordered"),
+    [
+        ("iodepth", ["1", "16", "2", "as is", "8"], ["as is", "1", "2", "8", "16"]),
+        ("bs", ["1m", "4k", "512", "64k"], ["512", "4k", "64k", "1m"]),
+        ("workload", ["seq", "rand"], ["seq", "rand"]),
+        ("kernel", ["4.19", "4.2"], ["4.19", "4.2"]),
+    ],
+)
+def test_rows_are_in_the_order_of_numbers(label: str, values: list[str], ordered: list[str]) -> None:
+    rows = [[value, repeat] for repeat in ("10", "9") for value in values]
+    rows.sort(key=row_order([label, "repeat"], rows))
+    assert rows == [[value, repeat] for value in ordered for repeat in ("9", "10")]
+
+
+def test_names_are_in_the_order_of_their_numbers() -> None:
+    assert sorted(["a-10.json", "a-2.json", "b-1.json", "a.json"], key=numbers_in) == [
+        "a-2.json", "a-10.json", "a.json", "b-1.json",
+    ]  # fmt: skip

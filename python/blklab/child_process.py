@@ -29,8 +29,7 @@ def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str
 
 def find(name: str, package: str) -> str:
     """Returns a program's path, also in sbin. Raises EnvironmentLacks, with the package that has it."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    program = shutil.which(name, path=path)
+    program = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
     if program is None:
         raise EnvironmentLacks(f"{name} is not installed", f"install it: apt-get install {package}")
     return program
@@ -63,8 +62,7 @@ def started(
                 pass_fds=descriptors,
             )
         except OSError as error:
-            name = printable(arguments[0])
-            raise BlklabError(f"{name}: cannot be started: {error.strerror}") from None
+            raise BlklabError(f"{printable(arguments[0])}: cannot be started: {error.strerror}") from None
         finally:
             for _, writing in pipes:
                 os.close(writing)
@@ -82,8 +80,7 @@ def ended(process: Process) -> bool:
     if process.returncode is not None:
         return True
     try:
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, process.pid, options) is not None
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True
 

@@ -69,6 +69,11 @@ class GroupResult:
     name: str
     read: DirectionResult = field(default_factory=DirectionResult)
     write: DirectionResult = field(default_factory=DirectionResult)
+    clones: Sequence[float] = ()  # The IOPS of each clone; empty for one job, and if they are unknown
+
+    @property
+    def iops(self) -> float:
+        return self.read.iops + self.write.iops
 
 
 @dataclass
@@ -293,6 +298,13 @@ class Outcome:
         """Returns `read` or `write`."""
         return self.read if name == "read" else self.write
 
+    def by_job(self) -> dict[str, Outcome]:
+        """Returns the figures of each job alone, by name, without what is known of all jobs together only."""
+        same = {key: getattr(self, key) for key in ("runtime_ns", "warnings", "forced", "settings", "lab")}
+        return {
+            group.name: Outcome(read=group.read, write=group.write, groups=[group], **same) for group in self.groups
+        }
+
     def latency(self, kind: str) -> LatencyResult:
         """Returns the latencies of `read`, `write` or `sync`; empty if there are none."""
         if kind == "sync":
@@ -329,9 +341,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         values = ((each.name, getattr(value, each.name)) for each in fields(value))
         return {name: _plain(inner) for name, inner in values if inner is not None and inner != ()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _known(document: Mapping[str, Any]) -> dict[str, Any]:

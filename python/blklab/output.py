@@ -118,8 +118,7 @@ def _is_stream(path: str | Path) -> bool:
     except FileNotFoundError:
         return False
     except NotADirectoryError as error:
-        directory = Path(path).parent
-        raise UsageError(f"{path}: cannot be written: {directory}: is not a directory") from error
+        raise UsageError(f"{path}: cannot be written: {Path(path).parent}: is not a directory") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
     return _sorted_out(path, mode)

@@ -54,8 +54,7 @@ def program(modules: Sequence[str], main: str) -> bytes:
     `main` is the module whose function `main` runs. All it imports must be in `modules`, or in the standard library.
     """
     archive = archived(modules)
-    wanted = ".".join(map(str, OLDEST))
-    loader = LOADER.format(oldest=OLDEST, wanted=wanted, size=len(archive), main=main)
+    loader = LOADER.format(oldest=OLDEST, wanted=".".join(map(str, OLDEST)), size=len(archive), main=main)
     return f"exec({loader!r})\n".encode() + archive
 
 

@@ -16,8 +16,7 @@ def command(host: str, remote: str, *options: str) -> list[str]:
     program = shutil.which("ssh")
     if program is None:
         raise EnvironmentLacks("ssh is not installed", "apt-get install openssh-client")
-    words = [word for option in (*SAFE, *options) for word in ("-o", option)]
-    return [program, "-T", *words, "--", host, remote]
+    return [program, "-T", *[word for option in (*SAFE, *options) for word in ("-o", option)], "--", host, remote]
 
 
 def check_name(host: str) -> None:

@@ -42,8 +42,7 @@ def differing(names: Sequence[str]) -> list[str]:
     """Returns the part of each name by which it differs from the others, in the same order."""
     if len(names) < 2:
         return list(names)
-    files = {re.sub(r":\d{1,9}$", "", name) for name in names}
-    if len(files) == 1 and len(set(names)) > 1:
+    if len({re.sub(r":\d{1,9}$", "", name) for name in names}) == 1 and len(set(names)) > 1:
         return [f"line {name.rpartition(':')[2]}" for name in names]
     words = [re.findall(r"[^\W_]+|#", name) for name in names]
     start = common_start(words)
@@ -64,6 +63,17 @@ def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def label_patterns(text: str) -> dict[str, str]:
+    """Returns the patterns of labels, of `stack=raid1,workload=rand*`. Raises ValueError."""
+    wanted = {}
+    for term in text.split(","):
+        label, equals, pattern = (part.strip() for part in term.partition("="))
+        if not equals or not label:
+            raise ValueError(f"{term!r}: expected LABEL=PATTERN, such as stack=raid1")
+        wanted[label] = pattern
+    return wanted
 
 
 def toml_value(value: object) -> str:

@@ -5,6 +5,8 @@ Sizes are in powers of 1024 and durations in whole nanoseconds, as everywhere in
 
 import math
 import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 _SIZE_PREFIXES = "KMGTPE"
@@ -84,6 +86,36 @@ def parse_duration(text: str) -> int:
     if total > LONGEST:
         raise ValueError(f"{text!r} is too long: expected at most 584 years (213503d)")
     return total.numerator
+
+
+def numeric(text: str) -> float | None:
+    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None for a name."""
+    for parse in (float, parse_size, parse_duration):
+        with suppress(ValueError):
+            number = float(parse(text))
+            return number if math.isfinite(number) else None
+    return None
+
+
+NAMES = frozenset({"stack", "workload", "kernel"})  # Labels whose values are names: 4.19 is more than 4.2
+
+
+def in_order(label: str, values: Iterable[str]) -> list[str]:
+    """Returns the values of a label, each once: names in the order of the data, then numbers in ascending order."""
+    numbers = {value: -math.inf if label in NAMES else numeric(value) for value in values}
+    return sorted(numbers, key=lambda value: -math.inf if (number := numbers[value]) is None else number)
+
+
+def row_order(labels: Sequence[str], rows: Iterable[Sequence[str]]) -> Callable[[Sequence[str]], list[int]]:
+    """Returns the key that sorts rows of labels' values, in the order of each label's values."""
+    columns = zip(labels, zip(*rows, strict=True), strict=False)
+    ranks = [{value: rank for rank, value in enumerate(in_order(label, column))} for label, column in columns]
+    return lambda row: [rank[value] for rank, value in zip(ranks, row, strict=True)]
+
+
+def numbers_in(text: str) -> list[tuple[str, int]]:
+    """Returns the key that sorts names by the numbers in them: `run-2` is before `run-10`."""
+    return [(word, int(digits or 0)) for word, digits in re.findall(r"(\D*)(\d{0,18})", text)]
 
 
 def format_size(size: float) -> str:

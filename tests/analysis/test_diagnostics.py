@@ -231,3 +231,41 @@ def test_an_odd_repeat() -> None:
 def test_a_campaign_that_drifts() -> None:
     text = diagnostics_text(repeats([1e5 * (1 - at / 100) for at in range(12)]), "drift-of-the-campaign")
     assert text.startswith("Campaign 1: IOPS of later runs differ by −6 %")
+
+
+def shares(rates: Mapping[str, float], *, clones: Sequence[float] = (), runtime: float = 10) -> StoredRun:
+    """Returns a run of equal jobs with these IOPS."""
+
+    def change(outcome: dict[str, Any]) -> None:
+        outcome["runtime_ns"] = int(runtime * 1e9)
+        outcome["groups"] = [
+            {"name": name, "read": {"iops": rate, "total_ios": int(rate * runtime)}, "clones": list(clones)}
+            for name, rate in rates.items()
+        ]
+
+    jobs = [
+        {"name": name, "options": {"rw": "randread", "bs": "4k", "offset": str(at)}} for at, name in enumerate(rates)
+    ]
+    return with_outcome(change, cell={"jobs": jobs, "target": {"name": "raid1"}})
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (shares({"a": 930, "b": 300}), "job a got 3.1 times the IOPS of job b, with equal options (930 and 300 IOPS)"),
+        (shares({"a": 930, "b": 0}), "job a got all I/Os, and none for job b, with equal options (930 and 0 IOPS)"),
+        (shares({"a": 400, "b": 300}), ""),
+        (shares({"a": 9, "b": 3}, runtime=1), ""),  # chance
+        (shares({"a": 900}, clones=[600, 200, 100]), "a clone of job a got 6.0 times the IOPS of another"),
+        (shares({"a": 900}, clones=[310, 300, 290]), ""),
+    ],
+)
+def test_unfair_shares_of_equal_jobs(run: StoredRun, said: str) -> None:
+    found = [each.message for each in of([run]) if each.code == "unfair-shares"]
+    assert [said in message for message in found] == ([True] if said else [])
+
+
+def test_jobs_with_other_options_may_have_other_shares() -> None:
+    run = shares({"a": 930, "b": 300})
+    run.cell["jobs"][1]["options"]["iodepth"] = "8"
+    assert not [each for each in of([run]) if each.code == "unfair-shares"]

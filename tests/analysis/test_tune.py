@@ -11,7 +11,7 @@ from blklab.analysis import persist_settings
 from blklab.analysis.tune import settings_of, tune
 from blklab.errors import UsageError
 from blklab.outcome import ChangedSetting, DeviceResult, Outcome
-from blklab.report.tuning import conclusion
+from blklab.report.tuning import conclusion, tuning_table
 from blklab.spec.sweep import AS_IS
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.store.series import SeriesPoint
@@ -52,6 +52,22 @@ def test_one_at_a_time() -> None:
     assert wide.effects[1].verdict == "same"
     assert settings_of([result]) == {"scheduler": "none"}
     assert json.loads(json.dumps(result.as_dict()))["best"] == {"scheduler": "none"}
+
+
+def test_a_setting_that_cannot_act_is_not_better() -> None:
+    """Read-ahead with direct I/O: the difference is chance or drift, however clear it is."""
+    jobs = {"jobs": [{"name": "a", "options": {"rw": "read", "direct": "1"}}]}
+    every = [
+        replace(run, labels={"read_ahead_kb": run.labels["scheduler"], "repeat": run.labels["repeat"]}, cell=jobs)
+        for run in runs({(AS_IS, AS_IS): 1000.0, ("0", AS_IS): 1200.0})
+    ]
+    (result,) = tune(campaign({"read_ahead_kb": [0]}), every, "iops", lambda _run: [])
+    (effect,) = result.effects
+    assert (effect.verdict, effect.no_effect, effect.difference.verdict) == ("no effect", "direct I/O", "better")
+    assert not settings_of([result])
+    assert not result.best
+    assert conclusion(result) == "read_ahead_kb: cannot act on this workload."
+    assert "cannot act: direct I/O" in tuning_table(result).rows[0]
 
 
 def test_less_latency_is_better() -> None:

@@ -4,12 +4,14 @@ import io
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from blklab.cli.import_ import FORMATS
 from blklab.imports import collect
+from blklab.report.runs import when
 from tests.conftest import Run
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
@@ -151,3 +153,10 @@ def test_a_bad_file_is_named_and_the_others_are_imported(run: Run, tmp_path: Pat
     assert "Campaign 1:" in done.out
     assert f"blklab: warning: {bad}: fio's JSON is invalid: it ends in line 1: not imported" in done.err
     assert "error: 1 of the inputs could not be imported (see above); 4 runs were" in done.err
+
+
+def test_the_list_says_when_data_were_measured(run: Run) -> None:
+    assert run("import", DATA / "devices" / "array1-randread.json").status == 0
+    (campaign,) = json.loads(run("runs", "list", "--json").out)
+    assert campaign["begun"] == datetime.fromtimestamp(1795373111, UTC).isoformat() != campaign["created"]
+    assert when(campaign["begun"]) in run("runs", "list").out

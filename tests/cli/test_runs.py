@@ -242,3 +242,38 @@ def test_doubtful_runs_are_marked(run: Run) -> None:
     assert shown.count("done *") == 2
     assert "\n* run 1: measured with --force device-busy\n" in shown
     assert "\n* runs 1, 2: sda: \\x1b[1mhot\n" in shown
+
+
+JOBS = """
+title = "Two jobs"
+[devices]
+ssd = { model = "sm883", size = "1GiB" }
+[stacks]
+disk = { device = "ssd" }
+[workloads.both.jobs]
+deep = { rw = "randread", iodepth = 16 }
+shallow = { rw = "randread", iodepth = 1 }
+[settings]
+max_ios = 20_000
+"""
+
+
+def test_jobs_are_shown_compared_and_reported_alone(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.toml"
+    path.write_text(JOBS)
+    done = run("run", path, "--per-job")
+    assert [line.split()[:2] for line in done.out.splitlines() if line.startswith("1  ")][1:] == [
+        ["1", "deep"], ["1", "shallow"],
+    ]  # fmt: skip
+    assert "shallow" in run("runs", "show", "jobs", "--per-job").out
+    ((result),) = json.loads(run("runs", "show", "jobs", "--json").out)
+    rates = {group["name"]: group["read"]["iops"] for group in result["groups"]}
+    compared = json.loads(run("compare", "jobs", "--job", "*", "--between", "job", "--metric", "iops", "--json").out)
+    assert compared["sides"] == ["job=deep", "job=shallow"]
+    assert [value["mean"] for value in compared["rows"][0]["values"]] == [rates["deep"], rates["shallow"]]
+    page = run("report", "jobs", "--job", "shallow", "--as", "markdown", "-o", "-").out
+    assert f"{rates['shallow']:,.0f}" in page
+    assert f"{rates['deep']:,.0f}" not in page
+    wrong = run("compare", "jobs", "jobs", "--job", "shalow")
+    assert wrong.status == 2
+    assert "--job 'shalow': no run of 'jobs' has this job; its jobs are deep, shallow" in wrong.err

@@ -132,3 +132,22 @@ def test_logs_that_are_wrong(tmp_path: Path, name: str, content: str, output: st
     (tmp_path / name).write_text(content)
     with pytest.raises(BlklabError, match=output):
         imported(tmp_path / name)
+
+
+def test_jobs_that_ran_together_are_kept_and_the_sum_is_named(tmp_path: Path) -> None:
+    document = json.loads((FIO / "one.json").read_text())
+    job = document["jobs"][0]
+    slow = json.loads(json.dumps(job))
+    slow["jobname"] = "slow"
+    slow["read"]["total_ios"] = job["read"]["total_ios"] // 4
+    document["jobs"] = [job, job, slow]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document))
+    batch, notes = imported(path)
+    assert notes == [f"{path} (2 jobs): jobs that ran together are added up: `blklab runs show --per-job` shows each"]
+    ((_, outcome),) = runs(batch)
+    one, other = outcome.groups
+    assert (one.name, other.name) == ("one", "slow")
+    assert one.clones == [one.iops / 2] * 2
+    assert other.clones == []
+    assert outcome.by_job()["slow"].read.total_ios == slow["read"]["total_ios"]

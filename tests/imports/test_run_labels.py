@@ -102,6 +102,50 @@ def test_a_pattern_splits_names(tmp_path: Path) -> None:
     assert labels(odd, pattern="{x}ne") == [{"x": "o", "repeat": "1"}]
 
 
+def test_names_of_jobs_win_over_names_of_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "done.json")  # its job is `one`
+    batch, notes = imported(path, naming=RunNaming(pattern="{a}ne"))
+    assert runs(batch)[0][0]["a"] == "o"
+    expected = "matches the names of file and job: labels are from the name of the job"
+    assert [note.partition("'{a}ne' ")[2][: len(expected)] for note in notes] == [expected]
+    # With its ending, a pattern is of files; without fixed text it would match every job.
+    assert labels(path, pattern="{a}ne.json") == [{"a": "do", "repeat": "1"}]
+    batch, notes = imported(path, naming=RunNaming(pattern="{a}"))
+    assert runs(batch)[0][0]["a"] == "done"
+    assert "labels are from the name of the file" in notes[0]
+
+
+def test_numbered_files_with_equal_options_are_repeats(tmp_path: Path) -> None:
+    """Also if the device is unknown; a directory is read in the order of the numbers."""
+    for number in range(1, 12):
+        write(tmp_path / "in" / f"a-c1-{number}.json", None)
+    batch, notes = imported(tmp_path / "in")
+    assert [labels["repeat"] for labels, _ in runs(batch)] == [str(number) for number in range(1, 12)]
+    assert [cell.document["source"].rpartition("-")[2] for cell in batch.plan.cells][:3] == [
+        "1.json",
+        "2.json",
+        "3.json",
+    ]
+    assert len(notes) == 1
+    assert "a-c1-#.json (1 to 11): numbered files with equal options are repeats of one cell" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (("a-c1-1", "a-c1-3"), ({}, {})),  # a gap
+        (("a-c1-1", "a-c2-2"), ({}, {})),  # another cell
+        (("raid-0", "raid-1"), ({}, {})),  # numbers of things
+        (("a-1", "a-2"), ({}, {"gtod_reduce": "1"})),  # other options
+    ],
+)
+def test_other_numbered_files_are_no_repeats(
+    tmp_path: Path, names: tuple[str, str], options: tuple[dict[str, str], dict[str, str]]
+) -> None:
+    paths = [write(tmp_path / f"{name}.json", None, **more) for name, more in zip(names, options, strict=True)]
+    assert {each["repeat"] for each in labels(*paths)} == {"1"}
+
+
 @pytest.mark.parametrize("pattern", ["", "plain", "{}", "{a}_{a}", "{a b}"])
 def test_wrong_patterns(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UsageError, match="--pattern"):

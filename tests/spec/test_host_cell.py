@@ -245,7 +245,39 @@ def test_a_sweep_of_what_is_not_simulated(expand: Expand) -> None:
     models = "[devices.d]\nmodel = 'sm883'\n[stacks.disk]\ndevice = 'd'\n"
     with pytest.raises(UsageError, match="nomerges: is not simulated: use --on lab or --on host"):
         expand(models + "[sweep]\nnomerges = [2]", form=sim_cell.FORM)
-    cells = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=sim_cell.FORM).cells
+    made = expand(models + "[sweep]\nnr_requests = [32]\nread_ahead_kb = [0]", form=sim_cell.FORM)
+    assert any("sweep.read_ahead_kb cannot act on any workload (direct I/O)" in note for note in made.notes)
+    cells = made.cells
     # Read-ahead changes nothing in a simulation: it is no cell.
     assert [cell.labels["nr_requests"] for cell in cells] == ["as is", "32"]
     assert [cell.document["devices"][0]["queue"]["nr_requests"] for cell in cells] == [64, 32]
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "why"),
+    [
+        ("", "read_ahead_kb", "direct I/O"),
+        ("direct = true\nioengine = 'mmap'", "read_ahead_kb", ""),
+        ("direct = false\nioengine = 'psync'", "read_ahead_kb", ""),
+        ("direct = false\nrw = 'write'", "read_ahead_kb", "no reads"),
+        ("direct = false\nrw = 'randrw'", "read_ahead_kb", ""),
+        ("direct = false", "vm.dirty_ratio", "no writes"),
+        ("rw = 'write'", "vm.dirty_bytes", "direct I/O"),
+        ("rw = 'write'\ndirect = false", "vm.dirty_bytes", ""),
+        ("", "vm.swappiness", ""),
+        ("", "scheduler", ""),
+    ],
+)
+def test_a_setting_that_cannot_act(expand: Expand, options: str, setting: str, why: str) -> None:
+    rw = "" if "rw =" in options else 'rw = "randread"\n'
+    value = "'none'" if setting == "scheduler" else "4"
+    notes = expand(old='rw = "randread"', new=f"{rw}{options}", more=f"[sweep]\n'{setting}' = [{value}]").notes
+    assert [f"({why})" in note and f"sweep.{setting} cannot act on any workload" in note for note in notes] == (
+        [True] if why else []
+    )
+
+
+def test_a_setting_that_acts_on_one_workload_is_not_doubted(expand: Expand) -> None:
+    buffered = "[workloads.buffered]\nrw = 'read'\ndirect = false\nsize = '64MiB'\n[sweep]\nread_ahead_kb = [0]"
+    assert expand(buffered).notes == []
+    assert expand("[workloads.grep]\ncommand = ['true']\n[sweep]\nread_ahead_kb = [0]").notes == []

@@ -313,7 +313,7 @@ def test_choosing(store: Store) -> None:
         ("c", "no campaign of 'c' in store"),
         ("exp@sim", "(exp was run on host)"),
         ("exp~1", "found 1 such campaigns"),
-        ("exp:stack", "found 'stack' after the colon, expected LABEL=PATTERN"),
+        ("exp:stack", "after the colon: 'stack': expected LABEL=PATTERN"),
         ("exp:stack=x", "no run matches; labels are stack, iodepth, repeat"),
         ("exp@", "expected a campaign, such as 3, NAME, NAME@host, NAME@HOSTNAME or NAME@host~1"),
     ],

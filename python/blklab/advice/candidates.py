@@ -195,8 +195,7 @@ def _together(pools: Sequence[DiskPool], random_reads: Mapping[str, float]) -> I
             names = [pool.disk(at) for at in range(1, longest + 1) for pool in several if at <= pool.count]
             label = "_".join(f"{pool.count}x{pool.name}" for pool in several)
             words = " and ".join(f"{pool.count} × {pool.name}" for pool in several)
-            union = replace(several[0], name=label, count=len(names))
-            for array in _arrays(union, names):
+            for array in _arrays(replace(several[0], name=label, count=len(names)), names):
                 if len(names) > 2 or array.kinds == {"0"}:  # `_mixed` has the mirrors of two
                     yield replace(array, words=array.words.replace(f"{len(names)} × {label}", words))
 

@@ -10,6 +10,7 @@ from blklab.advice.question import FLASH, Question
 from blklab.advice.race import SAME, Candidate, longest, measured
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
 from blklab.advice.search import runnable
+from blklab.text import by_key
 
 KEEPS_UP = 0.97  # Share of the recorded rate that still counts as keeping up
 SATURATED = 0.98  # Busy share of a device that has no headroom
@@ -178,10 +179,7 @@ def _variants(of: Arrangement) -> list[tuple[str, Arrangement]]:
     """Returns the arrangement with one choice changed, by what is changed. Arrays of the same level change together."""
     variants = []
     cache = of.top_table.get("cache")
-    levels: dict[str, list[str]] = {}
-    for name, table in of.arrays().items():
-        if name != cache:
-            levels.setdefault(str(table["level"]), []).append(name)
+    levels = by_key((str(table["level"]), name) for name, table in of.arrays().items() if name != cache)
     for level, names in levels.items():
         table = of.stacks[names[0]]
         about = f" of RAID-{level}" if len(levels) > 1 else ""

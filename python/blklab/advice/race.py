@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import Load, Question
 from blklab.advice.samples import Sample, SampleRequest, Simulations, difference
+from blklab.text import by_key
 
 ROUNDS = (64, 16, 4, 1)  # What part of the longest simulation each round has
 LONGEST = 65_536  # I/Os of the longest simulation
@@ -203,12 +204,9 @@ def undominated(candidates: Sequence[Candidate], weights: Sequence[float]) -> li
 
 def _classes(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     """Returns candidates in classes of equal capacity (to 1 %), redundancy and price."""
-    classes: dict[tuple[object, ...], list[Candidate]] = {}
-    for candidate in candidates:
-        of = candidate.arrangement
-        key = (round(100 * math.log(max(1, of.capacity))), of.failures, candidate.price)
-        classes.setdefault(key, []).append(candidate)
-    return list(classes.values())
+    pairs = ((candidate, candidate.arrangement) for candidate in candidates)
+    keys = (((round(100 * math.log(max(1, of.capacity))), of.failures, each.price), each) for each, of in pairs)
+    return list(by_key(keys).values())
 
 
 def _by_speed(members: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:

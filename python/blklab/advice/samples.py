@@ -79,8 +79,7 @@ class Simulations:
         """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
         key = (json.dumps([arrangement.stacks, dict(arrangement.sizes), dict(arrangement.settings)]), load.name)
         if key not in self._cells:
-            source = arrangement.experiment(self.question, {load.name: load.table})
-            self._cells[key] = cells.plan(source).cells[0]
+            self._cells[key] = cells.plan(arrangement.experiment(self.question, {load.name: load.table})).cells[0]
         return self._cells[key]
 
     def run(self, requests: Sequence[SampleRequest], tick: Callable[[], object] = lambda: None) -> list[Sample]:

@@ -169,5 +169,4 @@ def random_reads(question: Question, simulations: Simulations) -> dict[str, floa
     for pool in question.pools:
         single = Arrangement(pool.name, pool.name, {pool.name: {"device": pool.disk(1)}}, [pool.disk(1)], 0)
         requests.append(SampleRequest(single, probe, PROBE_IOS))
-    samples = simulations.run(requests)
-    return {pool.name: sample.iops for pool, sample in zip(question.pools, samples, strict=True)}
+    return {pool.name: sample.iops for pool, sample in zip(question.pools, simulations.run(requests), strict=True)}

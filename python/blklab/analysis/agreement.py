@@ -40,9 +40,7 @@ class AgreementFigures:
         return {name: ios / everything for name, ios in counted.items()}
 
     def _counted(self, ios: tuple[int, int]) -> int:
-        if self.write_iops == 0:
-            return ios[0]
-        return ios[1] if self.read_iops == 0 else sum(ios)
+        return ios[0] if self.write_iops == 0 else ios[1] if self.read_iops == 0 else sum(ios)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the figures for `--json` and for recordings."""

@@ -265,6 +265,7 @@ def compare(
             raise UsageError(f"--by: not all sides have a label {label!r}; {near(label, shared)}")
     labels = _telling(usable, shared, chosen) if by is None else list(by)
     keys = list(dict.fromkeys(_key(run, labels) for side in usable for run in side.runs))
+    keys.sort(key=units.row_order(labels, keys))
     within = [label for label in _telling(usable, shared, shared) if label not in labels]
     series = cache(points)  # several metrics read the same series
     by_cell = [by_key((_key(run, labels), run) for run in side.runs) for side in usable]

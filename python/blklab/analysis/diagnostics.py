@@ -12,7 +12,7 @@ from blklab.analysis.decision import Decision
 from blklab.analysis.metrics import METRICS, lowest_devices, rate_scale
 from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
-from blklab.analysis.sanity_checks import check_run
+from blklab.analysis.sanity_checks import check_run, unfair_shares
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
@@ -44,19 +44,19 @@ def diagnose(runs: Sequence[StoredRun], points: Points) -> list[Diagnostic]:
         diagnostics += _recorded_notes(run)
         diagnostics += _course(run, points(run.id))
         diagnostics += _limits(run)
+        for message, ratio in unfair_shares(run.figures, run.cell.get("jobs") or []):
+            diagnostics.append(_doubt("unfair-shares", message, run, weight=ratio))
         if not predicts(run.runner):
             diagnostics += check_run(run)
     merged = [*_merged(diagnostics, names), *_repeats(done, names), *_campaigns(done)]
     merged += [*_predictions(done, points), *_busy(done)]
     for campaign in dict.fromkeys(run.campaign for run in done):
-        runs_of_campaign = [run for run in done if run.campaign == campaign]
-        merged += drift_notes(f"campaign {campaign}", runs_of_campaign, ["iops"])
+        merged += drift_notes(f"campaign {campaign}", [run for run in done if run.campaign == campaign], ["iops"])
     return sorted(merged, key=lambda diagnostic: diagnostic.rank)
 
 
 def _doubt(code: str, message: str, *runs: StoredRun, weight: float = 0.0) -> Diagnostic:
-    ids = tuple(dict.fromkeys(run.id for run in runs))
-    return Diagnostic(code, "warning", "", message, runs=ids, weight=weight)
+    return Diagnostic(code, "warning", "", message, runs=tuple(dict.fromkeys(run.id for run in runs)), weight=weight)
 
 
 class _RunNames:
@@ -217,8 +217,7 @@ def _cells(runs: Sequence[StoredRun]) -> Iterable[list[StoredRun]]:
 
 def _repeats(runs: Sequence[StoredRun], names: _RunNames) -> Iterator[Diagnostic]:
     for members in _cells(runs):
-        values = [METRICS["iops"].of(run.figures) or 0.0 for run in members]
-        for odd in anomalies.misfits(values):
+        for odd in anomalies.misfits([METRICS["iops"].of(run.figures) or 0.0 for run in members]):
             run = members[odd.at]
             message = (
                 f"{names.of(run)}: {odd.value:,.0f} IOPS; the median of its {len(members)} repeats is "
@@ -263,8 +262,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
                 for number in (other, sim)
             ]
             try:
-                sides = compare.comparison_sides(chosen)
-                comparison = compare.compare(sides, ["iops"], points)
+                comparison = compare.compare(compare.comparison_sides(chosen), ["iops"], points)
             except UsageError:  # no common cell
                 continue
             off, pairs = _off(comparison)

@@ -61,8 +61,7 @@ def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[Hos
     if len(ratios) < FEWEST:
         return
     samples = [[RunSample(ratio) for ratio in of_host] for of_host in ratios.values()]
-    rule = decision.Rule(METRICS[metric])
-    intervals = decision.intervals(samples, [None] * len(samples), rule, len(samples))
+    intervals = decision.intervals(samples, [None] * len(samples), decision.Rule(METRICS[metric]), len(samples))
     logs = {name: fmean(map(math.log, of_host)) for name, of_host in ratios.items()}
     middle = median(logs.values())
     # The standard deviation of a uniform rounding error is the least that can be seen, as in `variation`.
@@ -74,5 +73,4 @@ def _of_metric(metric: str, runs: Sequence[Mapping[str, float]]) -> Iterator[Hos
         usual = known is not None and known[0] <= math.exp(middle) <= known[1]
         if abs(change) > decision.MARGIN and score > SCORE and not usual:
             low, high = (end / math.exp(middle) - 1 for end in known) if known else (None, None)
-            worse = (change < 0) == METRICS[metric].more_is_better
-            yield HostOutlier(name, metric, change, low, high, score, worse)
+            yield HostOutlier(name, metric, change, low, high, score, (change < 0) == METRICS[metric].more_is_better)

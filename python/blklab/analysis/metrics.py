@@ -12,6 +12,7 @@ from statistics import fmean
 from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, Outcome
 from blklab.spec.problems import near
+from blklab.units import format_duration, format_rate
 
 WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
 
@@ -25,6 +26,11 @@ class Metric:
     of: Callable[[Outcome], float | None]
     resolution: float = 0.002  # The relative step in which values are recorded
 
+    def with_unit(self, value: float) -> str:
+        """Returns a value with its unit."""
+        form = {"time": format_duration, "bandwidth": format_rate}.get(self.kind)
+        return form(value) if form else f"{value:,.6g}" + "/s" * (self.kind == "rate")
+
 
 def _rate(direction: str, key: str, outcome: Outcome) -> float | None:
     figures = outcome.direction(direction)
@@ -33,8 +39,7 @@ def _rate(direction: str, key: str, outcome: Outcome) -> float | None:
 
 
 def _sum(key: str, outcome: Outcome) -> float | None:
-    rates = [_rate(direction, key, outcome) for direction in WAYS]
-    there = [value for value in rates if value is not None]
+    there = [value for value in [_rate(direction, key, outcome) for direction in WAYS] if value is not None]
     return sum(there) if there else None
 
 
@@ -69,16 +74,8 @@ BIN = 1 / 64  # The width of a bin of fio's histogram of latencies (stat.h: FIO_
 _ALL = [
     Metric("iops", "I/Os a second", "rate", True, partial(_sum, "iops")),
     Metric("bw", "bandwidth", "bandwidth", True, partial(_sum, "bw_bytes")),
-    *(
-        metric
-        for direction in WAYS
-        for metric in (
-            Metric(f"{direction}.iops", f"{direction}s a second", "rate", True, partial(_rate, direction, "iops")),
-            Metric(
-                f"{direction}.bw", f"{direction} bandwidth", "bandwidth", True, partial(_rate, direction, "bw_bytes")
-            ),
-        )
-    ),
+    *(Metric(f"{way}.iops", f"{way}s a second", "rate", True, partial(_rate, way, "iops")) for way in WAYS),
+    *(Metric(f"{way}.bw", f"{way} bandwidth", "bandwidth", True, partial(_rate, way, "bw_bytes")) for way in WAYS),
     *(
         Metric(
             f"{direction}.{key}",

@@ -13,6 +13,7 @@ from blklab.analysis.metrics import Metric
 from blklab.analysis.samples import Points, run_samples
 from blklab.analysis.variation import RunSample, Spread, series_variance, spreads
 from blklab.store.query import StoredRun
+from blklab.text import by_key
 
 LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # Times the present length that are considered
 SHORTEST = 5.0  # Seconds; a shorter run is mostly its beginning
@@ -37,10 +38,10 @@ def plan_runs(
     runs: Sequence[StoredRun], metric: Metric, points: Points, change: float, confidence: float
 ) -> list[RunPlan]:
     """Returns a plan for each cell of a campaign: to find a change, as a share, with a probability of 80 %."""
-    cells: dict[tuple[tuple[str, str], ...], list[tuple[StoredRun, RunSample]]] = {}
-    for run, sample in run_samples(runs, metric, points):
-        labels = tuple((label, value) for label, value in run.labels.items() if label != "repeat")
-        cells.setdefault(labels, []).append((run, sample))
+    cells = by_key(
+        (tuple(pair for pair in run.labels.items() if pair[0] != "repeat"), (run, sample))
+        for run, sample in run_samples(runs, metric, points)
+    )
     samples = [[sample for _, sample in cell] for cell in cells.values()]
     known = spreads(samples, [0] * len(samples), metric.resolution)
     plans = []

@@ -3,6 +3,7 @@
 They apply to measurements only: a simulation has no page cache and obeys data sheets.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from blklab.analysis.saturation import in_flight
 from blklab.diagnostic import Diagnostic
 from blklab.outcome import DeviceResult, Outcome
 from blklab.store.query import StoredRun
+from blklab.text import by_key, printable
 from blklab.units import format_duration, format_rate, format_size
 
 MESSAGES: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -44,6 +46,35 @@ ALIKE = 1.2  # Ratio of the I/Os of twins up to which their work is equal
 UNEQUAL = 1.5
 """Ratio of the times of twins for equal work that is reported. Causes are temperature, firmware or
 a failing head. Two disks of a model differ by less than a tenth."""
+
+
+UNFAIR = 1.5  # Ratio of the IOPS of equal jobs that is reported
+CHANCE = 5  # Standard deviations of the counts of I/Os (Poisson) that this ratio must exceed as well
+OF_ITS_OWN = frozenset({"name", "description", "offset", "offset_increment"})
+"""Options in which jobs may differ that do the same."""
+
+
+def unfair_shares(outcome: Outcome, jobs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    """Yields a sentence about equal jobs, or the clones of a job, with unlike shares, and the ratio of these.
+
+    `jobs` are those of the cell, for a result without fio's options.
+    """
+    options = {job.get("name"): job.get("options", job) for job in jobs} | dict(outcome.job_options)
+    alike = by_key(
+        (tuple(sorted((key, str(value)) for key, value in mine.items() if key not in OF_ITS_OWN)), group)
+        for group in outcome.groups
+        if (mine := options.get(group.name))
+    )
+    rates = [
+        [(f"job {of.name}", f"job {of.name}, with equal options", of.iops) for of in own] for own in alike.values()
+    ]
+    rates += [[(f"a clone of job {of.name}", "another", rate) for rate in of.clones] for of in outcome.groups]
+    for mine in filter(None, rates):
+        (_, slow, low), (fast, _, high) = (choose(mine, key=lambda rate: rate[2]) for choose in (min, max))
+        least, most = (max(1.0, rate * outcome.runtime_ns / 1e9) for rate in (low, high))
+        if most / least > max(UNFAIR, math.exp(CHANCE * math.sqrt(1 / least + 1 / most))):
+            times = f"{high / low:.1f} times the IOPS of {slow}" if low else f"all I/Os, and none for {slow}"
+            yield printable(f"{fast} got {times} ({high:,.0f} and {low:,.0f} IOPS)"), most / least
 
 
 def check_run(run: StoredRun) -> Iterator[Diagnostic]:

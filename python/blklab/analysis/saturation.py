@@ -109,5 +109,4 @@ def _load(depth: int, outcome: Outcome) -> LoadPoint | None:
 
 def _mean(loads: Sequence[LoadPoint]) -> LoadPoint:
     iops = sum(load.iops for load in loads) / len(loads)
-    latency = sum(load.latency_ns for load in loads) / len(loads)
-    return LoadPoint(loads[0].in_flight, iops, latency)
+    return LoadPoint(loads[0].in_flight, iops, sum(load.latency_ns for load in loads) / len(loads))

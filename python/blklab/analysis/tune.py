@@ -11,7 +11,8 @@ from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
 from blklab.errors import UsageError
-from blklab.spec.sweep import AS_IS, MODE, is_setting
+from blklab.spec.documents import as_host
+from blklab.spec.sweep import AS_IS, MODE, is_setting, no_effect
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.text import by_key, document_path
 
@@ -25,10 +26,12 @@ class Effect:
     baseline: str  # The baseline: `as is`, or the first value of the sweep
     difference: Decision
     runs: int
+    no_effect: str = ""  # Why the setting cannot act on this workload; empty if it may
 
     @property
     def verdict(self) -> str:
-        return self.difference.verdict
+        """That of the decision; `no effect` if the setting cannot act: a difference is then chance or drift."""
+        return "no effect" if self.no_effect else self.difference.verdict
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,11 @@ def tune(
         if measured:
             labels = {label: value for label, value in context if label in varied}
             note = _left_out(measured, runs, settings) if together else _unchanged(had)
+            inert = {
+                key: no_effect(key, [as_host(run.cell) for run in mine if run.labels[key] != AS_IS]) for key in settings
+            }
             by_metric.setdefault(name, []).append(
-                _Context(labels, _by_settings(measured, settings), settings, together, note)
+                _Context(labels, _by_settings(measured, settings), settings, together, note, inert)
             )
     if not by_metric:
         raise UsageError(f"campaign {campaign.number}: no run has {metric}")
@@ -153,6 +159,7 @@ class _Context:
     settings: Sequence[str]
     together: bool
     note: str
+    inert: Mapping[str, str]  # Why settings cannot act; empty for one that may
 
     @property
     def baseline(self) -> Sequence[RunSample]:
@@ -214,7 +221,7 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
             decision = next(decisions)
             if decision is not None:
                 runs = sum(len(context.cells[new]) for _, new in compared)
-                effects.append(Effect(setting, value, first, decision, runs))
+                effects.append(Effect(setting, value, first, decision, runs, context.inert[setting]))
         sign = 1 if rule.metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
         base = mean(context.baseline) if context.baseline else None

@@ -58,8 +58,7 @@ class SimulatedKernels(KernelList):
         items = list(kernels.STEPS)
         for end in (good, bad):
             if end not in [name for name, _ in items]:
-                place = sum(_version(name) <= _version(end) for name, _ in items)
-                items.insert(place, (end, ""))
+                items.insert(sum(_version(name) <= _version(end) for name, _ in items), (end, ""))
         super().__init__(items, good, bad, work)
 
     def runner(self, commit: Commit) -> Runner:  # noqa: ARG002
@@ -142,8 +141,7 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
             output.write(log, text.encode())
 
     with locked(work):
-        plan = plan_of([])
-        source = _source(request, plan, work, note)
+        source = _source(request, plan_of([]), work, note)
         measuring = CommitMeasuring(source, lambda commit: plan_of(source.changes(commit)), store, resume, note)
         try:
             bisection = BisectionSearch(source, measuring, request.rule, note, write_log).find()

@@ -202,7 +202,7 @@ class BisectionSearch:
         figures = {end.short: evidence.figures(end, SEARCH) for end in ends}
         if not evidence.keep_telling():
             shown = "; ".join(
-                f"{figure.metric} of {name}: {figure.value:,.6g} ({figure.runs} runs)"
+                f"{figure.metric} of {name}: {METRICS[figure.metric].with_unit(figure.value)} ({figure.runs} runs)"
                 for name, of_end in figures.items()
                 for figure in of_end[:1]
             )
@@ -269,5 +269,7 @@ class BisectionSearch:
     def _record(self, verdict: CommitVerdict) -> None:
         self.verdicts.append(verdict)
         runs = max((figure.runs for figure in verdict.figures), default=0)
-        figures = ", ".join(f"{figure.metric} {figure.value:,.6g}" for figure in verdict.figures[:2])
+        figures = ", ".join(
+            f"{figure.metric} {METRICS[figure.metric].with_unit(figure.value)}" for figure in verdict.figures[:2]
+        )
         self.note(f"  {verdict.commit.short}: {verdict.verdict}: {verdict.reason or f'{figures} ({runs} runs)'}")

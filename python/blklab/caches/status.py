@@ -108,8 +108,7 @@ def _cache(name: str, title: str, identity: str, table: Sequence[str], status: S
 
 
 def _pairs(words: Iterator[str]) -> dict[str, int]:
-    many = int(next(words, "0"))
-    listed = [next(words) for _ in range(many)]
+    listed = [next(words) for _ in range(int(next(words, "0")))]
     return {key: int(value) for key, value in zip(listed[::2], listed[1::2], strict=False) if value.isdigit()}
 
 

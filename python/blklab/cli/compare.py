@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
 )
 @click.option(
+    "--job", metavar="NAME", help="Compare the figures of this job alone; '*' with --between job: of all jobs."
+)
+@click.option(
     "--by", metavar="LABEL,...", help="Labels that make a row; runs that differ only in other labels are merged."
 )
 @click.option(
@@ -52,6 +55,7 @@ def compare(
     *,
     campaigns: tuple[str, ...],
     metrics: str,
+    job: str | None,
     by: str | None,
     between: str | None,
     confidence: float,
@@ -78,6 +82,7 @@ def compare(
     Examples:
       blklab compare unbalanced@sim unbalanced@host
       blklab compare unbalanced@host --between stack --metric iops,p99
+      blklab compare server@host --job '*' --between job       one job with the other
       blklab compare base@host new@host --fail-if 'iops < 0.95*baseline'
 
     \b
@@ -91,7 +96,6 @@ def compare(
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
     if (allow_missing or not sure) and not conditions:
         message = (
@@ -99,14 +103,13 @@ def compare(
         )
         raise UsageError(message)
     wanted = [fail_if.parse_condition(text) for text in conditions]
-    kept = Store(store, reading=True)
-    selections = [query.selected(kept, words) for words in campaigns]
+    kept, selections, points = query.opened(store, campaigns, job)
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
     comparison = analysis.compare(
         analysis.comparison_sides(chosen, between),
         list(dict.fromkeys(names)),
-        lambda run: query.points(kept, run),
+        points,
         by=None if by is None else [label.strip() for label in by.split(",")],
         chosen={*_labels(campaigns), *([between] if between else [])},
         confidence=confidence,

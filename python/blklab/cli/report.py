@@ -12,8 +12,7 @@ from blklab.cli.trace.report import write_page
 
 if TYPE_CHECKING:
     from blklab.report.experiment.page import ExperimentReport
-    from blklab.store.campaigns import Store
-    from blklab.store.query import Selection
+    from blklab.store.query import Opened
 
 ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
 
@@ -34,6 +33,7 @@ ENDINGS = {"html": ".html", "markdown": ".md", "csv": ".csv"}
     help="html: a page with charts; markdown: sentences and tables; csv: one row for each run.",
 )
 @click.option("--charts", metavar="DIR", help="Also write each chart as PNG and SVG to DIR.")
+@click.option("--job", metavar="NAME", help="Report the figures of this job alone; '*': each job as a cell.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @click.option("--x", metavar="LABEL", help="Horizontal axis of the free chart at the start: iodepth, bs ...")
 @click.option("--metric", metavar="METRIC", help="Vertical axis: iops, bw, read_iops, mean, p99 ...")
@@ -45,6 +45,7 @@ def report(
     output: str | None,
     form: str,
     charts: str | None,
+    job: str | None,
     title: str | None,
     x: str | None,
     metric: str | None,
@@ -74,17 +75,16 @@ def report(
     """
     from blklab.report import runs
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    chosen = [query.selected(kept, words) for words in campaigns]
+    opened = query.opened(store, campaigns, job)
+    chosen = opened[1]
     target = output or f"{_plain(chosen[0].campaign.name)}{ENDINGS[form]}"
     out.check(target)
     if charts is not None:
         out.make_directory(Path(charts))
     diagnostics = None
     if form != "csv" or charts is not None:
-        diagnostics = _report(kept, chosen, title=title, x=x, metric=metric)
+        diagnostics = _report(opened, title=title, job=job, x=x, metric=metric)
     if form == "csv" or diagnostics is None:
         content = runs.as_csv([run for selection in chosen for run in selection.runs])
     else:
@@ -93,17 +93,19 @@ def report(
 
 
 def _report(
-    kept: "Store", chosen: "list[Selection]", *, title: str | None, x: str | None, metric: str | None
+    opened: "Opened", *, title: str | None, job: str | None, x: str | None, metric: str | None
 ) -> "ExperimentReport":
     from blklab.bisection import findings
     from blklab.report.experiment.page import ExperimentReport
     from blklab.report.experiment.view import ExperimentView
     from blklab.store import query
 
+    kept, chosen, points = opened
     words = ["blklab", "report", *(selection.words for selection in chosen)]
-    words += [part for name, value in (("--x", x), ("--metric", metric)) if value for part in (name, value)]
+    options = (("--job", job), ("--x", x), ("--metric", metric))
+    words += [part for name, value in options if value for part in (name, value)]
     return ExperimentReport(
-        ExperimentView(chosen, lambda run: query.points(kept, run)),
+        ExperimentView(chosen, points),
         lambda run: query.raw(kept, run),
         title=title,
         command=shlex.join(words),

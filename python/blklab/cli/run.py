@@ -23,6 +23,7 @@ from blklab.cli.common import (
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.runners.registry import RUNNERS
+from blklab.text import label_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,13 +38,10 @@ if TYPE_CHECKING:
 
 def only_cells(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> dict[str, str]:
     """Parse `stack=raid1,workload=rand*`."""
-    wanted: dict[str, str] = {}
-    for term in text.split(",") if text is not None else []:
-        label, equals, pattern = (part.strip() for part in term.partition("="))
-        if not equals or not label:
-            raise click.BadParameter(f"{term!r}: expected LABEL=PATTERN, such as stack=raid1")
-        wanted[label] = pattern
-    return wanted
+    try:
+        return {} if text is None else label_patterns(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 class _RunCommand(click.Command):
@@ -91,6 +89,7 @@ def _options() -> "Collection[RunnerOption]":
 @click.option(
     "--explain", is_flag=True, help="Explain the figures: saturated devices, each member's share, read balancing."
 )
+@click.option("--per-job", is_flag=True, help="Also show the figures of each job of a workload.")
 @click.option(
     "--target",
     "targets",
@@ -120,6 +119,7 @@ def run(
     seed: int | None,
     settings: tuple[str, ...],
     explain: bool,
+    per_job: bool,
     schema: bool,
     targets: tuple[str, ...],
     resume: bool,
@@ -215,7 +215,7 @@ def run(
 
             plan, outcome = until_sure(chosen, planned, Store(store), outcome, margin)
     results, failed = outcome.results, outcome.failed
-    _print(plan, results, explain=explain, as_json=as_json)
+    _print(plan, results, explain=explain, per_job=per_job, as_json=as_json)
     fail_with(failed)
 
 
@@ -333,8 +333,8 @@ def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[in
         yield campaign.ended
 
 
-def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, as_json: bool) -> None:
-    from blklab.report import fleet_results
+def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, per_job: bool, as_json: bool) -> None:
+    from blklab.report import fleet_results, runs, terminal
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
@@ -348,6 +348,8 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
 
     def draw(console: Console) -> None:
         report.print_results(console, plan, results)
+        if per_job:
+            terminal.draw_table(console, runs.jobs_table("#", [(result.number, result.outcome) for result in results]))
         if explain:
             report.explanations(console, plan, results, explanations)
 

@@ -89,8 +89,7 @@ def at_once() -> Iterator[None]:
         yield
         return
     ours = (_interrupt, _end)
-    numbers = (signal.SIGINT, *ENDING)
-    before = {number: old for number in numbers if (old := signal.getsignal(number)) in ours}
+    before = {number: old for number in (signal.SIGINT, *ENDING) if (old := signal.getsignal(number)) in ours}
     for number in before:
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -1,7 +1,5 @@
 """`blklab tune`: show which setting of a sweep had an effect, and how to keep it."""
 
-from functools import partial
-
 import click
 
 from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
@@ -34,12 +32,9 @@ def tune(*, campaign: str, metric: str, confidence: float, margin: float, store:
     from blklab.report import diagnostics
     from blklab.report import tuning as report
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection = query.selected(kept, campaign)
+    kept, (selection,), points = query.opened(store, [campaign])
     look = look_share(query.earlier_looks(kept, [selection]))
-    points = partial(query.points, kept)
     tunings = analysis.tune(selection.campaign, selection.runs, metric, points, confidence, margin, look)
     kind = RUNNERS.get(selection.campaign.runner)
     better = analysis.settings_of(tunings) if kind is not None and kind.own_devices else {}

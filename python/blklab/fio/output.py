@@ -16,7 +16,7 @@ from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, GroupResult, Outcome, SyncResult, device_kind
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 WAYS = ("read", "write")
 MOST_TRIES = 100  # Positions in a text at which a document can begin
@@ -279,8 +279,7 @@ def divide(
     parts = []
     for part in (share / 100, 1 - share / 100):
         ios, size = round(mixed.total_ios * part), round(mixed.io_bytes * part)
-        rates = mixed.iops * part, mixed.bw_bytes * part
-        parts.append(FioDirection(ios, size, *rates, mixed.runtime_ms))
+        parts.append(FioDirection(ios, size, mixed.iops * part, mixed.bw_bytes * part, mixed.runtime_ms))
     return (parts[0], parts[1]), [
         f"job {name!r}: fio merged reads and writes (unified_rw_reporting): they are divided"
         f" {share}:{100 - share} as requested, and their latencies are unknown"
@@ -348,10 +347,7 @@ def outcomes(document: FioDocument) -> list[Outcome]:
 
 def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[Outcome]:
     """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
-    groups: dict[int, list[FioJobResult]] = {}
-    for job in jobs:
-        groups.setdefault(job.group, []).append(job)
-    merged = [_outcome(document, members) for members in groups.values()]
+    merged = [_outcome(document, members) for members in by_key((job.group, job) for job in jobs).values()]
     if len(merged) > 1 and merged[0].devices:
         for outcome_ in merged:
             outcome_.warnings = [*outcome_.warnings, f"devices: totals of all {len(merged)} groups"]
@@ -370,11 +366,10 @@ def outcome(document: FioDocument) -> Outcome:
 def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
     root = JsonNode(dict(document), "")
     whole = _merged(members)
-    names = dict.fromkeys(job.name for job in members)
     if not any(direction.total_ios for direction in whole):
         trims = sum(job.trims for job in members)
         done = f"only {trims:,} trims" if trims else "no I/O"
-        raise BlklabError(f"job {next(iter(names))!r} did {done}: expected reads or writes")
+        raise BlklabError(f"job {members[0].name!r} did {done}: expected reads or writes")
     runtime_ns = max(result.runtime_ms for result in whole) * 10**6
     sync = latency.merge([job.sync for job in members])
     notes = document.get("notes")
@@ -385,9 +380,9 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
         whole[1].as_result(),
         SyncResult(sync.count, sync.count * 1e9 / runtime_ns if runtime_ns else 0.0, sync.as_result()),
         groups=[
-            GroupResult(name, read.as_result(), write.as_result())
-            for name in names
-            for read, write in [_merged([job for job in members if job.name == name])]
+            GroupResult(name, read.as_result(), write.as_result(), [] if root.has("client_stats") else _clones(same))
+            for name, same in by_key((job.name, job) for job in members).items()
+            for read, write in [_merged(same)]
         ],
         devices=_devices(root, runtime_ns),
         warnings=list(dict.fromkeys([*messages, *(w for job in members for w in job.warnings)])),
@@ -401,6 +396,12 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
             disk_util=[node.table for node in root.parts("disk_util")],
         ),
     )
+
+
+def _clones(jobs: Sequence[FioJobResult]) -> list[float]:
+    """Returns the IOPS of the clones of a job; none if it has only one, or the jobs only share a name."""
+    alike = len(jobs) > 1 and all(job.options == jobs[0].options for job in jobs)
+    return [sum(direction.iops for direction in job.directions) for job in jobs] if alike else []
 
 
 def _merged(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:

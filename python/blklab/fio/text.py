@@ -331,8 +331,7 @@ class _TextReader:
             if match is None:
                 raise self._wrong(line, "min, max, avg and stdev")
             unit = UNITS[match["unit"]]
-            keys = ("min", "max", "mean", "stddev")
-            self._way.times = [_scaled(match[key]) * unit for key in keys]
+            self._way.times = [_scaled(match[key]) * unit for key in ("min", "max", "mean", "stddev")]
 
     def _read_percentiles(self, line: TextLine) -> None:
         match = _TABLE.match(line.text)
@@ -536,8 +535,7 @@ def _header_of(headers: Sequence[TextHeader], name: str, group: int) -> TextHead
     """Returns the header of a job: its own, or that of an earlier job."""
     same = [header for header in headers if header.group == group]
     named = [header for header in same if header.name == name]
-    ending = [header for header in same if header.name.endswith(name)]
-    return next(iter(named or ending), None)
+    return next(iter(named or [header for header in same if header.name.endswith(name)]), None)
 
 
 # Numbers as fio's num2str (lib/num2str.c) prints them. All functions raise BlklabError.
@@ -561,8 +559,7 @@ def _in_bytes(text: str, kilo: int = 1024) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise BlklabError(f"found {printable(text[:20])!r}, expected a size")
-    power = " kmgtp".index(match[2].lower() or " ")
-    scale = math.pow(1024 if match[3] else kilo, power)
+    scale = math.pow(1024 if match[3] else kilo, " kmgtp".index(match[2].lower() or " "))
     return round(float(match[1]) * scale / (8 if match[4] == "b" else 1))
 
 

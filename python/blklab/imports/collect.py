@@ -4,11 +4,13 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from blklab import __version__
 from blklab.errors import BlklabError, UsageError
+from blklab.fio import terse
 from blklab.imports import blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.filesystem_benchmarks import matches_bonnie, matches_iozone, read_bonnie, read_iozone
@@ -17,6 +19,7 @@ from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
 from blklab.text import common_start, printable
+from blklab.units import numbers_in
 
 LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
 LIMIT = 1 << 63
@@ -24,13 +27,15 @@ LIMIT = 1 << 63
 STDIN = "-"
 
 
+read_terse = partial(fio_results.read, parse=terse.parse_documents)
+
 FORMATS = {  # By name; a format is one module and one line here
     each.name: each
     for each in (
         ImportFormat("fio", "fio", "fio's JSON, JSON+", fio_results.matches, fio_results.read),
         ImportFormat("fio-log", "fio", "fio's interval logs", fio_log.matches, fio_log.read),
         ImportFormat("fio-text", "fio", "fio's normal output", fio_results.matches_text, fio_results.read_text),
-        ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, fio_results.read_terse),
+        ImportFormat("fio-terse", "fio", "fio's terse output", fio_results.matches_terse, read_terse),
         ImportFormat("iostat", "iostat", "iostat -x", iostat.matches, iostat.read),
         ImportFormat("iozone", "iozone", "IOzone's tables", matches_iozone, read_iozone),
         ImportFormat("bonnie", "bonnie", "bonnie++'s results", matches_bonnie, read_bonnie),
@@ -82,12 +87,12 @@ def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: 
     notes[:0] = [f"{file.where}: is empty: skipped" for file in files if file not in full]
     read = []
     for runner, runs in imported.items():
-        kept, unmatched = run_labels.split_names(runs, naming.pattern)
+        kept, unmatched, doubts = run_labels.split_names(runs, naming.pattern)
         failed += map(BlklabError, unmatched)
         if kept:
-            batch, doubts = _batch(runner, kept, full[0], naming)
+            batch, more = _batch(runner, kept, full[0], naming)
             read.append(batch)
-            notes += doubts
+            notes += [*doubts, *more, *_added_up(kept)]
     problems = list(dict.fromkeys(map(str, failed)))
     if not read and len(problems) == 1:
         raise failed[0]
@@ -109,7 +114,7 @@ def _files(name: str, failed: list[BlklabError]) -> list[ImportFile]:
             directory = ImportFile(path, "")
             if any(each.matches(directory) for each in DIRECTORY_FORMATS):
                 return [directory]
-            inside = sorted(path_inside for path_inside in path.iterdir() if path_inside.is_file())
+            inside = sorted((each for each in path.iterdir() if each.is_file()), key=lambda each: numbers_in(each.name))
             if not inside:
                 raise UsageError(f"{printable(name)}: the directory has no files")
             files = [file for path_inside in inside for file in _files(str(path_inside), failed)]
@@ -230,8 +235,7 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
         cell = Cell(number, own, _document(run), 0)
         cells.append(cell)
         outcome = _renamed(run.outcome, naming)
-        seconds = run.outcome.runtime_ns / 1e9
-        finished[cell.key] = FinishedRun(outcome, seconds, run.points, run.raw)
+        finished[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
     names = dict.fromkeys(label for own in labels for label in own)
     varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.path.name)
@@ -239,9 +243,17 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
     # The name must not contain the characters that select campaigns.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
-    raw = {"import": {"name": name, "files": files[:1000]}}
+    measured = min((run.measured for run in runs if run.measured), default=None)
+    raw = {"import": {"name": name, "files": files[:1000], "measured": measured}}
     plan = SourceNames(naming.title, cells, varied, runner, first.path, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
+
+
+def _added_up(runs: Sequence[ImportedRun]) -> list[str]:
+    """Returns a note about runs with several jobs, whose figures are the sums."""
+    several = [f"{run.where} ({len(run.outcome.groups)} jobs)" for run in runs if len(run.outcome.groups) > 1]
+    how = "jobs that ran together are added up: `blklab runs show --per-job` shows each"
+    return [f"{run_labels.and_more(several)}: {how}"] if several else []
 
 
 def _shared(runs: Sequence[ImportedRun]) -> str:

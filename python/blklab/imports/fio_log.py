@@ -124,8 +124,7 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
     runtime = points[-1].time_ns + points[-1].width_ns
     directions = [of_points(points, at, runtime, known) for at, known in enumerate(samples)]
     options = {"numjobs": str(len({log.job for log in chosen}))}
-    result = outcome(name, runtime, directions)
-    return ImportedRun(chosen[0].file.where, name, options, result, points)
+    return ImportedRun(chosen[0].file.where, name, options, outcome(name, runtime, directions), points)
 
 
 # --- histograms ----------------------------------------------------------------------------------
@@ -154,8 +153,7 @@ def _histograms(members: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counte
         width = max(1, second - begin)
         means = (_known(part).get("mean") for part in both)
         ios = (part.total() for part in both)
-        place = (JOBS, begin * SECOND, width * SECOND)
-        points.append(SeriesPoint(*place, *ios, *sizes[second], *means))
+        points.append(SeriesPoint(JOBS, begin * SECOND, width * SECOND, *ios, *sizes[second], *means))
         begin += width
     return points, whole
 

@@ -23,17 +23,8 @@ def matches_terse(file: ImportFile) -> bool:
     return any(terse.LINE.match(line) for line in file.text.splitlines())
 
 
-def read(given: ImportSource) -> ImportResult:
-    """Returns the runs in fio's JSON."""
-    return _read(given, output.parse_documents)
-
-
-def read_terse(given: ImportSource) -> ImportResult:
-    """Returns the runs in fio's terse output."""
-    return _read(given, terse.parse_documents)
-
-
-def _read(given: ImportSource, parse: Callable[[str], list[FioDocument]]) -> ImportResult:
+def read(given: ImportSource, parse: Callable[[str], list[FioDocument]] = output.parse_documents) -> ImportResult:
+    """Returns the runs in fio's JSON, or in what `parse` reads."""
     runs: list[ImportedRun] = []
     for file in given.files:
         try:
@@ -130,8 +121,7 @@ def read_text(given: ImportSource) -> ImportResult:
         if not runs_read:
             raise BlklabError(f"{file.where}: no results of fio; expected NAME: (groupid=…, jobs=…): …")
         lines = file.text.split("\n")
-        ends = [run.line - 1 for run in runs_read[1:]] + [len(lines)]
-        for run, end in zip(runs_read, ends, strict=True):
+        for run, end in zip(runs_read, [run.line - 1 for run in runs_read[1:]] + [len(lines)], strict=True):
             where = f"{file.where}:{run.line}"
             try:
                 outcomes = run.outcomes()

@@ -148,8 +148,7 @@ class _ReportReader:
 
     def _is_unnamed(self, words: Sequence[str]) -> bool:
         """Returns whether a line has all figures of a device, but no name."""
-        figures = all(_VALUE.fullmatch(word) for word in words)
-        return figures and len(words) == len(self._columns) - 1
+        return all(_VALUE.fullmatch(word) for word in words) and len(words) == len(self._columns) - 1
 
     def _is_row(self, words: Sequence[str], names: int) -> bool:
         values = sum(_VALUE.fullmatch(word) is not None for word in words)

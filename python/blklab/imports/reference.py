@@ -151,8 +151,7 @@ def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
         for row in reader:
             where = f"{path}:{reader.line_num}"
             if any(row[column] is None for column in columns):
-                count = len(reader.fieldnames or [])
-                raise UsageError(f"{where}: too few columns: expected {count}")
+                raise UsageError(f"{where}: too few columns: expected {len(reader.fieldnames or [])}")
             yield where, row
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num + 1}: {error}") from None
@@ -248,8 +247,7 @@ def imported(tables: Reference, run: FioRun) -> ImportedRun:
         jobs = int(asked.get("numjobs", "1"))
         options = {run.test: {**asked, "ioengine": str(tables.common.get("ioengine", "psync"))}}
         result.fio = FioFacts(usr_cpu=jobs * usr, sys_cpu=jobs * system, ctx=switches, options=options)
-    labels = {"stack": run.target}
-    return ImportedRun(run.where, run.test, asked, result, labels=labels, section="published")
+    return ImportedRun(run.where, run.test, asked, result, labels={"stack": run.target}, section="published")
 
 
 def _randomio(where: str, run: RandomioRun) -> ImportedRun:
@@ -265,5 +263,4 @@ def _randomio(where: str, run: RandomioRun) -> ImportedRun:
     ]
     options = {"rw": "randrw", "bs": str(run.io_bytes), "numjobs": str(run.threads)}
     result = outcome("randomio", 10**9, directions)
-    labels = {"stack": run.config}
-    return ImportedRun(where, "randomio", options, result, labels=labels, section="published")
+    return ImportedRun(where, "randomio", options, result, labels={"stack": run.config}, section="published")

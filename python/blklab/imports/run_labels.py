@@ -63,27 +63,43 @@ def name_pattern(pattern: str) -> "re.Pattern[str]":
     return expression
 
 
-def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[ImportedRun], list[str]]:
-    """Returns the runs with the labels in their names, and a message for each that has none.
+def split_names(runs: Sequence[ImportedRun], pattern: str | None) -> tuple[list[ImportedRun], list[str], list[str]]:
+    """Returns the runs with the labels in their names, a message for each that has none, and notes.
 
-    The name is that of the file without its ending, otherwise that of the job.
+    The name is that of the job, otherwise that of the file, with or without its ending. A pattern without fixed text
+    matches every name: it splits those of files.
     """
     if pattern is None:
-        return list(runs), []
+        return list(runs), [], []
     expression, matching, unmatched = name_pattern(pattern), [], []
+    won: dict[str, list[str]] = {}
     for run in runs:
-        stem = PurePath(_LINE.sub("", run.where)).stem
-        match = expression.fullmatch(stem) or expression.fullmatch(run.workload)
+        path = PurePath(_LINE.sub("", run.where))
+        of_job = expression.fullmatch(run.workload)
+        of_file = expression.fullmatch(path.stem) or expression.fullmatch(path.name)
+        match = of_job if of_job and (_FIELD.sub("", pattern) or not of_file) else of_file
         if match is None:
             unmatched.append(
-                f"{run.where}: neither the file name {stem!r} nor the job name {run.workload!r}"
+                f"{run.where}: neither the file name {path.stem!r} nor the job name {run.workload!r}"
                 f" matches --pattern {pattern!r}"
             )
             continue
+        if of_job and of_file:
+            won.setdefault("job" if match is of_job else "file", []).append(run.where)
         split = {key: printable(value) for key, value in match.groupdict().items()}
         workload = split.pop("workload", run.workload)
         matching.append(replace(run, workload=workload, labels={**run.labels, **split}))
-    return matching, unmatched
+    notes = [
+        f"--pattern {pattern!r} matches the names of file and job: labels are from the name of the {which}"
+        f" ({and_more(where)}); for those of files, add the ending to the pattern"
+        for which, where in won.items()
+    ]
+    return matching, unmatched, notes
+
+
+def and_more(names: Sequence[str]) -> str:
+    """Returns the first name, and how many more there are."""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -155,27 +171,64 @@ def _places(run: ImportedRun) -> Labels:
 
 
 def _keep_apart(runs: Sequence[ImportedRun], labels_of_runs: Sequence[Labels], places: Sequence[Labels]) -> list[str]:
-    """Adds the label `source` to runs that may not be repeats; returns a note about it."""
+    """Adds the label `source` to runs that may not be repeats; returns notes about it."""
     apart = 0
+    series: list[str] = []
     for same in _same(labels_of_runs):
+        numbered = _numbered_series([runs[at] for at in same])
         origins: dict[str, list[int]] = {}
         for at in same:
             known = "device" in places[at] or "file" in places[at]
             name = _NUMBERED.sub("#", _LINE.sub("", runs[at].where))
-            origins.setdefault(name if known else runs[at].section or runs[at].where, []).append(at)
+            origin = name if known else runs[at].section or runs[at].where
+            origins.setdefault(numbered.get(runs[at].where, origin), []).append(at)
+        series += dict.fromkeys(numbered.values())
         if len(origins) < 2:
             continue
         for name, positions in zip(differing(list(origins)), origins.values(), strict=True):
             apart += len(positions)
             for at in positions:
                 labels_of_runs[at]["source"] = name
-    if not apart:
-        return []
-    return [
-        f"{apart} runs of equal workloads are kept apart by the label source, because the results"
-        " do not show that they measured the same device: if they are repeats, use"
-        " --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
-    ]
+    notes = []
+    if series:
+        notes.append(
+            f"{and_more(series)}: numbered files with equal options are repeats of one cell; if they are not, use"
+            " --pattern '{source}'"
+        )
+    if apart:
+        notes.append(
+            f"{apart} runs of equal workloads are kept apart by the label source, because the results"
+            " do not show that they measured the same device: if they are repeats, use"
+            " --pattern with {repeat}, such as --pattern 'NAME-{repeat}'"
+        )
+    return notes
+
+
+_COUNTED = re.compile(r"(?P<name>.*[a-z0-9])[-_. ](?P<number>\d{1,4})(?P<ending>\.[a-z]\w*)*", re.I | re.S)
+_THINGS = re.compile(  # Words whose number names a thing, or is an option
+    r"(?:disk|drive|dev|device|host|node|server|vm|raid|md|nvme|ssd|hdd|client|bs|qd|iodepth|depth|jobs?|numjobs|"
+    r"threads?|level|port|slot|lun|osd)$",
+    re.I,
+)
+
+
+def _numbered_series(runs: Sequence[ImportedRun]) -> dict[str, str]:
+    """Returns the series of files such as `a-1.json` to `a-3.json`, by file: `a-#.json (1 to 3)`.
+
+    Their jobs have the same options, and they are numbered from 0 or 1 without gaps.
+    """
+    found = by_key(
+        ((match["name"], match["ending"], tuple(sorted(run.options.items()))), (int(match["number"]), run.where))
+        for run in runs
+        if run.options and (match := _COUNTED.fullmatch(run.where)) and not _THINGS.search(match["name"])
+    )
+    series: dict[str, str] = {}
+    for (name, ending, _), files in found.items():
+        numbers = [number for number, _ in files]
+        first, last = min(numbers), max(numbers)
+        if first < 2 and len(numbers) > 1 and sorted(numbers) == [*range(first, last + 1)]:
+            series |= dict.fromkeys((where for _, where in files), f"{name}-#{ending or ''} ({first} to {last})")
+    return series
 
 
 def _short(value: str) -> str:

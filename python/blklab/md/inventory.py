@@ -65,8 +65,7 @@ def _volumes(roots: Roots) -> tuple[str, ...]:
     """
     volumes = set()
     for entry in entries(roots.sys / "block"):
-        name = text(entry / "dm/name") or ""
-        match = re.fullmatch(r"((?:[^-]|--)+)-((?:[^-]|--)+)_rimage_\d+", name)
+        match = re.fullmatch(r"((?:[^-]|--)+)-((?:[^-]|--)+)_rimage_\d+", text(entry / "dm/name") or "")
         if match and (text(entry / "dm/uuid") or "").startswith("LVM-"):
             volumes.add("/".join(part.replace("--", "-") for part in match.groups()))
     return tuple(sorted(volumes))

@@ -16,8 +16,7 @@ def journal_path(uuid: str, roots: Roots) -> Path:
 
 def find_journals(roots: Roots) -> list[Path]:
     """Returns the journals of all unfinished repairs, running or interrupted."""
-    paths = entries(roots.state)
-    return [path for path in paths if path.name.startswith(PREFIX) and path.suffix == ".json"]
+    return [path for path in entries(roots.state) if path.name.startswith(PREFIX) and path.suffix == ".json"]
 
 
 def read_stop(uuid: str, roots: Roots) -> tuple[str, ...]:

@@ -27,9 +27,7 @@ class SectorRange:
 
     def __str__(self) -> str:
         """Returns the first and the last sector, both inclusive."""
-        if self.sectors == 1:
-            return str(self.sector)
-        return f"{self.sector}-{self.end - 1}"
+        return str(self.sector) if self.sectors == 1 else f"{self.sector}-{self.end - 1}"
 
 
 class BadBlockList(examined.BadBlocks):

@@ -48,8 +48,7 @@ def show(console: Console, inventory: Inventory, findings: Sequence[Diagnostic])
         parts = (line.partition(": ") for line in unseen)
         for reason, places in by_key((colon + reason, where) for where, colon, reason in parts).items():
             console.print(styled(f"• {printable(list_names(places) + reason)}"))
-    counts = diagnostics.counts(findings)
-    numbers = [f"{count} {severity}" for severity, count in counts.items()]
+    numbers = [f"{count} {severity}" for severity, count in diagnostics.counts(findings).items()]
     console.print()
     console.print(styled(" · ".join(numbers), "dim"))
 

@@ -43,8 +43,7 @@ def details(bisection: Bisection) -> list[str]:
     """Returns the message of the culprit, or the commits that remain, and the notes."""
     lines = [f"note: {printable(note)}" for note in bisection.notes]
     if bisection.culprit is not None:
-        message = bisection.culprit.message.splitlines()
-        return [*lines, "", *(f"    {printable(line)}".rstrip() for line in message)]
+        return [*lines, "", *(f"    {printable(line)}".rstrip() for line in bisection.culprit.message.splitlines())]
     return [*lines, *(f"    {commit.short} {printable(commit.subject)}" for commit in bisection.candidates)]
 
 
@@ -57,7 +56,7 @@ def _table(title: str, kind: str, verdicts: Sequence[CommitVerdict]) -> TextTabl
         last = printable(verdict.reason or verdict.commit.subject)
         for each in verdict.figures:
             name = " ".join([*([each.cell] if len(cells) > 1 else []), *([each.metric] if len(metrics) > 1 else [])])
-            value = figure(each.metric, each.value)
+            value = METRICS[each.metric].with_unit(each.value) if len(metrics) > 1 else figure(each.metric, each.value)
             rows.append([*what, name, value, formatting.number(each.of_baseline), str(each.runs), last])
             what, last = ["", ""], ""
         if not verdict.figures:

@@ -53,8 +53,7 @@ def hosts_table(hosts: Sequence[RemoteHost]) -> TextTable:
         ]
         for host in hosts
     ]
-    columns = [text("host"), *figures("arrays", *SEVERITIES), text("read")]
-    return TextTable("Hosts", columns, rows)
+    return TextTable("Hosts", [text("host"), *figures("arrays", *SEVERITIES), text("read")], rows)
 
 
 def as_dict(hosts: Sequence[RemoteHost]) -> dict[str, Any]:

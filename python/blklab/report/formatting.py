@@ -76,9 +76,7 @@ def plural(amount: int, word: str, words: str | None = None) -> str:
 
 def listing(parts: Sequence[str]) -> str:
     """Returns `a`, `a and b`, `a, b and c`."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def ops(name: str) -> str:

@@ -77,8 +77,7 @@ def depth(device: DeviceView) -> list[Histogram]:
     histograms = []
     for title, level in (("I/Os in flight", device.data.in_flight), ("Requests at the device", device.data.dispatched)):
         if device.ends and (bins := _grouped(level.histogram)):
-            mean = formatting.number(level.mean)
-            note = f"mean {mean}, at most {level.max:,}; weighted by time"
+            note = f"mean {formatting.number(level.mean)}, at most {level.max:,}; weighted by time"
             histograms.append(Histogram(title, "ns", bins, note))
     return histograms
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from blklab.analysis.metrics import METRICS, lowest_devices
+from blklab.analysis.sanity_checks import unfair_shares
 from blklab.outcome import LoadRamp, PredictionInterval
 from blklab.report import fleet_results, formatting, terminal, volumes
 from blklab.report.console import Console, styled
@@ -64,7 +65,12 @@ def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunR
         lines += fleet_results.outlier_lines(outcomes)
     rows = [(formatting.cells([result.number]), result.outcome) for result in results]
     terminal.draw_table(console, volumes.caches(rows))
-    for line in [*lines, *warnings(results), *volumes.arrays(rows)]:
+    unfair = [
+        printable(f"{formatting.cells([result.number])}: {sentence}; see --per-job")
+        for cell, result in _pairs(plan, results)
+        for sentence, _ in unfair_shares(result.outcome, cell.document.get("jobs") or [])
+    ]
+    for line in [*lines, *warnings(results), *unfair, *volumes.arrays(rows)]:
         console.print(f"note: {line}")
 
 

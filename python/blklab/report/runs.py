@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from blklab import units
 from blklab.analysis.metrics import METRICS, all_metrics, device_shares, with_direction
+from blklab.analysis.sanity_checks import unfair_shares
 from blklab.analysis.saturation import LOADS, Measured, SaturationCurve, curves
 from blklab.outcome import DirectionResult, Outcome
 from blklab.report import formatting, terminal, volumes
 from blklab.report.console import Console
-from blklab.report.tables.base import TableColumn, TextTable, text
+from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.spec.cells import ExperimentPlan
 from blklab.store.query import CampaignRow, StoredRun
 from blklab.text import by_key, printable
@@ -42,7 +44,7 @@ def campaigns(rows: Sequence[CampaignRow], tags: Mapping[int, Sequence[str]]) ->
                 printable(row.place),
                 str(sum(row.states.values())),
                 _states(row),
-                when(row.created),
+                when(row.begun),
                 *([printable(", ".join(tags.get(row.number, ())))] if tags else []),
                 printable(row.title),
             ]
@@ -99,12 +101,34 @@ def _doubts(run: StoredRun) -> list[str]:
     outcome = run.figures
     forced = " ".join(f"--force {name}" for name in outcome.forced)
     warnings = [f"measured with {forced}"] if forced else []
-    return [*warnings, *outcome.warnings]
+    return [*warnings, *outcome.warnings, *(text for text, _ in unfair_shares(outcome, run.cell.get("jobs") or []))]
+
+
+def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
+    """Returns a row for each job of each run; `heading` is that of the numbers of runs."""
+    columns = [TableColumn(heading), text("job"), *figures(*FIGURES, "share", "each clone")]
+    jobs = [
+        [
+            str(number),
+            printable(group.name),
+            *outcome_figures(Outcome(read=group.read, write=group.write)),
+            formatting.share(group.iops / total),
+            " ".join(f"{rate:,.0f}" for rate in group.clones),
+        ]
+        for number, outcome in rows
+        for total in [sum(group.iops for group in outcome.groups) or 1]
+        for group in outcome.groups
+    ]
+    note = "share: of the IOPS of all jobs of the run. each clone: IOPS of the processes of a job."
+    return pruned(TextTable("Jobs", columns, jobs, note, spare=("mean", "each clone")))
+
+
+FIGURES = ("read IOPS", "write IOPS", "mean", "p99")  # The columns of `outcome_figures`
 
 
 def runs(campaign: CampaignRow, stored_runs: Sequence[StoredRun]) -> TextTable:
     title = printable(campaign.title) or printable(campaign.name)
-    note = f"{printable(campaign.path)}, begun {when(campaign.created)}, blklab {campaign.version}"
+    note = f"{printable(campaign.path)}, begun {when(campaign.begun)}, blklab {campaign.version}"
     title = f"Campaign {campaign.number}: {title}, on {printable(campaign.place)}"
     rows = [([str(run.id), run.state + " *" * bool(_doubts(run))], run.labels, run.outcome) for run in stored_runs]
     return _table(title, [TableColumn("run"), text("state")], rows, note)
@@ -127,14 +151,16 @@ def _table(
     """Returns one row for each run: leading columns, varied labels, figures."""
     labels = list(dict.fromkeys(label for _, own, _ in rows for label in own))
     varied = [label for label in labels if len({own.get(label) for _, own, _ in rows}) > 1]
+    values = [[own.get(label, formatting.NONE) for label in varied] for _, own, _ in rows]
+    order = units.row_order(varied, values)
     columns = [*columns, *(text(label) for label in varied)]
-    columns += [TableColumn(name) for name in ("read IOPS", "write IOPS", "mean", "p99")]
+    columns += figures(*FIGURES)
     return TextTable(
         title,
         columns,
         [
-            [*before, *(printable(own.get(label, formatting.NONE)) for label in varied), *outcome_figures(outcome)]
-            for before, own, outcome in rows
+            [*before, *map(printable, own), *outcome_figures(outcome)]
+            for own, (before, _, outcome) in sorted(zip(values, rows, strict=True), key=lambda row: order(row[0]))
         ],
         note,
         spare=("mean", "state"),

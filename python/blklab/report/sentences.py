@@ -73,8 +73,7 @@ def _sizes(device: DeviceView, op: str) -> str:
     share = at_mode / sizes.count
     if share >= 0.5:
         how = "nearly all" if share >= ALMOST_ALL else "mostly"
-        part = formatting.share(share)
-        return f"{how} {formatting.size(mode)} ({part}; up to {formatting.size(high)})"
+        return f"{how} {formatting.size(mode)} ({formatting.share(share)}; up to {formatting.size(high)})"
     median = formatting.size(sizes.median_bytes)
     return f"{formatting.size(low)} to {formatting.size(high)} (median {median})"
 
@@ -116,8 +115,7 @@ def _order(name: str, streams: StreamsSummary) -> str:
 
 
 def _arrivals(arrivals: ArrivalsSummary, clock_ns: int | None) -> str:
-    gap = arrivals.inter_arrival_ns.mean
-    if arrivals.pattern and (clock_ns is None or (gap or 0.0) < clock_ns):
+    if arrivals.pattern and (clock_ns is None or (arrivals.inter_arrival_ns.mean or 0.0) < clock_ns):
         return "the clock of the trace is too coarse to describe the rhythm of arrivals"
     if not arrivals.pattern:
         return "too few arrivals to describe their rhythm"

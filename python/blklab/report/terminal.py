@@ -65,8 +65,7 @@ def _headline(console: Console, device: DeviceView, *, first: bool) -> None:
     if not first:
         console.print()
     number = f" ({device.number})" if device.number not in device.label else ""
-    title = assembled((device.label, "bold"), (number, "dim"))
-    console.print(Rule(title, align="left", style="cyan"))
+    console.print(Rule(assembled((device.label, "bold"), (number, "dim")), align="left", style="cyan"))
 
 
 def prose(console: Console, shown: Sequence[Sentence]) -> None:
@@ -181,8 +180,7 @@ def bar(value: float, longest: float, width: int) -> str:
     """Returns a bar of up to `width` characters for a value; a value above 0 is always visible."""
     if longest <= 0 or value <= 0:
         return ""
-    eighths = max(1, round(8 * width * min(1.0, value / longest)))
-    full, rest = divmod(eighths, 8)
+    full, rest = divmod(max(1, round(8 * width * min(1.0, value / longest))), 8)
     return "█" * full + (EIGHTHS[rest] if rest else "")
 
 

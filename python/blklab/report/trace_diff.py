@@ -339,9 +339,7 @@ def side_by_side(tables: Sequence[TextTable], names: Sequence[str]) -> TextTable
     Rows are matched by their texts, and by the first figure where these are not unique. A row that is equal on all
     sides is left out.
     """
-    by_heading: dict[Heading, TableColumn] = {}
-    for table in tables:
-        by_heading.update(dict(zip(_headings(table), table.columns, strict=True)))
+    by_heading = dict(pair for table in tables for pair in zip(_headings(table), table.columns, strict=True))
     words = [heading for heading, column in by_heading.items() if not column.numeric and not column.bar]
     rest = [heading for heading in by_heading if heading not in words]
     cells = [_rows(table, words) for table in tables]

@@ -10,7 +10,7 @@ from blklab.report import formatting, terminal
 from blklab.report.comparison import change, difference, figure, interval, more_repeats, verdict
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, text
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 
 def print_tuning(console: Console, tunings: Sequence[Tuning], kept: PersistedSettings, *, alone: bool) -> None:
@@ -38,7 +38,7 @@ def tuning_table(tuning: Tuning) -> TextTable:
             *map(printable, (effect.setting, effect.value, effect.baseline)),
             str(effect.runs),
             *difference(effect.difference),
-            verdict(effect.difference),
+            f"cannot act: {effect.no_effect}" if effect.no_effect else verdict(effect.difference),
         ]
         for effect in tuning.effects
     ]
@@ -52,14 +52,13 @@ def tuning_table(tuning: Tuning) -> TextTable:
 
 def conclusion(tuning: Tuning) -> str:
     best = tuning.best
-    rest: dict[str, set[str]] = {}
-    for effect in tuning.effects:
-        if effect.setting not in best:
-            rest.setdefault(effect.setting, set()).add(effect.verdict)
+    tried = by_key((effect.setting, effect.verdict) for effect in tuning.effects if effect.setting not in best)
+    rest = {setting: set(verdicts) for setting, verdicts in tried.items()}
     worse = [setting for setting, verdicts in rest.items() if "worse" in verdicts]
     alone = [setting for setting in rest if setting not in worse and "differ" in rest[setting]]
     quiet = [setting for setting in rest if rest[setting] == {"same"}]
-    unknown = [setting for setting in rest if setting not in {*worse, *alone, *quiet}]
+    inert = [setting for setting in rest if rest[setting] == {"no effect"}]
+    unknown = [setting for setting in rest if setting not in {*worse, *alone, *quiet, *inert}]
     unclear = [
         effect.difference.repeats
         for effect in tuning.effects
@@ -76,6 +75,7 @@ def conclusion(tuning: Tuning) -> str:
         (alone, "runs differ, but each was run once: repeats = 2 or more"),
         (unknown, f"cannot tell ({needed})"),
         (quiet, "the same"),
+        (inert, "cannot act on this workload"),
     ):
         if settings:
             parts.append(f"{printable(', '.join(sorted(settings)))}: {advice}")

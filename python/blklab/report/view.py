@@ -78,8 +78,7 @@ class DeviceView:
     @property
     def active(self) -> bool:
         """Whether the device has any I/O."""
-        lives = self.data.life.values()
-        return self.ios > 0 or any(life.completed or life.without_queue for life in lives)
+        return self.ios > 0 or any(life.completed or life.without_queue for life in self.data.life.values())
 
     @property
     def iops(self) -> float | None:
@@ -143,8 +142,7 @@ class DeviceView:
     @cached_property
     def errors(self) -> dict[str, dict[str, int]]:
         """Failed completions by operation and errno."""
-        by_op = {op: self.life(op).errors for op in OPS}
-        return {op: errors for op, errors in by_op.items() if errors}
+        return {op: errors for op in OPS if (errors := self.life(op).errors)}
 
     @property
     def failed(self) -> int:
@@ -275,8 +273,7 @@ class ProfileView:
         start = self.trace.start_unix_ns
         if start is None:
             return None
-        moment = datetime.fromtimestamp(start / 1e9, tz=UTC)
-        return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(start / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def files(self) -> Iterator[tuple[str, list[str]]]:
         """The inputs: (name, files)."""

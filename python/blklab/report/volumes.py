@@ -67,12 +67,12 @@ def _share(hits: int, misses: int) -> str:
 
 def arrays(rows: Rows) -> list[str]:
     """Returns the problems of arrays after the load, one line each."""
-    lines = []
-    for name, outcome in rows:
-        for target in outcome.targets:
-            if target.get("kind") == "md" and (text := list(_array_state(target))):
-                lines.append(printable(f"{name}: array {target['name']}: {', '.join(text)}"))
-    return lines
+    return [
+        printable(f"{name}: array {target['name']}: {', '.join(text)}")
+        for name, outcome in rows
+        for target in outcome.targets
+        if target.get("kind") == "md" and (text := list(_array_state(target)))
+    ]
 
 
 def _array_state(target: Mapping[str, Any]) -> Iterator[str]:

@@ -57,8 +57,7 @@ def _with_links(table: TextTable, rows: Sequence[CampaignRow]) -> TextTable:
         [ChoiceCell(cells[0], "side"), LinkedCell(cells[1], f"/campaigns/{row.number}"), *cells[2:]]
         for cells, row in zip(table.rows, rows, strict=True)
     ]
-    columns = [text(table.columns[0].heading), *table.columns[1:]]
-    return TextTable(table.title, columns, cells)
+    return TextTable(table.title, [text(table.columns[0].heading), *table.columns[1:]], cells)
 
 
 def campaign(store: Store, number: int, page: int) -> SitePage:
@@ -86,7 +85,7 @@ def campaign(store: Store, number: int, page: int) -> SitePage:
         ],
         kicker=f"campaign {number}",
         here="/",
-        facts=[f"on {printable(row.place)}", runs.when(row.created), f"blklab {row.version}", *_progress(row)],
+        facts=[f"on {printable(row.place)}", runs.when(row.begun), f"blklab {row.version}", *_progress(row)],
         doubts=[*failed, *doubts],
         links=links,
         pages=parts(f"/campaigns/{number}", page, sum(row.states.values())),

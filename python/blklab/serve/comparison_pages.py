@@ -64,7 +64,7 @@ def experiments(store: Store) -> SitePage:
         if len(members) > 1:
             href = f"/trends/{quote(name, safe='')}?on={quote(host or runner, safe='')}"
             place = printable(members[0].place)
-            cells = [LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].created)]
+            cells = [LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].begun)]
             rows.append(cells)
     columns = [text("experiment"), text("on"), TableColumn("campaigns"), text("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
@@ -105,7 +105,7 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     rows = [
         [
             LinkedCell(str(row.number), f"/campaigns/{row.number}"),
-            runs.when(row.created),
+            runs.when(row.begun),
             row.version,
             *(_figure(metric, values[row.number].get(cell)) for cell in cells),
         ]
@@ -164,7 +164,7 @@ def _chart(
     points = [
         {
             "campaign": " ".join([str(row.number), *map(printable, tags.get(row.number, ()))]),
-            "begun": runs.when(row.created),
+            "begun": runs.when(row.begun),
             "cell": cell,
             "v": values[row.number][cell],
         }

@@ -40,9 +40,7 @@ def volume(members: Sequence[int], stripes: int) -> int:
     (lvm.conf(5), physical_extent_size). Stripes are as long as the shortest one.
     """
     extents = [max(0, size // EXTENT - 1) for size in members]
-    if stripes > 1:
-        return min(extents) * stripes * EXTENT
-    return sum(extents) * EXTENT
+    return min(extents) * stripes * EXTENT if stripes > 1 else sum(extents) * EXTENT
 
 
 def backing(size: int) -> int:
@@ -69,9 +67,7 @@ def too_few_buckets(size: int, bucket: int) -> str | None:
 def too_many(level: str, members: int) -> str | None:
     """Returns what is wrong if there are too many members, else None."""
     most = MOST_WITH_PARITY if level in PARITIES else MOST
-    if members > most:
-        return f"found {members}, level {short(level)} takes at most {most}"
-    return None
+    return f"found {members}, level {short(level)} takes at most {most}" if members > most else None
 
 
 def too_few(level: str, members: int, copies: tuple[int, int, bool]) -> str | None:

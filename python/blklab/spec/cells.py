@@ -124,7 +124,8 @@ def plan(
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
     kept = _only(cells, only or {})
     simulated = [*_typical(source), *dict.fromkeys([*_zones(cells), *_later(cells)])] if form.runner == "sim" else []
-    notes = [*source.notes, *simulated]
+    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, as_host(cell.document)) for cell in cells])
+    notes = [*source.notes, *simulated, *swept]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
     return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes)
@@ -196,8 +197,7 @@ def _sized(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         target = cell.document["target"]
         if "device" not in target:
-            extent = documents.extent(as_host(cell.document))
-            needs[target["name"]] = max(extent, needs.get(target["name"], 0))
+            needs[target["name"]] = max(documents.extent(as_host(cell.document)), needs.get(target["name"], 0))
     sizes = [needs.get(cell.document["target"]["name"], 0) for cell in cells]
     return [
         replace(cell, capacity=size, document={**cell.document, "file_bytes": size})
@@ -226,8 +226,7 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
 def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: CellForm) -> Iterator[Cell]:
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
-    chosen = {change.key: change for change in changes if change.key in OWN}
-    pairs = _pairs(base, axes, chosen, form)
+    pairs = _pairs(base, axes, {change.key: change for change in changes if change.key in OWN}, form)
     axes = {key: values for key, values in axes.items() if key not in OWN}
     if form.on_targets:
         axes = {key: axis for key, axis in axes.items() if not only_simulated(source.raw, axis[0])}

@@ -180,8 +180,7 @@ RAMP_SEARCHES = 4  # Further measurements with p99_below; each halves the interv
 
 def job_writes(options: Mapping[str, str]) -> bool:
     """Tells whether a job (fio's options) may write; fio's default is to read."""
-    direction = options.get("rw", options.get("readwrite", "read"))
-    return direction.partition(":")[0] not in READING
+    return options.get("rw", options.get("readwrite", "read")).partition(":")[0] not in READING
 
 
 def writes(document: FioCellDocument) -> bool:

@@ -87,9 +87,7 @@ def milliseconds(value: Any) -> int:
 
 def words(value: Any) -> Any:
     """Accepts a number where fio expects text: `bs = 4096`."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _schema(description: str, kinds: tuple[str, ...] = ("integer", "string")) -> WithJsonSchema:

@@ -32,8 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         # "Expected '=' after a key in a key/value pair (at line 3, column 7)"
-        message = str(error)
-        what, _, where = message.rpartition(" (at ")
+        what, _, where = str(error).rpartition(" (at ")
         where = where.removesuffix(")")
         if where == "end of document":
             where = f"line {max(1, text.count(chr(10)))}, at the end"

@@ -79,8 +79,7 @@ def applied(raw: Mapping[str, Any], changes: list[Override]) -> tuple[dict[str, 
     changed = copy.deepcopy(dict(raw))
     origins: dict[str, str] = {}
     for change in changes:
-        places = list(_places(changed, change))
-        for *tables, key in places:
+        for *tables, key in list(_places(changed, change)):
             table = changed
             for name in tables:
                 inner = table.setdefault(name, {})
@@ -121,8 +120,7 @@ def _places(raw: Mapping[str, Any], change: Override) -> Iterator[Path]:
         listed = " and ".join(f"{name}.{first}" for name in sections)
         raise problems.fail(change.where, f"{first!r} is ambiguous: use one of {listed}")
     if not sections:
-        known = [name for section in SECTIONS for name in _tables(raw, section)]
-        hint = problems.near(first, known)
+        hint = problems.near(first, [name for section in SECTIONS for name in _tables(raw, section)])
         raise problems.fail(change.where, f"there is no device, stack or workload {first!r}; {hint}")
     if sections[0] == "workloads":
         yield from _in_workload(raw, first, rest)

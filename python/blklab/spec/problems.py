@@ -9,6 +9,7 @@ from blklab.errors import UsageError
 from blklab.spec.fields import shown
 from blklab.spec.fio_options import ALIASES
 from blklab.spec.stack import KeyedError
+from blklab.text import by_key
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -65,9 +66,7 @@ def usage_error(file: str, problems: Iterable[SpecProblem]) -> UsageError:
 
 def _merged(problems: Iterable[SpecProblem]) -> list[str]:
     """Returns a line for each mistake: a key that several tables or cells share causes one."""
-    mistakes: dict[tuple[str, str], list[str]] = {}
-    for problem in problems:
-        mistakes.setdefault((problem.path.rpartition(".")[2], problem.message), []).append(problem.path)
+    mistakes = by_key(((each.path.rpartition(".")[2], each.message), each.path) for each in problems)
     lines: dict[str, str] = {}
     for (_, message), (path, *others) in mistakes.items():
         also = f" (also {others[0]}{f' and {len(others) - 1} more' if others[1:] else ''})" if others else ""
@@ -79,9 +78,7 @@ def near(word: str, allowed: Iterable[str]) -> str:
     """Returns `did you mean 'chunk'?`, or what is allowed if no word is similar."""
     known = list(allowed)
     matches = difflib.get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= 3 else 0.6)
-    if matches:
-        return f"did you mean {matches[0]!r}?"
-    return f"allowed: {listing(known) or 'nothing'}"
+    return f"did you mean {matches[0]!r}?" if matches else f"allowed: {listing(known) or 'nothing'}"
 
 
 def listing(names: Sequence[str]) -> str:
@@ -98,17 +95,13 @@ def translated(error: "ValidationError", known: Known) -> list[SpecProblem]:
         for part in detail["loc"]:
             if isinstance(part, int) and names:
                 names[-1] += f"[{part}]"
-            elif not _is_tag(part):
+            elif not (isinstance(part, str) and part.startswith("<") and part.endswith(">")):  # pydantic's tag
                 names.append(str(part))
         context = detail.get("ctx", {}).get("error")
         if isinstance(context, KeyedError):
             names.append(context.key)
         problems_found.append(SpecProblem(".".join(filter(None, names)), _message(detail, known)))
     return problems_found
-
-
-def _is_tag(part: int | str) -> bool:
-    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
 def _message(detail: "ErrorDetails", known: Known) -> str:

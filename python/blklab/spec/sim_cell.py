@@ -118,5 +118,4 @@ def _replay(
             f"the trace of {replay.name!r} reaches to {format_size(replay.end)}, beyond the end of"
             f" stack {stack!r} at {format_size(capacity)}",
         )
-    timed = table.timing == "recorded"
-    return {"timed": timed, "iodepth": table.iodepth, "speed": table.speed}, replay
+    return {"timed": table.timing == "recorded", "iodepth": table.iodepth, "speed": table.speed}, replay

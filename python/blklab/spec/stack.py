@@ -150,8 +150,7 @@ def _others(md: Md, given: set[str]) -> tuple[str, str] | None:
     if md.bitmap == "lockless" and "bitmap_chunk" in given:
         return "bitmap_chunk", "a lockless bitmap chooses its chunk: leave the key out"
     if md.bitmap and md.bitmap_chunk & (md.bitmap_chunk - 1):
-        size = units.format_size(md.bitmap_chunk)
-        return "bitmap_chunk", f"{size} is not a power of two"
+        return "bitmap_chunk", f"{units.format_size(md.bitmap_chunk)} is not a power of two"
     if md.write_mostly and md.level != "raid1":
         return "write_mostly", f"only level 1 has write-mostly members, not level {short(md.level)}"
     if md.sync_speed_min > md.sync_speed_max:

@@ -1,12 +1,13 @@
 """[sweep]: settings of the host, and fio's options, varied one at a time or all together."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from blklab.spec.documents import READING, FioCellDocument, FioJobDocument
 from blklab.spec.fields import shown
 
 MODES = ("one", "all")  # One setting at a time away from the baseline, or every combination
@@ -36,6 +37,38 @@ SIMULATED = {  # Settings that the simulator has too, by their names in [setting
 def is_setting(key: str) -> bool:
     """Tells whether a key is a setting of the host, rather than an option of fio."""
     return key in QUEUE or key in MD or (key.startswith(VM) and key[len(VM) :].isidentifier())
+
+
+ACT_ON = {"read_ahead_kb": "read", f"{VM}dirty_": "write"}
+"""Settings, or their beginnings, that act on buffered I/O of one direction only: direct I/O bypasses the page cache
+(open(2), O_DIRECT), which reads ahead and has dirty pages (Documentation/admin-guide/sysctl/vm.rst)."""
+
+
+def no_effect(setting: str, cells: Iterable[FioCellDocument]) -> str:
+    """Returns why a setting cannot act on any job of the documents of cells: `direct I/O`; empty if it may act."""
+    needed = next((direction for start, direction in ACT_ON.items() if setting.startswith(start)), None)
+    command: FioJobDocument = {"name": "", "options": {}}  # It may do any I/O
+    jobs = [job for cell in cells for job in cell.get("jobs") or [command]]
+    reasons = dict.fromkeys(_no_effect(needed, job.get("options", {"direct": "1"})) for job in jobs if needed)
+    return "" if "" in reasons else " and ".join(reasons)  # the simulator's jobs have no options, and are direct
+
+
+def _no_effect(direction: str, options: Mapping[str, str]) -> str:
+    if options.get("direct") == "1" and options.get("ioengine") != "mmap" and "buffered" not in options:
+        return "direct I/O"
+    only = {"read": ("write", "randwrite"), "write": READING}[direction]
+    return f"no {direction}s" if "direct" in options and options.get("rw", "read").partition(":")[0] in only else ""
+
+
+def without_effect(table: Iterable[str], cells: Sequence[tuple[Mapping[str, str], FioCellDocument]]) -> list[str]:
+    """Returns a line for each setting of [sweep] that cannot act on any cell (its labels and its document)."""
+    every = [document for _, document in cells]  # the simulator has no cells for settings without effect
+    changed = {key: [document for labels, document in cells if labels.get(key, AS_IS) != AS_IS] for key in table}
+    return [
+        f"sweep.{key} cannot act on any workload ({why}): remove it, or add one on which it acts (direct = false)"
+        for key in table
+        if (why := no_effect(key, changed[key] or every))
+    ]
 
 
 def _checked(table: dict[str, Any]) -> dict[str, Any]:

@@ -153,8 +153,7 @@ class Store:
         file, and the StoreError names it.
         """
         try:
-            values = _written(finished)
-            self._end(run, "done", finished_run=finished, message=None, **values)
+            self._end(run, "done", finished_run=finished, message=None, **_written(finished))
         except BaseException as error:
             path = self._saved(run, finished)
             if not isinstance(error, BlklabError):
@@ -182,8 +181,7 @@ class Store:
 
     def _ended(self, connection: sa.Connection, run: int, state: str, **values: Any) -> None:
         ended = _update(run, owner=None, state=state, **values)
-        mine = ended.where(runs.c.state == "running", runs.c.owner == self._me)
-        if connection.execute(mine).rowcount != 1:
+        if connection.execute(ended.where(runs.c.state == "running", runs.c.owner == self._me)).rowcount != 1:
             raise BlklabError(f"store {self.database.name}: run {run} belongs to another process")
 
     def _saved(self, run: int, finished: FinishedRun) -> Path | None:
@@ -264,8 +262,7 @@ def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]")
 
 def inserted(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> int:
     """Adds a row to a table, and returns its number."""
-    statement = sa.insert(table).values(**values).returning(table.c.id)
-    return int(connection.execute(statement).scalar_one())
+    return int(connection.execute(sa.insert(table).values(**values).returning(table.c.id)).scalar_one())
 
 
 def _update(run: int, **values: Any) -> sa.Update:
@@ -280,8 +277,7 @@ def _is(connection: sa.Connection, run: int, state: str, by: str | None) -> bool
 
 def _environment(connection: sa.Connection, document: Mapping[str, Any]) -> int:
     plain = _plain(document)
-    text = json.dumps(plain, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
     query = sa.select(environments.c.id).where(environments.c.digest == digest)
     row = connection.execute(query).scalar()
     if row is not None:

@@ -113,8 +113,7 @@ def connected(path: Path, target: Path, *, only_read: bool) -> sqlite3.Connectio
     if full:
         return _set(_connected(target, "mode=ro&immutable=1"), READ)
     if not only_read:
-        pragmas = ("pragma synchronous = full", "pragma foreign_keys = on")
-        return _set(_connected(target, "mode=rw"), WAL, *pragmas)
+        return _set(_connected(target, "mode=rw"), WAL, "pragma synchronous = full", "pragma foreign_keys = on")
     try:
         return _set(_connected(target, "mode=ro"), READ)
     except sqlite3.OperationalError:
@@ -284,8 +283,7 @@ def _engine(url: sa.URL, **options: Any) -> sa.Engine:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     # To write, it is locked at once: two that both read first would refuse each other's writing.
-    reading = connection.get_execution_options().get(READING)
-    connection.exec_driver_sql("begin" if reading else "begin immediate")
+    connection.exec_driver_sql("begin" if connection.get_execution_options().get(READING) else "begin immediate")
 
 
 @contextmanager

@@ -10,9 +10,10 @@ unbalanced@host~1  the one before it
 
 import re
 import zlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from blklab.store import series
 from blklab.store.campaigns import FORMER_REPEATS, Store, owner_is_alive
 from blklab.store.tables import STATES, campaigns, environments, runs
 from blklab.store.tables import series as stored_series
+from blklab.text import label_patterns
 
+JOB = "job"  # The label of runs that have the figures of one job
 MOST_CAMPAIGNS = 20  # That show how much campaigns vary
 INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
 
@@ -55,6 +58,11 @@ class CampaignRow:
     def place(self) -> str:
         """The runner, with the name of the host: `host (srv1)`."""
         return f"{self.runner} ({self.host})" if self.host else self.runner
+
+    @property
+    def begun(self) -> str:
+        """When its first run was measured; of an import whose files do not say so, when it was imported."""
+        return str(self.experiment.get("import", {}).get("measured") or self.created)
 
 
 @dataclass(frozen=True)
@@ -226,6 +234,35 @@ class Selection:
     runs: Sequence[StoredRun]
 
 
+Opened = tuple[Store, list[Selection], Callable[[int], list[series.SeriesPoint]]]
+
+
+def opened(where: str | None, words: Sequence[str], job: str | None = None) -> Opened:
+    """Returns a store to read, the selected runs, and the function that reads the series of a run.
+
+    With `job`, a name or a shell pattern, only these jobs count: each is a separate run, with the label `job`, and
+    without a series, which is that of all jobs together. Raises UsageError if nothing matches.
+    """
+    store = Store(where, reading=True)
+    chosen = [selected(store, each) for each in words]
+    if job is None:
+        return store, chosen, partial(points, store)
+    return store, [replace(each, runs=_of_job(each, job)) for each in chosen], lambda _run: []
+
+
+def _of_job(selection: Selection, job: str) -> list[StoredRun]:
+    of_jobs = [(run, name, part) for run in selection.runs for name, part in run.figures.by_job().items()]
+    kept = [
+        replace(run, outcome=part, labels={**run.labels, JOB: name})
+        for run, name, part in of_jobs
+        if fnmatchcase(name, job)
+    ]
+    if not kept:
+        known = ", ".join(dict.fromkeys(name for _, name, _ in of_jobs)) or "unknown"
+        raise UsageError(f"--job {job!r}: no run of {selection.words!r} has this job; its jobs are {known}")
+    return kept
+
+
 def selected(store: Store, words: str) -> Selection:
     """Returns the selected runs (see above). Raises UsageError if nothing matches."""
     match = WORDS.fullmatch(words.strip())
@@ -291,12 +328,10 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
 
 
 def _with_labels(words: str, text: str, stored: Sequence[StoredRun]) -> list[StoredRun]:
-    wanted = {}
-    for term in text.split(","):
-        label, equals, pattern = (part.strip() for part in term.partition("="))
-        if not equals or not label:
-            raise UsageError(f"{words!r}: found {term!r} after the colon, expected LABEL=PATTERN")
-        wanted[label] = pattern
+    try:
+        wanted = label_patterns(text)
+    except ValueError as error:
+        raise UsageError(f"{words!r}: after the colon: {error}") from None
     kept = [
         run
         for run in stored

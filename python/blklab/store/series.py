@@ -61,8 +61,7 @@ def decoded(parquet: bytes, name: str) -> list[SeriesPoint]:
     try:
         frame = polars.read_parquet(parquet, columns=list(NAMES))
     except Exception as error:  # polars' errors have no common class
-        what = str(error).splitlines()[0]
-        raise StoreError(f"{name}: not a series: {what}") from error
+        raise StoreError(f"{name}: not a series: {str(error).splitlines()[0]}") from error
     return [SeriesPoint(*row) for row in frame.iter_rows()]
 
 

@@ -92,8 +92,7 @@ def read_file_extents(descriptor: int) -> Iterator[Extent]:
         before = start
         flags = LAST_EXTENT
         for index in range(min(count, EXTENTS_PER_CALL)):
-            position = HEAD.size + index * EXTENT.size
-            offset, begin, length, flags = EXTENT.unpack_from(buffer, position)
+            offset, begin, length, flags = EXTENT.unpack_from(buffer, HEAD.size + index * EXTENT.size)
             start = offset + length
             if not flags & NOT_ON_DISK:
                 yield Extent(offset, begin, length, bool(flags & SHARED))
@@ -115,8 +114,7 @@ def read_owned_extents(descriptor: int, device: int, begin: int, end: int) -> It
         buffer = bytearray(64 + (2 + EXTENTS_PER_CALL) * RECORD.size)
         struct.pack_into("=IIII", buffer, 0, 0, 0, EXTENTS_PER_CALL, 0)
         RECORD.pack_into(buffer, 64, number, 0, start, 0, 0, 0)
-        highest = (number, MAX_U64 >> 32, end - 1, MAX_U64, MAX_U64, 0)
-        RECORD.pack_into(buffer, 64 + RECORD.size, *highest)
+        RECORD.pack_into(buffer, 64 + RECORD.size, number, MAX_U64 >> 32, end - 1, MAX_U64, MAX_U64, 0)
         fcntl.ioctl(descriptor, FSMAP, buffer, True)
         (count,) = struct.unpack_from("=I", buffer, 12)
         before = start
@@ -197,9 +195,7 @@ def find_files(
         if os.fstat(root).st_dev != device:
             raise BlklabError("another filesystem is mounted over it")
         search = _FileSearch(device, [], {})
-        known = []
-        for span in spans:
-            known += _find_owners(root, device, span)
+        known = [owner for span in spans for owner in _find_owners(root, device, span)]
         for piece in known:
             if piece.inode is not None:
                 search.owned.setdefault(piece.inode, []).append(piece)

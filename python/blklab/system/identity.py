@@ -191,8 +191,7 @@ def _unit_serial(disk: Path) -> str | None:
         page = (disk / "device/vpd_pg80").read_bytes()
     except OSError:
         return None
-    length = int.from_bytes(page[2:4], "big")
-    return page[4 : 4 + length].decode("ascii", "replace").strip("\0 ") or None
+    return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip("\0 ") or None
 
 
 def described(ids: Iterable[str]) -> str:

@@ -63,14 +63,12 @@ def _reached(number: str, related: dict[str, Path], device: BlockDevice, roots: 
     own = set(related)
     if (device.node / "partition").exists():
         own.discard(text(device.node.parent / "dev") or "")
-    below = {layer.number for layer in layers.layers([number], roots)}
-    used = sorted(own & {n for n in below if n})
+    used = sorted(own & {n for n in {layer.number for layer in layers.layers([number], roots)} if n})
     return layers.name_of(used[0], roots) if used else None
 
 
 def _mounted(device: BlockDevice, related: dict[str, Path], roots: Roots) -> Iterator[str]:
-    root = _root_devices(roots)
-    for number in sorted(root):
+    for number in sorted(_root_devices(roots)):
         if name := _reached(number, related, device, roots):
             yield f"the root filesystem is on {name}: blklab never writes to it"
     for mount in everywhere(roots):
@@ -154,8 +152,7 @@ def openers(device: BlockDevice, roots: Roots) -> list[Opener]:
                 flags = re.search(r"^flags:\s*([0-7]+)", text(process / "fdinfo" / descriptor.name) or "", re.M)
                 # Not to know is to fear.
                 writes = flags is None or int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
-                program = text(process / "comm") or "?"
-                programs.append(Opener(int(process.name), program, name, writes))
+                programs.append(Opener(int(process.name), text(process / "comm") or "?", name, writes))
     return programs
 
 

@@ -1,7 +1,6 @@
 """`blklab advise runs`: how long and how often to measure."""
 
 from dataclasses import asdict
-from functools import partial
 
 import click
 
@@ -34,11 +33,8 @@ def runs(*, campaign: str, change: float, metric: str, confidence: float, store:
     from blklab.analysis.run_planning import plan_runs
     from blklab.report import comparison, diagnostics, terminal
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection = query.selected(kept, campaign)
-    points = partial(query.points, kept)
+    _, (selection,), points = query.opened(store, [campaign])
     outcomes = [run.outcome for run in selection.runs if run.outcome]
     chosen = METRICS[with_direction(metric_name(metric), [outcomes])]
     if outcomes and all(outcome.simulated_ios is not None for outcome in outcomes):

@@ -137,8 +137,7 @@ def audit(
         return
     paths = [Path(name) for name in (*images, *more)]
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
-    strays = inventory.strays
-    if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in strays):
+    if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in inventory.strays):
         message = f"cannot read any array: {first(inventory.unseen)}"
         raise EnvironmentLacks(message, "name readable images" if paths else "run it as root, outside of a container")
     inventory = _limited([inventory], arrays)[0] or inventory

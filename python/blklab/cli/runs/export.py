@@ -27,14 +27,13 @@ def export(*, campaigns: tuple[str, ...], form: str, output: str | None, store: 
     """
     from blklab.report.runs import as_csv, as_json
     from blklab.store import query, series
-    from blklab.store.campaigns import Store
 
     output = output or "-"
     files.check(output)
-    kept = Store(store, reading=True)
-    runs = [run for words in campaigns for run in query.selected(kept, words).runs]
+    _, selections, points = query.opened(store, campaigns)
+    runs = [run for selection in selections for run in selection.runs]
     if form == "series":
-        content = series.encoded_runs({run.id: query.points(kept, run.id) for run in runs})
+        content = series.encoded_runs({run.id: points(run.id) for run in runs})
     elif form == "csv":
         content = as_csv(runs).encode()
     else:

@@ -19,5 +19,8 @@ def list_(*, store: str | None, as_json: bool) -> None:
     kept = Store(store, reading=True)
     rows = query.all_campaigns(kept)
     tags = annotations.tags(kept)
-    documents = [{**asdict(row), "states": dict(row.states), "tags": tags.get(row.number, [])} for row in rows]
+    documents = [
+        {**asdict(row), "begun": row.begun, "states": dict(row.states), "tags": tags.get(row.number, [])}
+        for row in rows
+    ]
     emit(documents, as_json, lambda console: runs.print_campaigns(console, rows, kept.database.name, tags))

@@ -10,10 +10,11 @@ from blklab.report.console import Console
 @click.command()
 @click.argument("campaign")
 @click.option("--randomio", is_flag=True, help="Show randomio's table and the saturation point.")
+@click.option("--per-job", is_flag=True, help="Also show the figures of each job.")
 @click.option("--raw", is_flag=True, help="Print fio's output of a single run.")
 @store_option
 @json_option
-def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json: bool) -> None:
+def show(*, campaign: str, randomio: bool, per_job: bool, raw: bool, store: str | None, as_json: bool) -> None:
     """Show the runs of CAMPAIGN. `blklab runs --help` explains how to name it.
 
     \b
@@ -21,14 +22,13 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
       blklab runs show unbalanced@host
       blklab runs show 3:stack=raid1,iodepth=32 --json | jq .[0].devices
       blklab runs show 3:stack=raid1,iodepth=32 --raw
+      blklab runs show server@host --per-job
       blklab runs show spindles --randomio
     """
-    from blklab.report import runs
+    from blklab.report import runs, terminal
     from blklab.store import query
-    from blklab.store.campaigns import Store
 
-    kept = Store(store, reading=True)
-    selection = query.selected(kept, campaign)
+    kept, (selection,), _ = query.opened(store, [campaign])
     if raw:
         if len(selection.runs) != 1:
             raise UsageError(
@@ -44,5 +44,7 @@ def show(*, campaign: str, randomio: bool, raw: bool, store: str | None, as_json
             runs.print_saturation(console, measured)
             return
         runs.print_runs(console, selection.campaign, selection.runs)
+        if per_job:
+            terminal.draw_table(console, runs.jobs_table("run", [(run.id, run.figures) for run in selection.runs]))
 
     emit([run.as_dict() for run in selection.runs], as_json, draw)

@@ -26,8 +26,7 @@ def _parse_time(text: str) -> tuple[str, int]:
         return "ns", units.parse_duration(text)
     try:
         if "-" not in text[:8]:
-            day = time.fromisoformat(text)
-            moment = datetime.combine(date(1970, 1, 1), day)
+            moment = datetime.combine(date(1970, 1, 1), time.fromisoformat(text))
         else:
             moment = datetime.fromisoformat(text)
     except ValueError:

@@ -95,8 +95,7 @@ def check_metadata_version(array: Array, _software: Software | None) -> Iterator
 
     `metadata-end`: Metadata are at the end of the members, so programs can use one member alone.
     """
-    mounts = {mount for part in array.parts for mount in part.mounts}
-    firmware = sorted(mounts & set(FIRMWARE_MOUNTS))
+    firmware = sorted({mount for part in array.parts for mount in part.mounts} & set(FIRMWARE_MOUNTS))
     if array.metadata in {"1.1", "1.2"} and firmware:
         message = audit_message("firmware-metadata", mounts=list_names(firmware), version=array.metadata)
         yield array_finding(array, "warning", "firmware-metadata", message)

@@ -8,6 +8,7 @@ from blklab.md.good_copies import is_current
 from blklab.md.model import Array, ArrayMember, Software
 from blklab.md.recipes import NEW_DISK, OLD_DISK, Recipe, command, restart_recipe
 from blklab.md_levels import PARITIES
+from blklab.text import by_key
 from blklab.units import format_duration
 
 BITMAP_ADVISED_ABOVE = 100 << 30  # Bytes of an array whose full resync takes long enough for a warning
@@ -132,10 +133,7 @@ def check_event_counts(array: Array, _software: Software | None) -> Iterator[Dia
 
 def check_duplicate_slots(array: Array, _software: Software | None) -> Iterator[Diagnostic]:
     """Several members have the same slot in their superblocks."""
-    slots: dict[int, list[str]] = {}
-    for member in array.members:
-        if member.slot is not None and not member.replacement:
-            slots.setdefault(member.slot, []).append(member.name)
+    slots = by_key((each.slot, each.name) for each in array.members if each.slot is not None and not each.replacement)
     counted = {member.slot: member.name for member in array.distinct}
     for slot, names in slots.items():
         if len(names) > 1:

@@ -93,8 +93,7 @@ class _Debugfs:
 
     def owners(self, blocks: Sequence[int]) -> dict[int, int]:
         output = self._run(f"icheck {' '.join(map(str, blocks))}") if blocks else ""
-        pairs = re.findall(r"^(\d+)\t(\d+)$", output, re.M)
-        return {int(number): int(inode) for number, inode in pairs}
+        return {int(number): int(inode) for number, inode in re.findall(r"^(\d+)\t(\d+)$", output, re.M)}
 
     def names(self, inodes: Sequence[int]) -> dict[int, str]:
         """Returns names of files, up to the first line break in them."""

@@ -94,8 +94,7 @@ def make_families(samples: Iterable[Sample]) -> list[Family]:
 def array_samples(array: Array) -> Iterator[Sample]:
     """Yields the samples of an array, without its members."""
     name = (array.name,)
-    layout = str(array.layout)
-    yield "array_info", (*name, array.uuid, array.level, layout, array.metadata, array.label), 1
+    yield "array_info", (*name, array.uuid, array.level, str(array.layout), array.metadata, array.label), 1
     yield "array_size_bytes", name, array.size
     yield "array_chunk_bytes", name, array.chunk
     for state in STATES:

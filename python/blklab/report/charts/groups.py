@@ -47,5 +47,4 @@ def _bars(device: DeviceView, kind: str) -> Chart | None:
         },
     )
     spec["height"] = max(70, 24 * len(names))
-    table = load.groups(device, kind, most=200)
-    return Chart(f"by-{kind}", TITLES[kind], spec, table)
+    return Chart(f"by-{kind}", TITLES[kind], spec, load.groups(device, kind, most=200))

@@ -53,8 +53,7 @@ def _drawn(bins: Sequence[Bin]) -> list[Bin]:
         inside = [bin_ for bin_ in bins if low + HALF <= bin_.low < 2 * low + HALF]
         if inside:
             label = f"–{formatting.size(2 * low)}"
-            count = sum(bin_.count for bin_ in inside)
-            drawn.append(Bin(label, low + HALF, 2 * low + HALF, count))
+            drawn.append(Bin(label, low + HALF, 2 * low + HALF, sum(bin_.count for bin_ in inside)))
         low *= 2
     return drawn
 

@@ -50,9 +50,7 @@ def coloured(spec: Any, colours: Mapping[str, str]) -> Any:
         return {key: spec[key] if key in NAMES else coloured(spec[key], colours) for key in spec}
     if isinstance(spec, list):
         return [coloured(part, colours) for part in spec]
-    if isinstance(spec, str) and spec[:1] == "@":
-        return colours.get(spec[1:], spec)
-    return spec
+    return colours.get(spec[1:], spec) if isinstance(spec, str) and spec[:1] == "@" else spec
 
 
 def config(colours: Mapping[str, str], font: str) -> dict[str, Any]:

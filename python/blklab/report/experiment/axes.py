@@ -10,10 +10,11 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks,
 from blklab.report.comparison import figure
 from blklab.report.experiment.axis_chooser import chooser, is_size, label_of, metric_label
 from blklab.report.experiment.layout import campaign_tip, dash, line_colour, line_label, panels, titled
-from blklab.report.experiment.view import ExperimentView, ReportCell, numeric
+from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.shell import Details, Item, PageSection
 from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import by_key, printable
+from blklab.units import numeric
 
 OPEN = 6  # Number of charts that are not folded
 WIDE = 20.0  # Ratio of the largest to the smallest value from which an axis is logarithmic

@@ -8,9 +8,11 @@ from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.saturation import LOADS
 from blklab.errors import UsageError
 from blklab.report.charts.base import duration_label, size_label
-from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView, numeric
+from blklab.report.experiment.view import NAMES, STACK, WORKLOAD, ExperimentView
 from blklab.report.shell import AxisChooser
 from blklab.spec.problems import near
+from blklab.text import by_key
+from blklab.units import numeric
 
 SIZES = frozenset({"bs", "size", "chunk", "io_size", "offset", "blockalign"})
 """Labels in bytes, by the last part of their names."""
@@ -126,10 +128,8 @@ def _telling(view: ExperimentView, labels: Sequence[str], metric: str) -> str:
     """
 
     def ratio(label: str) -> float:
-        groups: dict[str, list[float]] = {}
-        for cell in view.cells:
-            if value := cell.mean(metric):
-                groups.setdefault(cell.labels.get(label, ""), []).append(math.log(value))
+        values = ((cell.labels.get(label, ""), cell.mean(metric)) for cell in view.cells)
+        groups = by_key((name, math.log(value)) for name, value in values if value)
         every = [value for values in groups.values() for value in values]
         if not every:
             return 0.0

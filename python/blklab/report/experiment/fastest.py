@@ -129,8 +129,7 @@ def _ranges(data: Sequence[Spec], shared: Spec, x: Spec) -> list[Spec]:
             continue
         encoding = {**shared, "x": quantity(ends[0], **x), "x2": {"field": ends[1]}}
         rule = layer("rule", encoding, strokeWidth=width, opacity=see, color="@ink")
-        known = {"filter": f"datum.{ends[0]} != null"}
-        layers.append({"transform": [FIRST, known], **rule})
+        layers.append({"transform": [FIRST, {"filter": f"datum.{ends[0]} != null"}], **rule})
     return layers
 
 

@@ -60,8 +60,7 @@ def offset(view: ExperimentView) -> Spec:
     """Returns the encoding that puts the bars of series below each other; none for one series."""
     if not view.several:
         return {}
-    names = [series.name for series in view.series]
-    return {"yOffset": category("series", scale={"domain": names})}
+    return {"yOffset": category("series", scale={"domain": [series.name for series in view.series]})}
 
 
 def campaign_tip(view: ExperimentView) -> list[tuple[str, str]]:
@@ -94,8 +93,7 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
 
 def legend_room(names: Sequence[str]) -> dict[str, int]:
     """Returns the columns of a legend, and the pixels of its names: none is cut off in a chart of half a page."""
-    longest = max(map(len, names), default=1)
-    return {"columns": max(1, min(4, 56 // (longest + 6))), "labelLimit": 340}
+    return {"columns": max(1, min(4, 56 // (max(map(len, names), default=1) + 6))), "labelLimit": 340}
 
 
 def line_colour(view: ExperimentView, lines: Sequence[str], line: str | None) -> Spec:
@@ -132,13 +130,10 @@ def panels(
     view: ExperimentView, line: str | None, without: Sequence[str] = ()
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns the cells of each chart, by the labels that its lines share."""
-    other_labels = [label for label in view.labels if label not in {line, *without}]
-    return grouped(view.order(view.cells), other_labels)
+    return grouped(view.order(view.cells), [label for label in view.labels if label not in {line, *without}])
 
 
 def titled(view: ExperimentView, cells: Sequence[ReportCell], line: str | None, without: Sequence[str] = ()) -> str:
     """Returns the labels that the cells of a panel share."""
     hidden = [*without, *([line] if line else [])]
-    if set(cells[0].labels) <= set(hidden):
-        return ""
-    return view.name(cells[0], hidden)
+    return "" if set(cells[0].labels) <= set(hidden) else view.name(cells[0], hidden)

@@ -160,8 +160,7 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
     """Returns the devices below each target, if the kernel reported them: md over partitions over disks."""
     for members in grouped(view.cells, [STACK], series=True).values():
         cell = members[0]
-        devices = cell.runs[0].figures.devices
-        if not any(device.above for device in devices):
+        if not any(device.above for device in cell.runs[0].figures.devices):
             continue
         stack = cell.runs[0].labels.get(STACK, cell.series.name)
         title = f"Devices below {printable(str(stack))}"

@@ -46,8 +46,7 @@ class RunLine:
 
 def section(view: ExperimentView) -> PageSection:
     """Returns the section; if there are many cells, only the first workload is not folded."""
-    runs = sum(len(cell.runs) for cell in view.cells)
-    most = max(LEAST, min(MOST, POINTS // max(1, runs)))
+    most = max(LEAST, min(MOST, POINTS // max(1, sum(len(cell.runs) for cell in view.cells))))
     cells = enumerate(grouped(view.order(view.cells), view.labels).values())
     drawn = [(members[0].labels.get(WORKLOAD, ""), _chart(view, members, at, most)) for at, members in cells]
     charts = by_key((head, chart) for head, chart in drawn if chart is not None)
@@ -87,8 +86,7 @@ def smoothed(values: Sequence[float]) -> list[float]:
     reach = math.ceil(3 * width)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
     total = np.convolve(array, kernel)[reach:-reach]
-    weight = np.convolve(np.ones(len(array)), kernel)[reach:-reach]
-    smoothed_values: list[float] = (total / weight).tolist()
+    smoothed_values: list[float] = (total / np.convolve(np.ones(len(array)), kernel)[reach:-reach]).tolist()
     return smoothed_values
 
 
@@ -113,8 +111,7 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], number: int, most:
     spec["height"] = 170
     per = max(math.ceil(line.intervals / len(line.values)) for _, line in drawn)
     note = (f"Up to {per} intervals in a point; the band is from minimum to maximum.") if bucketed else ""
-    title = view.name(cells[0])
-    return Chart(f"time-{number}", title, spec, _table(view, drawn), note)
+    return Chart(f"time-{number}", view.name(cells[0]), spec, _table(view, drawn), note)
 
 
 def _logarithmic(data: Sequence[Spec], high: float) -> Spec:
@@ -183,5 +180,4 @@ def _table(view: ExperimentView, drawn: Sequence[tuple[ReportCell, RunLine]]) ->
                 formatting.share(deviation / mean if mean else None),
             ]
         )
-    note = "IOPS by interval; variation: standard deviation over mean."
-    return TextTable("Over time", columns, body, note)
+    return TextTable("Over time", columns, body, "IOPS by interval; variation: standard deviation over mean.")

@@ -79,7 +79,7 @@ class ExperimentReport:
         """A short description of the experiment."""
         view = self.view
         rows = view.campaigns
-        begun = ", ".join(dict.fromkeys(runs.when(row.created) for row in rows))
+        begun = ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows))
         ran = formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows)))
         facts = [
             formatting.plural(len({row.number for row in rows}), "campaign"),

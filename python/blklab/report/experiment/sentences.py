@@ -156,8 +156,7 @@ def _rankings(groups: Sequence[Sequence[ReportCell]], metric: str) -> list[_Rank
     rankings, start = [], 0
     for group in ordered:
         mine = itertools.combinations(range(len(group)), 2)
-        decisions_of = {(a, b): known[start + a, start + b] for a, b in mine}
-        rankings.append(_Ranking(metric, group, decisions_of))
+        rankings.append(_Ranking(metric, group, {(a, b): known[start + a, start + b] for a, b in mine}))
         start += len(group)
     return rankings
 
@@ -210,7 +209,8 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
     for members in grouped(view.cells, view.labels).values():
         prediction = next((cell for cell in members if cell.series is sim), None)
         other = next((cell for cell in members if cell.series is real), None)
-        if prediction is None or other is None or _is_scaled(other):
+        # Cells whose rates were scaled have no prediction.
+        if prediction is None or other is None or any(rate_scale(run.figures) != 1 for run in other.runs):
             continue
         metric = metric_of(other)
         expected, measurement = prediction.mean(metric), other.mean(metric)
@@ -227,8 +227,7 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
         if len(case) > 1:
             name = metric_of(case[0][1])
             expected_first = max(case, key=lambda pair: pair[0].mean(name) or 0.0)
-            found_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
-            ranked.append(expected_first is found_first)
+            ranked.append(expected_first is max(case, key=lambda pair: pair[1].mean(name) or 0.0))
     topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
     text = (
         f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured: the median error of"
@@ -238,11 +237,6 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
     if ranked:
         text += f"; the fastest was predicted correctly in {sum(ranked)} of {len(ranked)} comparisons"
     yield Sentence(topic, text + ".")
-
-
-def _is_scaled(cell: ReportCell) -> bool:
-    """Returns whether the rates of a cell's devices were scaled: such cells have no prediction."""
-    return any(rate_scale(run.figures) != 1 for run in cell.runs)
 
 
 def _changed(view: ExperimentView) -> Iterator[Sentence]:

@@ -4,9 +4,7 @@ A series is a campaign or a selection of it. A cell is a set of runs that differ
 Cells of several series with the same labels are shown side by side.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -149,15 +147,6 @@ def _order(rw: str) -> str | None:
     return "random" if name.startswith("rand") else "sequential"
 
 
-def numeric(text: str) -> float | None:
-    """Returns a label's value as a number: `32`, `4k`, `1.5`, `10GiB`, `60s` (ns); None for a name."""
-    for parse in (float, units.parse_size, units.parse_duration):
-        with suppress(ValueError):
-            number = float(parse(text))
-            return number if math.isfinite(number) else None
-    return None
-
-
 class ExperimentView:
     """All data of a report."""
 
@@ -212,22 +201,15 @@ class ExperimentView:
     @cached_property
     def fixed(self) -> dict[str, str]:
         """Labels with the same value everywhere."""
-        values_by_label: dict[str, set[str]] = {}
-        for run in self.runs:
-            for label, value in run.labels.items():
-                values_by_label.setdefault(label, set()).add(value)
         return {
-            label: printable(values.pop())
-            for label, values in values_by_label.items()
-            if len(values) == 1 and label != REPEAT and label not in self.labels
+            label: printable(values[0])
+            for label, values in by_key(pair for run in self.runs for pair in run.labels.items()).items()
+            if len(set(values)) == 1 and label != REPEAT and label not in self.labels
         }
 
     def values(self, label: str) -> list[str]:
         """Returns the values of a label: numbers in ascending order, names in the order of the data."""
-        values_found = list(dict.fromkeys(c.labels[label] for c in self.cells if label in c.labels))
-        if label not in NAMES and all(numeric(value) is not None for value in values_found):
-            values_found.sort(key=lambda value: numeric(value) or 0.0)
-        return values_found
+        return units.in_order(label, (cell.labels[label] for cell in self.cells if label in cell.labels))
 
     @cached_property
     def axes(self) -> list[str]:
@@ -237,7 +219,7 @@ class ExperimentView:
             for label in self.labels
             if label not in NAMES
             and len(values := self.values(label)) >= AXIS
-            and all(numeric(value) is not None for value in values)
+            and all(units.numeric(value) is not None for value in values)
         ]
 
     @cached_property
@@ -271,8 +253,7 @@ class ExperimentView:
 
 def best(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> list[ReportCell]:
     """Returns, of cells that differ only in the load, the one with the highest value."""
-    others = [label for label in view.labels if label not in view.loads]
-    groups = grouped(cells, others, series=True)
+    groups = grouped(cells, [label for label in view.labels if label not in view.loads], series=True)
     return [max(members, key=lambda cell: cell.mean(metric) or 0.0) for members in groups.values()]
 
 
@@ -280,11 +261,10 @@ def grouped(
     cells: Sequence[ReportCell], by: Sequence[str], *, series: bool = False
 ) -> dict[tuple[str, ...], list[ReportCell]]:
     """Returns cells by the values of labels and by series."""
-    groups: dict[tuple[str, ...], list[ReportCell]] = {}
-    for cell in cells:
-        key = tuple(cell.labels.get(label, "") for label in by)
-        groups.setdefault((*key, cell.series.name) if series else key, []).append(cell)
-    return groups
+    return by_key(
+        ((*(cell.labels.get(label, "") for label in by), *([cell.series.name] if series else [])), cell)
+        for cell in cells
+    )
 
 
 def _sides(names: Sequence[str], selections: Sequence[Selection]) -> "list[tuple[str, CampaignRow, list[StoredRun]]]":

@@ -72,8 +72,7 @@ def sizes(device: DeviceView) -> TextTable:
         for at, (size, count) in enumerate(shown):
             share = count / sizes_of_op.count
             rows.append([op if at == 0 else "", size, formatting.count(count), formatting.share(share), str(share)])
-    columns = [text(""), *figures("size", "I/Os", "share"), BAR]
-    return TextTable("Request sizes", columns, rows)
+    return TextTable("Request sizes", [text(""), *figures("size", "I/Os", "share"), BAR], rows)
 
 
 def groups(device: DeviceView, kind: str, most: int = MOST_GROUPS) -> TextTable:

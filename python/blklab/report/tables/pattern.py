@@ -61,8 +61,7 @@ def arrivals(device: DeviceView) -> TextTable:
         for scale in device.dispersion()
     ]
     note = "dispersion: variance / mean of the I/Os in a window; 0: regular, 1: random, more: bursts"
-    headings = figures("window", "windows", "mean I/Os", "most I/Os", "dispersion")
-    return TextTable("Burstiness", headings, rows, note)
+    return TextTable("Burstiness", figures("window", "windows", "mean I/Os", "most I/Os", "dispersion"), rows, note)
 
 
 def gaps(device: DeviceView) -> TextTable:
@@ -95,8 +94,7 @@ def hotness(device: DeviceView) -> TextTable:
             f"; from a sample of {formatting.share(hotness_found.sample_rate)} of the blocks"
             f" (distinct blocks ±{formatting.share(hotness_found.relative_error)}); --exact counts all"
         )
-    columns = [text("blocks"), *figures("size", "of accesses"), BAR]
-    return TextTable("Hotness", columns, rows, note)
+    return TextTable("Hotness", [text("blocks"), *figures("size", "of accesses"), BAR], rows, note)
 
 
 def footprint(device: DeviceView) -> TextTable:

@@ -251,8 +251,7 @@ def judge_steady_state(
     per_round = rise / sum((at - middle) ** 2 for at in range(window))
     spread = (max(last) - min(last)) / mean
     slope = abs(per_round) * (window - 1) / mean
-    reached = spread <= most_range and slope <= most_slope
-    return SteadyStateResult(reached, rounds, spread, slope)
+    return SteadyStateResult(spread <= most_range and slope <= most_slope, rounds, spread, slope)
 
 
 def until_steady(wanted: SteadyStateDocument, measure: Callable[[int], float]) -> SteadyStateResult:

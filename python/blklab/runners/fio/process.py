@@ -162,8 +162,7 @@ def run(
         begin()
         text = play(fio, own / "job.fio", output, options, seconds, progress, phase, descriptors(target))
         logs = {path.name: path.read_text(errors="replace") for path in own.glob("*.log")}
-        command = ["fio", *options, "job.fio"]
-        return FioExit(output.read_text(errors="replace"), text, logs, command)
+        return FioExit(output.read_text(errors="replace"), text, logs, ["fio", *options, "job.fio"])
 
 
 def descriptors(target: Path | None) -> list[int]:
@@ -195,8 +194,7 @@ def play(
     if process.returncode < 0:
         raise BlklabError(f"fio did not finish: it {ending(process.returncode)}")
     if process.returncode:
-        before = written.partition("{\n")[0]
-        words = printable(complaint(text + before, process.returncode))
+        words = printable(complaint(text + written.partition("{\n")[0], process.returncode))
         raise BlklabError(f"fio failed: {words}")
     if not written.strip():
         raise BlklabError(f"fio failed: {printable(complaint(text, 0))}")

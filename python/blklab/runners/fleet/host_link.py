@@ -93,8 +93,7 @@ class HostLink:
         """Takes a line; tells whether the program has answered. Other lines are a shell's greeting."""
         try:
             message = json.loads(line)
-            kind = str(message["kind"])
-            if kind != "pong":
+            if str(message["kind"]) != "pong":
                 inbox.put((self, message))
                 return True
             now, sent = time.time_ns(), self._sent[int(message["number"])]

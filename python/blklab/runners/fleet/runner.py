@@ -138,8 +138,7 @@ def _host(name: str, clock: ClockOffset | None, part: Outcome | None, failure: s
 
 
 def _named(host: str, device: DeviceResult) -> DeviceResult:
-    above = [f"{host}:{name}" for name in device.above]
-    return replace(device, name=f"{host}:{device.name}", above=above)
+    return replace(device, name=f"{host}:{device.name}", above=[f"{host}:{name}" for name in device.above])
 
 
 def _together(by_host: Mapping[str, Sequence[str]]) -> list[str]:
@@ -231,8 +230,7 @@ class FleetRunner(Runner):
             for number, (name, address) in enumerate(hosts.items())
         ]
         stack.enter_context(self._heartbeat())
-        until = time.monotonic() + CONNECT
-        failures = _failures(self._collect(self._links, "hello", until=until))
+        failures = _failures(self._collect(self._links, "hello", until=time.monotonic() + CONNECT))
         links = [link for link in self._links if link not in failures]
         for link in links:
             link.ping()
@@ -344,8 +342,7 @@ class FleetRunner(Runner):
         self._need(finished, failures)
         parts = {link.name: _part(finished[link]) for link in self._links if link in finished}
         document = ran.only([link.socket for link in finished])
-        clocks = {link.name: link.clock for link in self._links}
-        outcome = fleet_outcome(document, parts, failures, clocks)
+        outcome = fleet_outcome(document, parts, failures, {link.name: link.clock for link in self._links})
         return FinishedRun(outcome, time.monotonic() - began, fleet_series(parts), ran.text)
 
     def _kept(self, answers: Mapping[HostLink, Message], failures: dict[str, str]) -> dict[HostLink, Message]:

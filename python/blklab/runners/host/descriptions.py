@@ -10,8 +10,7 @@ from blklab.units import format_duration, format_size
 
 def place(document: HostCellDocument) -> str:
     """Returns where a cell does its I/O."""
-    target = document["target"]
-    ((kind, path),) = ((key, value) for key, value in target.items() if key in PLACES)
+    ((kind, path),) = ((key, value) for key, value in document["target"].items() if key in PLACES)
     return f"{kind} {path}"
 
 

@@ -66,8 +66,7 @@ class MachineLoad:
 
 def _own_user_seconds() -> float:
     """Returns the time in user mode of blklab and of its programs that have ended, s."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(resource.getrusage(kind).ru_utime for kind in kinds)
+    return sum(resource.getrusage(kind).ru_utime for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def _throttled(roots: Roots) -> int:

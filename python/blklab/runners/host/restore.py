@@ -36,8 +36,7 @@ def restore(roots: Roots) -> RestoreReport:
                 if left is None:
                     did.running.append(f"{path}: not restored: its blklab is still running")
                     continue
-                backwards = reversed(left.entries.values())
-                undone = [_undone(entry, left, roots, did) for entry in backwards]
+                undone = [_undone(entry, left, roots, did) for entry in reversed(left.entries.values())]
                 if all(undone):
                     path.unlink()
         except FileNotFoundError:

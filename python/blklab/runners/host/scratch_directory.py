@@ -203,6 +203,5 @@ def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None
 
 def _mount_of(descriptor: int) -> str | None:
     """Returns the id of the mount of an open file (proc(5), fdinfo; Linux 3.15)."""
-    fdinfo = text(Path(f"/proc/self/fdinfo/{descriptor}")) or ""
-    match = re.search(r"^mnt_id:\s*(\d+)", fdinfo, re.M)
+    match = re.search(r"^mnt_id:\s*(\d+)", text(Path(f"/proc/self/fdinfo/{descriptor}")) or "", re.M)
     return match[1] if match else None

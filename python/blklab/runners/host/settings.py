@@ -153,8 +153,7 @@ def check(settings: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roo
     for device, keys in plan.items():
         if device is None or "scheduler" not in keys:
             continue
-        known = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "")
-        names = known.replace("]", "").split()
+        names = (text(path_of(device.node, "scheduler", roots)) or "").replace("[", "").replace("]", "").split()
         if names and settings["scheduler"] not in names:
             raise UsageError(
                 f"settings: {device.name}: scheduler: found {settings['scheduler']!r}, expected one"
@@ -172,10 +171,7 @@ def _plan(
     wanted: Mapping[str, str], devices: Sequence[SysfsLayer], roots: Roots
 ) -> dict[BlockDevice | None, list[str]]:
     """Returns the keys to set, by device; None is the kernel."""
-    disks: dict[Path, BlockDevice] = {}
-    for layer in devices:
-        if layer.disk is not None and layer.disk not in disks:
-            disks[layer.disk] = of_node(layer.disk, roots)
+    disks = {disk: of_node(disk, roots) for disk in dict.fromkeys(layer.disk for layer in devices) if disk is not None}
     plan: dict[BlockDevice | None, list[str]] = {}
     for key in wanted:
         if key.startswith("vm."):
@@ -195,8 +191,7 @@ def _plan(
 
 
 def _has(node: Path, key: str, roots: Roots) -> bool:
-    value = text(path_of(node, key, roots))
-    if value is None:
+    if text(path_of(node, key, roots)) is None:
         return False
     if key in OF_REQUESTS and not (node / "mq").is_dir():
         # Before blk-mq: a queue of requests has a scheduler, in brackets.

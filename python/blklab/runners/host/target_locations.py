@@ -175,8 +175,7 @@ def _node(device: BlockDevice, journal: HostJournal, stack: ExitStack) -> Path:
     try:
         parent = os.open(roots.dev, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, parent)
-        number = journal.directory(roots.dev, name)
-        stack.callback(_undone, parent, name, journal, number)
+        stack.callback(_undone, parent, name, journal, journal.directory(roots.dev, name))
         os.mkdir(name, 0o700, dir_fd=parent)
         path = roots.dev / name / "device"
         os.mknod(path, stat.S_IFBLK | 0o600, device_number(device.number))

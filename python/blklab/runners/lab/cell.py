@@ -170,8 +170,7 @@ def _room(document: documents.LabCellDocument, table: Mapping[str, Any]) -> int:
     cache = table["cache"]
     size = int(document["devices"][cache["device"]]["bytes"]) if "device" in cache else None
     free = int(document["room"]) - documents.extent(document)
-    many = min(free, size or free)
-    return max(0, many // BLOCK * BLOCK)
+    return max(0, min(free, size or free) // BLOCK * BLOCK)
 
 
 def _write(
@@ -191,8 +190,7 @@ def _fio(
 ) -> None:
     words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
     job: documents.FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
-    filling = documents.bare_cell(document["seed"], job)
-    play(machine, filling, target, progress, phase="fill")
+    play(machine, documents.bare_cell(document["seed"], job), target, progress, phase="fill")
 
 
 class FaultSchedule:

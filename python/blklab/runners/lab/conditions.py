@@ -28,8 +28,7 @@ def waited_us(roots: Roots) -> int | None:
     None before 4.20 and where it is switched off. Documentation/accounting/psi.rst: the total of
     the line `some` of /proc/pressure/cpu.
     """
-    pressure = text(roots.proc / "pressure/cpu")
-    match = re.match(r"some .*?\btotal=(\d{1,20})", pressure or "", re.A)
+    match = re.match(r"some .*?\btotal=(\d{1,20})", text(roots.proc / "pressure/cpu") or "", re.A)
     return int(match[1]) if match else None
 
 

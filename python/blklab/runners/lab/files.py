@@ -66,8 +66,7 @@ def _written(machine: GuestMachine, pattern: str, into: int) -> Iterator[str]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, 0o666, dir_fd=into), "wb") as opened:
             for at in range(0, file.bytes, _PART):
-                many = min(_PART, file.bytes - at)
-                opened.write(machine.results.read(file.offset + at, many))
+                opened.write(machine.results.read(file.offset + at, min(_PART, file.bytes - at)))
         yield name
 
 

@@ -35,8 +35,7 @@ def watched(guest: GuestStack, samples: Sequence[FileSample], document: LabCellD
     times = [time_ns for time_ns, _ in readings]
     if len(times) < 2 or times != sorted(times):
         raise BlklabError("expected at least two readings of the guest's statistics, in order")
-    top = guest.layers[-1].kernel
-    first, last = _load(readings, top)
+    first, last = _load(readings, guest.layers[-1].kernel)
     begin_ns = readings[first][0] + int(document["ramp_ns"])
     start = next((at for at in range(first, last) if readings[at][0] >= begin_ns), None)
     problems = []

@@ -141,8 +141,7 @@ def _limits(document: LabCellDocument, device: Mapping[str, Any]) -> dict[str, f
 
 def _simulated(*documents: Mapping[str, Any]) -> list[Outcome]:
     """Returns outcomes; equal disks under equal loads are simulated only once, for all cells."""
-    texts = [json.dumps(document, sort_keys=True) for document in documents]
-    return [_outcome(text) for text in texts]
+    return [_outcome(json.dumps(document, sort_keys=True)) for document in documents]
 
 
 @cache
@@ -179,8 +178,7 @@ def _alone(document: LabCellDocument, device: Mapping[str, Any], share: float | 
 def _needed(limits: Sequence[Mapping[str, float]], accel: str) -> float:
     """Returns the divisor that brings all devices within reach, rounded up to two digits."""
     iops = sum(_most(limit, "iops") for limit in limits) / REACH_IOPS[accel]
-    bandwidth = sum(_most(limit, "bps") for limit in limits) / REACH_BYTES[accel]
-    factor = max(1.0, iops, bandwidth)
+    factor = max(1.0, iops, sum(_most(limit, "bps") for limit in limits) / REACH_BYTES[accel])
     unit = 10.0 ** (math.floor(math.log10(factor)) - 1)
     return max(1.0, float(math.ceil(factor / unit) * unit))
 

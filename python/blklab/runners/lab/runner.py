@@ -114,8 +114,7 @@ class LabRunner(Runner):
             waiting = list(group)
             while waiting:
                 many = _fitting(waiting)
-                left = self._served(kernel, waiting[:many], ledger)
-                waiting = left + waiting[many:]
+                waiting = self._served(kernel, waiting[:many], ledger) + waiting[many:]
 
     def _served(self, kernel: str, cells: Sequence[Cell], ledger: Ledger) -> list[Cell]:
         """Measures cells in one guest; returns the remaining ones when it is lost."""

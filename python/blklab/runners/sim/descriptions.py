@@ -50,9 +50,7 @@ def _volume(node: Node, names: Sequence[str]) -> str:
 
 
 def _layout(md: Md) -> str:
-    if md["far"] == 1:
-        return f"n{md['near']}"
-    return f"{'o' if md['offset'] else 'f'}{md['far']}"
+    return f"n{md['near']}" if md["far"] == 1 else f"{'o' if md['offset'] else 'f'}{md['far']}"
 
 
 def _member(member: Member, names: Sequence[str]) -> str:

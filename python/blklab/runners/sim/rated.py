@@ -53,5 +53,4 @@ def _cell(model: LibraryModel, name: str) -> Cell:
     if model.kind == "nvme" and "random" in name:
         workload["numjobs"] = NVME_JOBS
     runtime = USED_RUNTIME if device.get("state") == "steady" else RUNTIME.get(model.kind, "500ms")
-    settings = {"kernel": "6.1", "runtime": runtime}
-    return alone(Path(f"{model.name}.toml"), device, (name, workload), settings)
+    return alone(Path(f"{model.name}.toml"), device, (name, workload), {"kernel": "6.1", "runtime": runtime})

@@ -216,8 +216,7 @@ def _deviation(device: DeviceResult, uncertainty: Uncertainty, watched_ns: int) 
     if uncertainty.latency is not None:
         busy = min(1.0, max((device.work or {}).get(part, 0) for part in ("interface_ns", "media_ns")) / watched_ns)
         ios = busy * ios + (1 - busy) * uncertainty.latency
-    durable_ns = (device.work or {}).get("durable_ns", 0)
-    flushes = min(1.0, ((device.flush_ns or 0) + durable_ns) / watched_ns)
+    flushes = min(1.0, ((device.flush_ns or 0) + (device.work or {}).get("durable_ns", 0)) / watched_ns)
     return math.hypot((1 - flushes) * ios, flushes * uncertainty.sync)
 
 
@@ -232,8 +231,7 @@ def is_unmeasured(cell: Cell, outcome: Outcome) -> bool:
 
 
 def _arrays(outcome: Outcome) -> list[MdReport]:
-    targets = cast(Sequence[TargetReport], outcome.targets)
-    return [target for target in targets if target["kind"] == "md"]
+    return [target for target in cast(Sequence[TargetReport], outcome.targets) if target["kind"] == "md"]
 
 
 def _of_locks(outcome: Outcome) -> tuple[float, float]:

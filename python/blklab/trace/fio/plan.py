@@ -218,8 +218,7 @@ def fifth_by_chance(mean_touched: float) -> float:
     """Returns the hottest fifth's share of the I/O if all blocks are equal."""
     rate = poisson_rate(mean_touched)
     left, share = 0.2, 0.0
-    most = int(rate + 12 * math.sqrt(rate) + 20)
-    for count in range(most, 0, -1):
+    for count in range(int(rate + 12 * math.sqrt(rate) + 20), 0, -1):
         logarithm = count * math.log(rate) - math.lgamma(count + 1) - rate
         part = min(left, math.exp(logarithm) / -math.expm1(-rate))
         share += part * count / max(mean_touched, 1.0)
@@ -443,8 +442,7 @@ def _jobs(
             writes = ops["write"]
             job = replace(job, dsync=writes.fua * 2 >= writes.ios)
             if flushes and flushed is None:
-                every = max(1, round(writes.ios / flushes))
-                job = replace(job, flushes=flushes, flush_every=every)
+                job = replace(job, flushes=flushes, flush_every=max(1, round(writes.ios / flushes)))
         if loop == "closed" and depth == 1 and len(groups) == 1 and level is not None:
             pause = (level.idle_share or 0.0) * level.time_ns / max(1, job.ios)
             job = replace(job, thinktime_us=round(pause / 1000))

@@ -46,9 +46,7 @@ class FioComparisonRow:
     @property
     def difference(self) -> float | None:
         """`fio` minus `trace`."""
-        if self.trace is None or self.fio is None:
-            return None
-        return self.fio - self.trace
+        return None if self.trace is None or self.fio is None else self.fio - self.trace
 
     @property
     def passed(self) -> bool | None:
@@ -263,8 +261,7 @@ def _run(
     play(fio, job, written, ["--output-format=json"], seconds)
     document = output.parse_document(written.read_text(errors="replace"))
     output.jobs(document)  # a failed job raises an error
-    paths = [str(own / log) for log in logs]
-    profile = characterise(paths, _core.Filter(), format_name="iolog")
+    profile = characterise([str(own / log) for log in logs], _core.Filter(), format_name="iolog")
     if not any(op.ios for d in profile.devices for op in d.load.ops.values()):
         raise BlklabError(f"fio issued no I/O within {seconds:g} s: use a longer --runtime")
     return focus_device(profile), document

@@ -60,11 +60,11 @@ _TOTAL = re.compile(r"^\s*Total:\s+(\d+) events \(dropped (\d+)\),\s+(\d+) KiB d
 
 def tallies(output: str) -> dict[str, BlktraceTotals]:
     """Returns the totals by device of blktrace's closing report (blktrace.c, show_stats)."""
-    totals = {}
-    for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", output, re.M | re.S):
-        if total := _TOTAL.search(block):
-            totals[name] = BlktraceTotals(*(int(number) for number in total.groups()))
-    return totals
+    return {
+        name: BlktraceTotals(*map(int, total.groups()))
+        for name, block in re.findall(r"^=== (.+?) ===\n(.*?)(?=^===|\Z)", output, re.M | re.S)
+        if (total := _TOTAL.search(block))
+    }
 
 
 def version(blktrace: str) -> str:

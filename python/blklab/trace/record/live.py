@@ -118,8 +118,7 @@ def _looks(live: _core.LiveTrace, options: LiveOptions, counters: Sequence[Path]
         if window is None:
             yield LiveLook(now - began, round(options.window * 1e9), None, _dropped(counters))
         else:
-            profile = PROFILES.decode(window[1])
-            yield LiveLook(now - began, window[0], profile, _dropped(counters))
+            yield LiveLook(now - began, window[0], PROFILES.decode(window[1]), _dropped(counters))
 
 
 def _dropped(counters: Sequence[Path]) -> int:

@@ -46,10 +46,11 @@ def chosen_modules(directory: Path) -> list[str]:
     """
     needs = dict(_dependencies(directory))
     by_name = {name_of(path): path for path in needs}
-    soft: dict[str, list[str]] = {}
-    for words in _lines(directory / "modules.softdep", optional=True):
-        if words[0] == "softdep":
-            soft[words[1].replace("-", "_")] = [word.replace("-", "_") for word in words[2:]]
+    soft = {
+        words[1].replace("-", "_"): [word.replace("-", "_") for word in words[2:]]
+        for words in _lines(directory / "modules.softdep", optional=True)
+        if words[0] == "softdep"
+    }
     waiting = [path for path in needs if _wanted(path)]
     modules: set[str] = set()
     while waiting:
@@ -204,8 +205,7 @@ def make_programs(cache: ImageCache, debian: DebianArchive, note: Note, *, rebui
     with cache.scratch() as scratch:
 
         def select() -> list[DebianPackage]:
-            packages = debian.with_dependencies(sorted(programs.PROGRAMS))
-            return [deb for deb in packages if programs.may_matter(deb)]
+            return [deb for deb in debian.with_dependencies(sorted(programs.PROGRAMS)) if programs.may_matter(deb)]
 
         debs, paths = fetch(debian, select, scratch)
         key = f"programs-{_digest([programs.RECIPE, *map(_sha256, paths)])}"

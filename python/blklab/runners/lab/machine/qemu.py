@@ -174,9 +174,7 @@ def _without_kvm(roots: Roots) -> str | None:
         return f"{device}: permission denied (the group kvm may use it)"
     flags = set((text(roots.proc / "cpuinfo") or "").split())
     # Without the processor's own virtualisation, /dev/kvm is paravirtual (PVM): guests hang there.
-    if not flags & {"vmx", "svm"}:
-        return "the processor has no virtualisation (vmx, svm)"
-    return None
+    return "the processor has no virtualisation (vmx, svm)" if not flags & {"vmx", "svm"} else None
 
 
 QMP_PATIENCE = 30.0  # Seconds that QEMU may take for an answer

@@ -13,7 +13,7 @@ from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import documents
 from blklab.spec.documents import LabCellDocument, LabDeviceDocument, latency_ns
 from blklab.spec.sweep import MD, QUEUE, VM
-from blklab.text import printable
+from blklab.text import by_key, printable
 
 STATE = ("error", "blocks", "free_blocks", "writeback_blocks")
 COUNTS = (
@@ -86,8 +86,7 @@ def delayed_disk(guest: GuestStack, disk: GuestLayer, latency_ns: int) -> str:
 
     The delay is then part of the stack; the disk below it keeps its name with a suffix.
     """
-    ms = max(1, round(latency_ns / MS))
-    return _delayed(guest, f"{disk.name} (delayed)", disk.path, [ms])
+    return _delayed(guest, f"{disk.name} (delayed)", disk.path, [max(1, round(latency_ns / MS))])
 
 
 def _delayed(guest: GuestStack, layer: str, path: str, delays_ms: Sequence[int]) -> str:
@@ -227,7 +226,5 @@ def _node(guest: GuestStack, node: Mapping[str, Any], disks: Sequence[str]) -> s
             members = [None if slot["node"] is None else _node(guest, slot["node"], disks) for slot in table["members"]]
             return md.create(guest, table, members)
         case _:
-            paths: dict[str, list[str]] = {}
-            for key, part in documents.nodes_below(table):
-                paths.setdefault(key, []).append(_node(guest, part, disks))
+            paths = by_key((key, _node(guest, part, disks)) for key, part in documents.nodes_below(table))
             return VOLUMES[kind](guest, table, paths)

@@ -78,8 +78,7 @@ class GuestStack:
 
     def glob(self, *patterns: str) -> dict[str, str]:
         """Returns the files that match a pattern, with their contents."""
-        matches = self.agent.read(patterns)
-        return {path: text.strip() for path, text in matches.items() if text is not None}
+        return {path: text.strip() for path, text in self.agent.read(patterns).items() if text is not None}
 
     def until(self, there: Callable[[], bool], what: str) -> None:
         """Waits until `there` returns true. Raises BlklabError after PATIENCE."""

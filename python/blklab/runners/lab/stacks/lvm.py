@@ -86,8 +86,7 @@ def status(guest: GuestStack, mapped: str) -> dict[str, Any]:
     try:
         at = words.index("cache")
         used, total = (_number(word, "blocks") for word in words[at + 4].split("/"))
-        counted = [_number(word, "counts") for word in words[at + 5 : at + 12]]
-        counts = dict(zip(COUNTS, counted, strict=True))
+        counts = dict(zip(COUNTS, [_number(word, "counts") for word in words[at + 5 : at + 12]], strict=True))
     except (ValueError, IndexError, BlklabError):
         line_shown = printable(line[:200])
         raise BlklabError(f"dmsetup status {mapped}: found {line_shown}, expected the status of a cache") from None
