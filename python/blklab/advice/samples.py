@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from blklab import __version__, _core
 from blklab.advice.arrangement import Arrangement
@@ -134,7 +135,7 @@ def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
 def _average(samples: Sequence[Sample]) -> Sample:
     """Returns the means of figures; the interval of the 99th percentile reaches to the lowest and the highest one."""
     names = ("mean_ns", "p50_ns", "p99_ns", "iops", "bandwidth", "busy", "seconds", "sync_rate")
-    means = {name: fmean(getattr(sample, name) for sample in samples) for name in names}
+    means: Any = {name: fmean(getattr(sample, name) for sample in samples) for name in names}
     bounds = zip(*([sample.p99_ns * factor for factor in sample.p99_interval] for sample in samples), strict=True)
     (low, *_), (*_, high) = map(sorted, bounds)
     return replace(
