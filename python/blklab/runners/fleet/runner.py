@@ -172,8 +172,8 @@ def _sum(point: SeriesPoint, other: SeriesPoint) -> SeriesPoint:
 
     summed = ("read_ios", "write_ios", "read_bytes", "write_bytes")
     amounts: dict[str, Any] = {key: getattr(point, key) + getattr(other, key) for key in summed}
-    means: dict[str, Any] = {f"{direction}_clat_ns": mean(direction) for direction in ("read", "write")}
-    return replace(point, source=JOBS, width_ns=max(point.width_ns, other.width_ns), **amounts, **means)
+    amounts |= {f"{direction}_clat_ns": mean(direction) for direction in ("read", "write")}
+    return replace(point, source=JOBS, width_ns=max(point.width_ns, other.width_ns), **amounts)
 
 
 class FleetRunner(Runner):
