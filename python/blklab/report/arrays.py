@@ -182,7 +182,7 @@ def as_dict(inventory: Inventory, findings: Sequence[Diagnostic]) -> dict[str, A
     }
 
 
-def _software_as_dict(software: Software) -> dict[str, Any]:
+def _software_as_dict(software: Software) -> dict[str, object]:
     versions = {"kernel": software.kernel, "mdadm": software.mdadm}
     return {
         **{name: version and ".".join(map(str, version)) for name, version in versions.items()},
