@@ -4,11 +4,9 @@ Thresholds are next to their checks: in `sanity_checks` (single measurements), `
 and repeats), and here. The same diagnostic of several runs is merged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from blklab.analysis import anomalies, compare, explain
-from blklab.analysis.comparison import Comparison
-from blklab.analysis.decision import Decision
 from blklab.analysis.metrics import METRICS, lowest_devices, rate_scale
 from blklab.analysis.run_conditions import drift_notes
 from blklab.analysis.samples import Points, over_time
@@ -24,7 +22,6 @@ from blklab.text import by_key
 BUSY = 0.98  # Share of time with I/O in flight from which a device counts as always busy (iostat: %util)
 PROCESSOR = 0.95  # Share of a CPU from which a job is limited by its CPU
 MACHINE = 0.05  # Share of all CPUs, idle or waiting for I/O, below which CPUs are the limit
-OFF = 0.10  # Error of a good prediction: devices of one model differ as much
 SHOWN = 3  # Maximum number of runs that a sentence names
 
 
@@ -265,34 +262,17 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
                 comparison = compare.compare(compare.comparison_sides(chosen), ["iops"], points)
             except UsageError:  # no common cell
                 continue
-            off, pairs = _off(comparison)
-            if not off:
-                continue
-            labels, difference = max(off, key=lambda item: abs(item[1].change))
-            of = f", {' '.join(labels.values())}," if labels else ""
-            assert difference.low is not None and difference.high is not None  # noqa: S101  # judged
-            message = (
-                f"Of {pairs} cells that were predicted and measured, {len(off)} differ by more than {OFF * 100:.0f} % "
-                f"and the interval; the largest difference{of} is {_percent(difference.change)} "
-                f"({_percent(difference.low)} to {_percent(difference.high)})."
-            )
-            yield _doubt("prediction", message, *(run for run in runs if run.campaign == sim))
+            pairs = [(row.labels, change) for row in comparison.rows for change in row.differences if change]
+            if off := [(labels, change) for labels, change in pairs if change.verdict == "outside"]:
+                labels, worst = max(off, key=lambda item: abs(item[1].change))
+                of = f", {' '.join(labels.values())}," if labels else ""
+                message = (
+                    f"Of {len(pairs)} cells that were predicted and measured, {len(off)} are outside of the interval of"
+                    f" their prediction; the largest difference{of} is {_percent(worst.change)}"
+                    f" ({_percent(worst.low)} to {_percent(worst.high)} expected)."
+                )
+                yield _doubt("prediction", message, *(run for run in runs if run.campaign == sim))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:+.0f} %".replace("-", "−")
-
-
-def _off(comparison: Comparison) -> tuple[list[tuple[Mapping[str, str], Decision]], int]:
-    pairs = [
-        (row.labels, difference, verdict)
-        for row in comparison.rows
-        for difference, verdict in zip(row.differences, row.verdicts, strict=True)
-        if difference is not None
-    ]
-    off = [
-        (labels, change)
-        for labels, change, verdict in pairs
-        if verdict in {"better", "worse", "differ"} and abs(change.change) > OFF
-    ]
-    return off, len(pairs)
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0):+.0f} %".replace("-", "−")

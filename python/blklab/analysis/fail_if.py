@@ -82,9 +82,7 @@ class Judgement:
 
     def unjudged(self, *, allow_missing: bool) -> list[str]:
         """Returns the lines about what was not judged but must be, for a success."""
-        if self.nothing:
-            return [self.nothing]
-        return [] if allow_missing else [*self.missing]
+        return [self.nothing] if self.nothing else [] if allow_missing else [*self.missing]
 
 
 def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool) -> Judgement:
@@ -94,9 +92,7 @@ def judge_condition(comparison: Comparison, condition: Condition, *, sure: bool)
     interval of the change for a relative bound, otherwise that of the side's mean. Without, the measured value decides.
     A cell that the baseline lacks is not a failure.
     """
-    failed: list[str] = []
-    missing: list[str] = []
-    undecided: list[str] = []
+    failed, missing, undecided = list[str](), list[str](), list[str]()
     count = 0
     for row in comparison.rows:
         if condition.metric not in row.asked:

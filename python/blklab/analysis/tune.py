@@ -144,8 +144,8 @@ def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, 
         ]
         if not varied:
             raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
-        compared = comparison_sides([(campaign.name, runs)], varied[0])
-        rows = compare(compared, [metric], points, chosen=varied[:1], margin=margin, look=look).rows
+        sides = comparison_sides([(campaign.name, runs)], varied[0])
+        rows = compare(sides, [metric], points, chosen=varied[:1], margin=margin, look=look).rows
         verdicts = [verdict for row in rows for verdict in row.verdicts]
     return sum(verdict in {"unclear", "unknown", "differ"} for verdict in verdicts)
 

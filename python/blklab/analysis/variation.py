@@ -10,7 +10,7 @@ difference of the means. docs/explanation/verdicts.md has the simulations.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -112,9 +112,9 @@ def spreads_of_pairs(
     result: dict[tuple[int, int], Spread] = {}
     for members in by_sides.values():
         own = {pair: (_own(cells[pair[0]], floor), _own(cells[pair[1]], floor)) for pair in members}
-        known = {pair: (first, second) for pair, (first, second) in own.items() if first and second}
+        known = {pair: (a, b) for pair, (a, b) in own.items() if a and b and a.variance and b.variance}
         distinct = {at for pair in known for at in pair}
-        if len(known) < FEWEST_CELLS or len(distinct) < 2 * len(known) or not _positive(known.values()):
+        if len(known) < FEWEST_CELLS or len(distinct) < 2 * len(known):
             continue
         squares = [
             (math.log(first.variance / second.variance), 2 * float(polygamma(1, first.degrees / 2)))
@@ -157,13 +157,11 @@ def outlying(first: Sequence[float], second: Sequence[float], resolution: float)
     """
     from statistics import median
 
-    if not first or not second or min(*first, *second) <= 0:
+    if min((*first, *second), default=0) <= 0 or max(len(first), len(second)) < 2:
         return []
     distances = [
         (abs(math.log(value / median(side))), value) for side in (first, second) if len(side) > 1 for value in side
     ]
-    if not distances:
-        return []
     deviation = max(1.4826 * median(distance for distance, _ in distances), resolution / math.sqrt(12), 1e-6)
     return [value for distance, value in distances if distance > FAR * deviation]
 
@@ -171,10 +169,6 @@ def outlying(first: Sequence[float], second: Sequence[float], resolution: float)
 class _Variance(NamedTuple):
     variance: float
     degrees: float
-
-
-def _positive(pairs: Iterable[tuple[_Variance, _Variance]]) -> bool:
-    return all(each.variance > 0 for pair in pairs for each in pair)
 
 
 def _own(cell: Sequence[RunSample], floor: float) -> _Variance | None:

@@ -98,10 +98,8 @@ def compare(
     from blklab.store import query
 
     if (allow_missing or not sure) and not conditions:
-        message = (
-            f"{'--allow-missing' if allow_missing else '--plain'} needs a condition: --fail-if 'iops < 0.95*baseline'"
-        )
-        raise UsageError(message)
+        option = "--allow-missing" if allow_missing else "--plain"
+        raise UsageError(f"{option} needs a condition: --fail-if 'iops < 0.95*baseline'")
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept, selections, points = query.opened(store, campaigns, job)
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]

@@ -40,12 +40,8 @@ def _metrics(comparison: Comparison) -> list[str]:
 
 
 def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> TextTable:
-    sides = [printable(side) for side in comparison.sides]
-    if not all(comparison.predicted):
-        sides = [
-            f"{side} (SIMULATED)" if predicted else side
-            for side, predicted in zip(sides, comparison.predicted, strict=True)
-        ]
+    mark = "" if all(comparison.predicted) else " (SIMULATED)"
+    sides = [printable(side) + mark * of for side, of in zip(comparison.sides, comparison.predicted, strict=True)]
     many = len(sides) > 2
     by_model = any(decision and decision.of_model for row in rows for decision in row.differences)
     level = f"{100 * (NOMINAL if by_model else comparison.confidence):g} % interval"
@@ -132,7 +128,7 @@ def headlines(comparison: Comparison) -> list[str]:
     lines = []
     apart = next((label for label in DIRECTIONS if label in comparison.by), None)
     for name, at in itertools.product(_metrics(comparison), range(len(comparison.sides) - 1)):
-        rows = [row for row in comparison.rows if row.metric == name and _is_single(row, at)]
+        rows = [row for row in comparison.rows if row.metric == name and _is_single(row, at + 1)]
         for value, of_value in by_key((row.labels.get(apart or "", ""), row) for row in rows).items():
             if len(of_value) >= FEWEST_ROWS and (text := _over_cells(of_value, at)):
                 lines.append(" ".join(filter(None, (f"{comparison.sides[at + 1]}:", printable(value), name, text))))
@@ -142,10 +138,8 @@ def headlines(comparison: Comparison) -> list[str]:
 
 
 def _is_single(row: ComparisonRow, at: int) -> bool:
-    decision, pair = row.differences[at], (row.values[0], row.values[at + 1])
-    return bool(decision and not decision.of_model and decision.change > -1 and row.merged == 1) and all(
-        value is not None and value.runs == 1 for value in pair
-    )
+    decision, runs = row.differences[at - 1], [value.runs for value in (row.values[0], row.values[at]) if value]
+    return bool(decision and not decision.of_model and decision.change > -1) and runs == [1, 1]
 
 
 def _over_cells(rows: Sequence[ComparisonRow], at: int) -> str | None:

@@ -57,7 +57,9 @@ def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection
         PageSection("latency", "Latency", "Latency and queue depth", times),
         PageSection("slow", "Slow I/Os", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
         PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
-        PageSection("order", "Order", "Sequential or random", pattern.order_charts(device)),
+        PageSection(
+            "order", "Order", "Sequential or random", [*filter(None, (pattern.order(device), pattern.seeks(device)))]
+        ),
         PageSection("rhythm", "Arrivals", "Arrivals", arrivals),
         PageSection("hot", "Hot blocks", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
         *(cache_curves.sections(curves, "Cache") if curves else []),

@@ -1,7 +1,6 @@
 """Carries out a plan on a runner, with a store that keeps finished cells; can resume after a crash."""
 
 import gc
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -86,15 +85,11 @@ def of_run(store: Store, run: query.StoredRun) -> RunResult:
 
 def with_repeats(plan: ExperimentPlan, repeats: int) -> ExperimentPlan:
     """Returns the cells of a plan that come after the first `repeats` of each, numbered behind them."""
-    cells = [cell for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
+    more = [(int(cell.labels["repeat"]), cell) for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
     of_each = sum(cell.labels["repeat"] == "1" for cell in plan.cells)
-    begun: Counter[str] = Counter()
-    numbered = []
-    for cell in cells:
-        repeat = cell.labels["repeat"]
-        begun[repeat] += 1
-        numbered.append(replace(cell, number=(int(repeat) - 1) * of_each + begun[repeat]))
-    return replace(plan, cells=numbered)
+    added = len(more) // of_each  # The repeats of a cell follow each other in a plan.
+    cells = [replace(cell, number=(repeat - 1) * of_each + at // added + 1) for at, (repeat, cell) in enumerate(more)]
+    return replace(plan, cells=cells)
 
 
 @dataclass

@@ -150,9 +150,8 @@ def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = {"experiments": {plan.name: plan.raw for plan in plans}, "repeats": repeats}
     varied = ["experiment", *dict.fromkeys(label for plan in plans for label in plan.varied)]
-    title = " and ".join(plan.title or plan.name for plan in plans)
+    title, path = " and ".join(plan.title or plan.name for plan in plans), plans[0].path.with_name("+".join(names))
     notes = [note for plan in plans for note in plan.notes]
-    path = plans[0].path.with_name("+".join(names))
     return ExperimentPlan(title, cells, varied, plans[0].runner, path, raw, notes)
 
 

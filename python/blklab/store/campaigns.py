@@ -107,9 +107,8 @@ class Store:
             if repeats is not None:
                 which = campaigns.c.id == campaign
                 known = connection.execute(sa.select(campaigns.c.experiment).where(which)).scalar_one()
-                former = [*known.get(FORMER_REPEATS, ()), known.get("repeats", 1)]
-                changed = {**known, "repeats": repeats, FORMER_REPEATS: former}
-                connection.execute(sa.update(campaigns).where(which).values(experiment=changed))
+                known[FORMER_REPEATS] = [*known.get(FORMER_REPEATS, ()), known.get("repeats", 1)]
+                connection.execute(sa.update(campaigns).where(which).values(experiment={**known, "repeats": repeats}))
             return _extended(connection, campaign, cells)
 
     def add(self, plan: "ExperimentPlan", finished: Mapping[str, FinishedRun], environment: Mapping[str, Any]) -> int:

@@ -44,6 +44,7 @@ class CampaignRow:
     states: Mapping[str, int]  # Number of its runs in each state; `interrupted` only if there are any
     experiment: Mapping[str, Any]
     host: str | None = None  # The name of the machine that measured it; None if unknown, and for predictions
+    digest: str = ""  # Of its cells
 
     @property
     def repeats(self) -> int:
@@ -107,7 +108,7 @@ class StoredRun:
 
 def all_campaigns(store: Store) -> list[CampaignRow]:
     """Returns every campaign, the oldest first."""
-    names = ("name", "title", "runner", "path", "version", "created", "experiment", "host")
+    names = ("name", "title", "runner", "path", "version", "created", "experiment", "host", "digest")
     query = sa.select(campaigns.c.id.label("number"), *(campaigns.c[name] for name in names)).order_by(campaigns.c.id)
     with store.database.reading() as connection:
         kind = (runs.c.campaign, runs.c.state, runs.c.owner)
@@ -281,30 +282,20 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     They are the former numbers of repeats of campaigns that were extended, and those of earlier campaigns of the same
     experiment on the same host.
     """
-    every = all_campaigns(store)
-    looks = 0
-    for selection in selections:
-        now = selection.campaign
-        former = set(now.former_repeats)
-        same = [row for row in every if (row.name, row.runner, row.host) == (now.name, now.runner, now.host)]
-        if now.host is not None:
-            former |= {row.repeats for row in same if row.number < now.number and row.states["done"]}
-        looks = max(looks, sum(count < now.repeats for count in former))
-    return looks
+    every = [row for row in all_campaigns(store) if row.states["done"]]
+
+    def looks(now: CampaignRow) -> int:
+        same = [row for row in every if (row.name, row.place) == (now.name, now.place) and row.number < now.number]
+        return sum(count < now.repeats for count in {*now.former_repeats, *(row.repeats for row in same)})
+
+    return max(looks(selection.campaign) for selection in selections)
 
 
 def earlier_campaigns(store: Store, selection: Selection) -> list[list[StoredRun]]:
     """Returns the finished runs of campaigns of the same cells on the same host, up to the selected one."""
     now = selection.campaign
-    digest = sa.select(campaigns.c.digest).where(campaigns.c.id == now.number).scalar_subquery()
-    same = sa.select(campaigns.c.id).where(
-        campaigns.c.digest == digest,
-        campaigns.c.runner == now.runner,
-        campaigns.c.host == now.host,
-        campaigns.c.id <= now.number,
-    )
-    with store.database.reading() as connection:
-        numbers = connection.execute(same.order_by(campaigns.c.id.desc()).limit(MOST_CAMPAIGNS)).scalars().all()
+    same = [row for row in all_campaigns(store) if (row.digest, row.place) == (now.digest, now.place)]
+    numbers = [row.number for row in same if row.number <= now.number][-MOST_CAMPAIGNS:]
     every = [[run for run in runs_of(store, number) if run.outcome is not None] for number in numbers]
     return [runs for runs in every if runs]
 

@@ -64,7 +64,8 @@ def simulated(result: made.Labels) -> tuple[dict[str, Any], list[SeriesPoint]]:
     for direction in ("read", "write"):
         outcome[direction] = {**outcome[direction], "iops": outcome[direction]["iops"] * off}
         outcome[direction]["bw_bytes"] = outcome[direction]["iops"] * 4096
-    return {**outcome, "devices": []}, points
+    interval = {"iops": [0.85, 1.2], "p99": [0.5, 2.0]}
+    return {**outcome, "devices": [], "simulated_ios": 1000, "interval": interval}, points
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_prediction_and_measurement_stand_side_by_side(reported: Reported) -> No
     assert "the median error of predictions is 8 %, the largest +100.0 %" in output["Prediction"]
     assert "the fastest was predicted correctly in 2 of 3 comparisons" in output["Prediction"]
     (prediction,) = [item for item in report.diagnostics if item.code == "prediction"]
-    assert "1 differ by more than 10 %" in prediction.message
+    assert "1 are outside of the interval of their prediction" in prediction.message
     assert prediction.severity == "warning"
     assert report.doubts == ["Prediction (27 runs)"]
 

@@ -134,7 +134,7 @@ def _depth(device: DeviceView, axis: TimeAxis) -> Chart | None:
 
 
 def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
-    colours = {focus.label: "@accent", **theme.member_colours(device.label for device in devices)}
+    colours = {focus.label: "@accent", **theme.colours_of((device.label for device in devices), theme.MEMBERS)}
     series = []
     for device in dict.fromkeys((focus, *devices)):
         if device.has_depth and device.label in colours:
@@ -147,7 +147,10 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
 
 def _processes(device: DeviceView, axis: TimeAxis) -> Chart | None:
     over_time = device.data.processes_over_time
-    colours = {**theme.process_colours(device), OTHERS: theme.REST}
+    colours = {
+        **theme.colours_of((group.label for group in device.groups("processes")), theme.PROCESSES),
+        OTHERS: theme.REST,
+    }
     amounts: dict[str, list[int]] = {}
     for process, ios in over_time.ios.items():
         name = printable(process) if printable(process) in colours else OTHERS
@@ -158,7 +161,7 @@ def _processes(device: DeviceView, axis: TimeAxis) -> Chart | None:
 
 
 def _devices(devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
-    colours = theme.member_colours(device.label for device in devices)
+    colours = theme.colours_of((device.label for device in devices), theme.MEMBERS)
     series = []
     for device in devices[: len(colours)]:
         over_time = device.data.over_time

@@ -9,12 +9,7 @@ from blklab.report.view import DeviceView
 DOTTED: Spec = {"color": "@accent", "point": {"color": "@accent", "size": 40}}
 
 
-def order_charts(device: DeviceView) -> list[Chart]:
-    """Returns charts of sequential I/O and of seek distances."""
-    return [chart for chart in (_order(device), _seeks(device)) if chart]
-
-
-def _order(device: DeviceView) -> Chart | None:
+def order(device: DeviceView) -> Chart | None:
     kinds = ("back to back", "in a stream", "random")
     rows: list[Spec] = []
     for op in ("read", "write"):
@@ -45,7 +40,7 @@ def _order(device: DeviceView) -> Chart | None:
     return Chart("order", "Sequential or random", spec, pattern.order(device), note)
 
 
-def _seeks(device: DeviceView) -> Chart | None:
+def seeks(device: DeviceView) -> Chart | None:
     histograms = histogram.seek(device)
     if not histograms:
         return None

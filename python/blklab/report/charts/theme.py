@@ -2,11 +2,9 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from blklab.report.view import DeviceView
 
 _ASSETS = Path(__file__).parents[1] / "assets"
 _CONFIG = json.loads((_ASSETS / "charts.json").read_text(encoding="utf-8"))
@@ -23,13 +21,9 @@ MEMBERS = tuple(f"@m{number}" for number in range(1, 7))
 REST = "@soft"  # The colour of all others together
 
 
-def process_colours(device: DeviceView) -> dict[str, str]:
-    return dict(zip(dict.fromkeys(group.label for group in device.groups("processes")), PROCESSES, strict=False))
-
-
-def member_colours(names: Iterable[str]) -> dict[str, str]:
-    """Returns the colours of the first devices."""
-    return dict(zip(dict.fromkeys(names), MEMBERS, strict=False))
+def colours_of(names: Iterable[str], colours: Sequence[str]) -> dict[str, str]:
+    """Returns the colours of the first devices or processes."""
+    return dict(zip(dict.fromkeys(names), colours, strict=False))
 
 
 NAMES = frozenset({"data", "domain", "sort", "values"})

@@ -194,17 +194,14 @@ def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Senten
 
 
 def _predicted(view: ExperimentView) -> Iterator[Sentence]:
-    predicted = [series for series in view.series if series.predicts]
-    measured = [series for series in view.series if not series.predicts]
-    for sim in predicted:
-        for real in measured:
+    for sim, real in itertools.permutations(view.series, 2):
+        if sim.predicts and not real.predicts:
             yield from _against(view, sim, real)
 
 
 def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Iterator[Sentence]:
     pairs: list[tuple[float, ReportCell, ReportCell]] = []
     ranked: list[bool] = []
-    by_case: dict[tuple[str, ...], list[tuple[ReportCell, ReportCell]]] = {}
     others = [label for label in view.labels if label != STACK]
     for members in grouped(view.cells, view.labels).values():
         prediction = next((cell for cell in members if cell.series is sim), None)
@@ -216,18 +213,16 @@ def _against(view: ExperimentView, sim: ReportSeries, real: ReportSeries) -> Ite
         expected, measurement = prediction.mean(metric), other.mean(metric)
         if expected and measurement:
             pairs.append((expected / measurement - 1, prediction, other))
-            key = tuple(other.labels.get(label, "") for label in others)
-            by_case.setdefault(key, []).append((prediction, other))
     if not pairs:
         return
     off = median([abs(error) for error, *_ in pairs])
     error, prediction, other = max(pairs, key=lambda pair: abs(pair[0]))
     metric = metric_of(other)
-    for case in by_case.values():
+    for case in by_key((tuple(pair[2].labels.get(label, "") for label in others), pair) for pair in pairs).values():
         if len(case) > 1:
-            name = metric_of(case[0][1])
-            expected_first = max(case, key=lambda pair: pair[0].mean(name) or 0.0)
-            ranked.append(expected_first is max(case, key=lambda pair: pair[1].mean(name) or 0.0))
+            name = metric_of(case[0][2])
+            expected_first = max(case, key=lambda pair: pair[1].mean(name) or 0.0)
+            ranked.append(expected_first is max(case, key=lambda pair: pair[2].mean(name) or 0.0))
     topic = "Prediction" if len(view.series) == 2 else f"{sim.name} and {real.name}"
     text = (
         f"{formatting.plural(len(pairs), 'cell was', 'cells were')} both predicted and measured: the median error of"
