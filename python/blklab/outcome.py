@@ -124,6 +124,9 @@ class LoadRamp:
 
 NOMINAL = 0.9  # The share of measurements that are expected inside an interval
 NORMAL = 1.645  # Half of the width of an interval of `NOMINAL`, in standard deviations of a normal distribution
+OTHER_KERNEL = 0.03
+"""The deviation of the ratio of two predictions that differ only in the kernel: a little more than the root mean square
+of the same cells of two kernels (0.026 in 155 pairs), so most of the error is common to them."""
 LEAST_SHOWN = 0.001  # Width of an interval of hits from which people see it
 CROWDED = 0.7  # The share of the time from which on a lock, a thread of md or the cores are the limit
 

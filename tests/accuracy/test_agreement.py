@@ -14,8 +14,8 @@ from accuracy import agreement, recordings
 from accuracy.recordings import LabRecording
 from blklab.analysis.agreement import AgreementFigures, AgreementKey, AgreementRow, agreement_figures, agreement_key
 from blklab.errors import UsageError
-from blklab.outcome import IoCost, Outcome
-from blklab.runners.sim.uncertainty import KERNEL, OTHER_KERNEL
+from blklab.outcome import OTHER_KERNEL, IoCost, Outcome
+from blklab.runners.sim.uncertainty import KERNEL
 from blklab.spec import cells, lab_cell
 
 REFERENCE = Path(__file__).parents[2] / "reference"

@@ -13,6 +13,7 @@ from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import Decision
 from blklab.analysis.persist_settings import PersistedSettings
 from blklab.analysis.tune import Effect, Tuning
+from blklab.diagnostic import Diagnostic
 from blklab.report import comparison, tuning
 
 WORSE = Decision("worse", -0.123, -0.2, -0.01, 0.0123)
@@ -81,10 +82,16 @@ def test_one_line_says_what_cells_with_one_run_show_together() -> None:
             labels = {"rw": rw, "iodepth": str(depth), "numjobs": str(jobs)}
             decision = Decision("unknown", values[1].mean / values[0].mean - 1)
             rows.append(ComparisonRow("iops", labels, values, [decision]))
-    found = Comparison(["samsung", "intel"], ["rw", "iodepth", "numjobs"], rows, [], [False, False])
+    found = Comparison(
+        ["samsung", "intel"],
+        ["rw", "iodepth", "numjobs"],
+        rows,
+        [Diagnostic("two-campaigns", "note", "", "")],
+        [False, False],
+    )
     reads, writes, doubt = comparison.headlines(found)
-    assert re.fullmatch(r"intel: randread iops 3\d to 3\d % higher in 49 of 49 cells", reads)
-    assert re.fullmatch(r"intel: randwrite iops 1\d to 1\d % lower in 49 of 49 cells", writes)
+    assert re.fullmatch(r"intel: randread iops on average 3\d to 3\d % higher; higher in 49 of 49 cells", reads)
+    assert re.fullmatch(r"intel: randwrite iops on average 1\d to 1\d % lower; lower in 49 of 49 cells", writes)
     assert "both sides at different times" in doubt
     mixed = [replace(row, differences=[Decision("unknown", (-1) ** at * 0.2)]) for at, row in enumerate(rows[:49])]
     (undecided, _) = comparison.headlines(replace(found, rows=mixed))

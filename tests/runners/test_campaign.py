@@ -212,5 +212,9 @@ def test_interleaved_experiments_take_turns(tmp_path: Path) -> None:
     for first, second in zip(order[::2], order[1::2], strict=True):
         assert first.labels["experiment"] != second.labels["experiment"]
         assert {**first.labels, "experiment": ""} == {**second.labels, "experiment": ""}
+    for other, message in ((TWO.replace("/srv", "/mnt"), "target"), (f"{TWO}matrix.iodepth = [1, 2]", "same keys")):
+        paths[1].write_text(other)
+        with pytest.raises(UsageError, match=message):
+            cells.interleaved([of_host(path) for path in paths])
     with pytest.raises(UsageError, match="expected experiments of unlike names"):
         cells.interleaved([of_host(paths[0])] * 2)

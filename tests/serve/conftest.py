@@ -36,7 +36,7 @@ bs = "64k"
 
 [settings]
 runtime = "1000s"
-max_ios = 2000
+max_ios = 20000
 """
 
 AUDIT = {

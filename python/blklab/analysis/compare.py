@@ -43,10 +43,8 @@ def comparison_notes(
     measured = any(difference and not difference.of_model for row in rows for difference in row.differences)
     alone = all(difference is None for row in rows for difference in row.differences)
     if single and measured:
-        assumed = (
-            "they are assumed to vary as much as the others" if repeated else "the variation between runs is unknown"
-        )
-        yield note("run-once", f"some cells have one run: {assumed}; use repeats = 2 or more")
+        known = "they are assumed to vary as the others" if repeated else "the variation between runs is unknown"
+        yield note("run-once", f"some cells have one run: {known}; use repeats = 2 or more")
     yield from _other_directions(rows, pairs)
     missing = sum(value is None for row in rows for value in row.values)
     if alone:
@@ -105,18 +103,10 @@ def _far_away(rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
                 )
 
 
-def _between(
-    compared: Sequence[ComparisonSide], earlier: Sequence[Sequence[StoredRun]], metric: Metric
-) -> tuple[float, float] | None:
-    """Returns how much campaigns vary, if the sides were measured in several; None if it is unknown."""
-    if not _are_apart(compared):
-        return None
-    by_cell = [
-        by_key(
-            (tuple(pair for pair in run.labels.items() if pair[0] != REPEAT), metric.of(run.figures)) for run in runs
-        )
-        for runs in earlier
-    ]
+def _between(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> tuple[float, float] | None:
+    """Returns how much campaigns vary; None if it is unknown."""
+    measured = [[(dict(run.labels) | {REPEAT: ""}, metric.of(run.figures)) for run in runs] for runs in earlier]
+    by_cell = [by_key((tuple(labels.items()), value) for labels, value in runs) for runs in measured]
     known = [key for key in by_cell[0] if all(all(cell.get(key, [None])) for cell in by_cell)] if by_cell else []
     return between_campaigns([[[value for value in cell[key] if value] for cell in by_cell] for key in known])
 
@@ -127,22 +117,16 @@ def _are_apart(compared: Sequence[ComparisonSide]) -> bool:
     return any(side and sides[0] and not side & sides[0] for side in sides[1:])
 
 
-def _of_campaigns(
-    compared: Sequence[ComparisonSide], earlier: Sequence[Sequence[StoredRun]], metric: Metric
-) -> Iterator[Diagnostic]:
-    """Yields a note if the sides were measured at different times."""
-    if known := _between(compared, earlier, metric):
-        yield note(
-            "two-campaigns",
-            f"{len(earlier)} campaigns of the baseline's cells differ in {metric.name} by"
-            f" {math.expm1(math.sqrt(known[0])):.1%} (standard deviation): the intervals include it",
-        )
-    elif _are_apart(compared):
-        yield note(
-            "two-campaigns",
-            "the sides were measured at different times: what changed on the machine between them is not in the"
-            " intervals; `blklab run A.toml B.toml --interleave` measures both in turns",
-        )
+def _two_campaigns(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> Diagnostic:
+    """Returns the note about sides that were measured at different times."""
+    text = (
+        "the sides were measured at different times: what changed on the machine between them is not in the"
+        " intervals; `blklab run A.toml B.toml --interleave` measures both in turns"
+    )
+    if known := _between(earlier, metric):
+        share = f"{math.expm1(math.sqrt(known[0])):.1%} (standard deviation)"
+        text = f"{len(earlier)} campaigns of these cells differ in {metric.name} by {share}: the intervals include it"
+    return note("two-campaigns", text)
 
 
 def _scaled(compared: Sequence[ComparisonSide]) -> Iterator[Diagnostic]:
@@ -274,17 +258,18 @@ def compare(
     for name in names:
         for at, cell in enumerate(cells):
             asked.setdefault(cell.metric(name), {}).setdefault(at, []).append(name)
+    apart = _are_apart(usable)
     rows = [
         row
         for name, wanted in asked.items()
         for row in _rows(
             [(cells[at], why) for at, why in wanted.items()],
-            Rule(METRICS[name], confidence, margin, look, _between(usable, earlier, METRICS[name])),
+            Rule(METRICS[name], confidence, margin, look, _between(earlier, METRICS[name]) if apart else None),
         )
     ]
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
-    noted = [*_of_campaigns(usable, earlier, METRICS[rows[0].metric])]
+    noted = [_two_campaigns(earlier, METRICS[rows[0].metric])] if apart else []
     noted += comparison_notes(usable, rows, [cell.runs for cell in cells], chosen)
     predicted = [all(run.figures.simulated_ios is not None for run in side.runs) for side in usable]
     return Comparison([side.name for side in usable], labels, rows, noted, predicted, confidence, margin)

@@ -19,11 +19,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import NamedTuple
 
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
-from blklab.outcome import NOMINAL
+from blklab.outcome import NOMINAL, OTHER_KERNEL
 from blklab.text import by_key
 
 NEGLIGIBLE = 0.005  # A change that is surely smaller is no change, however small the variation is
@@ -252,19 +251,13 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
 
 
 def _quantile(confidence: float, degrees: float) -> float:
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import stdtrit
 
-    share = (1 + confidence) / 2
-    return float(ndtri(share) if math.isinf(degrees) else stdtrit(degrees, share))
+    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-class _Estimate(NamedTuple):
-    """The logarithm of a ratio, the ends of its interval, and the probability without a difference."""
-
-    log: float
-    low: float
-    high: float
-    p: float
+_Estimate = tuple[float, float, float, float]
+"""The logarithm of a ratio, the ends of its interval, and the probability without a difference."""
 
 
 def _by_means(contrast: _Contrast, each: float, campaigns: tuple[float, float] | None) -> _Estimate:
@@ -275,7 +268,7 @@ def _by_means(contrast: _Contrast, each: float, campaigns: tuple[float, float] |
         error, degrees = math.sqrt(2 * campaigns[0]), campaigns[1]
     reach = _quantile(each, degrees) * error
     t = abs(contrast.log) / error if error else math.inf if contrast.log else 0.0
-    return _Estimate(contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t)))
+    return contrast.log, contrast.log - reach, contrast.log + reach, 2 * float(stdtr(degrees, -t))
 
 
 def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _Estimate | None:
@@ -290,9 +283,9 @@ def _by_ranks(first: Sequence[float], second: Sequence[float], each: float) -> _
         return None
     differences = sorted(math.log(other / base) for base in first for other in second)
     less, ties = sum(each < 0 for each in differences), sum(each == 0 for each in differences)
-    rank = math.ceil(min(less, len(differences) - less - ties) + ties / 2)
+    rank = min(less, len(differences) - less - ties) + ties
     out = sum(p <= 1 - each for p in sums)
-    return _Estimate(median(differences), differences[out - 1], differences[-out], sums[min(rank, len(sums) - 1)])
+    return median(differences), differences[out - 1], differences[-out], sums[min(rank, len(sums) - 1)]
 
 
 def _rank_counts(first: int, second: int) -> list[int]:
@@ -315,8 +308,8 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     once = contrast.once
     each = rule.each(count)
     ranks = _by_ranks(*contrast.ranked, each) if contrast.ranked and not rule.campaigns else None
-    estimate = ranks or _by_means(contrast, each, rule.campaigns)
-    low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (estimate.low, estimate.high))
+    log, *ends, raw_p = ranks or _by_means(contrast, each, rule.campaigns)
+    low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in ends)
     largest = max(abs(low), abs(high))
     within = repeats = None
     if largest <= max(NEGLIGIBLE, rule.metric.resolution, rule.margin):
@@ -326,7 +319,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
     elif once:
         verdict = "differ"
     else:
-        more = estimate.log > 0
+        more = log > 0
         verdict = "better" if more == rule.metric.more_is_better else "worse"
     margin = math.log1p(rule.margin)
     runs = min(spread.runs for spread, _ in contrast.cells)
@@ -334,10 +327,11 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
         # The change is found, or it is found to be less than the margin.
         needed_more = _repeats(contrast, each, max(abs(contrast.log), margin))
         repeats = needed_more if needed_more > MOST_REPEATS else next_look(runs) - runs
+    if rule.campaigns:
+        repeats = None  # More repeats do not help against what differs between campaigns.
     detectable = math.expm1(min(WIDEST, contrast.resolved(each, 0)))
     needed = None if once else runs + _repeats(contrast, each, margin)
-    p = rule.adjusted(estimate.p, count)
-    change = math.expm1(estimate.log)
+    p, change = rule.adjusted(raw_p, count), math.expm1(log)
     far = contrast.far if ranks else ()
     return Decision(verdict, change, low, high, p, once, within, repeats, detectable, needed, far)
 
@@ -366,7 +360,8 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
         common = min(base.shared, other.shared) if cancels else 0.0
         # The ratio is larger than predicted if more than predicted is measured on the other side, and less on this one.
         variances = [
-            own**2 + its**2 - 2 * common**2 for own, its in ((base.above, other.below), (base.below, other.above))
+            max(OTHER_KERNEL**2, own**2 + its**2 - 2 * common**2)
+            for own, its in ((base.above, other.below), (base.below, other.above))
         ]
         if base.cell is not None and base.cell == other.cell:
             variances = [0.0, 0.0]
@@ -383,7 +378,7 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
 
     down, up = map(reach, variances)
     if not (base and other):
-        verdict = "inside" if -down <= log <= up else "outside"
+        verdict = "outside" if not -down <= log <= up else "unclear" if error**2 > max(variances) else "inside"
         return Decision(verdict, change, math.expm1(-down), math.expm1(up), of_model=True)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
     if low <= 0 <= high:

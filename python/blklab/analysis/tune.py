@@ -1,7 +1,7 @@
 """Evaluate a sweep: the effect of each setting, with its uncertainty."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,8 @@ def tune(
         measured = run_samples(mine, METRICS[name], points)
         if measured:
             labels = {label: value for label, value in context if label in varied}
-            note = _left_out(measured, runs, settings) if together else _unchanged(had)
+            unchanged = f"the host already had {', '.join(sorted(had))}: this counts as '{AS_IS}'" if had else ""
+            note = _left_out(measured, runs, settings) if together else unchanged
             inert = {
                 key: no_effect(key, [as_host(run.cell) for run in mine if run.labels[key] != AS_IS]) for key in settings
             }
@@ -146,7 +147,7 @@ def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, 
             raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
         sides = comparison_sides([(campaign.name, runs)], varied[0])
         rows = compare(sides, [metric], points, chosen=varied[:1], margin=margin, look=look).rows
-        verdicts = [verdict for row in rows for verdict in row.verdicts]
+        verdicts = [decision.verdict for row in rows for decision in row.differences if decision]
     return sum(verdict in {"unclear", "unknown", "differ"} for verdict in verdicts)
 
 
@@ -184,11 +185,6 @@ class _Context:
 
 def _by_settings(measured: Sequence[Measured], settings: Sequence[str]) -> dict[Values, list[RunSample]]:
     return by_key((tuple(run.labels[setting] for setting in settings), sample) for run, sample in measured)
-
-
-def _unchanged(values: Collection[str]) -> str:
-    """Returns a sentence about values that the host already had."""
-    return f"the host already had {', '.join(sorted(values))}: this counts as '{AS_IS}'" * bool(values)
 
 
 def _left_out(measured: Sequence[Measured], tried: Sequence[StoredRun], settings: Sequence[str]) -> str:

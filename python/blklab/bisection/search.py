@@ -71,7 +71,8 @@ class BisectionEvidence:
             names = ", ".join(condition.metric for condition in conditions)
             raise UsageError(f"--fail-if: the runs of both ends have no {names}")
         for key, test in self._tests.items():
-            ends = [abs(self._distance(key, end, SEARCH)) for end in (self._good, self._bad)]
+            best, worst = (self._values(key, end, SEARCH) for end in (self._good, self._bad))
+            ends = [abs(test.distance(values, best)) for values in (best, worst)]
             self._halves[key] = abs(math.log(test.condition.bound)) if test.condition.relative else max(*ends, 1e-9)
 
     def keep_telling(self) -> bool:
@@ -114,9 +115,6 @@ class BisectionEvidence:
     def _values(self, key: TestKey, commit: Commit, phase: str) -> list[float]:
         metric = self._tests[key].metric
         return [value for run in self._of(commit, phase) if (value := metric.of(run[key[0]]))]
-
-    def _distance(self, key: TestKey, commit: Commit, phase: str) -> float:
-        return self._tests[key].distance(self._values(key, commit, phase), self._values(key, self._good, phase))
 
     def _decision(self, key: TestKey, commit: Commit, phase: str) -> bool | None:
         test = self._tests[key]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, store_option
+from blklab.cli.common import confidence_option, emit, fail_with, first, json_option, margin_option, store_option, warn
 from blklab.errors import Undecided, UsageError
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     metavar="METRIC,...",
     help="Metrics to compare: iops, bw, read.iops, write.p99, p99 (of one direction), wall ...",
 )
-@click.option(
-    "--job", metavar="NAME", help="Compare the figures of this job alone; '*' with --between job: of all jobs."
-)
+@click.option("--job", metavar="NAME", help="Compare this job alone; '*' with --between job: each of all jobs.")
 @click.option(
     "--by", metavar="LABEL,...", help="Labels that make a row; runs that differ only in other labels are merged."
 )
@@ -38,14 +36,8 @@ if TYPE_CHECKING:
     metavar="CONDITION",
     help="Exit with status 1 if this is true for a cell: 'iops < 0.95*baseline', 'p99 > 5ms'.",
 )
-@click.option(
-    "--sure/--plain",
-    default=True,
-    help="Fail only if the whole interval fails, pass only if the whole interval passes; --plain: the mean decides.",
-)
-@click.option(
-    "--final", is_flag=True, help="The number of repeats was fixed before: no look comes before or after this one."
-)
+@click.option("--sure/--plain", default=True, help="The whole interval must fail or pass; --plain: the mean decides.")
+@click.option("--final", is_flag=True, help="The number of repeats was fixed before: there is only this look.")
 @click.option(
     "--allow-missing", is_flag=True, help="Accept that cells of the baseline are missing in the other campaign."
 )
@@ -92,7 +84,7 @@ def compare(
     """
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
-    from blklab.analysis.decision import look_share
+    from blklab.analysis.decision import MOST_LOOKS, look_share
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query
@@ -104,6 +96,8 @@ def compare(
     kept, selections, points = query.opened(store, campaigns, job)
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
+    if (looks := query.earlier_looks(kept, selections)) >= MOST_LOOKS:
+        warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
     comparison = analysis.compare(
         analysis.comparison_sides(chosen, between),
         list(dict.fromkeys(names)),
@@ -112,7 +106,7 @@ def compare(
         chosen={*_labels(campaigns), *([between] if between else [])},
         confidence=confidence,
         margin=margin,
-        look=1.0 if final else look_share(query.earlier_looks(kept, selections)),
+        look=1.0 if final else look_share(looks),
         earlier=query.earlier_campaigns(kept, selections[0]),
     )
     judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]

@@ -86,9 +86,7 @@ def _options() -> "Collection[RunnerOption]":
     metavar="KEY=VALUE",
     help="Change a key of the file: kernel=6.1, iodepth=8, near.chunk=64k.",
 )
-@click.option(
-    "--explain", is_flag=True, help="Explain the figures: saturated devices, each member's share, read balancing."
-)
+@click.option("--explain", is_flag=True, help="Explain the figures: busy devices, members' shares, read balancing.")
 @click.option("--per-job", is_flag=True, help="Also show the figures of each job of a workload.")
 @click.option(
     "--target",
@@ -194,6 +192,8 @@ def run(
     if margin and (kind.predicts or no_store):
         reason = "repeats do not make predictions surer: measure with --on" if kind.predicts else "it needs the store"
         raise UsageError(f"--until-sure: {reason}")
+    if margin and set(plan.varied) <= {"workload", "repeat"}:
+        raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
     if explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
@@ -289,29 +289,28 @@ def until_sure(
     from blklab.spec.overrides import Override
     from blklab.store import query
 
-    number = outcome.campaign or 0
-    points = partial(query.points, store)
+    number, first = outcome.campaign or 0, planned()
+
+    def between(former: int, repeats: int) -> "ExperimentPlan":
+        every = planned([Override("repeats", repeats, "--until-sure")])
+        return runner.planned(with_repeats(every, former, first))
+
     while True:
         row = query.campaign(store, number)
         if row.former_repeats:  # of this process, or of one that was interrupted
-            plan = with_repeats(planned([Override("repeats", row.repeats, "--until-sure")]), row.former_repeats[-1])
-            extended = _measure(runner, runner.planned(plan), store, campaign=store.continued(number))
-            outcome = replace(outcome, failed=extended.failed)
+            plan = between(row.former_repeats[-1], row.repeats)
+            outcome = replace(outcome, failed=_measure(runner, plan, store, campaign=store.continued(number)).failed)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
-        unsure = undecided(row, runs, points, margin)
+        unsure = undecided(row, runs, partial(query.points, store), margin)
         if outcome.failed or not unsure or len(row.former_repeats) >= MOST_LOOKS:
             break
         repeats = next_look(row.repeats)
         note(f"{unsure} comparisons are open after {row.repeats} repeats: measuring {repeats}")
-        plan = with_repeats(planned([Override("repeats", repeats, "--until-sure")]), row.repeats)
-        store.extend(number, runner.planned(plan).cells, repeats)
+        store.extend(number, between(row.repeats, repeats).cells, repeats)
     if unsure and not outcome.failed:
         warn(f"{unsure} comparisons are open after {row.repeats} repeats: begin a new campaign with more")
-    first = planned()
-    more = with_repeats(
-        planned([Override("repeats", row.repeats, "--until-sure")]), [*row.former_repeats, row.repeats][0]
-    )
-    plan = runner.planned(replace(first, cells=[*first.cells, *more.cells]))
+    more = between([*row.former_repeats, row.repeats][0], row.repeats)
+    plan = replace(first, cells=[*runner.planned(first).cells, *more.cells])
     return plan, replace(outcome, results=[of_run(store, run) for run in runs])
 
 

@@ -85,7 +85,10 @@ def verdict(decision: Decision | None) -> str:
         case "inside":
             return "inside the prediction"
         case "outside":
-            return f"outside by {formatting.share(beyond(decision))}"
+            end = decision.high if decision.change > (decision.high or 0.0) else decision.low
+            return f"outside by {formatting.share(abs((1 + decision.change) / (1 + (end or 0.0)) - 1))}"
+        case "unclear" if not (decision.of_model or decision.once or decision.repeats):
+            return "cannot tell: measure in turns"
         case "unclear" if decision.of_model:
             return "cannot tell: measure"
         case "unknown" if decision.of_model:
@@ -99,12 +102,6 @@ def verdict(decision: Decision | None) -> str:
         case "unclear" | "unknown":
             return f"run once: chance if runs vary by {formatting.share(chance(decision.change))}"
     return decision.verdict
-
-
-def beyond(decision: Decision) -> float:
-    """Returns how far a change is outside of its interval, as a share of the nearer end."""
-    end = decision.high if decision.change > (decision.high or 0.0) else decision.low
-    return abs((1 + decision.change) / (1 + (end or 0.0)) - 1)
 
 
 def chance(change: float) -> float:
@@ -132,7 +129,7 @@ def headlines(comparison: Comparison) -> list[str]:
         for value, of_value in by_key((row.labels.get(apart or "", ""), row) for row in rows).items():
             if len(of_value) >= FEWEST_ROWS and (text := _over_cells(of_value, at)):
                 lines.append(" ".join(filter(None, (f"{comparison.sides[at + 1]}:", printable(value), name, text))))
-    if lines:
+    if lines and any(each.code == "two-campaigns" for each in comparison.notes):
         lines.append("Each cell was measured once, both sides at different times: the time can explain a difference.")
     return lines
 
@@ -156,11 +153,12 @@ def _over_cells(rows: Sequence[ComparisonRow], at: int) -> str | None:
     middle, low, high = (math.expm1(log) for log in known)
     above = middle > 0
     count = sum((log > 0) == above for log in logs)
-    cells = f"{'higher' if above else 'lower'} in {count} of {len(rows)} cells"
+    sign = "higher" if above else "lower"
+    cells = f"{sign} in {count} of {len(rows)} cells"
     if low <= 0 <= high:
         return f"on average {change(low)} to {change(high)}: cannot tell; {cells}"
     ends = sorted((abs(low), abs(high)))
-    return f"{100 * ends[0]:.0f} to {100 * ends[1]:.0f} % {cells}"
+    return f"on average {100 * ends[0]:.0f} to {100 * ends[1]:.0f} % {sign}; {cells}"
 
 
 def summary(comparison: Comparison, name: str) -> str:

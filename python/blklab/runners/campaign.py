@@ -83,12 +83,16 @@ def of_run(store: Store, run: query.StoredRun) -> RunResult:
     return RunResult(run.number, run.labels, run.runner, outcome, run.seconds or 0.0, run.id)
 
 
-def with_repeats(plan: ExperimentPlan, repeats: int) -> ExperimentPlan:
-    """Returns the cells of a plan that come after the first `repeats` of each, numbered behind them."""
+def with_repeats(plan: ExperimentPlan, repeats: int, first: ExperimentPlan) -> ExperimentPlan:
+    """Returns the cells of a plan that come after `repeats` of each, numbered behind those of the `first` plan."""
     more = [(int(cell.labels["repeat"]), cell) for cell in plan.cells if int(cell.labels["repeat"]) > repeats]
     of_each = sum(cell.labels["repeat"] == "1" for cell in plan.cells)
     added = len(more) // of_each  # The repeats of a cell follow each other in a plan.
-    cells = [replace(cell, number=(repeat - 1) * of_each + at // added + 1) for at, (repeat, cell) in enumerate(more)]
+    last, done = max(cell.number for cell in first.cells), len(first.cells)
+    cells = [
+        replace(cell, number=last - done + (repeat - 1) * of_each + at // added + 1)
+        for at, (repeat, cell) in enumerate(more)
+    ]
     return replace(plan, cells=cells)
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from blklab.analysis import compare as analysis
 from blklab.analysis.compare import distinguish
+from blklab.analysis.decision import look_share
 from blklab.analysis.metrics import METRICS, with_direction
 from blklab.analysis.samples import Points
 from blklab.errors import UsageError
@@ -38,6 +39,8 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
         analysis.comparison_sides(list(zip(names, [each.runs for each in selections], strict=True))),
         [name.strip() for name in metrics.split(",")],
         _points(store, [each.campaign for each in selections]),
+        look=look_share(query.earlier_looks(store, selections)),
+        earlier=query.earlier_campaigns(store, selections[0]),
     )
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [each.campaign for each in selections]

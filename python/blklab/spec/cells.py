@@ -135,24 +135,34 @@ def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:
     """Returns one plan with the cells of several experiments, which take turns.
 
     They have a label `experiment`. In each repeat, the cells that differ only in the experiment follow each other, in
-    random order. Raises UsageError for experiments of one name.
+    random order. Raises UsageError for experiments of one name, with unlike labels, or with two targets of one name.
     """
     names = [plan.name for plan in plans]
     if len(set(names)) < len(names):
         raise UsageError(f"--interleave: expected experiments of unlike names, found {' and '.join(names)}")
+    if len({tuple(plan.cells[0].labels) for plan in plans}) > 1:
+        raise UsageError("--interleave: expected experiments with the same keys in [matrix] and [sweep]")
+    targets = dict[str, object]()
     shuffle, places = random.Random(0), dict[tuple[str, ...], float]()  # noqa: S311
     cells: list[Cell] = []
     for plan in plans:
         for cell in plan.cells:
+            target = cell.document.get("target", {})
+            if targets.setdefault(name := target.get("name", ""), target) != target:
+                raise UsageError(f"--interleave: target {name}: expected the same place in all experiments")
             place = places.setdefault(tuple(cell.labels.values()), shuffle.random())
             labels = {"experiment": plan.name, **cell.labels}
             cells.append(replace(cell, number=len(cells) + 1, labels=labels, place=place + 1e-9 * shuffle.random()))
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = {"experiments": {plan.name: plan.raw for plan in plans}, "repeats": repeats}
     varied = ["experiment", *dict.fromkeys(label for plan in plans for label in plan.varied)]
-    title, path = " and ".join(plan.title or plan.name for plan in plans), plans[0].path.with_name("+".join(names))
+    title, path = (
+        " and ".join(plan.title or plan.name for plan in plans),
+        plans[0].path.with_name("+".join(names) + ".toml"),
+    )
     notes = [note for plan in plans for note in plan.notes]
-    return ExperimentPlan(title, cells, varied, plans[0].runner, path, raw, notes)
+    same_size = _sized(cells) if targets.keys() != {""} else cells
+    return ExperimentPlan(title, same_size, varied, plans[0].runner, path, raw, notes)
 
 
 def _typical(source: load.ExperimentSource) -> Iterator[str]:

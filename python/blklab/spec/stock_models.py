@@ -91,15 +91,11 @@ class RatedFigure:
         return self.simulated / self.rated - 1
 
 
-def user_directory() -> Path:
-    """Returns the directory of the user's own models."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "blklab" / "devices"
-
-
 def paths() -> dict[str, Path]:
     """Returns the files of all models by name; the user's come before blklab's."""
+    directory = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "blklab" / "devices"
     try:
-        own = {path.stem: path for path in user_directory().glob("*.toml") if path.is_file()}
+        own = {path.stem: path for path in directory.glob("*.toml") if path.is_file()}
     except OSError:
         own = {}
     return {path.stem: path for path in DIRECTORY.glob("*.toml")} | own

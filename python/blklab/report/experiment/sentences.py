@@ -67,7 +67,7 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
             if len(there) > 1:
                 ranked.setdefault(metric, []).append(there)
     for metric, groups in ranked.items():
-        for ranking in _rankings(groups, metric):
+        for ranking in _rankings(groups, Rule(METRICS[metric], look=view.look)):
             cell = ranking.cells[0]
             name = view.name(cell, [subject, *view.loads])
             yield Sentence(name, ranking.text(view, subject))
@@ -95,9 +95,8 @@ class _Ranking:
         rivals = [at for at in range(1, len(names)) if not self._better(0, at)]
         if lead is None or lead.once or lead.verdict == "unknown":
             gain = "" if lead is None else f", {change(lead.change)} against {names[1]}"
-            doubt = "it was run once, so this can be chance"
-            if lead is not None and lead.of_model:
-                doubt = "the interval of this prediction is unknown"
+            predicted = lead is not None and lead.of_model
+            doubt = "its interval is unknown" if predicted else "it was run once, so this can be chance"
             return f"{names[0]} has the highest value with {top}{_load(view, self.cells[0])}{gain}; {doubt}."
         if len(rivals) == len(names) - 1:
             listed = formatting.listing(names) if subject == STACK else f"{subject} {formatting.listing(names)}"
@@ -130,13 +129,13 @@ class _Ranking:
         needed = [decision.repeats for decision in known if decision.repeats]
         more = f", {more_repeats(max(needed))} needed" if needed else ""
         if any(decision.of_model for decision in known):
-            more = ": the model's error is larger than the difference"
+            more = " (the model's error is larger than the difference)"
         return f"cannot tell which of {names} is fastest{more}"
 
 
-def _rankings(groups: Sequence[Sequence[ReportCell]], metric: str) -> list[_Ranking]:
+def _rankings(groups: Sequence[Sequence[ReportCell]], rule: Rule) -> list[_Ranking]:
     """Decides all pairs of all groups together: which cell is the best is not known before."""
-    rule = Rule(METRICS[metric])
+    metric = rule.metric.name
     sign = -1 if rule.metric.more_is_better else 1
     ordered = [sorted(group, key=lambda cell: sign * (cell.mean(metric) or 0)) for group in groups]
     cells = [cell for group in ordered for cell in group]
@@ -255,7 +254,7 @@ def _since(view: ExperimentView, base: ReportSeries, other: ReportSeries) -> Ite
             [cell.samples(metric) for pair in cells for cell in pair],
             [0, 1] * len(cells),
             [([at], [at + 1]) for at in range(0, 2 * len(cells), 2)],
-            Rule(METRICS[metric]),
+            Rule(METRICS[metric], look=view.look),
         )
         for decision, (_, after) in zip(decisions, cells, strict=True):
             if decision is not None:

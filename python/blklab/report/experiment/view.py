@@ -12,7 +12,7 @@ from typing import Any
 from blklab import units
 from blklab.analysis import compare
 from blklab.analysis.compare import PLACES, REPEAT, distinguish
-from blklab.analysis.decision import Rule, intervals
+from blklab.analysis.decision import Rule, intervals, look_share
 from blklab.analysis.metrics import LATENCIES, METRICS, directions, with_direction
 from blklab.analysis.samples import Points, merged_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
@@ -158,6 +158,7 @@ class ExperimentView:
             if not any(run.outcome for run in selection.runs):
                 raise UsageError(f"{selection.words}: no run is done")
         self.campaigns = [selection.campaign for selection in selections]
+        self.look = look_share(max(len(row.former_repeats) for row in self.campaigns))
         self.failed = [run for selection in selections for run in selection.runs if run.state == "failed"]
         self.series = [
             ReportSeries(printable(name), campaign, runs)

@@ -23,7 +23,7 @@ from blklab.store import series
 from blklab.store.series import FinishedRun
 
 UNMEASURED_NOTE = "no measurement of such an array is known: its interval is wider"
-UNSTEADY_NOTE = "not steady: the last third of the simulated run has another rate than the whole: raise {setting}"
+UNSTEADY_NOTE = "not steady: the run ended before its rate was constant: set a larger {setting}"
 STATES_NOTE = "two states: some seeds give {:,.0f} IOPS, others {:,.0f}"
 
 

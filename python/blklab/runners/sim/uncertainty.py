@@ -15,7 +15,16 @@ from typing import cast
 
 from blklab.documents.outcome import LockUse, MdReport, TargetReport
 from blklab.md_levels import PARITIES
-from blklab.outcome import CROWDED, NORMAL, DeviceResult, Outcome, PredictionInterval, looked_up, next_value
+from blklab.outcome import (
+    CROWDED,
+    NORMAL,
+    OTHER_KERNEL,
+    DeviceResult,
+    Outcome,
+    PredictionInterval,
+    looked_up,
+    next_value,
+)
 from blklab.runners.load_ramp import without_ramp
 from blklab.spec.cells import Cell
 from blklab.spec.device import Uncertainty
@@ -24,10 +33,6 @@ from blklab.spec.documents import built_nodes
 KERNEL = 0.065
 """The deviation of IOPS if the devices are known exactly: a little more than the root mean square of the logarithmic
 errors of the cells that `accuracy/run agreement --recorded` compares with real kernels."""
-
-OTHER_KERNEL = 0.03
-"""The deviation of the ratio of two predictions that differ only in the kernel: a little more than the root mean square
-of the same cells of two kernels (0.026 in 155 pairs), so most of the error is common to them."""
 
 TAIL = 0.42
 """The deviation that a 99th percentile has in addition. No table has percentiles: in reference/randomio_runs.csv, the
