@@ -199,7 +199,7 @@ def test_an_earlier_campaign_with_fewer_repeats_is_an_earlier_look(tmp_path: Pat
         carry_out(runner, of_host(path, Override("repeats", repeats, "--set repeats")), store)
         looks.append(query.earlier_looks(store, [query.selected(store, "two")]))
     assert looks == [0, 1, 1, 2]
-    assert len(query.earlier_campaigns(store, query.selected(store, "two~1"))) == 2
+    assert len(query.earlier_campaigns(store, [query.selected(store, "two~1")])) == 2
 
 
 def test_interleaved_experiments_take_turns(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def _contrast(
     if len(logs) > 1 and once and math.isfinite(middle) and not any(predictions):
         # Without repeats, the other settings of a full sweep are the repeats.
         variance = sum((log - middle) ** 2 for log in logs) / (len(logs) - 1)
-        spread = Spread(1.0, len(logs), max(variance, 1e-6), len(logs) - 1.0, "own")
+        spread = Spread(1.0, len(logs), max(variance, 1e-6), len(logs) - 1.0, "cells")
         return _Contrast(middle, [(spread, 1.0)])
     within = all_known and all(spread.origin == "within" for spread in spreads_of)
     weight = 1 / len(logs)
@@ -322,7 +322,7 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
         more = log > 0
         verdict = "better" if more == rule.metric.more_is_better else "worse"
     margin = math.log1p(rule.margin)
-    runs = min(spread.runs for spread, _ in contrast.cells)
+    runs = min(1 if spread.origin == "cells" else spread.runs for spread, _ in contrast.cells)
     if verdict == "unclear" and not once:
         # The change is found, or it is found to be less than the margin.
         needed_more = _repeats(contrast, each, max(abs(contrast.log), margin))

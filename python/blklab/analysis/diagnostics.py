@@ -268,7 +268,7 @@ def _predictions(runs: Sequence[StoredRun], points: Points) -> Iterator[Diagnost
                 of = f", {' '.join(labels.values())}," if labels else ""
                 message = (
                     f"Of {len(pairs)} cells that were predicted and measured, {len(off)} are outside of the interval of"
-                    f" their prediction; the largest difference{of} is {_percent(worst.change)}"
+                    f" their prediction (1 of 10 is expected); the largest difference{of} is {_percent(worst.change)}"
                     f" ({_percent(worst.low)} to {_percent(worst.high)} expected)."
                 )
                 yield _doubt("prediction", message, *(run for run in runs if run.campaign == sim))

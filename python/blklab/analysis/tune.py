@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blklab.analysis.compare import REPEAT, compare, comparison_sides
-from blklab.analysis.decision import FIRST_LOOK, MARGIN, Decision, Pair, Rule, decide, look_share
+from blklab.analysis.decision import FIRST_LOOK, MARGIN, Decision, Pair, Rule, decide
 from blklab.analysis.metrics import METRICS, metric_name, with_direction
 from blklab.analysis.samples import Measured, Points, merged_unchanged, run_samples
 from blklab.analysis.variation import RunSample, mean
@@ -127,14 +127,13 @@ def tune(
 Values = tuple[str, ...]
 
 
-def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, margin: float) -> int:
+def undecided(campaign: CampaignRow, runs: Sequence[StoredRun], points: Points, margin: float, look: float) -> int:
     """Returns how many comparisons of a campaign more repeats can decide.
 
     They are those of a sweep, of interleaved experiments, or of the stacks; with one stack, those of the first label
     that varies. Raises UsageError if there is nothing to compare.
     """
     metric = "wall" if any(run.figures.command for run in runs) else "iops"
-    look = look_share(len(campaign.former_repeats))
     if campaign.experiment.get("sweep"):
         tunings = tune(campaign, runs, metric, points, margin=margin, look=look)
         verdicts = [effect.verdict for tuning in tunings for effect in tuning.effects]

@@ -51,7 +51,9 @@ class Spread:
     runs: int
     variance: float  # The relative variance of one run
     degrees: float  # The degrees of freedom of the variance
-    origin: str  # `own` repeats, `shared` with other cells, `both` sides of a pair, or `within` the only run
+    origin: str
+    """`own` repeats, `shared` with other cells, `both` sides of a pair, `cells` that stand for repeats, or `within` the
+    only run."""
 
 
 def mean(samples: Sequence[RunSample]) -> float:

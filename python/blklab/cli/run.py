@@ -283,7 +283,7 @@ def until_sure(
     margin: float,
 ) -> "tuple[ExperimentPlan, CampaignOutcome]":
     """Measure more repeats of a campaign until each of its comparisons is decided; return all cells and results."""
-    from blklab.analysis.decision import MOST_LOOKS, next_look
+    from blklab.analysis.decision import MOST_LOOKS, look_share, next_look
     from blklab.analysis.tune import undecided
     from blklab.runners.campaign import of_run, with_repeats
     from blklab.spec.overrides import Override
@@ -301,7 +301,8 @@ def until_sure(
             plan = between(row.former_repeats[-1], row.repeats)
             outcome = replace(outcome, failed=_measure(runner, plan, store, campaign=store.continued(number)).failed)
         runs = [run for run in query.runs_of(store, number) if run.outcome is not None]
-        unsure = undecided(row, runs, partial(query.points, store), margin)
+        look = look_share(query.earlier_looks(store, [query.Selection("", row, runs)]))
+        unsure = undecided(row, runs, partial(query.points, store), margin, look)
         if outcome.failed or not unsure or len(row.former_repeats) >= MOST_LOOKS:
             break
         repeats = next_look(row.repeats)

@@ -194,13 +194,13 @@ def summary(comparison: Comparison, name: str) -> str:
 
 def _power(known: Sequence[Decision | None], margin: float) -> str:
     """Returns what the median cell can detect."""
-    known_power = [each for each in known if each and each.detectable is not None and each.needed]
+    known_power = sorted((each.detectable, each.needed) for each in known if each and each.detectable and each.needed)
     if not known_power:
         return ""
-    usual = sorted(known_power, key=lambda each: each.detectable or 0.0)[len(known_power) // 2]
-    power = f" A change of {formatting.share(usual.detectable)} can be detected"
-    if usual.detectable is not None and usual.detectable > margin and usual.needed:
-        needs = f"about {usual.needed}" if usual.needed <= MOST_REPEATS else f"over {MOST_REPEATS}"
+    least, needed = known_power[len(known_power) // 2]
+    power = f" A change by {formatting.share(least) if least < 1 else f'a factor of {1 + least:.0f}'} can be detected"
+    if least > margin:
+        needs = f"about {needed}" if needed <= MOST_REPEATS else f"over {MOST_REPEATS}"
         return f"{power}; {formatting.share(margin)} needs {needs} repeats."
     return f"{power}."
 

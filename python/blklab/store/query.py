@@ -291,13 +291,13 @@ def earlier_looks(store: Store, selections: Sequence[Selection]) -> int:
     return max(looks(selection.campaign) for selection in selections)
 
 
-def earlier_campaigns(store: Store, selection: Selection) -> list[list[StoredRun]]:
-    """Returns the finished runs of campaigns of the same cells on the same host, up to the selected one."""
-    now = selection.campaign
+def earlier_campaigns(store: Store, selections: Sequence[Selection]) -> list[list[StoredRun]]:
+    """Returns the runs of finished campaigns of the same cells on the same host, up to the first selected one."""
+    now, *others = (selection.campaign for selection in selections)
     same = [row for row in all_campaigns(store) if (row.digest, row.place) == (now.digest, now.place)]
-    numbers = [row.number for row in same if row.number <= now.number][-MOST_CAMPAIGNS:]
+    numbers = [row.number for row in same if row.number <= now.number and row not in others][-MOST_CAMPAIGNS:]
     every = [[run for run in runs_of(store, number) if run.outcome is not None] for number in numbers]
-    return [runs for runs in every if runs]
+    return [runs for runs in every if runs and len(runs) == len(every[-1])]
 
 
 def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:

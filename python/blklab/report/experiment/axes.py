@@ -104,7 +104,7 @@ def _lines(
     texts = [{"calculate": metric_label(metric, f"datum.{key}"), "as": f"{key}_text"} for key in ("v", "low", "high")]
     line_tip = [("line", line)] if line else []
     named = [*line_tip, *campaign_tip(view), ("value", label), ("v_text", METRICS[metric].what)]
-    tooltips = tips(*named, ("low_text", "at least (95 %)"), ("high_text", "at most (95 %)"))
+    tooltips = tips(*named, ("low_text", "at least"), ("high_text", "at most"))
     x = {**quantity("x", label), **axis(xs, label)}
     hue = line_colour(view, lines, line)
     points = {"y": quantity("v", **y), "color": hue}
@@ -115,7 +115,7 @@ def _lines(
         {"transform": [{"filter": "datum.low != null"}], **ranges},
         layer("line", line_places, point={"size": 34}, strokeWidth=1.8),
     ]
-    note = "Bars: the 95 % interval of the mean."
+    note = "Bars: the interval."
     if label in LOADS and (knees := _marked(cells, data)):
         shown = {**points, "tooltip": [tip("knee", "knee"), *tooltips[:-2]]}
         diamonds = layer("point", shown, shape="diamond", size=190, strokeWidth=2, fill=None)
@@ -123,7 +123,7 @@ def _lines(
         note += " Diamonds: the knee, where bandwidth over latency is largest."
     if not any(row["low"] is not None for row in data):
         del layers[0]
-        note = note.removeprefix("Bars: the 95 % interval of the mean.").strip()
+        note = note.removeprefix("Bars: the interval.").strip()
     spec = chart_spec(data, transform=texts, encoding={"x": x}, layer=layers)
     other_labels = titled(view, cells, line, [label])
     title = f"{METRICS[metric].what[:1].upper()}{METRICS[metric].what[1:]} by {label}"
@@ -185,7 +185,7 @@ def _table(
 ) -> TextTable:
     columns = [text(line)] if line else []
     columns += [text("campaign")] if view.several else []
-    columns += figures(label, METRICS[metric].what, "95 % interval")
+    columns += figures(label, METRICS[metric].what, "interval")
     body = [
         [
             *([row["line"]] if line else []),

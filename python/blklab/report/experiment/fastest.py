@@ -40,9 +40,9 @@ def _chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title:
         notes.append(f"Each cell at the {loads} with the highest value.")
     repeated, sure = (any(row[key] is not None for row in data) for key in ("least", "low"))
     if repeated and sure:
-        notes.append("Thin whiskers: the range of repeats; thick: the 95 % interval of the mean.")
+        notes.append("Thin whiskers: the range of repeats; thick: the interval.")
     elif repeated or sure:
-        what = "the range of repeats" if repeated else "the 95 % interval of the mean"
+        what = "the range of repeats" if repeated else "the interval"
         notes.append(f"Whiskers: {what}.")
     if len(chosen) > len(drawn):
         notes.append(f"The first {MOST_ROWS} of {len(chosen)}; the table below has all.")
@@ -85,7 +85,7 @@ def _spec(view: ExperimentView, data: Sequence[Spec], metric: str) -> Spec:
     label = metric_label(metric, "datum.total")
     ops = [direction for direction in WAYS if any(row["op"] == direction for row in data)]
     shared = offset(view)
-    figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "95 % interval"))
+    figures_of_bar = (("v_text", "mean"), ("range_text", "repeats"), ("interval_text", "interval"))
     tooltips = tips(("name", "cell"), *campaign_tip(view), ("op", "direction"), *figures_of_bar)
     x: Spec = {
         "title": None,
@@ -141,7 +141,7 @@ def _between(low: str, high: str, metric: str) -> str:
 def _table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> TextTable:
     form = formatting.rate if metric == "bw" else formatting.number
     columns = [text("cell"), *([text("campaign")] if view.several else [])]
-    columns += figures("reads", "writes", "together", "range of repeats", "95 % interval")
+    columns += figures("reads", "writes", "together", "range of repeats", "interval")
     body = []
     for cell in cells:
         total = cell.value(metric)

@@ -207,7 +207,7 @@ def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
         if cell.value("iops")
     ]
     note = (
-        "±: half of the 95 % interval of the mean. Latencies are those of reads,"
+        "±: half of the interval. Latencies are those of reads,"
         " unless there are 10 % more writes. CPUs: how many the jobs used; machine: the busy share of all CPUs."
     )
     return pruned(TextTable("Figures", columns, body, note))
