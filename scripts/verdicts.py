@@ -10,7 +10,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from scipy.special import digamma, polygamma
 
 from blklab.analysis.decision import Decision, Rule, decide, look_share
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.variation import RunSample
+from blklab.analysis.variation import RunSample, _inverse_trigamma
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/explanation/verdicts.md"
@@ -130,15 +129,6 @@ def limma(base: Array, other: Array, _share: float) -> list[int]:
         degrees = min(free + prior, len(base) * free)
     t = (other.mean(axis=1) - base.mean(axis=1)) / np.sqrt(2 * variances / runs)
     return _signs(base, other, 2 * stats.t.sf(np.abs(t), degrees))
-
-
-@cache
-def _inverse_trigamma(value: float) -> float:
-    x = 0.5 + 1 / value
-    for _ in range(30):
-        trigamma = polygamma(1, x)
-        x += float(trigamma * (1 - trigamma / value) / polygamma(2, x))
-    return x
 
 
 JUDGES: dict[str, Judge] = {"blklab": blklab, "Welch": welch, "Mann-Whitney": mann_whitney, "limma": limma}

@@ -356,6 +356,8 @@ def test_two_campaigns_differ_by_more_than_their_runs_show() -> None:
             rule = Rule(METRICS["iops"], look=1, campaigns=known if knows else None)
             (decision,) = compared([list(campaigns[6])], [list(campaigns[7])], rule)
             false[knows] += decision.verdict in {"better", "worse"}
+            assert (decision.detectable is None) == knows
+            assert not (knows and decision.repeats)
     assert false[True] / 400 <= 0.07
     assert false[False] / 400 >= 0.15
 

@@ -96,3 +96,10 @@ def test_one_line_says_what_cells_with_one_run_show_together() -> None:
     mixed = [replace(row, differences=[Decision("unknown", (-1) ** at * 0.2)]) for at, row in enumerate(rows[:49])]
     (undecided, _) = comparison.headlines(replace(found, rows=mixed))
     assert "cannot tell; " in undecided
+
+
+def test_more_repeats_are_not_advised_against_what_differs_between_campaigns() -> None:
+    decision = Decision("unclear", 0.029, -0.37, 0.68, 1.0)
+    found = Comparison(["a", "b"], [], [ComparisonRow("iops", {}, [VALUE, VALUE], [decision])], [], [False, False])
+    assert comparison.verdict(decision) == "cannot tell: measure in turns"
+    assert comparison.summary(found, "iops") == "iops: 1 cannot tell (measure in turns)."

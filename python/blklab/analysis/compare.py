@@ -1,7 +1,7 @@
 """Compare two or more sets of runs, cell by cell, and name what distinguishes them."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from statistics import geometric_mean
@@ -105,8 +105,7 @@ def _far_away(rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
 
 def _between(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> tuple[float, float] | None:
     """Returns how much campaigns vary; None if it is unknown."""
-    measured = [[(dict(run.labels) | {REPEAT: ""}, metric.of(run.figures)) for run in runs] for runs in earlier]
-    by_cell = [by_key((tuple(labels.items()), value) for labels, value in runs) for runs in measured]
+    by_cell = [by_key((run.cell_labels, metric.of(run.figures)) for run in runs) for runs in earlier]
     known = [key for key in by_cell[0] if all(all(cell.get(key, [None])) for cell in by_cell)] if by_cell else []
     return between_campaigns([[[value for value in cell[key] if value] for cell in by_cell] for key in known])
 
@@ -117,15 +116,15 @@ def _are_apart(compared: Sequence[ComparisonSide]) -> bool:
     return any(side and sides[0] and not side & sides[0] for side in sides[1:])
 
 
-def _two_campaigns(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> Diagnostic:
-    """Returns the note about sides that were measured at different times."""
+def _two_campaigns(known: tuple[float, float] | None, count: int, metric: str) -> Diagnostic:
+    """Returns the note about sides that were measured at different times; `count` campaigns show how much they vary."""
     text = (
         "the sides were measured at different times: what changed on the machine between them is not in the"
         " intervals; `blklab run A.toml B.toml --interleave` measures both in turns"
     )
-    if known := _between(earlier, metric):
-        share = f"{math.expm1(math.sqrt(known[0])):.1%} (standard deviation)"
-        text = f"{len(earlier)} campaigns of these cells differ in {metric.name} by {share}: the intervals include it"
+    if known:
+        share = f"{100 * math.expm1(math.sqrt(known[0])):.1f} % (standard deviation)"
+        text = f"{count} campaigns of these cells differ in {metric} by {share}: the intervals include it"
     return note("two-campaigns", text)
 
 
@@ -227,14 +226,14 @@ def compare(
     confidence: float = 0.95,
     margin: float = MARGIN,
     look: float = FIRST_LOOK,
-    earlier: Sequence[Sequence[StoredRun]] = (),
+    earlier: Callable[[], Sequence[Sequence[StoredRun]]] = list,
 ) -> Comparison:
     """Compares sides cell by cell; the first side is the baseline.
 
     Cells are identified by the labels that all sides have, or by the labels in `by`; runs that differ only in other
     labels are merged, and the cells that they belong to are matched. The sides may differ in the `chosen` labels, which
     selected them, and in labels that distinguish whole sides, such as the device. Sides that differ by less than
-    `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` the runs of campaigns of the
+    `margin` are the same. `look` is the share of the error rate (`Rule`), `earlier` reads the runs of campaigns of the
     baseline's cells, which show how much campaigns differ. Raises UsageError for metrics and labels that do not exist.
     """
     names = [metric_name(name) for name in metrics]
@@ -259,17 +258,19 @@ def compare(
         for at, cell in enumerate(cells):
             asked.setdefault(cell.metric(name), {}).setdefault(at, []).append(name)
     apart = _are_apart(usable)
+    before = earlier() if apart else []
+    between = {name: _between(before, METRICS[name]) for name in asked}
     rows = [
         row
         for name, wanted in asked.items()
         for row in _rows(
             [(cells[at], why) for at, why in wanted.items()],
-            Rule(METRICS[name], confidence, margin, look, _between(earlier, METRICS[name]) if apart else None),
+            Rule(METRICS[name], confidence, margin, look, between[name]),
         )
     ]
     if not rows:
         raise UsageError(f"nothing to compare: no run has {' or '.join(metrics)}")
-    noted = [_two_campaigns(earlier, METRICS[rows[0].metric])] if apart else []
+    noted = [_two_campaigns(between[rows[0].metric], len(before), rows[0].metric)] if apart else []
     noted += comparison_notes(usable, rows, [cell.runs for cell in cells], chosen)
     predicted = [all(run.figures.simulated_ios is not None for run in side.runs) for side in usable]
     return Comparison([side.name for side in usable], labels, rows, noted, predicted, confidence, margin)

@@ -245,9 +245,9 @@ def _model_error(cells: Sequence[Sequence[RunSample]]) -> ModelError | None:
     if not known or len(known) < len(errors):
         return None
     below, above, shared = (fmean(getattr(error, key) for error in known) for key in ("below", "above", "shared"))
-    same = [value if all(getattr(error, key) == value for error in known) else None
-            for key in ("setup", "cell") for value in [getattr(known[0], key)]]  # fmt: skip
-    return ModelError(below, above, shared, *same)
+    setup, cell = ([getattr(error, key) for error in known] for key in ("setup", "cell"))
+    alike = [of[0] if of.count(of[0]) == len(of) else None for of in (setup, cell)]
+    return ModelError(below, above, shared, *alike)
 
 
 def _quantile(confidence: float, degrees: float) -> float:
@@ -323,14 +323,14 @@ def _judge(contrast: _Contrast, rule: Rule, count: int) -> Decision:
         verdict = "better" if more == rule.metric.more_is_better else "worse"
     margin = math.log1p(rule.margin)
     runs = min(1 if spread.origin == "cells" else spread.runs for spread, _ in contrast.cells)
-    if verdict == "unclear" and not once:
+    # More repeats do not help against what differs between campaigns.
+    grows = not (once or rule.campaigns)
+    if verdict == "unclear" and grows:
         # The change is found, or it is found to be less than the margin.
         needed_more = _repeats(contrast, each, max(abs(contrast.log), margin))
         repeats = needed_more if needed_more > MOST_REPEATS else next_look(runs) - runs
-    if rule.campaigns:
-        repeats = None  # More repeats do not help against what differs between campaigns.
-    detectable = math.expm1(min(WIDEST, contrast.resolved(each, 0)))
-    needed = None if once else runs + _repeats(contrast, each, margin)
+    detectable = None if rule.campaigns else math.expm1(min(WIDEST, contrast.resolved(each, 0)))
+    needed = runs + _repeats(contrast, each, margin) if grows else None
     p, change = rule.adjusted(raw_p, count), math.expm1(log)
     far = contrast.far if ranks else ()
     return Decision(verdict, change, low, high, p, once, within, repeats, detectable, needed, far)

@@ -208,7 +208,7 @@ def cores_per_job(run: StoredRun) -> float | None:
 
 
 def _cells(runs: Sequence[StoredRun]) -> Iterable[list[StoredRun]]:
-    labels = (tuple(pair for pair in sorted(run.labels.items()) if pair[0] != compare.REPEAT) for run in runs)
+    labels = (tuple(sorted(run.cell_labels)) for run in runs)
     return by_key(((run.campaign, own), run) for run, own in zip(runs, labels, strict=True)).values()
 
 

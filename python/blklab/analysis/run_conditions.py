@@ -59,8 +59,7 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
     for place, run in enumerate(sorted(measured_runs, key=lambda run: run.started or "")):
         value = METRICS[metric].of(run.figures)
         if value is not None and value > 0:
-            labels = tuple(pair for pair in run.labels.items() if pair[0] != "repeat")
-            cells.setdefault(labels, []).append((place, math.log(value)))
+            cells.setdefault(run.cell_labels, []).append((place, math.log(value)))
     points = [point for cell in cells.values() if len(cell) > 1 for point in _centred(cell)]
     degrees = len(points) - sum(len(cell) > 1 for cell in cells.values()) - 1
     spread = sum(place**2 for place, _ in points)

@@ -38,10 +38,7 @@ def plan_runs(
     runs: Sequence[StoredRun], metric: Metric, points: Points, change: float, confidence: float
 ) -> list[RunPlan]:
     """Returns a plan for each cell of a campaign: to find a change, as a share, with a probability of 80 %."""
-    cells = by_key(
-        (tuple(pair for pair in run.labels.items() if pair[0] != "repeat"), (run, sample))
-        for run, sample in run_samples(runs, metric, points)
-    )
+    cells = by_key((run.cell_labels, (run, sample)) for run, sample in run_samples(runs, metric, points))
     samples = [[sample for _, sample in cell] for cell in cells.values()]
     known = spreads(samples, [0] * len(samples), metric.resolution)
     plans = []

@@ -1,6 +1,5 @@
 """Runs as samples: a value for each run, and its series."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -56,9 +55,8 @@ def model_error(run: StoredRun, metric: Metric) -> ModelError | None:
         return ModelError(math.inf, math.inf)
     low, high = interval.p99 if metric.kind == "time" else interval.iops
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
-    same = json.dumps([run.cell.get(key) for key in ("devices", "stack", "jobs")], sort_keys=True)
-    cell = json.dumps({**run.cell, "seed": None}, sort_keys=True)
-    return ModelError(below, above, interval.shared, same, cell)
+    setup = [run.cell.get(key) for key in ("devices", "stack", "jobs")]
+    return ModelError(below, above, interval.shared, setup, {**run.cell, "seed": None})
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:

@@ -107,7 +107,7 @@ def compare(
         confidence=confidence,
         margin=margin,
         look=1.0 if final else look_share(looks),
-        earlier=query.earlier_campaigns(kept, selections),
+        earlier=lambda: query.earlier_campaigns(kept, selections),
     )
     judged = [fail_if.judge_condition(comparison, judgement, sure=sure) for judgement in wanted]
     failed = [line for judgement in judged for line in judgement.failed]

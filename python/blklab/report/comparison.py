@@ -184,7 +184,10 @@ def summary(comparison: Comparison, name: str) -> str:
         if needed := [each.repeats for each in of if each.repeats]:
             part += f" ({more_repeats(max(needed))})"
         elif words in {"cannot tell", "different in one run each"}:
-            part += " (measure)" if of[0].of_model else " (use repeats = 2 or more)"
+            in_turns = of[0].low is not None and not of[0].once
+            part += (
+                f" ({'measure' if of[0].of_model else 'measure in turns' if in_turns else 'use repeats = 2 or more'})"
+            )
         parts.append(part)
     if missing := known.count(None):
         parts.append(f"{missing} on one side only")

@@ -40,7 +40,7 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
         [name.strip() for name in metrics.split(",")],
         _points(store, [each.campaign for each in selections]),
         look=look_share(query.earlier_looks(store, selections)),
-        earlier=query.earlier_campaigns(store, selections),
+        earlier=lambda: query.earlier_campaigns(store, selections),
     )
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [each.campaign for each in selections]

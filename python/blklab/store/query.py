@@ -84,6 +84,11 @@ class StoredRun:
     environment: Mapping[str, Any]
 
     @property
+    def cell_labels(self) -> tuple[tuple[str, str], ...]:
+        """Its labels without the repeat: the same for all repeats of a cell."""
+        return tuple(pair for pair in self.labels.items() if pair[0] != "repeat")
+
+    @property
     def figures(self) -> Outcome:
         """Its outcome; an empty one for a run that is not done."""
         return self.outcome or Outcome()
