@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from accuracy import sata
 from accuracy.options import reference_option
+from blklab.analysis.decision import is_inside
 from blklab.analysis.iocost import JOBS, LARGE, LOADS, MeasuredDisk, median, model_of
 from blklab.cli.common import cluster_option, computing, emit, json_option, warn
 from blklab.cluster import HERE, Parallel
@@ -106,7 +107,8 @@ class DiskRow:
     @property
     def inside(self) -> bool:
         """Whether the measurement is in the interval of the prediction."""
-        return self.limits[0] <= 1 / self.factor <= self.limits[1]
+        low, high = map(math.log, self.limits)
+        return is_inside(-math.log(self.factor), (low, high))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Predict published arrays with devices that are calibrated alone; nothing is fitted to arrays."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from accuracy.cache_tables import BcacheRun, CacheTables
 from accuracy.published_caches import CacheRow
 from blklab import _core
 from blklab.analysis import calibrate
+from blklab.analysis.decision import is_inside
 from blklab.analysis.observations import Observation, observation
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
@@ -48,7 +50,8 @@ class PublishedRow:
     @property
     def inside(self) -> bool:
         """Whether the published IOPS are in the interval of the prediction."""
-        return self.interval[0] <= 1 / (1 + self.error) <= self.interval[1]
+        low, high = map(math.log, self.interval)
+        return is_inside(-math.log1p(self.error), (low, high))
 
     @property
     def error(self) -> float:

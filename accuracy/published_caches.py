@@ -13,6 +13,7 @@ from typing import Literal
 
 from accuracy.cache_tables import CACHES, CacheRun, CacheTables
 from accuracy.disks import LEAST
+from blklab.analysis.decision import is_inside
 from blklab.cluster import HERE, Parallel
 from blklab.errors import UsageError
 from blklab.outcome import Outcome
@@ -95,7 +96,8 @@ class CacheRow:
     @property
     def inside(self) -> bool:
         """Whether the published IOPS are in the interval of the prediction."""
-        return self.interval[0] <= 1 / (1 + self.error) <= self.interval[1]
+        low, high = map(math.log, self.interval)
+        return is_inside(-math.log1p(self.error), (low, high))
 
     @property
     def is_judged(self) -> bool:

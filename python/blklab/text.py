@@ -76,13 +76,24 @@ def label_patterns(text: str) -> dict[str, str]:
     return wanted
 
 
+def toml_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
+    """Returns tables as TOML, each with its heading, such as `[devices.ssd]` or `[[cells]]`."""
+    return "".join(
+        f"\n{heading}\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in table.items())
+        for heading, table in tables
+    )
+
+
+def toml_key(key: str) -> str:
+    """Returns a part of a heading or a key, in quotes if TOML needs them."""
+    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
 def toml_value(value: object) -> str:
     """Returns a value as TOML; texts are written as in JSON."""
     match value:
         case Mapping():
-            inner = (
-                f"{key if _BARE.fullmatch(key) else json.dumps(key)} = {toml_value(of)}" for key, of in value.items()
-            )
+            inner = (f"{toml_key(key)} = {toml_value(of)}" for key, of in value.items())
             return f"{{ {', '.join(inner)} }}"
         case list():
             return f"[{', '.join(map(toml_value, value))}]"

@@ -78,10 +78,10 @@ def test_a_table_without_json(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.proof
 def test_the_fix_of_dm_cache_is_found_among_the_commits(run: Run, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "examples/cache-fix.toml").read_text()
-    (tmp_path / "cache-fix.toml").write_text(text.replace('runtime = "15m"', 'runtime = "5m"'))
+    text = (Path(__file__).parents[2] / "examples/article-2017-caches.toml").read_text()
+    (tmp_path / "caches.toml").write_text(text.replace('runtime = "15m"', 'runtime = "5m"'))
     outcome = run(
-        *("bisect", tmp_path / "cache-fix.toml", "--on", "sim", "--good", "4.12", "--bad", "4.11"),
+        *("bisect", tmp_path / "caches.toml", "--on", "sim", "--good", "4.12", "--bad", "4.11"),
         *("--fail-if", "iops < 0.6*baseline", "--json"),
     )
     assert outcome.status == 0, outcome.err

@@ -106,6 +106,7 @@ NEEDS = {
     "lab prune": ("run", ""),
     "md watch": ("watch", "--textfile -"),
     "report": ("run, report", "--store {none} 1"),
+    "reproduce": ("run", "{none}"),
     "run": ("run, lab", "examples/mirrors.toml --no-store --on lab"),
     "runs export": ("run", "--store {none} 1"),
     "runs list": ("run", "--store {none}"),

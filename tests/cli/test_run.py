@@ -29,9 +29,9 @@ def test_a_dry_run_shows_the_cells(run: Run) -> None:
 
 
 def test_what_is_varied_has_a_column(run: Run) -> None:
-    outcome = run("run", EXAMPLES / "spindles.toml", "--dry-run", "--set", "numjobs=[2, 7]")
+    outcome = run("run", EXAMPLES / "article-2008-spindles.toml", "--dry-run", "--set", "numjobs=[2, 7]")
     assert outcome.status == 0
-    assert "Ten disks, RAID-10 far 2: 2 cells" in outcome.out
+    assert "Ten disks behind a RAID controller, RAID-10 far 2, 2008: 4 cells" in outcome.out
     assert "numjobs=7" in outcome.out
 
 

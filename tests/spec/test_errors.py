@@ -175,7 +175,11 @@ CASES = [
         '[stacks.near]\ndevice = "sda"',
         "stacks.near.device: there is no device or stack 'sda'; did you mean 'ssd'?",
     ),
-    ("[stacks.near]", "[stacks.ssd]", "stacks.ssd: is also the name of a device"),
+    (
+        "[stacks.near]",
+        "[stacks.ssd]",
+        "stacks.ssd: is also the name of a device: only a stack with `device` may be called like one",
+    ),
     # Workloads.
     ("bs =", "blocksize =", "workloads.reads.blocksize: no such key; use 'bs'"),
     ("bs =", "bz =", "workloads.reads.bz: no such key; did you mean 'bs'?"),

@@ -1,10 +1,10 @@
 """The experiment that proves an answer: its arrangements and loads, for `blklab run`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from blklab.advice.answer import Answer
 from blklab.advice.question import Table
-from blklab.text import toml_value
+from blklab.text import toml_tables
 from blklab.trace.fio.plan import SEQUENTIAL, FioPlan, JobPlan
 
 MOST = 4  # Arrangements in the experiment
@@ -24,18 +24,18 @@ def as_toml(answer: Answer, plans: Mapping[str, FioPlan]) -> str:
             for name, table in of.warm().items()
         }
     settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
-    sections: list[tuple[str, Table]] = [("settings", settings)]
-    sections += [(f"devices.{name}", table) for name, table in disks.items()]
-    sections += [(f"stacks.{name}", table) for name, table in stacks.items()]
+    sections: list[tuple[str, Table]] = [("[settings]", settings)]
+    sections += [(f"[devices.{name}]", table) for name, table in disks.items()]
+    sections += [(f"[stacks.{name}]", table) for name, table in stacks.items()]
     for load in answer.question.loads:
         plan = plans.get(load.name)
         growth = answer.question.growth
         jobs: Mapping[str, Table] = {job.name: _job(plan, job, growth) for job in plan.jobs} if plan else {}
-        sections += [(f"workloads.{load.name}.jobs.{name}", table) for name, table in jobs.items()]
-        sections += [] if plan else [(f"workloads.{load.name}", load.table)]
+        sections += [(f"[workloads.{load.name}.jobs.{name}]", table) for name, table in jobs.items()]
+        sections += [] if plan else [(f"[workloads.{load.name}]", load.table)]
     lines = ["# Predicts, or with --on lab or --on host measures, what `blklab advise` found.", 'title = "Advice"']
     lines += [f"seed = {answer.question.seed}"]
-    return "\n".join([*lines, *(line for name, table in sections for line in _table(name, table))]) + "\n"
+    return "\n".join(lines) + "\n" + toml_tables(sections)
 
 
 def _job(plan: FioPlan, job: JobPlan, growth: float) -> Table:
@@ -69,8 +69,3 @@ def _renamed(value: object, names: Mapping[str, str]) -> object:
     if isinstance(value, list):
         return [_renamed(part, names) for part in value]
     return names.get(value, value) if isinstance(value, str) else value
-
-
-def _table(name: str, table: Mapping[str, object]) -> Iterator[str]:
-    yield from ("", f"[{name}]")
-    yield from (f"{key} = {toml_value(value)}" for key, value in table.items())

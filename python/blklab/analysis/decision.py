@@ -346,6 +346,11 @@ def next_look(runs: int) -> int:
     return math.ceil(MORE * runs - 1e-9)
 
 
+def is_inside(log: float, ends: tuple[float, float], resolution: float = NEGLIGIBLE) -> bool:
+    """Returns whether a measurement is inside of a prediction's interval; all are logarithms of ratios to it."""
+    return ends[0] <= log <= ends[1] or abs(math.expm1(log)) <= max(NEGLIGIBLE, resolution)
+
+
 def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None, other: ModelError | None) -> Decision:
     """Decides with the error of the model: of one prediction against a measurement, or of two predictions.
 
@@ -378,7 +383,8 @@ def _judge_predictions(contrast: _Contrast, rule: Rule, base: ModelError | None,
 
     down, up = map(reach, variances)
     if not (base and other):
-        verdict = "outside" if not -down <= log <= up else "unclear" if error**2 > max(variances) else "inside"
+        close = is_inside(log, (-down, up), rule.metric.resolution)
+        verdict = "outside" if not close else "unclear" if error**2 > max(variances) else "inside"
         return Decision(verdict, change, math.expm1(-down), math.expm1(up), of_model=True)
     low, high = (math.expm1(min(WIDEST, max(-WIDEST, end))) for end in (log - down, log + up))
     if low <= 0 <= high:

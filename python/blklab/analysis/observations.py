@@ -1,6 +1,6 @@
 """Measurements of a single device: fio runs, from fio's output, a table or the store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,7 +144,7 @@ def from_store(run: "StoredRun") -> Observation:
     jobs = [(str(job["name"]), job["options"]) for job in run.cell.get("jobs") or [] if "options" in job]
     if predicts(run.runner) or not jobs:
         raise UsageError(f"{where}: was not measured with fio ({run.runner}); expected a measured run")
-    observation = _observation(where, jobs, run.figures.read.iops, run.figures.write.iops)
+    observation = of_jobs(where, jobs, run.figures.read.iops, run.figures.write.iops)
     if observation is None:
         raise UsageError(f"{where}: is {run.state} and has no I/Os; expected a run that is done")
     return replace(observation, name=f"{where} {observation.name}", outcome=run.figures)
@@ -159,7 +159,7 @@ def from_fio(path: Path) -> list[Observation]:
         for document, jobs in _goings(content):
             for members in by_key((job.group, job) for job in jobs).values():
                 read, write = (sum(job.directions[direction].iops for job in members) for direction in (0, 1))
-                if run := _observation(str(path), [(j.name, j.options) for j in members], read, write):
+                if run := of_jobs(str(path), [(j.name, j.options) for j in members], read, write):
                     counted = any(part.total_ios for job in members for part in job.directions)
                     outcome = output.grouped(document, members)[0] if counted else None
                     observations.append(replace(run, outcome=outcome))
@@ -183,12 +183,13 @@ def _goings(content: str) -> list[tuple[FioDocument, Sequence[FioJobResult]]]:
     return [(run.document, run.jobs) for run in runs]
 
 
-def _observation(
-    where: str, members: Sequence[tuple[str, Mapping[str, str]]], read: float, write: float
+def of_jobs(
+    where: str, members: Sequence[tuple[str, Mapping[str, str]]], read: float, write: float, more: Collection[str] = ()
 ) -> Observation | None:
     """Returns the run of jobs that ran at the same time, each with its name and options; None without I/O.
 
-    Without group_reporting, fio prints each clone of a job. Equal jobs become one with more clones. Raises UsageError.
+    Without group_reporting, fio prints each clone of a job. Equal jobs become one with more clones. `more` are options
+    that it keeps besides `WORDS`. Raises UsageError.
     """
     if read + write == 0:
         return None
@@ -196,8 +197,8 @@ def _observation(
     disks = sorted({file for _, options in members if (file := options.get("filename", "")).startswith("/dev/")})
     jobs: dict[str, dict[str, Any]] = {}
     for name, clones in by_name.items():
-        _check(where, name, clones[0])
-        words = _words(where, name, clones[0])
+        _check(where, name, {key: value for key, value in clones[0].items() if key not in more})
+        words = _words(where, name, clones[0], more)
         words.setdefault("rw", "rw" if read and write else "read" if read else "write")
         if words["rw"] in text.MIXED and read and write and not words.keys() & {"rwmixread", "rwmixwrite"}:
             # fio's text output does not contain the requested rate; fio achieves it.
@@ -231,9 +232,9 @@ def _whole(where: str, name: str, key: str, options: Mapping[str, str]) -> int:
     return int(value)
 
 
-def _words(where: str, name: str, options: Mapping[str, str]) -> dict[str, Any]:
+def _words(where: str, name: str, options: Mapping[str, str], more: Collection[str]) -> dict[str, Any]:
     options = {ALIASES.get(key, key): value for key, value in options.items()}
-    words: dict[str, Any] = {key: options[key] for key in WORDS if key in options}
+    words: dict[str, Any] = {key: options[key] for key in (*WORDS, *more) if key in options}
     for key in ("iodepth", "numjobs", "rwmixread", "rwmixwrite", "fsync"):
         if key in words:
             words[key] = _whole(where, name, key, options)

@@ -1,12 +1,12 @@
 """Runs as samples: a value for each run, and its series."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from blklab.analysis.metrics import WAYS, Metric
 from blklab.analysis.variation import ModelError, RunSample
-from blklab.outcome import NORMAL
+from blklab.outcome import NORMAL, Outcome
 from blklab.spec.sweep import AS_IS, is_setting
 from blklab.store.query import StoredRun
 from blklab.store.series import JOBS, SeriesPoint
@@ -37,26 +37,26 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     return [
-        (run, RunSample(value, over_time(metric.name, points(run.id)), model_error(run, metric)))
+        (run, RunSample(value, over_time(metric.name, points(run.id)), model_error(run.figures, run.cell, metric)))
         for run in runs
         if (value := metric.of(run.figures)) is not None
     ]
 
 
-def model_error(run: StoredRun, metric: Metric) -> ModelError | None:
+def model_error(figures: Outcome, cell: Mapping[str, object], metric: Metric) -> ModelError | None:
     """Returns how uncertain a prediction of a metric is; None for a measurement.
 
     Latencies up to the 99th percentile have its interval, the widest. Other metrics have none.
     """
-    interval, simulated = run.figures.interval, run.figures.simulated_ios is not None
+    interval, simulated = figures.interval, figures.simulated_ios is not None
     if interval is None:
         return ModelError(math.inf, math.inf) if simulated else None
     if metric.kind == "time" and metric.name.rpartition(".")[2] not in LATENCIES_KNOWN:
         return ModelError(math.inf, math.inf)
     low, high = interval.p99 if metric.kind == "time" else interval.iops
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
-    setup = [run.cell.get(key) for key in ("devices", "stack", "jobs")]
-    return ModelError(below, above, interval.shared, setup, {**run.cell, "seed": None})
+    setup = [cell.get(key) for key in ("devices", "stack", "jobs")]
+    return ModelError(below, above, interval.shared, setup, {**cell, "seed": None})
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:

@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": CommandEntry("blklab.cli.compare:compare", "Compare results and show whether they differ", "run"),
     "bisect": CommandEntry("blklab.cli.bisect:bisect", "Find the kernel or commit that changed a figure", "run lab"),
     "import": CommandEntry("blklab.cli.import_:import_", "Import results of other tools into the store", "run"),
+    "reproduce": CommandEntry("blklab.cli.reproduce:reproduce", "Predict what fio measured, and show both", "run"),
     "report": CommandEntry("blklab.cli.report:report", "Report results: charts, tables, diagnostics", "run report"),
     "runs": CommandEntry("blklab.cli.runs:runs", "List, show, annotate, export and remove stored results", "run"),
     "serve": CommandEntry("blklab.cli.serve:serve", "Show the store as a web page", "run report serve"),

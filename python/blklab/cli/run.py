@@ -19,6 +19,7 @@ from blklab.cli.common import (
     progress,
     store_option,
     warn,
+    warn_each,
 )
 from blklab.errors import UsageError
 from blklab.report.console import Console
@@ -189,17 +190,13 @@ def run(
         return cells.interleaved(plans) if interleave else plans[0]
 
     plan = planned()
-    if margin and (kind.predicts or no_store):
-        reason = "repeats do not make predictions surer: measure with --on" if kind.predicts else "it needs the store"
-        raise UsageError(f"--until-sure: {reason}")
-    if margin and set(plan.varied) <= {"workload", "repeat"}:
-        raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
+    if margin:
+        _check_until_sure(kind, plan, stored=not no_store)
     if explain and not kind.explain:
         able = [runner_kind.name for runner_kind in RUNNERS.values() if runner_kind.explain]
         raise _refused("--explain", "measurements have no explanation", able)
     chosen = _runner(kind, options)
-    for line in plan.notes:
-        warn(line)
+    warn_each(plan.notes)
     plan = chosen.planned(plan)
     if dry_run:
         from blklab.report.results import print_cells
@@ -214,9 +211,31 @@ def run(
             from blklab.store.campaigns import Store
 
             plan, outcome = until_sure(chosen, planned, Store(store), outcome, margin)
-    results, failed = outcome.results, outcome.failed
-    _print(plan, results, explain=explain, per_job=per_job, as_json=as_json)
-    fail_with(failed)
+    _print(plan, outcome.results, explain=explain, per_job=per_job, as_json=as_json)
+    fail_with(outcome.failed)
+
+
+def predict(experiment: Path, store: str | None, *, as_json: bool) -> None:
+    """Simulate the cells of an experiment file, as `blklab run` does, and print the results."""
+    from blklab.spec import cells
+
+    kind = RUNNERS["sim"]
+    runner = _runner(kind, {option.name: None for option in _options()})
+    plan = runner.planned(cells.plan(experiment, form=kind.form()))
+    warn_each(plan.notes)
+    runner.check(plan)
+    outcome = measured(runner, plan, store, keep=True, resume=False)
+    _print(plan, outcome.results, explain=False, per_job=False, as_json=as_json)
+    fail_with(outcome.failed)
+
+
+def _check_until_sure(kind: "RunnerKind", plan: "ExperimentPlan", *, stored: bool) -> None:
+    """Raise UsageError if there is nothing to be sure of."""
+    if kind.predicts or not stored:
+        reason = "repeats do not make predictions surer: measure with --on" if kind.predicts else "it needs the store"
+        raise UsageError(f"--until-sure: {reason}")
+    if set(plan.varied) <= {"workload", "repeat"}:
+        raise UsageError("--until-sure: the cells differ only in their workloads: nothing to compare")
 
 
 def changes(settings: tuple[str, ...]) -> list[Any]:
@@ -334,22 +353,32 @@ def _watched(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callable[[in
 
 
 def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, per_job: bool, as_json: bool) -> None:
-    from blklab.report import fleet_results, runs, terminal
+    from blklab.analysis.reproduction import judge
+    from blklab.report import comparison, fleet_results, runs, terminal
     from blklab.report import results as report
 
     cells = {cell.number: cell for cell in plan.cells}
     explainer = RUNNERS[plan.runner].explain if explain else None
     explain_cell = explainer() if explainer else lambda _cell, _outcome: []
     explanations = [explain_cell(cells[result.number].document, result.outcome) for result in results]
+    predicts = RUNNERS[plan.runner].predicts
+    judged = judge(plan, {result.number: result.outcome for result in results}) if predicts and plan.measured else []
     documents = fleet_results.as_dicts(results)
-    if explain:
-        for document, sentences in zip(documents, explanations, strict=True):
+    for document, sentences in zip(documents, explanations, strict=True):
+        if explain:
             document["explanation"] = sentences
+        if figures := [row.as_dict() for row in judged if row.cell.number == document["number"]]:
+            document["judged"] = figures
 
     def draw(console: Console) -> None:
         report.print_results(console, plan, results)
         if per_job:
             terminal.draw_table(console, runs.jobs_table("#", [(result.number, result.outcome) for result in results]))
+        if judged:
+            terminal.draw_table(console, *comparison.judged_tables(plan, judged))
+            console.print()
+            for line in comparison.judged_lines(judged):
+                console.print(line)
         if explain:
             report.explanations(console, plan, results, explanations)
 

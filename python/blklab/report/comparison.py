@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from statistics import fmean, pvariance
 
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
-from blklab.analysis.decision import MOST_REPEATS, Decision, mean_over_cells
+from blklab.analysis.decision import AGREEMENTS, MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
+from blklab.analysis.reproduction import JudgedFigure, grouped_reasons
 from blklab.analysis.run_planning import RunPlan
 from blklab.outcome import NOMINAL
 from blklab.report import diagnostics, formatting, terminal
 from blklab.report.console import Console
 from blklab.report.tables.base import TableColumn, TextTable, figures, only, text
+from blklab.spec.cells import ExperimentPlan
 from blklab.text import by_key, printable
 from blklab.units import format_duration
 
@@ -86,7 +88,8 @@ def verdict(decision: Decision | None) -> str:
             return "inside the prediction"
         case "outside":
             end = decision.high if decision.change > (decision.high or 0.0) else decision.low
-            return f"outside by {formatting.share(abs((1 + decision.change) / (1 + (end or 0.0)) - 1))}"
+            ratio = (1 + decision.change) / (1 + (end or 0.0))
+            return f"outside by {f'a factor of {ratio:.1f}' if ratio >= 2 else formatting.share(abs(ratio - 1))}"
         case "unclear" if not (decision.of_model or decision.once or decision.repeats):
             return "cannot tell: measure in turns"
         case "unclear" if decision.of_model:
@@ -114,6 +117,48 @@ def more_repeats(count: int) -> str:
     if count > MOST_REPEATS:
         return f"over {MOST_REPEATS} more repeats"
     return formatting.plural(count, "more repeat")
+
+
+def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[TextTable]:
+    """Returns a table for each metric: predictions, what was measured elsewhere, and the verdicts."""
+    varied = [label for label in ("stack", "workload", *plan.varied) if label in plan.cells[0].labels]
+    labels = list(dict.fromkeys(label for label in varied if label != "repeat"))
+    columns = [TableColumn("#"), *map(text, labels), TableColumn("SIMULATED"), text("interval")]
+    columns += [TableColumn("measured"), TableColumn("change"), text("")]
+    note = "interval: nine of ten measurements are expected in it."
+    return [
+        TextTable(
+            f"Predicted and measured: {METRICS[name].what} ({name})",
+            columns,
+            [
+                [
+                    str(row.cell.number),
+                    *(printable(row.cell.labels[label]) for label in labels),
+                    figure(name, row.predicted),
+                    formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
+                    figure(name, row.mean) + (f" ({len(row.measured)} runs)" if len(row.measured) > 1 else ""),
+                    change(row.decision.change),
+                    "the model was fitted to it" if row.fitted else verdict(row.decision),
+                ]
+                for row in of_metric
+            ],
+            note,
+            spare=("change", "interval"),
+        )
+        for name, of_metric in by_key((row.metric.name, row) for row in rows).items()
+    ]
+
+
+def judged_lines(rows: Sequence[JudgedFigure]) -> list[str]:
+    """Returns how many measurements are inside the predictions' intervals, and the reasons of the others."""
+    lines = []
+    tested = [(row.metric.name, row.decision.verdict) for row in rows if not row.fitted]
+    for name, verdicts in by_key(tested).items():
+        known = [each for each in verdicts if each in AGREEMENTS]
+        lines.append(f"{name}: {known.count('inside')} of {len(known)} measurements are inside; nine of ten should be.")
+    for reason, numbers in grouped_reasons(rows).items():
+        lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
+    return lines
 
 
 FEWEST_ROWS = 5  # Of single runs, from which a sentence about all of them is possible

@@ -17,7 +17,7 @@ from blklab.spec import cell_form, documents, kernels, load, problems, sim_cell,
 from blklab.spec.cell_form import CellForm
 from blklab.spec.device import Uncertainty
 from blklab.spec.documents import as_host
-from blklab.spec.experiment import Experiment
+from blklab.spec.experiment import Experiment, MeasuredFigures
 from blklab.spec.fields import shown
 from blklab.spec.overrides import Override, applied, only_simulated
 from blklab.spec.problems import SpecProblem, SpecProblems
@@ -81,6 +81,7 @@ class ExperimentPlan:
     path: Path
     raw: Mapping[str, Any]  # The file's tables, as they were read, with the number of repeats
     notes: Sequence[str] = ()  # What blklab changes in fio's job files, and typical devices
+    measured: Sequence[MeasuredFigures] = ()  # Of cells of this experiment, elsewhere
 
     @property
     def name(self) -> str:
@@ -128,7 +129,22 @@ def plan(
     notes = [*source.notes, *simulated, *swept]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
-    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes)
+    measured = [MeasuredFigures.model_validate(table) for table in source.raw.get("measured", [])]
+    if not (changes or form.on_targets):
+        _check_measured(source, measured, cells)
+    return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes, measured)
+
+
+def _check_measured(source: load.ExperimentSource, measured: Sequence[MeasuredFigures], cells: Sequence[Cell]) -> None:
+    """Raises UsageError for measured figures of no cell."""
+    for at, figures in enumerate(measured):
+        if any(figures.matches(cell.labels) for cell in cells):
+            continue
+        terms = ", ".join(f"{label}={value}" for label, value in figures.cell.items())
+        wrong = [label for label in figures.cell if label not in cells[0].labels]
+        hint = problems.near(wrong[0], cells[0].labels) if wrong else "`blklab run --dry-run` lists the cells"
+        message = f"no label {wrong[0]!r}; {hint}" if wrong else f"no cell has {terms}; {hint}"
+        raise problems.usage_error(str(source.path), [SpecProblem(f"measured[{at}].cell", message)])
 
 
 def interleaved(plans: Sequence[ExperimentPlan]) -> ExperimentPlan:

@@ -1,8 +1,9 @@
 """An experiment: devices, stacks, workloads, settings, and what is varied."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
 from blklab.spec import kernels
 from blklab.spec.device import Device, QueueKeys
@@ -139,6 +140,32 @@ class CellPairs(ExperimentTable):
     workload: Names
 
 
+class MeasuredFigures(ExperimentTable):
+    """What was measured for a cell elsewhere, such as in an article: it is compared with the prediction."""
+
+    cell: dict[str, int | str]  # Labels, such as stack and workload; it may leave out those that do not matter
+    read_iops: Annotated[float, Field(ge=0)] = 0.0
+    write_iops: Annotated[float, Field(ge=0)] = 0.0
+    read_mean_ns: Nanoseconds | None = None  # The mean latency
+    write_mean_ns: Nanoseconds | None = None
+    device_ios: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """The I/Os that each device served; only their shares matter."""
+
+    fitted: bool = False  # Whether the models of the devices were fitted to it: then it is no test of the prediction
+    doubts: list[str] = Field(default_factory=list)  # Why the measurement may differ from what is simulated
+    source: str = ""
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Returns whether it is of the cell with these labels."""
+        return all(labels.get(label) == str(value) for label, value in self.cell.items())
+
+    @model_validator(mode="after")
+    def _has_figures(self) -> "MeasuredFigures":
+        if not self.read_iops + self.write_iops:
+            raise ValueError("found neither read_iops nor write_iops: expected one of them")
+        return self
+
+
 class Experiment(ExperimentTable):
     """A complete experiment file, with stock models, calibrated files and job files read."""
 
@@ -161,6 +188,7 @@ class Experiment(ExperimentTable):
     fleet: Fleet = Fleet()
     lab: Lab = Lab()
     cells: list[CellPairs] = Field(default_factory=list)  # What to run; by default each stack with each workload
+    measured: list[MeasuredFigures] = Field(default_factory=list)
     sweep: Sweep = Field(default_factory=dict)
     matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 

@@ -40,6 +40,7 @@ KNOWN: dict[tuple[str, ...], list[str]] = {
     ("host",): _of(target.HostRun),
     ("fleet",): _of(target.Fleet),
     ("cells", "*"): _of(experiment.CellPairs),
+    ("measured", "*"): _of(experiment.MeasuredFigures),
     ("lab",): _of(experiment.Lab),
     ("sweep",): [sweep.MODE, *sweep.QUEUE, *sweep.MD],
 }

@@ -30,7 +30,7 @@ class ResolvedStack:
 def inner(experiment: Experiment) -> set[str]:
     """Returns the stacks that are members of others."""
     stacks = {member for stack in experiment.stacks.values() if not isinstance(stack, Bare) for member in parts(stack)}
-    return stacks & experiment.stacks.keys()
+    return (stacks & experiment.stacks.keys()) - {name for name, _ in _units(experiment)} - experiment.devices.keys()
 
 
 def build(experiment: Experiment, name: str) -> ResolvedStack:
@@ -217,9 +217,10 @@ def check_names(experiment: Experiment) -> None:
         if name in seen:
             raise problems.fail(f"devices.{name}", "is also one of the devices that another device's count makes")
         seen.add(name)
-    for name in experiment.stacks:
-        if name in seen or name in experiment.devices:
-            raise problems.fail(f"stacks.{name}", "is also the name of a device")
+    for name, stack in experiment.stacks.items():
+        if (name in seen or name in experiment.devices) and not isinstance(stack, Bare):
+            message = "is also the name of a device: only a stack with `device` may be called like one"
+            raise problems.fail(f"stacks.{name}", message)
     throttled = any(disk.kind == "throttled" for disk in experiment.devices.values())
     if experiment.settings.latency_ns is not None and experiment.devices and not throttled:
         raise problems.fail("settings.latency_ns", "has an effect only on throttled devices, and there is none")

@@ -1,0 +1,346 @@
+"""Predict what fio measured elsewhere: the experiment for its results, and what the predictions are worth.
+
+`as_experiment` makes an experiment of imported results, whose figures are in its tables [[measured]]. `judge` compares
+such figures with predictions: inside or outside of the interval, and what is known about the cause of a miss.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from blklab.analysis import observations
+from blklab.analysis.decision import Decision, Rule, decide
+from blklab.analysis.explain import BUSY as SATURATED
+from blklab.analysis.explain import explain, saturation
+from blklab.analysis.metrics import METRICS, Metric, lowest_devices
+from blklab.analysis.samples import model_error
+from blklab.analysis.variation import RunSample, mean
+from blklab.documents.cell import Cell as CellDocument
+from blklab.errors import UsageError
+from blklab.outcome import NORMAL, DirectionResult, LatencyResult, Outcome, target_devices
+from blklab.spec import fio_job
+from blklab.spec.cells import Cell, ExperimentPlan
+from blklab.spec.experiment import MeasuredFigures
+from blklab.spec.known_options import HARMLESS
+from blklab.spec.stock_models import library_model
+from blklab.spec.workload import Job
+from blklab.text import by_key, toml_key, toml_tables, toml_value
+
+Table = dict[str, Any]
+
+JUDGED = ("iops", "read.mean", "write.mean")  # The metrics that [[measured]] has
+OTHER_SHARE = 0.1  # The shares of devices differ if they are so far apart
+CONTRIBUTES = 0.5  # A disk alone explains a miss if its own error is at least this part of it, both logarithmic
+BEYOND = 1.5  # More than a saturated device serves: so many times the prediction
+SHORT_NS = 10 * 10**9  # A shorter run shows caches and the start of a load
+BUSY = 0.9  # The share of the time from which on the processor of a job is the limit
+IOS = 100_000  # The I/Os of a simulated cell, unless a cache must learn first
+
+
+# --- from results to an experiment ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run that fio measured: its labels, figures, and where they are from."""
+
+    labels: Mapping[str, str]
+    outcome: Outcome
+    where: str
+    all_options: bool  # Whether all options of its jobs are known; fio's text has a few of them
+
+    @property
+    def place(self) -> str:
+        """The name of what it measured: a valid name of a stack."""
+        files = [options.get("filename", "") for options in self.outcome.job_options.values()]
+        known = [self.labels.get(label) for label in ("stack", "source", "device")]
+        known += [target_devices(self.outcome), self.labels.get("file"), files[0] if len(set(files)) == 1 else ""]
+        name = next(filter(None, known), "") or "target"
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", name.removeprefix("/dev/")).strip("-") or "target"
+
+    @property
+    def disks(self) -> list[str]:
+        """The disks below what it measured, as far as fio printed them."""
+        return [device.name for device in lowest_devices(self.outcome)]
+
+
+def as_experiment(
+    name: str, runs: Sequence[MeasuredRun], devices: Mapping[str, Table], stacks: Mapping[str, Table], settings: Table
+) -> Table:
+    """Returns the tables of the experiment that predicts these runs; `stacks` has one for the `place` of each.
+
+    Equal loads are one workload. Raises UsageError for a run without known options.
+    """
+    loads: dict[str, Table] = {}
+    pairs: dict[str, list[str]] = {}
+    measured = []
+    for run in runs:
+        load, dropped = _load(run)
+        label = next((name for name, other in loads.items() if other == load), "")
+        if not label:
+            label = _unlike(run.labels["workload"], load, loads)
+            loads[label] = load
+        pairs.setdefault(run.place, []).append(label)
+        measured.append(_figures(run, {"stack": run.place, "workload": label}, dropped))
+    learns = any("kind" in stack for stack in stacks.values())
+    longest = max(run.outcome.runtime_ns for run in runs)
+    limits: Table = {"runtime": f"{math.ceil(longest / 1e9)}s", **({} if learns else {"max_ios": IOS})}
+    return {
+        "title": f"{name}, as measured",
+        "settings": {**settings, **limits},
+        "devices": dict(devices),
+        "stacks": {place: stacks[place] for place in dict.fromkeys([*stacks, *pairs])},
+        "workloads": loads,
+        "cells": [{"stack": [place], "workload": list(dict.fromkeys(names))} for place, names in pairs.items()],
+        "measured": measured,
+    }
+
+
+def as_toml(experiment: Table) -> str:
+    """Returns the experiment as a file."""
+    head = "# Predicts what fio measured; [[measured]] has its figures. `blklab run` compares them again.\n"
+    tables: list[tuple[str, Table]] = [("[settings]", experiment["settings"])]
+    for section in ("devices", "stacks", "workloads"):
+        for name, table in experiment[section].items():
+            tables.append((f"[{section}.{toml_key(name)}]", table))
+    for section in ("cells", "measured"):
+        tables += [(f"[[{section}]]", table) for table in experiment[section]]
+    return f"{head}title = {toml_value(experiment['title'])}\n{toml_tables(tables)}"
+
+
+MORE = frozenset(Job.model_fields) - {"runtime", "ramp_time", "ioengine", "direct", "rw", "bs", "iodepth", "options"}
+"""Options that a simulated job has, besides those of a calibration."""
+
+
+def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
+    """Returns the workload of a run, and the options that are not simulated."""
+    options = run.outcome.job_options
+    if not any({"rw", "readwrite", "bs", "blocksize"} & of.keys() for of in options.values()):
+        raise UsageError(f"{run.where}: does not contain fio's options: expected fio's JSON or normal output")
+    jobs = list(options.items())
+    ignored = {*MORE, *observations.WORDS, *HARMLESS, "runtime", "ramp_time", "ioengine", "direct", "buffered"}
+    dropped = dict.fromkeys(f"{key}={value}" for _, of in jobs for key, value in of.items() if key not in ignored)
+    kept = [(name, {key: value for key, value in of.items() if f"{key}={value}" not in dropped}) for name, of in jobs]
+    figures = run.outcome
+    seen = observations.of_jobs(run.where, kept, figures.read.iops, figures.write.iops, MORE - {*observations.WORDS})
+    if seen is None:
+        raise UsageError(f"{run.where}: has no I/Os")
+    return dict(seen.workload), list(dropped)
+
+
+def _unlike(name: str, load: Table, taken: Mapping[str, Table]) -> str:
+    """Returns a name for a load: if another one has it, with the options in which they differ, or a number."""
+    differing = {key: value for key, value in load.items() if taken.get(name, {}).get(key) != value and key != "jobs"}
+    longer = "-".join([name, *(f"{key}{value}" for key, value in differing.items())])
+    return fio_job.unique(longer if name in taken else name, taken)
+
+
+def _figures(run: MeasuredRun, cell: Table, dropped: Sequence[str]) -> Table:
+    """Returns a table [[measured]]."""
+    outcome = run.outcome
+    table: Table = {"cell": cell}
+    for direction in ("read", "write"):
+        figures = outcome.direction(direction)
+        if figures.total_ios:
+            table[f"{direction}_iops"] = round(figures.iops, 1)
+        if figures.total_ios and figures.clat_ns.mean:
+            table[f"{direction}_mean_ns"] = round(figures.clat_ns.mean)
+    shares = {device.name: sum(device.ios) for device in lowest_devices(outcome) if sum(device.ios)}
+    table |= {"device_ios": shares} if len(shares) > 1 else {}
+    doubts = list(_doubts(run, dropped))
+    return {**table, **({"doubts": doubts} if doubts else {}), "source": run.where}
+
+
+def _doubts(run: MeasuredRun, dropped: Sequence[str]) -> Iterator[str]:
+    """Yields what was measured in another way than it is simulated."""
+    jobs = run.outcome.job_options.values()
+    if not run.all_options:
+        yield "fio's text does not contain all options: direct I/O to the whole device is assumed"
+    elif any(of.get("direct", "0") in {"0", "false"} and of.get("buffered", "1") != "0" for of in jobs):
+        yield "fio ran through the page cache (direct=0), which is not simulated"
+    if dropped:
+        yield f"not simulated: {', '.join(dropped)}"
+    if run.outcome.runtime_ns < SHORT_NS:
+        yield f"the run took {run.outcome.runtime_ns / 1e9:.1f} s: caches and the state of the disks decide"
+    clones = sum(int(of.get("numjobs", "1")) for of in jobs)
+    if (fio := run.outcome.fio) is not None and (share := (fio.usr_cpu + fio.sys_cpu) / (100 * clones)) >= BUSY:
+        yield f"fio's processes were busy {share:.0%} of the time: the processor was the limit"
+
+
+# --- predictions against measurements ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JudgedFigure:
+    """A predicted figure of a cell, and the measured ones."""
+
+    cell: Cell
+    outcome: Outcome  # The prediction
+    metric: Metric
+    predicted: float
+    ends: tuple[float, float] | None  # The interval that holds nine of ten measurements; None if it is not known
+    measured: Sequence[float]
+    decision: Decision
+    figures: Sequence[MeasuredFigures]
+    reasons: list[str] = field(default_factory=list)  # Of a miss
+
+    @property
+    def mean(self) -> float:
+        """The mean of the measurements."""
+        return sum(self.measured) / len(self.measured)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the models of the disks were fitted to the measurements."""
+        return all(figures.fitted for figures in self.figures)
+
+    def as_dict(self) -> dict[str, object]:
+        """Returns the figure for `--json`."""
+        return {
+            "metric": self.metric.name,
+            "predicted": self.predicted,
+            "interval": self.ends,
+            "measured": list(self.measured),
+            "change": self.decision.change,
+            "verdict": "fitted" if self.fitted else self.decision.verdict,
+            "reasons": self.reasons,
+            "sources": [figures.source for figures in self.figures],
+        }
+
+
+def judge(plan: ExperimentPlan, outcomes: Mapping[int, Outcome]) -> list[JudgedFigure]:
+    """Returns the judged figures of an experiment; `outcomes` has the prediction of each cell, by its number."""
+    pairs = [
+        (cell, outcomes[cell.number], figures)
+        for cell in plan.cells
+        if cell.number in outcomes and (figures := [each for each in plan.measured if each.matches(cell.labels)])
+    ]
+    rows = [row for name in JUDGED for row in _judged(METRICS[name], pairs)]
+    for row in rows:
+        if row.decision.verdict == "outside":
+            row.reasons.extend(dict.fromkeys(_reasons(row, rows, plan)))
+    return rows
+
+
+def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[MeasuredFigures]]]) -> Iterator[JudgedFigure]:
+    known = []
+    for cell, outcome, figures in pairs:
+        predicted = metric.of(outcome)
+        measured = [(value, each) for each in figures if (value := metric.of(_outcome(each)))]
+        if predicted and measured:
+            known.append((cell, outcome, predicted, measured))
+    samples: list[list[RunSample]] = []
+    for cell, outcome, predicted, measured in known:
+        samples.append([RunSample(predicted, (), model_error(outcome, cell.document, metric))])
+        samples.append([RunSample(value) for value, _ in measured])
+    sides = ["predicted", "measured"] * len(known)
+    decisions = decide(samples, sides, [([2 * at], [2 * at + 1]) for at in range(len(known))], Rule(metric))
+    for (cell, outcome, predicted, measured), decision, sample in zip(known, decisions, samples[::2], strict=True):
+        error = sample[0].prediction
+        ends = None
+        if error and math.isfinite(error.below):
+            ends = (predicted * math.exp(-NORMAL * error.below), predicted * math.exp(NORMAL * error.above))
+        if decision is not None:
+            values, figures = zip(*measured, strict=True)
+            yield JudgedFigure(cell, outcome, metric, mean(sample), ends, values, decision, figures)
+
+
+def _outcome(figures: MeasuredFigures) -> Outcome:
+    def direction(iops: float, mean_ns: int | None) -> DirectionResult:
+        ios = math.ceil(iops)
+        return DirectionResult(ios, 0, iops, 0.0, LatencyResult(ios, mean_ns or None))
+
+    read = direction(figures.read_iops, figures.read_mean_ns)
+    return Outcome(read=read, write=direction(figures.write_iops, figures.write_mean_ns))
+
+
+def _reasons(row: JudgedFigure, rows: Sequence[JudgedFigure], plan: ExperimentPlan) -> Iterator[str]:
+    """Yields what is known about a miss, the surest first; the limit of the prediction, if nothing is known."""
+    yield from (doubt for each in row.figures for doubt in each.doubts)
+    found = [*_alone(row, rows), *_shares(row), *_beyond(row), *(_model(row, plan) if _is_alone(row) else [])]
+    yield from found
+    if not found:
+        busy = _saturated(row)
+        more = f" and {len(busy) - 1} more" if len(busy) > 1 else ""
+        limit = (
+            f"{busy[0]}{more}, saturated" if busy else explain(cast(CellDocument, row.cell.document), row.outcome)[0]
+        )
+        yield f"no cause is known; the limit of the prediction: {limit}"
+
+
+def _saturated(row: JudgedFigure) -> list[str]:
+    runtime_ns = row.outcome.observed_ns
+    return [device.name for device in row.outcome.devices if saturation(device, runtime_ns)[0] >= SATURATED]
+
+
+def _is_alone(row: JudgedFigure) -> bool:
+    return "device" in row.cell.document["stack"]
+
+
+def _alone(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Iterator[str]:
+    """Yields the disks of an array that differ in the same way if they are alone."""
+    if _is_alone(row):
+        return
+    models = [device["model"] for device in row.cell.document["devices"]]
+    log = _log(row)
+    for other in rows:
+        same = other.metric == row.metric and other.cell.labels["workload"] == row.cell.labels["workload"]
+        if not (same and _is_alone(other) and other.cell.document["devices"][0]["model"] in models):
+            continue
+        if log * _log(other) > 0 and abs(_log(other)) >= CONTRIBUTES * abs(log):
+            share = f"{100 * other.decision.change:+.0f} %".replace("-", "−")
+            name = other.cell.labels["stack"]
+            yield f"the disk {name} alone differs as well ({share}): its model does not fit this disk"
+
+
+def _log(row: JudgedFigure) -> float:
+    return math.log(row.mean / row.predicted)
+
+
+def _shares(row: JudgedFigure) -> Iterator[str]:
+    """Yields the device that served another share of the I/Os than predicted."""
+    predicted = {device.name: float(sum(device.ios)) for device in row.outcome.devices}
+    for figures in row.figures:
+        if len(predicted) < 2 or figures.device_ios.keys() != predicted.keys():
+            continue
+        shares = [{name: ios / sum(of.values()) for name, ios in of.items()} for of in (figures.device_ios, predicted)]
+        name = max(predicted, key=lambda name: abs(shares[0][name] - shares[1][name]))
+        if abs(shares[0][name] - shares[1][name]) >= OTHER_SHARE:
+            yield f"{name} served {shares[0][name]:.0%} of the I/Os, {shares[1][name]:.0%} predicted"
+
+
+def _beyond(row: JudgedFigure) -> Iterator[str]:
+    """Yields a note if more was measured than the predicted disks can serve."""
+    ratio = row.mean / row.predicted
+    if row.metric.name != "iops" or ratio < BEYOND or any(target["kind"] != "md" for target in row.outcome.targets):
+        return
+    if busy := _saturated(row):
+        yield (
+            f"{ratio:.1f} times what {busy[0]} serves when it is saturated: a cache served I/Os (memory, a"
+            " controller), or the disk is another one"
+        )
+
+
+def _model(row: JudgedFigure, plan: ExperimentPlan) -> Iterator[str]:
+    """Yields what is known of the model of the only disk."""
+    name = row.cell.document["devices"][0]["name"]
+    tables = plan.raw.get("devices", {})
+    table = tables.get(name) or tables.get(name.rstrip("0123456789"), {})
+    if "model" in table:
+        model = library_model(table["model"])
+        yield (
+            f"the model {model.name} ({model.certainty or 'yours'}) does not fit this disk: `blklab calibrate FILES"
+            f" --model {table['model']}` fits it to your runs"
+        )
+    else:
+        yield "the model does not fit this disk: `blklab calibrate` fits one to runs of the disk alone"
+
+
+def grouped_reasons(rows: Sequence[JudgedFigure]) -> dict[str, list[int]]:
+    """Returns the reasons of misses, each with the numbers of its cells."""
+    return {
+        reason: list(dict.fromkeys(numbers))
+        for reason, numbers in by_key((reason, row.cell.number) for row in rows for reason in row.reasons).items()
+    }

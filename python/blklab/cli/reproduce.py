@@ -1,0 +1,187 @@
+"""`blklab reproduce`: predict what fio measured, and show both."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blklab import output as out
+from blklab.cli.common import json_option, note, repeatable, store_option, warn
+from blklab.errors import UsageError
+
+if TYPE_CHECKING:
+    from blklab.analysis.reproduction import MeasuredRun, Table
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@repeatable(
+    "--devices",
+    metavar="[NAME=]MODEL,...",
+    help="The disks: nvme=pm983,ssd=sm883:10GiB, hdd=4xhdd-7200, disk=./calibrated.toml.",
+)
+@repeatable(
+    "--stack", "stacks", metavar="NAME=...",
+    help="What was measured: fast=nvme, md0=raid1:nvme,ssd, far=raid10:nvme,ssd,layout=f2,chunk=64k.",
+)  # fmt: skip
+@click.option("--pattern", metavar="PATTERN", help="Split names of files or jobs: '{stack}_{workload}'.")
+@click.option("--name", metavar="NAME", help="Name of the experiment; default: that of the files.")
+@click.option("--kernel", default="6.1", help="Kernel that ran.")
+@click.option("--filesystem", type=click.Choice(["none", "ext3", "ext4", "xfs"]), default="none",
+              help="Filesystem between fio and the stack.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", help="Write the experiment to this file; default: NAME.toml.")
+@store_option
+@json_option
+def reproduce(
+    *,
+    files: tuple[str, ...],
+    devices: tuple[str, ...],
+    stacks: tuple[str, ...],
+    pattern: str | None,
+    name: str | None,
+    kernel: str,
+    filesystem: str,
+    output: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Predict what fio measured in FILE..., and show predictions and measurements side by side.
+
+    FILE is fio's output: JSON, text or terse, with its interval logs, of any number of devices and arrays. blklab makes
+    an experiment of it, with the load of each run and its figures ([[measured]]), and runs it on the simulator.
+    Measurements outside of the interval have a reason, as far as one is known: another disk than the model, options
+    that are not simulated, other shares of the disks. Edit the experiment and repeat it with `blklab run`.
+
+    What was measured has the name that --pattern splits from the names of files or jobs, otherwise that of the device
+    in fio's disk statistics, or of the file. --stack says what it was: a disk, or a level with its members and the keys
+    of docs/reference/experiments.md. Without --devices and --stack, blklab asks on a terminal.
+
+    \b
+    Examples:
+      blklab reproduce nvme.json --devices nvme0n1=pm983
+      blklab reproduce *.json --pattern '{stack}_{workload}' --devices nvme=pm983,ssd=sm883 \\
+          --stack raid1=raid1:nvme,ssd --stack far=raid10:nvme,ssd,layout=f2 --kernel 4.19
+      blklab run examples/article-2019-mirrors.toml      the same for published figures
+
+    \b
+    Exit status: 0 success, also if measurements are outside;
+    2 the files, devices or stacks are not valid.
+    """
+    from blklab.analysis import reproduction
+    from blklab.cli.run import predict
+
+    title, runs = _imported(files, pattern, name)
+    path = Path(output or f"{title}.toml")
+    if output is None and path.exists():
+        raise UsageError(f"{path}: exists; name the experiment with --name or -o")
+    out.check(path)
+    tables = _devices(devices)
+    settings = {"kernel": kernel, "filesystem": filesystem}
+    wanted = {run.place: run for run in runs}
+    given = dict(map(_stack, stacks))
+    if unknown := [stack for stack in given if stack not in wanted]:
+        raise UsageError(f"--stack {unknown[0]}: was not measured; the files have {', '.join(wanted)}")
+    tables, described = _asked(wanted, tables, given)
+    experiment = reproduction.as_experiment(title, runs, tables, described, settings)
+    out.write(path, reproduction.as_toml(experiment).encode())
+    note(f"{path}: written")
+    predict(path, store, as_json=as_json)
+
+
+def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "tuple[str, list[MeasuredRun]]":
+    """Returns the name of the experiment, and the runs that fio measured."""
+    from blklab.analysis.reproduction import MeasuredRun
+    from blklab.imports.base import ImportSource
+    from blklab.imports.collect import batches
+    from blklab.imports.run_labels import RunNaming
+
+    if experiments := [file for file in files if file.endswith(".toml")]:
+        raise UsageError(f"{experiments[0]}: expected fio's output; an experiment runs with `blklab run`")
+    imported = batches(files, ImportSource(()), RunNaming(name, pattern=pattern))
+    for line in [*imported.notes, *(f"{problem}: left out" for problem in imported.failed)]:
+        warn(line)
+    batch = next((batch for batch in imported.batches if batch.plan.runner == "fio"), None)
+    if batch is None:
+        raise UsageError(f"{files[0]}: no results of fio; expected its JSON, text or terse output")
+    runs = []
+    for cell in batch.plan.cells:
+        finished = batch.finished[cell.key]
+        complete = '"fio version"' in finished.raw
+        runs.append(MeasuredRun(cell.labels, finished.outcome, str(cell.document["source"]), complete))
+    return batch.plan.name, runs
+
+
+def _devices(texts: Sequence[str]) -> "dict[str, Table]":
+    """Parse `--devices`. Raises UsageError."""
+    from blklab.advice.question import read_pools
+    from blklab.spec.fields import NAME
+
+    tables: dict[str, Table] = {}
+    for text in [word.strip() for words in texts for word in words.split(",") if word.strip()]:
+        name, equals, model = text.rpartition("=")
+        pool = read_pools([model], {}, "used")[0]
+        name = name if equals else pool.name
+        if NAME.fullmatch(name) is None or name in tables:
+            reason = "is named twice" if name in tables else "expected a name of letters, digits, _ and -"
+            raise UsageError(f"--devices {text!r}: {reason}")
+        # The default of the library is the state of disks in use.
+        sized = ":" in Path(model).name
+        kept = {key: value for key, value in pool.table.items() if key != "state" and (sized or key != "size")}
+        tables[name] = {**kept, **({"count": pool.count} if pool.count > 1 else {})}
+    return tables
+
+
+def _stack(text: str) -> "tuple[str, Table]":
+    """Parse `NAME=DEVICE` or `NAME=KIND:MEMBER,...,KEY=VALUE`. Raises UsageError."""
+    from blklab.spec.overrides import parse_set
+
+    name, equals, what = (part.strip() for part in text.partition("="))
+    kind, colon, rest = what.partition(":")
+    if not (name and equals and what):
+        raise UsageError(f"--stack {text!r}: expected NAME=DEVICE or NAME=LEVEL:MEMBER,..., such as md0=raid1:sda,sdb")
+    if not colon:
+        return name, {"device": what}
+    words = [word.strip() for word in rest.split(",") if word.strip()]
+    members = [word for word in words if "=" not in word]
+    keys = {change.key: change.value for change in (parse_set(word) for word in words if "=" in word)}
+    level = kind.removeprefix("raid")
+    table = {"level": int(level)} if level.isascii() and level.isdigit() else {"kind": kind}
+    return name, {**table, **keys, **({"members": members} if members else {})}
+
+
+def _asked(
+    wanted: "Mapping[str, MeasuredRun]", devices: "dict[str, Table]", stacks: "dict[str, Table]"
+) -> "tuple[dict[str, Table], dict[str, Table]]":
+    """Return the devices and the stack of each measured place; ask on a terminal for those that are missing."""
+    described: dict[str, Table] = {}
+    for name, run in wanted.items():
+        if name in stacks:
+            described[name] = stacks[name]
+        elif name in devices or len(wanted) == len(devices) == 1:
+            described[name] = {"device": name if name in devices else next(iter(devices))}
+        else:
+            below = f" (on {', '.join(run.disks)})" if run.disks and run.disks != [name] else ""
+            example = f"{name}=raid1:sda,sdb" if below else f"{name}=sda"
+            said = f"what was {name}{below}?"
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise UsageError(f"{said} Add --stack {example}, and --devices with the models: `blklab devices list`")
+            answer = click.prompt(f"{said} A disk, or LEVEL:MEMBER,...,KEY=VALUE", err=True)
+            described[name] = _stack(f"{name}={answer}")[1]
+    members = [member for stack in described.values() for member in _disks_of(stack) if member not in described]
+    needed = dict.fromkeys([*members, *(stack["device"] for stack in described.values() if "device" in stack)])
+    for member in needed:
+        if member in devices or member.rstrip("0123456789") in devices or member == "missing":
+            continue
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError(f"which disk is {member}? Add --devices {member}=MODEL: `blklab devices list`")
+        model = click.prompt(f"Which model is {member}? (`blklab devices list`)", err=True)
+        devices = {**devices, **_devices([f"{member}={model}"])}
+    return devices, described
+
+
+def _disks_of(stack: "Table") -> list[str]:
+    """Return the disks and stacks that a stack names."""
+    names = [stack[key] for key in ("origin", "cache", "device", "data") if isinstance(stack.get(key), str)]
+    return [*names, *stack.get("members", [])]
