@@ -12,7 +12,7 @@ from blklab.analysis.comparison import Comparison, ComparisonSide
 from blklab.analysis.metrics import with_direction
 from blklab.analysis.samples import Points, over_time
 from blklab.errors import UsageError
-from blklab.outcome import Outcome
+from blklab.outcome import Outcome, PredictionInterval
 from blklab.report.runs import outcome_figures
 from blklab.store.query import StoredRun
 from blklab.store.series import SeriesPoint
@@ -375,3 +375,42 @@ def test_a_latency_is_of_the_direction_that_both_sides_have() -> None:
 )
 def test_spellings_of_metrics(spelling: str, name: str) -> None:
     assert fail_if.parse_condition(f"{spelling} > 5").metric == name
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([100, 101, 40], "a: iops: 1 of 3 runs is 60 % lower than the others"),
+        ([100, 101, 250], "a: iops: 1 of 3 runs is 2.5 times as high as the others"),
+        ([100, 101, 60, 61], "a: iops: two modes: 2 of 4 runs are 40 % lower than the others"),
+    ],
+)
+def test_runs_in_two_groups_are_named(rates: Sequence[float], words: str) -> None:
+    base = [run(rate, stack="x", repeat=str(at)) for at, rate in enumerate(rates)]
+    result = compare([ComparisonSide("a", base), ComparisonSide("b", three(100, stack="x"))], ["iops"], no_points)
+    assert [str(note) for note in result.notes if note.code == "two-groups"] == [words]
+
+
+def predicted(cell: Mapping[str, Any]) -> StoredRun:
+    of = run(1000, runner="sim", stack="x")
+    assert of.outcome is not None
+    known = PredictionInterval((0.8, 1.25), (0.5, 2.0))
+    return replace(of, cell=cell, outcome=replace(of.outcome, interval=known, simulated_ios=100))
+
+
+@pytest.mark.parametrize(
+    ("job", "ends"),
+    [
+        ({"read_share": 1.0}, (0.8e5, 1.25e5)),
+        ({"read_share": 0.5}, (0.5e5, 2e5)),
+        ({"read_share": 1.0, "rate_iops": 1000.0}, (0.5e5, 2e5)),
+    ],
+)
+def test_a_mean_latency_follows_from_the_iops_if_the_queue_is_always_full(
+    job: Mapping[str, Any], ends: tuple[float, float]
+) -> None:
+    sides = [ComparisonSide("p", [predicted({"jobs": [job]})]), ComparisonSide("m", [run(1000, stack="x")])]
+    (row,) = compare(sides, ["read.mean"], no_points).rows
+    value = row.values[0]
+    assert value is not None
+    assert (value.low, value.high) == pytest.approx(ends, rel=1e-3)

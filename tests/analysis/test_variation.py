@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from blklab.analysis.variation import RunSample, between_campaigns, correlation_time, series_variance, spreads
+from blklab.analysis.variation import (
+    RunSample,
+    between_campaigns,
+    correlation_time,
+    series_variance,
+    spreads,
+    two_groups,
+)
 
 
 def correlated(generator: np.random.Generator, count: int, phi: float, level: float) -> list[float]:
@@ -72,3 +79,18 @@ def test_how_much_campaigns_vary() -> None:
     assert known == pytest.approx((0.0025533, 3), rel=1e-3)
     assert between_campaigns([campaigns] * 5) == pytest.approx(known)
     assert between_campaigns([campaigns[:3]]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"),
+    [
+        ([100, 102, 40], ([40], [100, 102])),
+        ([100, 102, 101, 250, 255], ([100, 101, 102], [250, 255])),
+        ([100, 118, 101], None),
+        ([100, 110, 121, 133, 146], None),
+        ([100, 200], None),
+        ([0, 100, 101], None),
+    ],
+)
+def test_runs_in_two_groups_are_found(values: list[float], groups: tuple[list[float], list[float]] | None) -> None:
+    assert two_groups(values) == groups

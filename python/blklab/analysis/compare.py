@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from blklab import units
@@ -13,7 +13,7 @@ from blklab.analysis.decision import FIRST_LOOK, MARGIN, Rule, decide, intervals
 from blklab.analysis.metrics import LATENCIES, METRICS, Metric, directions, metric_name, rate_scale, with_direction
 from blklab.analysis.run_conditions import condition_notes, drift_notes, note
 from blklab.analysis.samples import Points, run_samples
-from blklab.analysis.variation import RunSample, between_campaigns, mean
+from blklab.analysis.variation import RunSample, between_campaigns, mean, two_groups
 from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.outcome import target_devices
@@ -69,7 +69,7 @@ def comparison_notes(
         yield from _unlike(pairs, chosen)
     yield from _scaled(compared)
     metrics = list(dict.fromkeys(row.metric for row in rows))
-    yield from _far_away(rows)
+    yield from _far_away([side.name for side in compared], rows)
     for side in compared:
         yield from condition_notes(side.name, side.runs)
         yield from drift_notes(side.name, side.runs, metrics)
@@ -89,18 +89,37 @@ def _other_directions(rows: Sequence[ComparisonRow], pairs: Sequence[Pair]) -> I
         )
 
 
-def _far_away(rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
-    """Yields the cells with a run that is far away from the others, whose ranks decide."""
+def _far_away(sides: Sequence[str], rows: Sequence[ComparisonRow]) -> Iterator[Diagnostic]:
+    """Yields the cells whose runs are in two groups, and those with a run that is so far away that ranks decide."""
     for row in rows:
+        of_row = " ".join(f"{label}={value}" for label, value in row.labels.items())
+        for side, value in zip(sides, row.values, strict=True):
+            if value is not None and value.groups:
+                where = " ".join(filter(None, (side, of_row)))
+                yield note("two-groups", f"{where}: {row.metric}: {_two_groups(*value.groups)}")
         for decision in filter(None, row.differences):
             if decision.far:
                 values = " and ".join(f"{value:,.6g}" for value in decision.far)
-                where = " ".join(f"{label}={value}" for label, value in row.labels.items())
                 yield note(
                     "run-far-away",
-                    f"{where}{': ' if where else ''}{row.metric}: {values} is far away from the other runs of its side:"
-                    " the ranks of the runs decide, and the change is the median one; look at that run",
+                    f"{of_row}{': ' if of_row else ''}{row.metric}: {values} is far away from the other runs of its"
+                    " side: the ranks of the runs decide, and the change is the median one; look at that run",
                 )
+
+
+def _two_groups(low: Sequence[float], high: Sequence[float]) -> str:
+    """Returns `1 of 3 runs is 60 % lower than the others`; of two equal groups, `two modes: 2 of 4 runs are …`."""
+    less = len(low) <= len(high)
+    few, others = (low, high) if less else (high, low)
+    ratio = math.exp(fmean(map(math.log, few)) - fmean(map(math.log, others)))
+    far = (
+        f"{ratio:.1f} times as high as"
+        if ratio >= 2
+        else f"{100 * abs(ratio - 1):.0f} % {'lower' if less else 'higher'} than"
+    )
+    modes = "two modes: " if len(few) > 1 else ""
+    are = "is" if len(few) == 1 else "are"
+    return f"{modes}{len(few)} of {len(low) + len(high)} runs {are} {far} the others"
 
 
 def _between(earlier: Sequence[Sequence[StoredRun]], metric: Metric) -> tuple[float, float] | None:
@@ -374,7 +393,8 @@ def _value(cells: Merged, ends: Sequence[tuple[float, float] | None]) -> CellVal
     low, high = ends[0] if len(ends) == 1 and ends[0] else (None, None)
     means = [mean(cell) for cell in cells]
     middle = geometric_mean(means) if len(means) > 1 and all(means) else mean([*chain(*cells)])
-    return CellValue(middle, len(values), min(values), max(values), low, high)
+    groups = two_groups(values) if len(cells) == 1 else None
+    return CellValue(middle, len(values), min(values), max(values), low, high, groups)
 
 
 PLACES = ("campaign", "stack", "device", "file", "host", "source", "heading")

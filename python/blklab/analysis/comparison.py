@@ -30,6 +30,9 @@ class CellValue:
     """The confidence interval of the mean, which holds together with those of all cells; None if
     the variation is unknown."""
 
+    groups: tuple[Sequence[float], Sequence[float]] | None = None
+    """The values of the runs of one cell, if they are in two groups that are far apart, the lower one first."""
+
 
 @dataclass(frozen=True)
 class ComparisonRow:

@@ -233,7 +233,7 @@ def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[Measur
             known.append((cell, outcome, predicted, measured))
     samples: list[list[RunSample]] = []
     for cell, outcome, predicted, measured in known:
-        samples.append([RunSample(predicted, (), model_error(outcome, cell.document, metric))])
+        samples.append([RunSample(predicted, (), model_error(outcome, cast(CellDocument, cell.document), metric))])
         samples.append([RunSample(value) for value, _ in measured])
     sides = ["predicted", "measured"] * len(known)
     decisions = decide(samples, sides, [([2 * at], [2 * at + 1]) for at in range(len(known))], Rule(metric))

@@ -1,11 +1,13 @@
 """Runs as samples: a value for each run, and its series."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from blklab.analysis.metrics import WAYS, Metric
 from blklab.analysis.variation import ModelError, RunSample
+from blklab.documents.cell import Cell
 from blklab.outcome import NORMAL, Outcome
 from blklab.spec.sweep import AS_IS, is_setting
 from blklab.store.query import StoredRun
@@ -37,16 +39,22 @@ def merged_unchanged(runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> list[Measured]:
     return [
-        (run, RunSample(value, over_time(metric.name, points(run.id)), model_error(run.figures, run.cell, metric)))
+        (
+            run,
+            RunSample(
+                value, over_time(metric.name, points(run.id)), model_error(run.figures, cast(Cell, run.cell), metric)
+            ),
+        )
         for run in runs
         if (value := metric.of(run.figures)) is not None
     ]
 
 
-def model_error(figures: Outcome, cell: Mapping[str, object], metric: Metric) -> ModelError | None:
+def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | None:
     """Returns how uncertain a prediction of a metric is; None for a measurement.
 
-    Latencies up to the 99th percentile have its interval, the widest. Other metrics have none.
+    Latencies up to the 99th percentile have its interval, the widest, except means that follow from the IOPS. Other
+    metrics have none.
     """
     interval, simulated = figures.interval, figures.simulated_ios is not None
     if interval is None:
@@ -54,9 +62,21 @@ def model_error(figures: Outcome, cell: Mapping[str, object], metric: Metric) ->
     if metric.kind == "time" and metric.name.rpartition(".")[2] not in LATENCIES_KNOWN:
         return ModelError(math.inf, math.inf)
     low, high = interval.p99 if metric.kind == "time" else interval.iops
+    if metric.name in {"read.mean", "write.mean"} and _is_inverse(cell):
+        low, high = 1 / interval.iops[1], 1 / interval.iops[0]
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
     setup = [cell.get(key) for key in ("devices", "stack", "jobs")]
     return ModelError(below, above, interval.shared, setup, {**cell, "seed": None})
+
+
+def _is_inverse(cell: Cell) -> bool:
+    """Returns whether the mean latency is the number of I/Os in flight divided by the IOPS (Little's law).
+
+    So it is if as many I/Os of one direction as possible are always in flight.
+    """
+    jobs = cell.get("jobs") or []
+    waits = any(job.get(key) for job in jobs for key in ("rate_iops", "thinktime_ns", "fsync", "fsync_share"))
+    return not waits and {job.get("read_share") for job in jobs} in ({1.0}, {0.0})
 
 
 def over_time(metric: str, points: Sequence[SeriesPoint]) -> list[float]:

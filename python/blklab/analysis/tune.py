@@ -43,6 +43,7 @@ class Tuning:
     baseline: float | None
     effects: Sequence[Effect]  # The largest effect first, in either direction
     note: str = ""  # Missing combinations
+    confidence: float = 0.95  # Of the intervals, if they are not those of the model's error
 
     @property
     def best(self) -> dict[str, Effect]:
@@ -220,7 +221,7 @@ def _tunings(contexts: Sequence[_Context], rule: Rule) -> Iterator[Tuning]:
         sign = 1 if rule.metric.more_is_better else -1
         effects.sort(key=lambda effect: -sign * effect.difference.change)
         base = mean(context.baseline) if context.baseline else None
-        yield Tuning(context.labels, rule.metric.name, base, effects, context.note)
+        yield Tuning(context.labels, rule.metric.name, base, effects, context.note, rule.confidence)
 
 
 def settings_of(tunings: Sequence[Tuning]) -> dict[str, str]:

@@ -12,11 +12,14 @@ difference of the means. docs/explanation/verdicts.md has the simulations.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
 MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
 FEWEST_CAMPAIGNS = 4  # From which the variance between campaigns is known well enough
+APART = 1.2  # Two groups of runs are apart if the nearest of their values differ by at least this factor …
+WIDER = 4.0  # … and by so many times the range within a group, both logarithmic
 FAR = 3.5  # A run is far away if its distance from the median of its side is more than this many deviations
 LEAST_SAMPLES = 60
 """Number of intervals from which one run has a confidence interval: with 30 and a correlation of
@@ -149,6 +152,20 @@ def between_campaigns(cells: Sequence[Sequence[Sequence[float]]]) -> tuple[float
     if not logs or len(logs[0]) < FEWEST_CAMPAIGNS:
         return None
     return fmean(variance(means) for means in logs), len(logs[0]) - 1.0
+
+
+def two_groups(values: Sequence[float]) -> tuple[list[float], list[float]] | None:
+    """Returns the values of runs in two groups that are apart, the lower one first; None if they are not.
+
+    This only describes the runs: it decides nothing. At least three are needed.
+    """
+    ordered = sorted(values)
+    if len(ordered) < 3 or ordered[0] <= 0:
+        return None
+    logs = [math.log(value) for value in ordered]
+    gap, at = max((high - low, at) for at, (low, high) in enumerate(pairwise(logs), 1))
+    within = max(logs[at - 1] - logs[0], logs[-1] - logs[at])
+    return (ordered[:at], ordered[at:]) if gap >= max(math.log(APART), WIDER * within) else None
 
 
 def outlying(first: Sequence[float], second: Sequence[float], resolution: float) -> list[float]:

@@ -20,10 +20,10 @@ from blklab.units import format_duration
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    terminal.draw_table(console, *tables(comparison))
-    console.print()
     for line in headlines(comparison):
         console.print(line)
+    terminal.draw_table(console, *tables(comparison))
+    console.print()
     for name in _metrics(comparison):
         console.print(summary(comparison, name))
     diagnostics.print_diagnostics(console, comparison.notes, "Notes")

@@ -6,6 +6,7 @@ from blklab.analysis import persist_settings
 from blklab.analysis.metrics import METRICS
 from blklab.analysis.persist_settings import PersistedSettings
 from blklab.analysis.tune import Tuning
+from blklab.outcome import NOMINAL
 from blklab.report import formatting, terminal
 from blklab.report.comparison import change, difference, figure, interval, more_repeats, verdict
 from blklab.report.console import Console
@@ -32,7 +33,9 @@ def print_tuning(console: Console, tunings: Sequence[Tuning], kept: PersistedSet
 def tuning_table(tuning: Tuning) -> TextTable:
     """Returns one row for each value that was tried."""
     columns = [text("setting"), text("value"), text("against"), TableColumn("runs"), TableColumn("change")]
-    columns += [TableColumn("95 % interval"), TableColumn("p"), text("")]
+    predicted = any(effect.difference.of_model for effect in tuning.effects)
+    level = f"{100 * (NOMINAL if predicted else tuning.confidence):g} % interval"
+    columns += [TableColumn(level), TableColumn("p"), text("")]
     rows = [
         [
             *map(printable, (effect.setting, effect.value, effect.baseline)),
@@ -44,9 +47,9 @@ def tuning_table(tuning: Tuning) -> TextTable:
     ]
     labels = " ".join(f"{key}={value}" for key, value in tuning.labels.items())
     base = "" if tuning.baseline is None else f", baseline {figure(tuning.metric, tuning.baseline)}"
-    title = f"{METRICS[tuning.metric].what}{base}"
+    title = f"{'SIMULATED: ' * predicted}{METRICS[tuning.metric].what}{base}"
     # The setting and the verdict are hidden last.
-    spare = ("p", "95 % interval", "runs", "against", "change")
+    spare = ("p", level, "runs", "against", "change")
     return TextTable(f"{printable(labels)}: {title}" if labels else title, columns, rows, spare=spare)
 
 
