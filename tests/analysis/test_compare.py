@@ -414,3 +414,19 @@ def test_a_mean_latency_follows_from_the_iops_if_the_queue_is_always_full(
     value = row.values[0]
     assert value is not None
     assert (value.low, value.high) == pytest.approx(ends, rel=1e-3)
+
+
+def test_the_mean_of_merged_cells_has_an_interval() -> None:
+    sides = [
+        ComparisonSide(name, [*three(100, stack="x", bs="4k"), *three(400, stack="x", bs="8k")]) for name in ("a", "b")
+    ]
+    (row,) = compare(sides, ["iops"], no_points, by=["stack"]).rows
+    value = row.values[1]
+    assert value is not None
+    assert value.low is not None
+    assert value.high is not None
+    assert value.low < value.mean < value.high
+    judged = fail_if.judge_condition(
+        compare(sides, ["iops"], no_points, by=["stack"]), fail_if.parse_condition("iops < 150"), sure=True
+    )
+    assert (judged.failed, judged.undecided) == ([], []), "its mean is 203"

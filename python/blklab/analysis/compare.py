@@ -369,8 +369,9 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
     pairs = [(places[base], places[base + at]) for base in range(0, len(places), many) for at in range(1, many)]
     decisions = decide(samples, sides, pairs, rule)
     repeated = any(len(cell) > 1 or any(sample.prediction for sample in cell) for cell in samples)
-    ends = intervals(samples, sides, rule, sum(map(bool, samples))) if repeated else [None] * len(sides)
-    values = [_value([samples[at] for at in side], [ends[at] for at in side]) for side in places]
+    count = sum(any(samples[at] for at in side) for side in places)
+    ends = intervals(samples, sides, rule, count, places) if repeated else [None] * len(places)
+    values = [_value([samples[at] for at in side], both) for side, both in zip(places, ends, strict=True)]
     return [
         ComparisonRow(
             rule.metric.name,
@@ -385,12 +386,12 @@ def _rows(cells: Sequence[tuple[_PairedCell, list[str]]], rule: Rule) -> list[Co
     ]
 
 
-def _value(cells: Merged, ends: Sequence[tuple[float, float] | None]) -> CellValue | None:
+def _value(cells: Merged, ends: tuple[float, float] | None) -> CellValue | None:
     """Returns the value of a row on one side; of several cells, their geometric mean."""
     values = [sample.value for cell in cells for sample in cell]
     if not values:
         return None
-    low, high = ends[0] if len(ends) == 1 and ends[0] else (None, None)
+    low, high = ends or (None, None)
     means = [mean(cell) for cell in cells]
     middle = geometric_mean(means) if len(means) > 1 and all(means) else mean([*chain(*cells)])
     groups = two_groups(values) if len(cells) == 1 else None

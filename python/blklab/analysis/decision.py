@@ -18,7 +18,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, geometric_mean, median, stdev
 
 from blklab.analysis.metrics import Metric
 from blklab.analysis.variation import ModelError, RunSample, Spread, mean, outlying, spreads, spreads_of_pairs
@@ -113,28 +113,38 @@ def decide(
 
 
 def intervals(
-    cells: Sequence[Sequence[RunSample]], sides: Sequence[object], rule: Rule, count: int = 1
+    cells: Sequence[Sequence[RunSample]],
+    sides: Sequence[object],
+    rule: Rule,
+    count: int = 1,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> list[tuple[float, float] | None]:
     """Returns the confidence interval of each cell's mean; None if its variation is unknown.
 
-    `count` of them hold together. For one run, without repeats elsewhere, the interval describes
-    the variation within it. That of a prediction holds nine of ten measurements.
+    With `groups`, positions of cells, the intervals are those of the geometric means of groups. `count` of them hold
+    together. For one run, without repeats elsewhere, the interval describes the variation within it. That of a
+    prediction holds nine of ten measurements.
     """
+    known = spreads(cells, sides, rule.metric.resolution)
 
-    def ends(cell: Sequence[RunSample], spread: Spread | None) -> tuple[float, float] | None:
-        if model := _model_error([cell]):
+    def ends(group: Sequence[int]) -> tuple[float, float] | None:
+        means, found = [mean(cells[at]) for at in group if cells[at]], [known[at] for at in group]
+        if not all(means) or not means:
+            return None
+        if model := _model_error([cells[at] for at in group]):
             normal = _quantile(NOMINAL, math.inf)
             logs = (-normal * model.below, normal * model.above)
-        elif spread:
-            reach = _quantile(rule.each(count), spread.degrees) * math.sqrt(spread.variance / spread.runs)
+        elif of_cells := [(spread, 1 / len(group)) for spread in found if spread and all(found)]:
+            error, degrees = _Contrast(0.0, of_cells).error()
+            reach = _quantile(rule.each(count), degrees) * error
             logs = (-reach, reach)
         else:
             return None
-        low, high = (mean(cell) * math.exp(max(-WIDEST, min(WIDEST, log))) for log in logs)
+        middle = geometric_mean(means)
+        low, high = (middle * math.exp(max(-WIDEST, min(WIDEST, log))) for log in logs)
         return low, high
 
-    known = spreads(cells, sides, rule.metric.resolution)
-    return [ends(cell, spread) for cell, spread in zip(cells, known, strict=True)]
+    return [ends(group) for group in groups or [[at] for at in range(len(cells))]]
 
 
 def mean_over_cells(logs: Sequence[float], groups: Sequence[object]) -> tuple[float, float, float] | None:

@@ -150,8 +150,6 @@ def _why(row: ComparisonRow, at: int, condition: Condition) -> str:
     if change is not None and change.of_model and condition.relative:
         measured = change.verdict in AGREEMENTS
         return "one side is predicted: measure both" if measured else "the model's error includes the bound: measure"
-    if row.merged > 1 and not condition.relative:
-        return "the row merges cells: use --by, or --plain"
     if not _ends(row, at, condition):
         return "the variation between runs is unknown with one run: use repeats = 2 or more"
     runs = value.runs if value else 1

@@ -95,6 +95,8 @@ def compare(
     wanted = [fail_if.parse_condition(text) for text in conditions]
     kept, selections, points = query.opened(store, campaigns, job)
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
+    for number in dict.fromkeys(each.campaign.number for each in selections if each.campaign.states["running"]):
+        warn(f"campaign {number} still runs: decide when it has ended, because looks at a part of it are not counted")
     names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
     if (looks := query.earlier_looks(kept, selections)) >= MOST_LOOKS:
         warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")

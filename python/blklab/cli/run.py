@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,7 +183,11 @@ def run(
     from blklab.spec.load import placed
 
     kind = RUNNERS[runner]
-    sources = [placed(load.read(experiment), targets) for experiment in experiments]
+    pattern = only.pop("experiment", "*") if interleave else "*"
+    sources = [placed(load.read(each), targets) for each in experiments if fnmatchcase(each.stem, pattern)]
+    if not sources:
+        names = ", ".join(each.stem for each in experiments)
+        raise UsageError(f"--only experiment={pattern}: no such experiment; there are {names}")
 
     def planned(more: "Sequence[Override]" = ()) -> "ExperimentPlan":
         changed = [*changes(settings), *more]

@@ -244,7 +244,8 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
     measured = min((run.measured for run in runs if run.measured), default=None)
-    raw = {"import": {"name": name, "files": files[:1000], "measured": measured}}
+    repeats = max(int(own["repeat"]) for own in labels)
+    raw = {"import": {"name": name, "files": files[:1000], "measured": measured}, "repeats": repeats}
     plan = SourceNames(naming.title, cells, varied, runner, first.path, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
 

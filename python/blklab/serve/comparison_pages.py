@@ -1,6 +1,7 @@
 """Pages that compare: campaigns side by side, and one experiment over time."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from statistics import fmean, geometric_mean
 from urllib.parse import quote
@@ -148,10 +149,17 @@ def _verdicts(
 ) -> list[Sentence]:
     """Returns what a comparison of the newest campaign with the one before, and with the first, says."""
     sentences = []
-    newest = campaigns[-1].number
+    newest, by_number = campaigns[-1].number, {row.number: row for row in campaigns}
     for topic, number in (("Since the one before", campaigns[-2].number), ("Since the first", campaigns[0].number)):
         sides = [(f"campaign {each}", stored[each]) for each in (number, newest)]
-        result = analysis.compare(analysis.comparison_sides(sides), [metric], _points(store, campaigns))
+        chosen = [query.Selection("", by_number[each], stored[each]) for each in (number, newest)]
+        result = analysis.compare(
+            analysis.comparison_sides(sides),
+            [metric],
+            _points(store, campaigns),
+            look=look_share(query.earlier_looks(store, chosen)),
+            earlier=partial(query.earlier_campaigns, store, chosen),
+        )
         sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
     return sentences
 
