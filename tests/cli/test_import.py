@@ -12,6 +12,8 @@ import pytest
 from blklab.cli.import_ import FORMATS
 from blklab.imports import collect
 from blklab.report.runs import when
+from blklab.store import query
+from blklab.store.campaigns import Store
 from tests.conftest import Run
 
 DATA = Path(__file__).parents[1] / "data" / "imports"
@@ -160,3 +162,16 @@ def test_the_list_says_when_data_were_measured(run: Run) -> None:
     (campaign,) = json.loads(run("runs", "list", "--json").out)
     assert campaign["begun"] == datetime.fromtimestamp(1795373111, UTC).isoformat() != campaign["created"]
     assert when(campaign["begun"]) in run("runs", "list").out
+
+
+def test_an_import_with_more_repeats_is_a_later_look(run: Run, tmp_path: Path) -> None:
+    text = (ROOT / "tests/data/imports/devices/disk1-randread.json").read_text()
+    for count in (2, 3):
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        for number in range(1, count + 1):
+            (directory / f"disk-{number}.json").write_text(text)
+        assert run("import", directory, "--name", "disk", "--pattern", "disk-{repeat}.json").status == 0
+    store = Store(reading=True)
+    assert query.earlier_looks(store, [query.selected(store, "disk")]) == 1
+    assert query.earlier_looks(store, [query.selected(store, "1")]) == 0

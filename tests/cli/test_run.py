@@ -331,3 +331,16 @@ def test_a_delay_is_a_stack(run: Run) -> None:
     assert any("distant delayed" in sentence for sentence in result["explanation"])
     shown = run("run", EXAMPLES / "delay.toml", "--dry-run")
     assert "mirror: md RAID-1 [near delay read=5ms" in shown.out
+
+
+def test_only_chooses_among_interleaved_experiments(run: Run, tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        (tmp_path / f"{name}.toml").write_text(UNBALANCED.read_text())
+    words = ["run", tmp_path / "before.toml", tmp_path / "after.toml", "--interleave", "--dry-run", "--json"]
+    outcome = run(*words, "--only", "experiment=aft*,stack=near,workload=randread")
+    assert outcome.status == 0, outcome.err
+    labels = [cell["labels"] for cell in json.loads(outcome.out)["cells"]]
+    assert {(each["experiment"], each["stack"], each["workload"]) for each in labels} == {("after", "near", "randread")}
+    refused = run(*words, "--only", "experiment=new")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "--only experiment=new: no such experiment; there are before, after" in refused.err
