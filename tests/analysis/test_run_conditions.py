@@ -61,3 +61,19 @@ def test_warnings_of_one_kind_are_quoted_once() -> None:
         "1 run of new with this warning: b",
         "new has more warnings: blklab runs show",
     ]
+
+
+def test_imported_runs_drift_only_if_their_times_are_known() -> None:
+    runs = [replace(run, cell={"source": "x.json"}) for run in campaign(3.0, 1)]
+    assert find_drift(runs, "iops") is None, "the time of the import says nothing"
+    timed = [replace(run, cell={"source": "x.json", "measured": run.started}) for run in runs]
+    assert find_drift(timed, "iops") == pytest.approx(3.0, rel=0.1)
+
+
+def test_a_drift_is_not_extended_beyond_the_repeated_cells() -> None:
+    runs = campaign(1.0, 1)
+    once = [
+        replace(run, id=1000 + at, started=f"2999-01-01T00:{at // 60:02}:{at % 60:02}", labels={"cell": f"once{at}"})
+        for at, run in enumerate(campaign(0.0, 2) * 10)
+    ]
+    assert find_drift([*runs, *once], "iops") == find_drift(runs, "iops")

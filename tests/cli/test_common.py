@@ -11,6 +11,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.report.diagnostics import print_diagnostics
 from blklab.report.tables.base import TextTable, text
 from blklab.report.terminal import draw_table
+from tests.conftest import Run
 
 
 def test_results_are_json_on_request(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,3 +100,12 @@ def test_log_file_gets_a_line_each_minute(capsys: pytest.CaptureFixture[str], mo
         printed.clear()
         assert printed.wait(60)
     assert "blklab: 3 of 12 cells; cell 4 stack=near: measure 0:12\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("advise", "--load", "backup", "--p99-below", "5"), ("trace", "stat", "x", "--since", "2.5")]
+)
+def test_a_duration_needs_a_unit(words: tuple[str, ...], run: Run) -> None:
+    outcome = run(*words)
+    assert (outcome.status, outcome.err.count("\n")) == (2, 1)
+    assert f"'{words[-1]}' has no unit: write {words[-1]}s, {words[-1]}ms or {words[-1]}us" in outcome.err

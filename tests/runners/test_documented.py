@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blklab.analysis.reproduction import judge
 from blklab.runners.campaign import carry_out
 from blklab.runners.sim import runner as sim
 from blklab.spec.cells import plan
@@ -19,6 +20,9 @@ a = { model = "pm983", size = "1GiB" }
 b = { model = "sm883", size = "1GiB" }
 [stacks]
 both = { level = 1, members = ["a", "b"], bitmap = true }
+[[measured]]
+cell = { stack = "both" }
+read_iops = 1
 [workloads.mixed]
 rw = "randrw"
 rate = "ramp"
@@ -33,7 +37,8 @@ def result(tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "exp.toml"
     path.write_text(EXPERIMENT)
     (result,) = carry_out(sim.SimRunner(), plan(path), Store()).results
-    return {**result.as_dict(), "labels": {}, "explanation": []}
+    judged = [row.as_dict() for row in judge(plan(path), {1: result.outcome})]
+    return {**result.as_dict(), "labels": {}, "explanation": [], "judged": judged}
 
 
 def test_every_field_is_documented(result: dict[str, Any]) -> None:
@@ -44,4 +49,5 @@ def test_every_documented_field_is_there(result: dict[str, Any]) -> None:
     section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
     output = {name.rstrip("[]") for name in re.findall(r"`([a-z][a-z0-9_]*(?:\[\])?)`", section)}
     output -= {"sim", "host", "repeat", "null", "nr_requests", "p99_below"}
+    output -= {"iops", "mean", "inside", "outside", "unclear", "unknown", "fitted"}  # metrics and verdicts
     assert output - set(fields(json.loads(json.dumps(result)))) == set()

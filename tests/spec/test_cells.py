@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -439,3 +440,21 @@ def test_raid0_counts_as_the_kernel_does(expand: Expand) -> None:
 
 def test_a_byte_order_mark_is_no_mistake(expand: Expand) -> None:
     assert len(expand(text="\ufeff" + SMALL).cells) == 1
+
+
+def test_only_builds_the_cells_that_it_chooses(tmp_path: Path) -> None:
+    (tmp_path / "exp.toml").write_text((ROOT / "examples" / "unbalanced.toml").read_text())
+    every = plan(tmp_path / "exp.toml", changes=[parse_set("iodepth=[1, 2, 4, 8]")])
+    built = []
+    real = sim_cell.FORM.document
+
+    def document(*words: Any) -> Any:
+        built.append(words[2:4])
+        return real(*words)
+
+    form = replace(sim_cell.FORM, document=document)
+    only = {"stack": "far", "workload": "rand*read", "iodepth": "8"}
+    few = plan(tmp_path / "exp.toml", changes=[parse_set("iodepth=[1, 2, 4, 8]")], only=only, form=form)
+    assert len(built) == len(few.cells) == 6
+    assert few.cells == [cell for cell in every.cells if cell.number in {each.number for each in few.cells}]
+    assert few.varied == every.varied

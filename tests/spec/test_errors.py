@@ -65,6 +65,7 @@ CASES = [
     ("kernel =", "kernal =", "settings.kernal: no such key; did you mean 'kernel'?"),
     # Devices.
     ('"pm983"', '"pm984"', "devices.nvme.model: there is no stock model 'pm984'; did you mean 'pm983'?"),
+    ('model = "pm983"', 'modle = "pm983"', "devices.nvme.modle: no such key; did you mean 'model'?"),
     ('model = "pm983"\n', "", "devices.nvme: found neither model, calibrated nor kind: set one of them"),
     (
         'model = "pm983"',

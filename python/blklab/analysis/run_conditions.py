@@ -50,27 +50,36 @@ def find_drift(runs: Sequence[StoredRun], metric: str, alpha: float = SURE) -> f
     """Returns the relative change of a metric from the first run to the last; None if it may be 0.
 
     A straight line is fitted to the logarithms of all cells with repeats, each cell with its own
-    mean, over the order of measurement. Its slope must differ from 0 (Student's t).
+    mean, over the order of measurement. Its slope must differ from 0 (Student's t). Runs whose time is unknown do not
+    count, and the change is that over the runs of such cells only.
     """
     from scipy.special import stdtr
 
-    measured_runs = [run for run in runs if run.started and not predicts(run.runner)]
-    cells: dict[tuple[tuple[str, str], ...], list[tuple[int, float]]] = {}
-    for place, run in enumerate(sorted(measured_runs, key=lambda run: run.started or "")):
-        value = METRICS[metric].of(run.figures)
-        if value is not None and value > 0:
-            cells.setdefault(run.cell_labels, []).append((place, math.log(value)))
-    points = [point for cell in cells.values() if len(cell) > 1 for point in _centred(cell)]
-    degrees = len(points) - sum(len(cell) > 1 for cell in cells.values()) - 1
+    began = {run.id: _began(run) for run in runs if not predicts(run.runner)}
+    order = {time: place for place, time in enumerate(sorted({*filter(None, began.values())}))}
+    measured = [
+        (run.cell_labels, (order[time], math.log(value)))
+        for run in runs
+        if (time := began.get(run.id)) and (value := METRICS[metric].of(run.figures) or 0) > 0
+    ]
+    repeated = [cell for cell in by_key(measured).values() if len({place for place, _ in cell}) > 1]
+    places = [place for cell in repeated for place, _ in cell]
+    points = [point for cell in repeated for point in _centred(cell)]
+    degrees = len(points) - len(repeated) - 1
     spread = sum(place**2 for place, _ in points)
     if degrees < 3 or not spread:
         return None
     slope = sum(place * value for place, value in points) / spread
     rest = sum((value - slope * place) ** 2 for place, value in points) / degrees
     error = math.sqrt(rest / spread)
-    drift = math.expm1(slope * (len(measured_runs) - 1))
+    drift = math.expm1(slope * (max(places) - min(places)))
     p = 2 * float(stdtr(degrees, -abs(slope) / error)) if error else 0.0
     return drift if p < alpha and abs(drift) >= LEAST_DRIFT else None
+
+
+def _began(run: StoredRun) -> str:
+    """Returns when a run began; empty if that is unknown. An import has its own time, not that of its runs."""
+    return str(run.cell.get("measured", "")) if "source" in run.cell else run.started or ""
 
 
 def _centred(cell: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:

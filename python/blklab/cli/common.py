@@ -46,7 +46,19 @@ class Quantity(click.ParamType[Any]):
 
 
 SIZE = Quantity("size", units.parse_size)  # Option type: `4k`, `10GiB`, `512`; gives bytes
-DURATION = Quantity("duration", units.parse_duration)  # Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds
+SECONDS = Quantity("duration", units.parse_duration)
+"""Option type of options that are blktrace's or fio's: `60` is seconds, as there; gives nanoseconds."""
+
+
+def parse_with_unit(text: str) -> int:
+    """Return the nanoseconds of a duration. Raises ValueError, also for a number without a unit."""
+    number = text.strip()
+    if units.parse_number(number) > 0:  # NaN is not
+        raise ValueError(f"{text!r} has no unit: write {number}s, {number}ms or {number}us")
+    return units.parse_duration(text)
+
+
+DURATION = Quantity("duration", parse_with_unit)  # Option type: `1.5s`, `200ms`, `10us`; gives nanoseconds
 
 
 class _Input(click.Path):

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -113,8 +113,9 @@ def plan(
     """
     source = load.read(experiment) if isinstance(experiment, Path) else experiment
     extra = [*changes] if seed is None else [*changes, Override("seed", seed, "--seed")]
+    wanted = only or {}
     try:
-        cells = list(_cells(source, extra, form))
+        cells = list(_cells(source, extra, form, wanted))
         if form.on_targets:
             cells = _sized(cells)
     except SpecProblems as problem:
@@ -123,9 +124,9 @@ def plan(
         raise UsageError(f"{source.path}: tables are nested too deeply") from None
     title = source.raw.get("title", "")
     varied = [label for label in cells[0].labels if len({cell.labels[label] for cell in cells}) > 1]
-    kept = _only(cells, only or {})
-    simulated = [*_typical(source), *dict.fromkeys([*_zones(cells), *_later(cells)])] if form.runner == "sim" else []
-    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, as_host(cell.document)) for cell in cells])
+    kept = _only(cells, wanted)
+    simulated = [*_typical(source), *dict.fromkeys([*_zones(kept), *_later(kept)])] if form.runner == "sim" else []
+    swept = sweep.without_effect(source.raw.get("sweep", {}), [(cell.labels, as_host(cell.document)) for cell in kept])
     notes = [*source.notes, *simulated, *swept]
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
@@ -235,9 +236,7 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     for label in wanted:
         if label not in known:
             raise UsageError(f"--only: no label {label!r}; {problems.near(label, known)}")
-    kept = [
-        cell for cell in cells if all(fnmatchcase(cell.labels[label], pattern) for label, pattern in wanted.items())
-    ]
+    kept = [cell for cell in cells if _is_wanted(cell.labels, wanted)]
     if not kept:
         terms = ",".join(f"{label}={pattern}" for label, pattern in wanted.items())
         for label, pattern in wanted.items():
@@ -248,7 +247,14 @@ def _only(cells: list[Cell], wanted: Mapping[str, str]) -> list[Cell]:
     return kept
 
 
-def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: CellForm) -> Iterator[Cell]:
+def _is_wanted(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(fnmatchcase(labels.get(label, ""), pattern) for label, pattern in wanted.items())
+
+
+def _cells(
+    source: load.ExperimentSource, changes: Sequence[Override], form: CellForm, wanted: Mapping[str, str]
+) -> Iterator[Cell]:
+    """Yields the cells. Those that are not wanted have no document, unless it decides about other cells."""
     fixed = [change for change in changes if change.key not in OWN and not change.axis]
     base, axes = _axes(source, fixed, [change for change in changes if change.axis])
     pairs = _pairs(base, axes, {change.key: change for change in changes if change.key in OWN}, form)
@@ -262,19 +268,27 @@ def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: Cel
     if count > MOST:
         raise problems.fail("matrix", f"makes {count:,} cells, expected at most {MOST:,}")
     number = itertools.count(1)
-    points = [
-        (point, swept, *_at(source, [*fixed, *point, *_changes(swept, form)]))
-        for point in itertools.product(*axes.values())
-        for swept in tried
-    ]
+    points = list(itertools.product(itertools.product(*axes.values()), tried))
+
+    @cache
+    def at(place: int) -> tuple[Experiment, dict[str, str]]:
+        point, swept = points[place]
+        return _at(source, [*fixed, *point, *_changes(swept, form)])
+
+    every = form.on_targets or len(tried) > 1 or base.order == "random"
     troubles: list[SpecProblem] = []
     shuffle = random.Random(base.seed)  # noqa: S311  # not for secrets
     for stack, workload in pairs:
         baseline: Mapping[str, Any] = {}
-        for point, swept, experiment, origins in points:
+        for place, (point, swept) in enumerate(points):
             labels = {"stack": stack, "workload": workload}
             labels |= {change.key: _label(change.value) for change in point}
             labels |= swept.labels
+            repeated = [{**labels, "repeat": str(repeat)} for repeat in range(1, base.repeats + 1)]
+            if not (every or any(_is_wanted(each, wanted) for each in repeated)):
+                yield from (Cell(next(number), each, {}, 0) for each in repeated)
+                continue
+            experiment, origins = at(place)
             try:
                 made = form.document(source, experiment, stack, workload, swept.settings)
                 document, capacity, replay, uncertainties = made
@@ -285,11 +299,11 @@ def _cells(source: load.ExperimentSource, changes: Sequence[Override], form: Cel
                 baseline = document
             elif document == baseline:  # a setting that this workload does not have
                 continue
-            for repeat in range(1, experiment.repeats + 1):
+            for repeat, each in enumerate(repeated):
                 yield Cell(
                     next(number),
-                    {**labels, "repeat": str(repeat)},
-                    {"seed": experiment.seed + repeat - 1, **document},
+                    each,
+                    {"seed": experiment.seed + repeat, **document},
                     capacity,
                     replay,
                     uncertainties,

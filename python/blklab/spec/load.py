@@ -97,6 +97,9 @@ def _device(source: ExperimentSource, name: str, table: Any) -> Any:
     given = [key for key in schema.SOURCES if key in table]
     path = f"devices.{name}"
     if not given:
+        for key in [key for key in table if key not in schema.DEVICE]:
+            if (hint := problems.near(key, schema.SOURCES)).startswith("did"):
+                raise problems.fail(f"{path}.{key}", f"no such key; {hint}")
         raise problems.fail(path, "found neither model, calibrated nor kind: set one of them")
     if len(given) > 1:
         raise problems.fail(f"{path}.{given[1]}", f"{given[0]} is given as well: use one of the two")

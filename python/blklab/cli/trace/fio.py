@@ -7,7 +7,7 @@ import click
 
 from blklab import _core
 from blklab import output as out
-from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, progress, warn
+from blklab.cli.common import SECONDS, SIZE, emit, json_option, notes, progress, warn
 from blklab.cli.signals import unfinished
 from blklab.cli.streams import native
 from blklab.cli.trace.selection import TraceSource, trace_options
@@ -33,7 +33,7 @@ MAX_RUNTIME = 20 * 86_400 * 10**9  # ns; poll(2), which waits for fio, takes 31 
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--closed", "loop", flag_value="closed", help="Keep a fixed number of I/Os in flight.")
 @click.option("--open", "loop", flag_value="open", help="Keep the rate of arrivals.")
-@click.option("--runtime", type=DURATION, metavar="TIME", help="Runtime of the job; default: the length of the trace.")
+@click.option("--runtime", type=SECONDS, metavar="TIME", help="Runtime of the job; default: the length of the trace.")
 @click.option("--verify", "verified", is_flag=True, help="Run the job with fio and compare it with the trace.")
 @click.option("--verify-size", "size", type=SIZE, default="1g", help="With --verify: maximum size of its file.")
 @json_option

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import DURATION, note, notes
+from blklab.cli.common import DURATION, SECONDS, note, notes
 from blklab.errors import UsageError
 from blklab.system.roots import Roots
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
-@click.option("-w", "duration", type=DURATION, metavar="TIME", help="End after this time; default: Ctrl-C ends it.")
+@click.option("-w", "duration", type=SECONDS, metavar="TIME", help="End after this time; default: Ctrl-C ends it.")
 @click.option("--interval", type=DURATION, default="2s", help="Time between two refreshes.")
 @click.option("--window", type=DURATION, default="5s", help="The figures are of this last time.")
 @click.option("-o", "output", type=click.Path(path_type=Path), metavar="NAME", help="Keep the recording.")

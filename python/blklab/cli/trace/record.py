@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import DURATION, SIZE, emit, json_option, notes, repeatable, warn
+from blklab.cli.common import SECONDS, SIZE, emit, json_option, notes, repeatable, warn
 from blklab.errors import UsageError
 from blklab.report.console import Console
 from blklab.report.formatting import plural
@@ -25,7 +25,7 @@ LONGEST = (2**31 - 2) * 10**9  # ns; blktrace reads -w with atoi(3)
 
 @click.command()
 @click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
-@click.option("-w", "duration", type=DURATION, metavar="TIME", help="Length of the recording: 60, 5m.")
+@click.option("-w", "duration", type=SECONDS, metavar="TIME", help="Length of the recording: 60, 5m.")
 @click.option(
     "-o",
     "output",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from blklab import _core, units
-from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option, repeatable
+from blklab.cli.common import DURATION, INPUT, Quantity, cluster_option, parse_with_unit, repeatable
 from blklab.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +23,7 @@ def _parse_time(text: str) -> tuple[str, int]:
     UTC, as reports show them. Raises ValueError.
     """
     if not re.search(r"\d[-:]\d", text):
-        return "ns", units.parse_duration(text)
+        return "ns", parse_with_unit(text)
     try:
         if "-" not in text[:8]:
             moment = datetime.combine(date(1970, 1, 1), time.fromisoformat(text))
