@@ -242,3 +242,25 @@ def test_real_audit_is_kept_and_shown(run: Run, rich: Arrays, tmp_path: Path) ->
     html = client.get("/hosts/1").text
     assert "Critical findings" in html
     assert "md5" in html
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:19810", 200),
+        ("127.0.0.1:19810", 200),
+        ("[::1]:19810", 200),
+        ("db.example", 200),
+        ("DB.example:80", 200),
+        ("evil.example:19810", 400),
+        ("localhost.evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+    ],
+)
+def test_names_of_other_sites_are_refused(host: str, status: int, full: Path) -> None:
+    client = Client(Site(str(full), print, {"localhost", "db.example"}))
+    answer = client.get("/", headers={"Host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert "--host-name adds a name" in answer.text
+        assert "unbalanced" not in answer.text

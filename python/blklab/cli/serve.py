@@ -1,11 +1,12 @@
 """`blklab serve`: a web page over the store."""
 
+import socket
 import time
 from pathlib import Path
 
 import click
 
-from blklab.cli.common import store_option, warn
+from blklab.cli.common import repeatable, store_option, warn
 from blklab.cli.web_server import listening, web_config_option
 
 
@@ -17,12 +18,15 @@ from blklab.cli.web_server import listening, web_config_option
     help="Address to listen on; :PORT means all addresses, [::1]:PORT is IPv6.",
 )
 @web_config_option
+@repeatable("--host-name", "names", metavar="NAME", help="Also answer requests to this name of the host.")
 @store_option
-def serve(*, listen: str, web_config: Path | None, store: str | None) -> None:
+def serve(*, listen: str, web_config: Path | None, names: tuple[str, ...], store: str | None) -> None:
     """Show the store as a web page: campaigns, comparisons, trends, reports, traces, audits of hosts.
 
-    The page only reads the store. Running campaigns are read again every 10 seconds. `blklab trace stat --keep NAME`
-    and `blklab md audit --keep` store what the pages of traces and hosts show.
+    Without passwords, it answers requests to addresses, localhost, the name of this host, and --host-name only, so that
+    other sites cannot read the store through a browser. The page only reads the store. Running campaigns are read again
+    every 10 seconds. `blklab trace stat --keep NAME` and `blklab md audit --keep` store what the pages of traces and
+    hosts show.
 
     \b
     Examples:
@@ -33,8 +37,12 @@ def serve(*, listen: str, web_config: Path | None, store: str | None) -> None:
     \b
     Exit status: 0 stopped by SIGINT or SIGTERM; 2 the store does not exist; 3 the address is in use.
     """
+    from blklab.http_server.server import ListenAddress
+    from blklab.http_server.web_config import load_web_config
     from blklab.serve.application import Site
 
-    with listening(listen, web_config, Site(store, warn), "", connections=256):
+    own = {"localhost", socket.gethostname(), ListenAddress(listen).host, *names} - {""}
+    hosts = None if web_config and load_web_config(web_config).basic_auth_users else {name.lower() for name in own}
+    with listening(listen, web_config, Site(store, warn, hosts), "", connections=256):
         while True:
             time.sleep(3600)

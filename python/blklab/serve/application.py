@@ -1,9 +1,11 @@
 """The site as a WSGI application: addresses, headers and errors. It answers GET and HEAD only."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from urllib.parse import urlsplit
 
 from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.routing import Map, Rule
@@ -168,9 +170,14 @@ def _arrays(arrays: Sequence["KeptArray"]) -> list[TextTable]:
 
 
 class Site:
-    def __init__(self, where: str | None, log: Callable[[str], object]) -> None:
-        """Opens the store at `where`. Raises UsageError and StoreError."""
+    def __init__(self, where: str | None, log: Callable[[str], object], names: Collection[str] | None = None) -> None:
+        """Opens the store at `where`. Raises UsageError and StoreError.
+
+        With `names`, it answers requests to these names and to addresses only: a page of another site whose name was
+        made to point here (DNS rebinding) must not read the store.
+        """
         self._store = Store(where, reading=True)
+        self._host_names = names
         self._log = log
         self._reports = DrawnOnce(lambda _state, number: campaign_pages.report(self._store, number))
         self._trend_pages = DrawnOnce(lambda _state, *of: comparison_pages.trend(self._store, *of).html())
@@ -199,6 +206,7 @@ class Site:
         """Answers a request."""
         request = Request(environ)
         try:
+            self._check_host(request)
             page, values = self._map.bind_to_environ(environ).match()
             response = self._answered(request, page(request.args, **values))
         except HTTPException as error:
@@ -219,6 +227,16 @@ class Site:
             self._log(f"{request.path}: {type(error).__name__}: {error}")
             response = self._failure(request, 500, "This page cannot be drawn.", f"{type(error).__name__}: {error}")
         return response(environ, start_response)
+
+    def _check_host(self, request: Request) -> None:
+        host = urlsplit(f"//{request.host}").hostname or ""
+        with suppress(ValueError):
+            ip_address(host)
+            return
+        if self._host_names is not None and host not in self._host_names:
+            known = ", ".join(sorted(self._host_names))
+            message = f"found the host {printable(host)!r}, expected an address or {known}; --host-name adds a name"
+            raise BadRequest(message)
 
     def _answered(self, request: Request, page: SitePage | str, status: int = 200) -> Response:
         html = page if isinstance(page, str) else page.html()
