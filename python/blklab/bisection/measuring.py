@@ -73,6 +73,8 @@ class CommitMeasuring:
 
     def _opened(self, plan: ExperimentPlan) -> StoredCampaign:
         """Continues the newest campaign that began with the same cells, if asked, or begins one."""
+        # The name of the experiment means its own campaigns.
+        plan = replace(plan, path=plan.path.with_name(f"{plan.name}-bisection.toml"))
         campaign = self.store.resume(plan, self.source.host) if self.resume else None
         if campaign is None and self.resume:
             self.note("no bisection with this good end was started before on this machine: this is a new one")
