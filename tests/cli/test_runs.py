@@ -277,3 +277,7 @@ def test_jobs_are_shown_compared_and_reported_alone(run: Run, tmp_path: Path) ->
     wrong = run("compare", "jobs", "jobs", "--job", "shalow")
     assert wrong.status == 2
     assert "--job 'shalow': no run of 'jobs' has this job; its jobs are deep, shallow" in wrong.err
+    wrong = run("compare", "jobs", "--metric", "iops,p98")
+    assert (wrong.status, wrong.err.count("\n")) == (2, 1)
+    assert "no metric 'p98'; did you mean 'p99'?" in wrong.err
+    assert "no such campaign" in run("compare", "jobs@host", "jobs").err

@@ -85,6 +85,7 @@ def compare(
     from blklab.analysis import compare as analysis
     from blklab.analysis import fail_if
     from blklab.analysis.decision import MOST_LOOKS, look_share
+    from blklab.analysis.metrics import metric_name
     from blklab.report import comparison as report
     from blklab.report import diagnostics
     from blklab.store import query
@@ -97,7 +98,7 @@ def compare(
     chosen = [(name, selection.runs) for name, selection in zip(_short(campaigns, selections), selections, strict=True)]
     for number in dict.fromkeys(each.campaign.number for each in selections if each.campaign.states["running"]):
         warn(f"campaign {number} still runs: decide when it has ended, because looks at a part of it are not counted")
-    names = [*(name.strip() for name in metrics.split(",")), *(condition.metric for condition in wanted)]
+    names = [*map(metric_name, metrics.split(",")), *(condition.metric for condition in wanted)]
     if (looks := query.earlier_looks(kept, selections)) >= MOST_LOOKS:
         warn(f"fewer repeats of these cells were compared {looks} times before: measure a new campaign")
     comparison = analysis.compare(

@@ -399,7 +399,8 @@ def _chosen(
     stacks = experiment.targets if form.on_targets else experiment.stacks
     if axis == "stack" and not stacks:
         if not form.on_targets:
-            raise problems.fail("stacks", "is missing: expected at least one")
+            instead = ": the file has [targets], which --on host measures" if experiment.targets else ""
+            raise problems.fail("stacks", f"is missing: expected at least one{instead}")
         raise problems.fail("targets", "is missing: say where each stack is on this host, here or with --target")
     known: Mapping[str, Any] = stacks if axis == "stack" else experiment.workloads
     changes = [chosen[axis]] if axis in chosen else axes.get(axis)

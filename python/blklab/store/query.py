@@ -319,7 +319,8 @@ def _campaign(store: Store, words: str, match: re.Match[str]) -> CampaignRow:
     back = int(match["back"] or 0)
     if len(on) <= back:
         places = ", ".join(dict.fromkeys(row.place for row in named))
-        raise UsageError(f"{words!r}: found {len(on)} such campaigns {where} ({name} was run on {places})")
+        found = f"found {len(on)} such campaigns" if on else "no such campaign"
+        raise UsageError(f"{words!r}: {found} {where} ({name} was run on {places})")
     return on[-1 - back]
 
 
