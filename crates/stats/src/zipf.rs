@@ -67,12 +67,12 @@ const FEWEST_FITTED: f64 = 200.0;
 /// Fits Zipf's law.
 pub fn fit(popularity: &Popularity) -> ZipfFit {
     let mut fit_result = ZipfFit::default();
-    let (blocks, classes) = (popularity.blocks(), popularity.classes());
+    let (blocks, classes) = (popularity.blocks, &popularity.classes);
     if blocks < FEWEST_BLOCKS {
         fit_result.reason = format!("only {blocks:.0} distinct blocks were accessed: too few to tell");
         return fit_result;
     }
-    let mean = popularity.accesses() / blocks;
+    let mean = popularity.accesses / blocks;
     let square = |class: &PopularityClass| class.count as f64 * class.accesses / blocks;
     let variance = classes.iter().map(square).sum::<f64>() - mean * mean;
     let spread = (variance - mean) / (mean * mean);

@@ -52,7 +52,7 @@ impl ArrayMap {
     pub fn capacity(&self) -> u64 {
         match self {
             Self::Linear(map) => map.capacity(),
-            Self::Raid0(map) => map.capacity(),
+            Self::Raid0(map) => map.capacity,
             Self::Raid1 { sectors, .. } => *sectors,
             Self::Raid10(map) => map.capacity,
             Self::Raid456(map) => map.capacity,
@@ -106,7 +106,7 @@ impl ArrayMap {
         match self {
             Self::Linear(_) => u64::MAX,
             Self::Raid1 { sectors, .. } => sectors.checked_sub(sector).filter(|&left| left > 0).unwrap_or(u64::MAX),
-            Self::Raid0(map) => map.chunk() - sector % map.chunk(),
+            Self::Raid0(map) => map.chunk - sector % map.chunk,
             Self::Raid10(map) => map.chunk() - sector % map.chunk(),
             Self::Raid456(map) => map.chunk() - sector % map.chunk(),
         }

@@ -32,9 +32,9 @@ struct StripZone {
 #[derive(Clone, Debug)]
 pub struct Raid0Map {
     zones: Box<[StripZone]>,
-    chunk: u64,
+    pub chunk: u64, // Sectors in a chunk
     layout: ZoneLayout,
-    capacity: u64,
+    pub capacity: u64, // Sectors of the array
 }
 
 impl Raid0Map {
@@ -63,19 +63,9 @@ impl Raid0Map {
         Ok(Self { zones: zones.into(), chunk, layout, capacity })
     }
 
-    /// Sectors of the array.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
     /// How many members there are.
     pub fn disks(&self) -> u32 {
         self.zones[0].slots.len() as u32
-    }
-
-    /// Sectors in a chunk.
-    pub fn chunk(&self) -> u64 {
-        self.chunk
     }
 
     /// The member sector of an array sector, which must be below the capacity.

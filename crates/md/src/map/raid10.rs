@@ -26,8 +26,8 @@ type SlotTable = Box<[u32]>;
 #[derive(Clone, Debug)]
 pub struct Raid10Map {
     disks: u64,
-    near: u32,
-    far: u32,
+    pub near: u32, // Near copies
+    pub far: u32, // Far copies
     rows: u64,   // Rows from one row of data to the next: the far copies between them, with `offset`
     stride: u64, // From a copy to its next far copy, in sectors
     shift: u32,
@@ -95,16 +95,6 @@ impl Raid10Map {
     /// Copies of each sector.
     pub fn copies(&self) -> u32 {
         self.near * self.far
-    }
-
-    /// Near copies.
-    pub fn near(&self) -> u32 {
-        self.near
-    }
-
-    /// Far copies.
-    pub fn far(&self) -> u32 {
-        self.far
     }
 
     /// Sectors in a chunk.

@@ -239,7 +239,7 @@ impl Simulation {
     fn end_submission(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
         let Role::Job(job) = &task.role else { return };
-        if task.batched >= job.batch() {
+        if task.batched >= job.batch {
             task.batched = 0;
             self.unplug(number);
         }

@@ -228,7 +228,7 @@ impl Simulation {
 
     /// Whether the system calls of a task have a plug: those with more than two I/Os (`AIO_PLUG_THRESHOLD`).
     pub fn has_plug(&self, task: u32) -> bool {
-        matches!(&self.tasks[task as usize].role, Role::Job(job) if job.batch() > 2)
+        matches!(&self.tasks[task as usize].role, Role::Job(job) if job.batch > 2)
     }
 
     // The path of a bio down to the disks.

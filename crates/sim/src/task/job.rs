@@ -32,7 +32,7 @@ pub struct JobState {
     pub in_flight: u32,           // I/Os submitted and not yet reaped
     pub completed: VecDeque<u32>, // Completed I/Os to be reaped
     draining: bool, // Whether it only reaps until `iodepth_low` are in flight, because the depth was reached
-    batch: u32,
+    pub batch: u32, // How many I/Os can be submitted in one system call
     since_flush: u32,
     flush_due: bool,
     since_think: u32,
@@ -67,12 +67,6 @@ impl JobState {
     #[inline]
     pub fn flags(&self) -> Flags {
         if self.spec.fua { Flags::DIRECT.with(Flags::FUA) } else { Flags::DIRECT }
-    }
-
-    /// How many I/Os can be submitted in one system call.
-    #[inline]
-    pub fn batch(&self) -> u32 {
-        self.batch
     }
 
     /// The number of completions that wakes the job.

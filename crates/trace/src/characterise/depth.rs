@@ -28,7 +28,7 @@ impl Merge for DepthSlice {
 pub struct QueueDepth {
     level: Level,
     over_time: Timeline<DepthSlice>,
-    now: u64,
+    pub now: u64, // The present number
     changed: u64, // The time of the last change
     since: u64,
     until: u64,
@@ -57,11 +57,6 @@ impl QueueDepth {
             until: filter.until_ns.unwrap_or(u64::MAX),
             begun: false,
         }
-    }
-
-    /// The present number.
-    pub fn now(&self) -> u64 {
-        self.now
     }
 
     /// Sets the number from a time on.

@@ -74,12 +74,12 @@ impl Characterisation {
 
     /// Whether the trace was read to its end.
     pub fn has_ended(&self) -> bool {
-        self.intake.has_ended()
+        self.intake.ended
     }
 
     /// Problems that did not stop reading, once the trace was read to its end.
     pub fn warnings(&self) -> &[Warning] {
-        &self.intake.info().warnings
+        &self.intake.info.warnings
     }
 
     /// Adds an independent trace of the same host, or a sum to a sum.

@@ -114,7 +114,7 @@ impl Exporter for BlktraceExporter {
                 }
                 write_event(file, event, batch)
             };
-            write().map_err(|e| TraceError::io(file.shown().to_owned(), e))?;
+            write().map_err(|e| TraceError::io(&file.shown, e))?;
         }
         self.names.extend(names.map(|name| (name.pid, name.name.clone())));
         self.taken += batch.events.len() as u64;

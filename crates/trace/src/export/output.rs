@@ -14,7 +14,7 @@ const BUFFER: usize = 256 << 10;
 ///
 /// `-` is standard output, and pipes and character devices are written directly; block devices are refused.
 pub struct OutputFile {
-    shown: String,
+    pub shown: String, // The path for messages
     target: Destination,
     sink: Option<BufWriter<File>>, // Present until the file is committed or dropped
     bytes: u64,
@@ -57,11 +57,6 @@ impl OutputFile {
 
     fn new(shown: String, target: Destination, file: File) -> OutputFile {
         OutputFile { shown, target, sink: Some(BufWriter::with_capacity(BUFFER, file)), bytes: 0 }
-    }
-
-    /// The path for messages.
-    pub fn shown(&self) -> &str {
-        &self.shown
     }
 
     /// Writes bytes; an error names the file.

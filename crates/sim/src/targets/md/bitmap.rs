@@ -86,7 +86,7 @@ pub struct Bitmap {
     in_flight: u32,         // Bios of the bitmap in flight
     cleared: BTreeSet<u64>, // Pages with cleared bits, which the daemon writes when it runs next
     ran_at: Time,           // When the daemon ran last, and when it runs next
-    due: Option<Time>,
+    pub due: Option<Time>, // When the daemon runs next
     before: Option<LoadBefore>,
 }
 
@@ -215,11 +215,6 @@ impl Bitmap {
         let next = self.ran_at + sleep;
         self.due = Some(if next > now { next } else { now + sleep });
         true
-    }
-
-    /// When the daemon runs next.
-    pub fn due(&self) -> Option<Time> {
-        self.due
     }
 
     /// Looks for chunks without recent writes, and returns the pages to write now. With `keep` (an array that lacks a

@@ -439,7 +439,7 @@ impl Array {
             Redundancy::Parity(stripes) => stripes.map.used,
         };
         let bitmap = if redundant { Bitmap::for_array(md, synced, context)? } else { None };
-        let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
+        let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.readable).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context);
         let locks = if limits.fast { Self::new_locks(md, context) } else { Locks::default() };

@@ -35,19 +35,13 @@ pub struct Elevator {
     starved: u32,
     turns: VecDeque<(u32, VecDeque<u32>)>, // CFQ: the processes that have requests, in turn
     served: u32,
-    waiting: u32, // Requests that wait
+    pub waiting: u32, // Requests that wait
 }
 
 impl Elevator {
     /// An empty elevator.
     pub fn new(kind: Scheduler) -> Self {
         Self { kind, ..Self::default() }
-    }
-
-    /// How many wait.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        self.waiting
     }
 
     /// The waiting request that a bio from `sector` to `end` can be merged into, at its back (`true`) or front.
@@ -135,7 +129,7 @@ impl Elevator {
     fn next_deadline_request(&mut self, now: Time) -> u32 {
         const READ: usize = Op::Read as usize;
         const WRITE: usize = Op::Write as usize;
-        if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len() {
+        if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len {
             self.batch += 1;
             return self.take_at(self.cursor);
         }
@@ -147,7 +141,7 @@ impl Elevator {
             self.starved += u32::from(writes);
             READ
         };
-        let continues = direction == self.direction && self.cursor < self.sorted[direction].len();
+        let continues = direction == self.direction && self.cursor < self.sorted[direction].len;
         self.direction = direction;
         self.batch = 1;
         let (oldest, expired) = self.arrival[direction].oldest(now);

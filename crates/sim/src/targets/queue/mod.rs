@@ -114,7 +114,7 @@ impl Target for DiskQueue {
         if request.op == Op::Flush {
             self.flushes.push(number);
             self.dispatch(sim);
-        } else if self.elevator.len() == 0 && self.can_dispatch() {
+        } else if self.elevator.waiting == 0 && self.can_dispatch() {
             self.send_to_disk(sim, number);
         } else {
             self.elevator.insert(sim.now, number, request);
@@ -327,7 +327,7 @@ impl DiskQueue {
     /// Sends waiting requests to the disk while it has free slots.
     #[inline(always)]
     fn dispatch(&mut self, sim: &mut Simulation) {
-        let waiting = self.elevator.len() > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
+        let waiting = self.elevator.waiting > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
         if waiting || (self.held.is_some() && self.in_disk < self.depth) || !self.flushes.is_empty() {
             self.dispatch_waiting(sim);
         }

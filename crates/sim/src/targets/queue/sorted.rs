@@ -20,7 +20,7 @@ const BLOCK: usize = 32;
 /// Requests by sector.
 pub struct SortedRequests {
     slots: Vec<SortedRequest>, // The requests, then `END` up to the searched length, a power of two, and one more block
-    len: usize,
+    pub len: usize, // How many there are
     searched: usize,
 }
 
@@ -31,12 +31,6 @@ impl Default for SortedRequests {
 }
 
 impl SortedRequests {
-    /// How many there are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {

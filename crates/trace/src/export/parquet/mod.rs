@@ -42,7 +42,7 @@ impl<C: Columns> ParquetFile<C> {
             return Err(TraceError::Request("Parquet cannot be written to standard output: give a file name".into()));
         }
         let file = OutputFile::create(path)?;
-        let shown = file.shown().to_owned();
+        let shown = file.shown.clone();
         let schema = convert_error(&shown, parse_message_type(C::SCHEMA))?;
         let mut properties = WriterProperties::builder()
             .set_writer_version(WriterVersion::PARQUET_2_0)

@@ -12,9 +12,9 @@ impl Array {
     /// Runs the bitmap's worker.
     pub fn write_bitmap(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
         let Some(mut bitmap) = self.bitmap.take() else { return WorkerNext::Sleep };
-        let before = bitmap.due();
+        let before = bitmap.due;
         let submitted = bitmap.in_flight == 0 && self.flush_bitmap(&mut bitmap, sim, task);
-        let planned = bitmap.due() != before;
+        let planned = bitmap.due != before;
         self.bitmap = Some(bitmap);
         if planned {
             self.plan_bitmap_daemon(sim);
@@ -119,7 +119,7 @@ impl Array {
     /// Plans when the bitmap's daemon runs next.
     pub fn plan_bitmap_daemon(&self, sim: &mut Simulation) {
         if let Some(bitmap) = &self.bitmap
-            && let Some(due) = bitmap.due()
+            && let Some(due) = bitmap.due
         {
             sim.run_worker_at(due, bitmap.task);
         }

@@ -15,7 +15,7 @@ pub struct SingleCopy {
 pub fn build(config: &LevelConfig) -> Result<SingleCopy, String> {
     let map = config.map()?;
     let io_opt = match &map {
-        ArrayMap::Raid0(map) => map.chunk() * u64::from(map.disks()), // a whole stripe (raid0.c, `blk_queue_io_opt`)
+        ArrayMap::Raid0(map) => map.chunk * u64::from(map.disks()), // a whole stripe (raid0.c, `blk_queue_io_opt`)
         _ => config.members_io_opt(),
     };
     Ok(SingleCopy { map, io_opt })
