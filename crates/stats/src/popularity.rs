@@ -15,8 +15,8 @@ pub struct PopularityClass {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Popularity {
     pub classes: Vec<PopularityClass>, // Classes, hottest first
-    pub blocks: f64, // Items accessed
-    pub accesses: f64, // Accesses to them
+    pub blocks: f64,                   // Items accessed
+    pub accesses: f64,                 // Accesses to them
 }
 
 /// Share of I/O that the hottest part of the blocks receives.

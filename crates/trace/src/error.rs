@@ -50,6 +50,11 @@ impl TraceError {
     pub fn io(path: impl Into<String>, source: io::Error) -> TraceError {
         TraceError::Io { path: path.into(), source }
     }
+
+    /// An error at a place of a file.
+    pub fn malformed(path: &str, place: &str, problem: impl Into<String>) -> TraceError {
+        TraceError::Malformed { path: path.into(), place: place.into(), problem: problem.into() }
+    }
 }
 
 /// The system's message without Rust's " (os error 2)".

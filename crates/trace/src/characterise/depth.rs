@@ -24,7 +24,7 @@ impl Merge for DepthSlice {
 }
 
 /// The number of I/Os in flight, followed from the start of the trace but counted only in the window.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct QueueDepth {
     level: Level,
     over_time: Timeline<DepthSlice>,
@@ -49,13 +49,10 @@ impl QueueDepth {
     pub fn new(filter: &Filter, device: usize) -> QueueDepth {
         let slices = if device < 16 { 512 } else { 64 };
         QueueDepth {
-            level: Level::default(),
             over_time: Timeline::new(slices),
-            now: 0,
-            changed: 0,
             since: filter.since_ns.unwrap_or(0),
             until: filter.until_ns.unwrap_or(u64::MAX),
-            begun: false,
+            ..QueueDepth::default()
         }
     }
 

@@ -27,7 +27,7 @@ const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in 
 const RECENT: usize = 4096; // Processes whose names are cached
 
 /// The state of a device while events are read.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct DeviceState {
     device: DeviceId,
     input: u16,
@@ -53,7 +53,7 @@ pub struct Intake {
     #[serde(skip)]
     deferred: bool, // Whether only completed I/Os show if the filter wants them
     pub info: TraceInfo, // The trace's inputs and the devices named so far; when a trace ends, all of it
-    host: String,    // Where the devices are; empty if there is only one host
+    host: String,       // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
     #[serde(skip)]
     index_by_device: HashMap<DeviceId, usize>,
@@ -315,15 +315,10 @@ impl Intake {
             device: event.device,
             input: event.input,
             wanted,
-            start: None,
-            held: Vec::new(),
-            pairer: Pairer::default(),
-            summary: DeviceSummary::default(),
             in_flight: QueueDepth::new(&self.filter, self.states.len()),
             dispatched: QueueDepth::new(&self.filter, self.states.len()),
-            observed: ObservedTime::default(),
             chunk: Chunk::new(self.states.len(), self.first_block(event)),
-            late: Vec::new(),
+            ..DeviceState::default()
         });
         self.states.len() - 1
     }

@@ -83,11 +83,7 @@ impl<R: RowParser> TextFeed<R> {
         if self.known_lines == 0 {
             let (line, problem) =
                 self.first_unreadable.take().unwrap_or((1, format!("no row in the file, expected {}", R::COLUMNS)));
-            return Err(TraceError::Malformed {
-                path: self.lines.input.path.clone(),
-                place: format!("line {line}"),
-                problem,
-            });
+            return Err(TraceError::malformed(&self.lines.input.path, &format!("line {line}"), problem));
         }
         if self.unreadable > SHOWN {
             let message = format!("{} lines in total could not be read; skipped", self.unreadable);

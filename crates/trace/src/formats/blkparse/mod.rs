@@ -131,15 +131,9 @@ impl BlkparseSource {
         self.info.bytes_read = self.lines.input.offset;
         let path = self.lines.input.path.clone();
         if self.events == 0 {
-            let shown_line = self.first_other_line.take();
-            return Err(TraceError::Malformed {
-                path,
-                place: "line 1".into(),
-                problem: format!(
-                    "no event in the whole file ({}), expected {EXPECTED}",
-                    shown_line.unwrap_or_else(|| "only empty lines or a summary".into())
-                ),
-            });
+            let found = self.first_other_line.take().unwrap_or_else(|| "only empty lines or a summary".into());
+            let problem = format!("no event in the whole file ({found}), expected {EXPECTED}");
+            return Err(TraceError::malformed(&path, "line 1", problem));
         }
         if self.other_lines > SHOWN {
             let message = format!("{} lines in total are not events; skipped", self.other_lines);
@@ -147,8 +141,8 @@ impl BlkparseSource {
         }
         if self.info.out_of_order > 0 {
             let count = self.info.out_of_order;
-            self.info
-                .warn(&path, format!("{count} events are earlier than their predecessors; they stay in file order"));
+            let message = format!("{count} events are earlier than their predecessors; they stay in file order");
+            self.info.warn(&path, message);
         }
         Ok(())
     }
