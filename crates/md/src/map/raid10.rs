@@ -27,9 +27,9 @@ type SlotTable = Box<[u32]>;
 pub struct Raid10Map {
     disks: u64,
     pub near: u32, // Near copies
-    pub far: u32, // Far copies
-    rows: u64,   // Rows from one row of data to the next: the far copies between them, with `offset`
-    stride: u64, // From a copy to its next far copy, in sectors
+    pub far: u32,  // Far copies
+    rows: u64,     // Rows from one row of data to the next: the far copies between them, with `offset`
+    stride: u64,   // From a copy to its next far copy, in sectors
     shift: u32,
     pub capacity: u64, // Sectors of the array
     pub used: u64,     // Sectors that the array uses of each member

@@ -43,7 +43,7 @@ pub struct ParitySlots {
 }
 
 /// The map of a RAID-4, 5 or 6.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Raid456Map {
     disks: u64,
     data: u64,

@@ -112,7 +112,6 @@ pub struct FlashSpec {
     #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
     pub condition: Condition,
     /// What a used disk went through; `null`: a new disk, which copies nothing.
-    #[serde(default)]
     pub used: Option<FlashUse>,
 }
 

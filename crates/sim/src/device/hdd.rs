@@ -81,7 +81,6 @@ pub struct HddSpec {
     #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [0, 1_000_000_000]})))]
     pub media_log_writes: u32,
     /// How the disk manages shingled tracks; `null` if it has none.
-    #[serde(default)]
     pub shingled: Option<ShingledSpec>,
 }
 

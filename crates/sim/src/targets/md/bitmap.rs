@@ -86,7 +86,7 @@ pub struct Bitmap {
     in_flight: u32,         // Bios of the bitmap in flight
     cleared: BTreeSet<u64>, // Pages with cleared bits, which the daemon writes when it runs next
     ran_at: Time,           // When the daemon ran last, and when it runs next
-    pub due: Option<Time>, // When the daemon runs next
+    pub due: Option<Time>,  // When the daemon runs next
     before: Option<LoadBefore>,
 }
 

@@ -327,7 +327,8 @@ impl DiskQueue {
     /// Sends waiting requests to the disk while it has free slots.
     #[inline(always)]
     fn dispatch(&mut self, sim: &mut Simulation) {
-        let waiting = self.elevator.waiting > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
+        let waiting =
+            self.elevator.waiting > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
         if waiting || (self.held.is_some() && self.in_disk < self.depth) || !self.flushes.is_empty() {
             self.dispatch_waiting(sim);
         }

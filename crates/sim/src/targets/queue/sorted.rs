@@ -20,7 +20,7 @@ const BLOCK: usize = 32;
 /// Requests by sector.
 pub struct SortedRequests {
     slots: Vec<SortedRequest>, // The requests, then `END` up to the searched length, a power of two, and one more block
-    pub len: usize, // How many there are
+    pub len: usize,            // How many there are
     searched: usize,
 }
 

@@ -1,6 +1,6 @@
 //! RAID-10: striped copies, near each other, far from each other, or in the next stripe.
 
-use super::{LevelConfig, Mirror, Personality, Redundancy, for_each_piece};
+use super::{LevelConfig, Mirror, Personality, Redundancy, pieces};
 use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
@@ -77,13 +77,9 @@ impl Personality for Raid10 {
 
     #[inline]
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
-        for_each_piece(
-            bio,
-            |sector| self.map.boundary(sector),
-            |sector, sectors| {
-                self.map_piece(members, sim, (task, number), bio.op, (sector, sectors));
-            },
-        );
+        for piece in pieces(bio, |sector| self.map.boundary(sector)) {
+            self.map_piece(members, sim, (task, number), bio.op, piece);
+        }
     }
 
     fn redundancy(&mut self) -> Redundancy<'_> {

@@ -2,7 +2,7 @@
 
 use blklab_md::map::ArrayMap;
 
-use super::{LevelConfig, Personality, for_each_piece};
+use super::{LevelConfig, Personality, pieces};
 use crate::bio::Bio;
 use crate::engine::Simulation;
 use crate::targets::md::member::Members;
@@ -31,12 +31,8 @@ impl Personality for SingleCopy {
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
-        for_each_piece(
-            bio,
-            |sector| self.map.boundary(sector),
-            |sector, sectors| {
-                members.submit_single_copy(sim, task, number, self.map.locate(sector), sectors);
-            },
-        );
+        for (sector, sectors) in pieces(bio, |sector| self.map.boundary(sector)) {
+            members.submit_single_copy(sim, task, number, self.map.locate(sector), sectors);
+        }
     }
 }
