@@ -241,7 +241,7 @@ impl Hotness {
         self.blocks.clear(blocks.len());
         self.ranges.clear(ranges.len());
         self.held_blocks.clear(0);
-        self.filter = Filter::for_entries(self.most_held());
+        self.filter = Filter(vec![0; (self.most_held() / 8).next_power_of_two()]); // Eight bits for each entry
         for slot in ranges {
             let range = slot.block();
             let sampled = self.sample(range);
@@ -304,11 +304,6 @@ impl Merge for Hotness {
 struct Filter(Vec<u64>);
 
 impl Filter {
-    /// Eight bits for each entry.
-    fn for_entries(entries: usize) -> Filter {
-        Filter(vec![0; (entries / 8).next_power_of_two()])
-    }
-
     #[inline]
     fn has(&self, hash: u64) -> bool {
         let bit = hash as usize & (self.0.len() * 64).wrapping_sub(1);

@@ -289,16 +289,13 @@ impl Simulation {
         let lists: [fn(&mut Task) -> &mut Vec<Plugged>; 2] = [|task| &mut task.plug, |task| &mut task.callbacks];
         for list in lists {
             let mut all = std::mem::take(list(&mut self.tasks[task as usize]));
-            all.drain(..).for_each(|plugged| self.call_unplug(plugged));
+            for Plugged { target, token } in all.drain(..) {
+                let mut callee = self.take_target(target);
+                callee.unplug(self, token);
+                self.put_target(target, callee);
+            }
             *list(&mut self.tasks[task as usize]) = all;
         }
-    }
-
-    #[inline(always)]
-    fn call_unplug(&mut self, Plugged { target, token }: Plugged) {
-        let mut callee = self.take_target(target);
-        callee.unplug(self, token);
-        self.put_target(target, callee);
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.

@@ -147,16 +147,6 @@ impl Bitmap {
         (chunk + SUPERBLOCK_BITS) / PAGE_BITS
     }
 
-    /// Where a counter is written: its page, or its block of the lockless bitmap.
-    fn place_of(&self, counted: u64) -> u64 {
-        if self.lockless { counted } else { Self::page_of(counted) }
-    }
-
-    /// Sectors of what `place_of` numbers.
-    fn page_sectors(&self) -> u32 {
-        if self.lockless { 1 } else { 8 }
-    }
-
     fn chunks(&self, (first, last): (u64, u64)) -> std::ops::RangeInclusive<u64> {
         first / self.chunk..=last / self.chunk
     }
@@ -166,7 +156,8 @@ impl Bitmap {
     pub fn start_write(
         &mut self, number: u32, sectors: (u64, u64), now: Time, degraded: bool, by_thread: bool,
     ) -> bool {
-        let mut on_disk = !(by_thread && self.is_writing());
+        let writes_bits = self.write_requested || !self.writing_chunks.is_empty();
+        let mut on_disk = !(by_thread && writes_bits);
         for chunk in self.chunks(sectors) {
             let counted = self.counted(chunk);
             if let Some(before) = &mut self.before {

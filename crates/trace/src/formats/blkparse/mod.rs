@@ -90,7 +90,9 @@ impl BlkparseSource {
         }
         let Some((mut event, details)) = parse_line(line, &mut self.pdu) else {
             self.in_summary |= begins_summary(line);
-            if !self.in_summary && !is_input_line(line) {
+            // `Input file sda.blktrace.0 added`
+            let names_input = line.starts_with(b"Input file ") && line.ends_with(b" added");
+            if !self.in_summary && !names_input {
                 self.other_lines += 1;
                 let shown_line = quote_line(line);
                 let shown_line = format!("line {}: found {shown_line}", self.lines.number);
@@ -197,9 +199,4 @@ fn begins_summary(line: &[u8]) -> bool {
     line.strip_prefix(b"CPU").is_some_and(|rest| {
         rest.first().is_some_and(u8::is_ascii_digit) && rest.ends_with(b"):") && rest.contains(&b'(')
     })
-}
-
-/// `Input file sda.blktrace.0 added`
-fn is_input_line(line: &[u8]) -> bool {
-    line.starts_with(b"Input file ") && line.ends_with(b" added")
 }

@@ -67,7 +67,7 @@ impl Array {
             return;
         };
         self.members.report.bitmap_writes += pages.len() as u64;
-        let size = bitmap.page_sectors();
+        let size = if bitmap.lockless { 1 } else { 8 };
         let writes = pages.iter().map(|page| (Op::Write, page * u64::from(size), size));
         bitmap.in_flight = writes.map(|io| self.members.submit_metadata(sim, task, tag::BITMAP, io)).sum();
     }
@@ -132,7 +132,9 @@ impl Bitmap {
         if std::mem::take(&mut self.write_requested) && !(self.new_chunks.is_empty() && self.held_bios.is_empty()) {
             std::mem::swap(&mut self.new_chunks, &mut self.writing_chunks);
             std::mem::swap(&mut self.held_bios, &mut self.released_bios);
-            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(|&chunk| self.place_of(chunk)).collect();
+            // A counter is written with its page, or as its block of the lockless bitmap.
+            let place = |&counted: &u64| if self.lockless { counted } else { Self::page_of(counted) };
+            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(place).collect();
             // Cleared bits on the same pages are written with them.
             self.cleared.retain(|page| !pages.contains(page));
             self.pages = pages.into_iter().collect();
@@ -142,11 +144,6 @@ impl Bitmap {
             return false;
         }
         !(self.pages.is_empty() && self.released_bios.is_empty())
-    }
-
-    /// Whether bits are being written, for which writes wait.
-    pub fn is_writing(&self) -> bool {
-        self.write_requested || !self.writing_chunks.is_empty()
     }
 
     /// Whether a task of a mirror writes the bits of its writes itself when its plug ends.
