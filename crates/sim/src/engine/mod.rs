@@ -106,13 +106,11 @@ impl Simulation {
     // What targets call.
 
     /// Submits a bio to its target, behind the bios that the task has already submitted in this call.
-    #[inline]
     pub fn submit(&mut self, task: u32, number: u32) {
         self.tasks[task as usize].work.push_back(number);
     }
 
     /// Makes a bio and submits it; `io` is the operation, the target, the first sector, and how many.
-    #[inline]
     pub fn submit_new(&mut self, task: u32, io: (Op, u16, u64, u32), flags: Flags, owner: Owner) {
         let (op, target, sector, sectors) = io;
         let bio = Bio { target, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
@@ -126,7 +124,6 @@ impl Simulation {
     }
 
     /// Completes a bio: calls its owner.
-    #[inline]
     pub fn complete(&mut self, number: u32) {
         let bio = &self.bios[number];
         match bio.owner {
@@ -164,7 +161,6 @@ impl Simulation {
     }
 
     /// Counts a part of a bio that is done, and passes its error on. True if it was the last one.
-    #[inline]
     pub fn count_part(&mut self, parent: u32, part: &Bio) -> bool {
         let bio = &mut self.bios[parent];
         bio.flags = bio.flags.with(part.flags.only(Flags::FAILED));
@@ -181,7 +177,6 @@ impl Simulation {
     }
 
     /// Lets a task run after the time that waking takes; it waits for something other than its completions.
-    #[inline]
     pub fn wake_up(&mut self, task: u32) {
         self.events.schedule(self.now + self.host.wake_ns, Event::task(task));
     }
@@ -209,19 +204,16 @@ impl Simulation {
     }
 
     /// The requests that a task's plug holds back.
-    #[inline]
     pub fn plug(&self, task: u32) -> &[Plugged] {
         &self.tasks[task as usize].plug
     }
 
     /// Holds a disk queue's request back until the task's plug ends.
-    #[inline]
     pub fn plug_request(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].plug.push(Plugged { target, token });
     }
 
     /// Calls [`Target::unplug`] with `token` when the task's plug ends (`blk_check_plugged`).
-    #[inline]
     pub fn plug_callback(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].callbacks.push(Plugged { target, token });
     }
@@ -299,7 +291,6 @@ impl Simulation {
     }
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
-    #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
         let io = TaskIo { task, op, bytes, start: self.now };
         let number = self.ios.add(io);

@@ -64,13 +64,11 @@ impl JobState {
     }
 
     /// The flags of its I/Os.
-    #[inline]
     pub fn flags(&self) -> Flags {
         if self.spec.fua { Flags::DIRECT.with(Flags::FUA) } else { Flags::DIRECT }
     }
 
     /// The number of completions that wakes the job.
-    #[inline]
     pub fn wake_threshold(&self) -> u32 {
         if self.quiescing {
             return 1;
@@ -79,7 +77,6 @@ impl JobState {
     }
 
     /// Starts reaping; returns how many completions it reaps now: as many as it waited for, or all that a drain needs.
-    #[inline]
     pub fn reap(&mut self) -> u32 {
         let completions = self.completed.len() as u32;
         let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0;
@@ -101,7 +98,6 @@ impl JobState {
     }
 
     /// What the job does next, given the time.
-    #[inline]
     pub fn next_action(&mut self, now: Time) -> NextAction {
         if self.flush_due {
             // With a depth of one the write is first completed; otherwise fio does not wait for I/Os in flight.
@@ -142,7 +138,6 @@ impl JobState {
         self.make_io()
     }
 
-    #[inline]
     fn make_io(&mut self) -> NextAction {
         let share = self.spec.read_share;
         let read = share >= 1.0 || (share > 0.0 && self.rng.unit() < share);

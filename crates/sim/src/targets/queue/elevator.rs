@@ -45,7 +45,6 @@ impl Elevator {
     }
 
     /// The waiting request that a bio from `sector` to `end` can be merged into, at its back (`true`) or front.
-    #[inline]
     pub fn find_merge(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
         if self.waiting == 0 {
             return None;
@@ -76,7 +75,6 @@ impl Elevator {
     }
 
     /// Adds a request.
-    #[inline]
     pub fn insert(&mut self, now: Time, number: u32, request: &Request) {
         self.waiting += 1;
         match self.kind {
@@ -102,7 +100,6 @@ impl Elevator {
     }
 
     /// Takes the request that the disk gets next.
-    #[inline]
     pub fn next_request(&mut self, now: Time, requests: &Requests) -> Option<u32> {
         if self.waiting == 0 {
             return None;
@@ -125,7 +122,6 @@ impl Elevator {
     /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve. A new batch
     /// continues where the last one ended. It begins with the oldest request instead if that has expired, if the
     /// direction changes, or if no request lies further on.
-    #[inline]
     fn next_deadline_request(&mut self, now: Time) -> u32 {
         const READ: usize = Op::Read as usize;
         const WRITE: usize = Op::Write as usize;
@@ -153,7 +149,6 @@ impl Elevator {
     }
 
     /// Takes the request with this index in the current direction.
-    #[inline]
     fn take_at(&mut self, index: usize) -> u32 {
         let sorted = &mut self.sorted[self.direction];
         let taken = sorted.remove(index);
@@ -182,7 +177,6 @@ impl Elevator {
         Some(number)
     }
 
-    #[inline]
     fn add_sorted(&mut self, number: u32, ticket: u32, request: &Request) {
         let direction = request.op as usize;
         let sorted = &mut self.sorted[direction];
@@ -212,20 +206,17 @@ struct ArrivalQueue {
 
 impl ArrivalQueue {
     /// Adds a request; returns its ticket.
-    #[inline]
     fn add(&mut self, number: u32, deadline: Time) -> u32 {
         self.queue.push_back((number, deadline));
         self.first.wrapping_add(self.queue.len() as u32 - 1)
     }
 
     /// The oldest request, and whether it has expired.
-    #[inline]
     fn oldest(&self, now: Time) -> (u32, bool) {
         self.queue.front().map_or((NONE, false), |&(number, deadline)| (number, deadline <= now))
     }
 
     /// Removes a request.
-    #[inline]
     fn remove(&mut self, ticket: u32) {
         if let Some(place) = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize) {
             place.0 = NONE;
@@ -237,7 +228,6 @@ impl ArrivalQueue {
     }
 }
 
-#[inline]
 fn merge_side(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
     if request.op != op {
         None
