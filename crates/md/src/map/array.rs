@@ -60,7 +60,6 @@ impl ArrayMap {
     }
 
     /// The member sector of an array sector, which must be below the capacity: of the first copy.
-    #[inline]
     pub fn locate(&self, sector: u64) -> MemberSector {
         match self {
             Self::Linear(map) => map.locate(sector),
@@ -72,7 +71,6 @@ impl ArrayMap {
     }
 
     /// Sectors from this one to where a request must be split.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         match self {
             Self::Linear(map) => map.boundary(sector),

@@ -69,7 +69,6 @@ impl Raid0Map {
     }
 
     /// The member sector of an array sector, which must be below the capacity.
-    #[inline]
     pub fn locate(&self, sector: u64) -> MemberSector {
         // Most arrays have one zone, and none has more zones than members.
         let mut index = 0;
@@ -91,7 +90,6 @@ impl Raid0Map {
     }
 
     /// Sectors from this one to the chunk's end, where a request must be split.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         self.chunk - sector % self.chunk
     }

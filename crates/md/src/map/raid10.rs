@@ -104,7 +104,6 @@ impl Raid10Map {
 
     /// The member sector of a copy of an array sector, which must be below the capacity. Copies are in the kernel's
     /// order: the far copies of the first near copy, then those of the second one.
-    #[inline]
     pub fn locate(&self, sector: u64, copy: u32) -> MemberSector {
         let (near, far) = if self.far == 1 { (copy, 0) } else { (copy / self.far, copy % self.far) };
         let chunk = (sector >> self.shift) * u64::from(self.near) + u64::from(near);
@@ -117,7 +116,6 @@ impl Raid10Map {
     }
 
     /// Fills in the member sectors of all copies of an array sector.
-    #[inline]
     pub fn locate_copies(&self, sector: u64, places: &mut [MemberSector]) {
         for (copy, place) in (0..self.copies()).zip(places) {
             *place = self.locate(sector, copy);
@@ -126,7 +124,6 @@ impl Raid10Map {
 
     /// Sectors from this one to the chunk's end, where a request must be split; no limit if every member has every
     /// chunk.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         if u64::from(self.near) == self.disks {
             return u64::MAX;
