@@ -48,7 +48,6 @@ pub struct SeeksSummary {
 
 impl Seeks {
     /// Records an I/O at `sector` of `sectors`; one without sectors (a flush) is ignored.
-    #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
         if sectors == 0 {
             return;
