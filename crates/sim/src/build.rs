@@ -64,8 +64,7 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64, kernel: Kernel
         (None, Some(_)) => return wrong("a trace was given, but the cell has no `replay`"),
     }
     if let Some(filesystem) = &cell.filesystem {
-        let journal = Journal::new(filesystem.commit_ns, sectors);
-        tasks.push(Task::new(Role::Journal(Box::new(journal)), 0));
+        tasks.push(Task::new(Role::Journal(Box::new(Journal::new(filesystem.commit_ns, sectors))), 0));
     }
     Ok(tasks)
 }

@@ -52,8 +52,7 @@ impl Seeks {
         if sectors == 0 {
             return;
         }
-        let before = self.end.replace(sector.saturating_add(sectors));
-        let Some(end) = before else { return };
+        let Some(end) = self.end.replace(sector.saturating_add(sectors)) else { return };
         let distance = sector.abs_diff(end);
         self.distance.record(distance);
         if distance == 0 {

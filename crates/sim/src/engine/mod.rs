@@ -292,8 +292,7 @@ impl Simulation {
 
     /// Makes an I/O of a task and queues its bio at the top of the stack.
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
-        let io = TaskIo { task, op, bytes, start: self.now };
-        let number = self.ios.add(io);
+        let number = self.ios.add(TaskIo { task, op, bytes, start: self.now });
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
     }
 }

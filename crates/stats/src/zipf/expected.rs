@@ -65,8 +65,7 @@ fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
 /// Kolmogorov-Smirnov distance of the accesses by rank from a law of `top` mean accesses to the hottest block.
 pub(super) fn distance(popularity: &Popularity, law: &PowerSums, top: f64) -> f64 {
     let accesses = popularity.accesses;
-    let n = population(law.s, top, popularity.blocks);
-    let expected = by_count(law.s, top, n);
+    let expected = by_count(law.s, top, population(law.s, top, popularity.blocks));
     let total = expected[1].1;
     let (mut above, mut sum, mut worst) = (0.0, 0.0, 0f64);
     for class in &popularity.classes {

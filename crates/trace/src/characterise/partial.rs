@@ -68,8 +68,7 @@ impl Characterisation {
         let (exact_blocks, intake, all) = stored;
         let mut panels = Panels::new(exact_blocks);
         panels.restore(all);
-        let whole = Characterisation { intake, panels, exact_blocks, shown_as: None };
-        rest.is_empty().then_some(whole)
+        rest.is_empty().then_some(Characterisation { intake, panels, exact_blocks, shown_as: None })
     }
 
     /// Whether the trace was read to its end.

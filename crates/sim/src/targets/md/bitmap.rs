@@ -193,8 +193,7 @@ impl Bitmap {
     pub fn end_write(&mut self, sectors: (u64, u64), now: Time) -> bool {
         let mut idle = false;
         for chunk in self.chunks(sectors) {
-            let counted = self.counted(chunk);
-            let Some(counter) = self.counters.get_mut(&counted) else { continue };
+            let Some(counter) = self.counters.get_mut(&self.counted(chunk)) else { continue };
             counter.writes -= 1;
             counter.ended = now;
             idle |= counter.writes == 0;

@@ -97,8 +97,7 @@ impl<C: Columns> ParquetFile<C> {
         for pair in write_metadata(info, &self.input_of) {
             self.writer.append_key_value_metadata(pair);
         }
-        let file = convert_error(&self.shown, self.writer.into_inner())?;
-        let (name, bytes) = file.commit()?;
+        let (name, bytes) = convert_error(&self.shown, self.writer.into_inner())?.commit()?;
         Ok(ExportReport { files: vec![name], bytes, taken: self.rows, written: self.rows })
     }
 }

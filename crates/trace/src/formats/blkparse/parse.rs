@@ -21,8 +21,7 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineD
     fields.spaces();
     let major = fields.number32().filter(|&m| m < 4096)?;
     fields.byte(b',')?;
-    let minor = fields.number32().filter(|&m| m < 1 << 20)?;
-    event.device = DeviceId::new(major, minor);
+    event.device = DeviceId::new(major, fields.number32().filter(|&m| m < 1 << 20)?);
     fields.byte(b' ')?;
     fields.spaces();
     event.cpu = fields.number()?.try_into().ok()?;
@@ -98,8 +97,7 @@ fn parse_remap(event: &mut Event, mut fields: Fields) -> Option<()> {
     take_text(&mut fields, b" <- (")?;
     let major = fields.number32().filter(|&m| m < 4096)?;
     fields.byte(b',')?;
-    let minor = fields.number32().filter(|&m| m < 1 << 20)?;
-    event.arg_device = DeviceId::new(major, minor);
+    event.arg_device = DeviceId::new(major, fields.number32().filter(|&m| m < 1 << 20)?);
     // blkparse shows the remap's target where other lines show the device itself.
     event.target_device = event.device;
     take_text(&mut fields, b") ")?;
