@@ -59,8 +59,8 @@ pub fn serve(mut from: File, to: File, children: &Children, environment: Environ
             Ok(Some(content)) => content,
             Ok(None) => return ServeEnd::Closed,
             Err(lost) => {
-                host.send(&json!({"id": null, "error": lost.to_string()}));
-                return ServeEnd::Lost(lost.to_string());
+                host.send(&json!({"id": null, "error": lost}));
+                return ServeEnd::Lost(lost);
             }
         };
         let (id, call) = call::parse(&content);
