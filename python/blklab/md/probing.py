@@ -14,7 +14,7 @@ from blklab.md import host_software, journal_directory, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.roots import Roots
+from blklab.system.roots import Roots, opened
 from blklab.system.users import uses
 
 TIMEOUT_S = 20.0  # Time to wait for a disk
@@ -75,11 +75,8 @@ class Probe:
         """Returns the geometry of a filesystem on a device, or None, and why it cannot be read."""
         try:
             # O_NONBLOCK: the path may be a pipe.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
+            with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
                 head = os.pread(descriptor, 4096, 0)
-            finally:
-                os.close(descriptor)
         except PermissionError:
             return None, "permission denied: run blklab as root"
         except OSError as error:

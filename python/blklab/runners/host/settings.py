@@ -17,7 +17,7 @@ from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, opened, text
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
@@ -99,11 +99,8 @@ def _same(key: str, wanted: str, value: str | None) -> bool:
 
 def _write(path: Path, value: str) -> None:
     """Writes in one system call. Raises OSError (EINVAL, EPERM…) if the kernel refuses it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
         os.write(descriptor, value.encode())
-    finally:
-        os.close(descriptor)
 
 
 def _rank(key: str) -> tuple[int, str]:
