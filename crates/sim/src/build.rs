@@ -70,7 +70,7 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64, kernel: Kernel
 }
 
 fn check_job(job: &load::Job, sectors: u64, kernel: Kernel) -> Result<(), SimError> {
-    let wrong = |why: String| Err(SimError::Job { name: job.name.clone(), why });
+    let wrong = |why: String| Err(SimError::Job(job.name.clone(), why));
     let last = u64::from(job.numjobs.max(1) - 1);
     let end = job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
     if end.is_none_or(|end| end > sectors * 512) {

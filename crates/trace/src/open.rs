@@ -65,17 +65,14 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
     }
     let source = match format.map(|name| (name, name.strip_prefix(COLUMNS))) {
         Some((_, Some(columns))) => open_table(inputs, columns)?,
-        Some((name, None)) => format_by_name(name)?.open(inputs)?,
+        Some((name, None)) => {
+            let unknown = || format!("unknown format {name:?}: expected one of {}", known_formats());
+            let format = FORMATS.iter().find(|format| format.name == name);
+            format.ok_or_else(|| TraceError::Request(unknown()))?.open(inputs)?
+        }
         None => recognise_format(&inputs)?.open(inputs)?,
     };
     Ok(Box::new(OpenedSource::new(source, warnings, dropped)))
-}
-
-fn format_by_name(name: &str) -> Result<&'static Format> {
-    FORMATS
-        .iter()
-        .find(|f| f.name == name)
-        .ok_or_else(|| TraceError::Request(format!("unknown format {name:?}: expected one of {}", known_formats())))
 }
 
 fn known_formats() -> String {

@@ -94,7 +94,7 @@ macro_rules! panels {
 
             /// Takes the panels of a device, as its profile.
             fn profile(&mut self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
-                let p99 = self.life.get(at).and_then(Life::p99);
+                let p99 = self.life.panels.get(at).and_then(Life::p99);
                 let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p99, process };
                 $(let $name = self.$name.take(at).profile(&device);)*
                 DeviceProfile { $($name,)* flow }

@@ -89,7 +89,10 @@ impl BlkparseSource {
             push_message(batch, message);
         }
         let Some((mut event, details)) = parse_line(line, &mut self.pdu) else {
-            self.in_summary |= begins_summary(line);
+            // `CPU0 (sda):`
+            self.in_summary |= line.strip_prefix(b"CPU").is_some_and(|rest| {
+                rest.first().is_some_and(u8::is_ascii_digit) && rest.ends_with(b"):") && rest.contains(&b'(')
+            });
             // `Input file sda.blktrace.0 added`
             let names_input = line.starts_with(b"Input file ") && line.ends_with(b" added");
             if !self.in_summary && !names_input {
@@ -192,11 +195,4 @@ fn restore_command_length(commands: &mut VecDeque<(DeviceId, u32, Vec<u8>)>, eve
         }
         _ => {}
     }
-}
-
-/// `CPU0 (sda):`
-fn begins_summary(line: &[u8]) -> bool {
-    line.strip_prefix(b"CPU").is_some_and(|rest| {
-        rest.first().is_some_and(u8::is_ascii_digit) && rest.ends_with(b"):") && rest.contains(&b'(')
-    })
 }
