@@ -97,7 +97,8 @@ impl Characterisation {
     /// devices of the trace: those are counted there.
     pub fn sum(mut self) -> Characterisation {
         self.stop();
-        let devices = self.intake.entrances(|at, others| self.panels.load.panels.get(at).is_some_and(|l| l.is_fed_by(others)));
+        let devices =
+            self.intake.entrances(|at, others| self.panels.load.panels.get(at).is_some_and(|l| l.is_fed_by(others)));
         let mut panels = Panels::new(self.exact_blocks);
         let numbers = Renumbering { all_direct: true, ..Renumbering::default() };
         for &at in &devices {
