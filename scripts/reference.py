@@ -182,6 +182,8 @@ class Documents(Schemas):
             present = "yes" if key in variant.get("required", []) else "no"
             if "default" in value and not isinstance(value["default"], dict):
                 present += f": `{json.dumps(value['default'])}`"
+            elif present == "no" and self.type_of(value).endswith(" or null"):
+                present += ": `null`"
             yield f"`{key}`", self.type_of(value), present, text
 
 

@@ -59,8 +59,8 @@ pub fn serve(mut from: File, to: File, children: &Children, environment: Environ
             Ok(Some(content)) => content,
             Ok(None) => return ServeEnd::Closed,
             Err(lost) => {
-                host.send(&json!({"id": null, "error": lost.to_string()}));
-                return ServeEnd::Lost(lost.to_string());
+                host.send(&json!({"id": null, "error": lost}));
+                return ServeEnd::Lost(lost);
             }
         };
         let (id, call) = call::parse(&content);
@@ -139,8 +139,7 @@ impl Request {
         match result {
             Ok(reply) => self.host.send(&json!({"id": self.id, "ok": reply})),
             Err(error) => {
-                let line = error.replace(char::is_control, " ");
-                self.host.send(&json!({"id": self.id, "error": line}));
+                self.host.send(&json!({"id": self.id, "error": error.replace(char::is_control, " ")}));
             }
         }
     }
@@ -154,8 +153,7 @@ impl Request {
             Call::Ping {} | Call::Poweroff {} => Ok(json!({})),
             Call::Run(request) => {
                 let listener = request.stream.then(|| self.listener());
-                let result = run::run(request, self.environment, &self.children, &self.control, listener)?;
-                Ok(json!(result))
+                Ok(json!(run::run(request, self.environment, &self.children, &self.control, listener)?))
             }
             Call::Signal { target, signal } => self.signal(target, signal),
             Call::Read { paths } => Ok(json!({"files": files::read_files(&paths)})),

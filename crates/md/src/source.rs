@@ -2,16 +2,13 @@
 
 use std::io;
 
-/// An error of a source.
+/// A read of a source failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// A read failed.
-    #[error("cannot read {wanted} bytes at offset {offset}: {reason}")]
-    Read {
-        offset: u64,       // The offset in bytes
-        wanted: usize,     // The number of bytes
-        reason: io::Error, // The system's error
-    },
+#[error("cannot read {wanted} bytes at offset {offset}: {reason}")]
+pub struct ReadError {
+    offset: u64,       // The offset in bytes
+    wanted: usize,     // The number of bytes
+    reason: io::Error, // The system's error
 }
 
 /// A member: a device, a partition, an image.
@@ -47,11 +44,7 @@ pub(crate) fn read(source: &(impl Source + ?Sized), offset: u64, many: usize) ->
     let from = offset / PAGE * PAGE;
     let to = end.next_multiple_of(PAGE).min(source.bytes());
     let mut buffer = vec![0; (to - from) as usize];
-    source.read_at(from, &mut buffer).map_err(|reason| ReadError::Read {
-        offset: from,
-        wanted: buffer.len(),
-        reason,
-    })?;
+    source.read_at(from, &mut buffer).map_err(|reason| ReadError { offset: from, wanted: buffer.len(), reason })?;
     let skipped = (offset - from) as usize;
     Ok(Some(buffer[skipped..skipped + many].to_vec()))
 }

@@ -138,7 +138,7 @@ fn replay(
 ) -> PyResult<Capabilities> {
     let mut ios = open_replay(paths, format, filter, &ReplayFailure::default())?.with_completions(completions);
     let (mut time_ns, mut count) = (0, 0u64);
-    let failure = |text: &str| Err(python_error(TraceError::NothingSelected(text.to_owned())));
+    let failure = |text: &str| Err(python_error(TraceError::Content(text.to_owned())));
     while let Some(event) = ios.next_selected().map_err(python_error)? {
         time_ns = event.time.max(time_ns);
         let (op, sectors) = (operation(&event), event.sectors() as u32);

@@ -37,10 +37,7 @@ pub fn python_error(error: TraceError) -> PyErr {
             }
             _ => BlklabError::new_err(text),
         },
-        TraceError::Request(_) | TraceError::NotFound { .. } => UsageError::new_err(text),
-        TraceError::Empty { .. }
-        | TraceError::UnknownFormat { .. }
-        | TraceError::Malformed { .. }
-        | TraceError::NothingSelected(_) => BlklabError::new_err(text),
+        TraceError::Request(_) => UsageError::new_err(text),
+        TraceError::Content(_) => BlklabError::new_err(text),
     }
 }

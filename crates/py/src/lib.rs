@@ -39,7 +39,7 @@ mod _core {
     /// Interrupted reads run Python's signal handlers.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        blklab_trace::input_buffer::on_signal(super::failures::handle_signals);
+        let _ = blklab_trace::input_buffer::ON_SIGNAL.set(super::failures::handle_signals);
         Ok(())
     }
 

@@ -228,8 +228,7 @@ pub fn convert(
         let report = export::convert(&mut *source, filter, exporter, &mut |bytes| ticker.tick(bytes));
         ticker.finish()?;
         let report = report.map_err(python_error)?.unwrap_or_default();
-        let document = serde_json::json!({"to": target.name, "report": report, "trace": source.info()});
-        Ok(document.to_string())
+        Ok(serde_json::json!({"to": target.name, "report": report, "trace": source.info()}).to_string())
     })
 }
 

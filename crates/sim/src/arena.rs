@@ -69,7 +69,6 @@ impl<T> Default for Arena<T> {
 
 impl<T: ArenaItem> Arena<T> {
     /// Stores an item and returns its number.
-    #[inline]
     pub fn add(&mut self, item: T) -> u32 {
         let number = self.free;
         if let Some(slot) = self.slots.get_mut(number as usize) {
@@ -82,7 +81,6 @@ impl<T: ArenaItem> Arena<T> {
     }
 
     /// Frees an item's slot.
-    #[inline]
     pub fn remove(&mut self, number: u32) {
         *self.slots[number as usize].link() = self.free;
         self.free = number;
@@ -106,14 +104,12 @@ impl<T: ArenaItem> Arena<T> {
 
 impl<T> std::ops::Index<u32> for Arena<T> {
     type Output = T;
-    #[inline]
     fn index(&self, number: u32) -> &T {
         &self.slots[number as usize]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Arena<T> {
-    #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
         &mut self.slots[number as usize]
     }

@@ -35,25 +35,21 @@ impl Flags {
     pub const DIRECT: Self = Self(3);
 
     /// Whether all of `other` are set.
-    #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// These and the others.
-    #[inline]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// The flags that both have.
-    #[inline]
     pub const fn only(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// These without the others.
-    #[inline]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -89,20 +85,17 @@ pub struct Bio {
 
 impl Bio {
     /// The sector after the last.
-    #[inline]
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
     }
 
     /// A bio for another target, with the same operation and flags.
-    #[inline]
     pub fn clone_for(&self, target: u16, sector: u64, sectors: u32, owner: Owner) -> Self {
         Self { target, sector, sectors, owner, remaining: 0, private: 0, next: NONE, ..*self }
     }
 }
 
 impl ArenaItem for Bio {
-    #[inline]
     fn link(&mut self) -> &mut u32 {
         &mut self.next
     }

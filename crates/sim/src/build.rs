@@ -64,14 +64,13 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, sectors: u64, kernel: Kernel
         (None, Some(_)) => return wrong("a trace was given, but the cell has no `replay`"),
     }
     if let Some(filesystem) = &cell.filesystem {
-        let journal = Journal::new(filesystem.commit_ns, sectors);
-        tasks.push(Task::new(Role::Journal(Box::new(journal)), 0));
+        tasks.push(Task::new(Role::Journal(Box::new(Journal::new(filesystem.commit_ns, sectors))), 0));
     }
     Ok(tasks)
 }
 
 fn check_job(job: &load::Job, sectors: u64, kernel: Kernel) -> Result<(), SimError> {
-    let wrong = |why: String| Err(SimError::Job { name: job.name.clone(), why });
+    let wrong = |why: String| Err(SimError::Job(job.name.clone(), why));
     let last = u64::from(job.numjobs.max(1) - 1);
     let end = job.offset_increment.checked_mul(last).and_then(|o| o.checked_add(job.offset)?.checked_add(job.size));
     if end.is_none_or(|end| end > sectors * 512) {

@@ -33,7 +33,6 @@ pub struct Cell {
     /// What the jobs submit I/O to.
     pub stack: Node,
     /// The filesystem whose journal commits interrupt the jobs; `null`: the load uses the raw device.
-    #[serde(default)]
     pub filesystem: Option<Filesystem>,
     /// The workload, all jobs at the same time; empty when a trace is replayed.
     #[serde(default)]
@@ -42,16 +41,13 @@ pub struct Cell {
     #[serde(default)]
     pub ran_before: bool,
     /// How to replay a trace, whose I/Os are given separately from the cell; `null` without a trace.
-    #[serde(default)]
     pub replay: Option<Replay>,
     /// Stop after this much simulated time after the ramp, in ns; `null`: no limit.
-    #[serde(default)]
     pub runtime_ns: Option<u64>,
     /// What completes before this time does not count, in ns (fio's `ramp_time`).
     #[serde(default)]
     pub ramp_ns: u64,
     /// Stop when all jobs together have counted this many I/Os, which bounds the cost of a long test; `null`: no limit.
-    #[serde(default)]
     pub max_ios: Option<u64>,
     /// Interval of the series over time in ns, for runners that measure. The simulator takes the finest power of two of
     /// ns that gives at most 200 points.

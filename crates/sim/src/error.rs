@@ -13,12 +13,9 @@ pub enum SimError {
     /// A stack that cannot be built.
     #[error("stack: {0}")]
     Stack(String),
-    /// A job that cannot run.
-    #[error("job {name}: {why}")]
-    Job {
-        name: String, // The job's name
-        why: String,  // What is wrong
-    },
+    /// A job that cannot run: its name, and what is wrong.
+    #[error("job {0}: {1}")]
+    Job(String, String),
     /// A target failed an I/O of the workload, and no layer above recovered it.
     #[error("an I/O of the workload failed: {op:?} of {sectors} sectors at sector {sector}")]
     Io {

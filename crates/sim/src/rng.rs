@@ -18,7 +18,6 @@ impl Rng {
     }
 
     /// The next 64 bits.
-    #[inline]
     pub fn next(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -34,13 +33,11 @@ impl Rng {
 
     /// A number in `0..limit` (0 if `limit` is 0), by Lemire's multiplication without rejection: its bias is below
     /// 2⁻³² for every region that a disk can have.
-    #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
     /// A number in `0.0..1.0`.
-    #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }

@@ -91,7 +91,6 @@ pub struct ArrivalsSummary {
 
 impl Arrivals {
     /// Records an arrival at `time_ns`.
-    #[inline]
     pub fn record(&mut self, time_ns: u64) {
         self.count += 1;
         let Some((first, last)) = &mut self.span else {

@@ -38,7 +38,6 @@ impl Default for Distinct {
 
 impl Distinct {
     /// Inserts `count` blocks from `first`.
-    #[inline]
     pub fn insert(&mut self, first: u64, count: u64) {
         for (range, bits) in ranges_of(first, count) {
             match &self.0 {
@@ -49,7 +48,6 @@ impl Distinct {
     }
 
     /// Raises registers to the ranks of some blocks of a range.
-    #[inline]
     fn insert_range(&mut self, range: u64, bits: u64) {
         let DistinctStore::Registers { lowest, .. } = self.0 else { return };
         let word = |rank: u8| if rank > LONGEST { 0 } else { hash64(u64::from(rank) << 58 ^ range) };
@@ -65,7 +63,6 @@ impl Distinct {
     }
 
     /// Raises the register of a block to a rank.
-    #[inline]
     fn raise(&mut self, block: u64, rank: u8) {
         let DistinctStore::Registers { registers, lowest, at_lowest } = &mut self.0 else { return };
         let register = &mut registers[(hash64(block) >> (64 - PRECISION)) as usize];

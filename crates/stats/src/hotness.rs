@@ -91,7 +91,6 @@ impl Hotness {
     }
 
     /// Records an I/O over `blocks` blocks of 4 KiB from `first_block`.
-    #[inline]
     pub fn record(&mut self, first_block: u64, blocks: u32, write: bool) {
         let counted = blocks.min(MOST_BLOCKS);
         self.truncated += u64::from(blocks > counted);
@@ -113,7 +112,6 @@ impl Hotness {
     }
 
     /// Counts an access to some blocks of a range.
-    #[inline]
     fn add_part(&mut self, range: u64, bits: u64, read: u32, write: u32) {
         let mut inside = bits;
         if self.level > 0 {
@@ -241,7 +239,7 @@ impl Hotness {
         self.blocks.clear(blocks.len());
         self.ranges.clear(ranges.len());
         self.held_blocks.clear(0);
-        self.filter = Filter::for_entries(self.most_held());
+        self.filter = Filter(vec![0; (self.most_held() / 8).next_power_of_two()]); // Eight bits for each entry
         for slot in ranges {
             let range = slot.block();
             let sampled = self.sample(range);
@@ -304,12 +302,6 @@ impl Merge for Hotness {
 struct Filter(Vec<u64>);
 
 impl Filter {
-    /// Eight bits for each entry.
-    fn for_entries(entries: usize) -> Filter {
-        Filter(vec![0; (entries / 8).next_power_of_two()])
-    }
-
-    #[inline]
     fn has(&self, hash: u64) -> bool {
         let bit = hash as usize & (self.0.len() * 64).wrapping_sub(1);
         self.0.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)

@@ -62,7 +62,6 @@ pub struct LevelSummary {
 
 impl Level {
     /// The level changes by `delta` at `time_ns`.
-    #[inline]
     pub fn change(&mut self, time_ns: u64, delta: i64) {
         self.advance(time_ns);
         let level = self.level.saturating_add_signed(delta);
@@ -72,7 +71,6 @@ impl Level {
     }
 
     /// The level becomes `level` at `time_ns`.
-    #[inline]
     pub fn set(&mut self, time_ns: u64, level: u64) {
         self.advance(time_ns);
         self.level = level;
@@ -80,7 +78,6 @@ impl Level {
     }
 
     /// Accounts for the time up to `time_ns`; call at the start and end of the observation.
-    #[inline]
     pub fn advance(&mut self, time_ns: u64) {
         let since = self.since.unwrap_or(time_ns);
         if time_ns < since {

@@ -67,7 +67,6 @@ macro_rules! merge_fields {
 
 /// Counts are added up.
 impl Merge for u64 {
-    #[inline]
     fn merge(&mut self, other: &Self) {
         *self += other;
     }
@@ -104,14 +103,12 @@ impl<K: Copy + Ord, T: Merge + Default> Merge for BTreeMap<K, T> {
 
 /// The hash function of all samples and sketches: a bijective mixer after adding the golden ratio, so that 0 is mixed
 /// too.
-#[inline]
 pub fn hash64(value: u64) -> u64 {
     mix(value.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
 /// A bijective mixer of 64 bits: the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014; constants of David
 /// Stafford's Mix13).
-#[inline]
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -137,12 +134,10 @@ impl std::hash::Hasher for NumberHasher {
         }
     }
 
-    #[inline]
     fn write_u32(&mut self, number: u32) {
         self.write_u64(number.into());
     }
 
-    #[inline]
     fn write_u64(&mut self, number: u64) {
         self.0 = hash64(number);
     }

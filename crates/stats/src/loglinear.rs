@@ -30,7 +30,6 @@ impl<const BITS: u32> TryFrom<(Vec<u64>, usize)> for LogLinear<BITS> {
 
 impl<const BITS: u32> LogLinear<BITS> {
     /// Adds a value.
-    #[inline]
     pub fn record(&mut self, value: u64) {
         let index = Self::bucket(value);
         match self.counts.get_mut(index.wrapping_sub(self.first)) {
@@ -62,7 +61,6 @@ impl<const BITS: u32> LogLinear<BITS> {
     }
 
     /// The bucket of a value. Small values have a bucket each; above, the bits after the leading one choose it.
-    #[inline]
     pub fn bucket(value: u64) -> usize {
         let shift = (63 - BITS).saturating_sub((value | 1).leading_zeros());
         ((u64::from(shift) << BITS) + (value >> shift)) as usize

@@ -14,9 +14,9 @@ pub struct PopularityClass {
 /// Popularity: classes of strictly falling count.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Popularity {
-    classes: Vec<PopularityClass>,
-    blocks: f64,
-    accesses: f64,
+    pub classes: Vec<PopularityClass>, // Classes, hottest first
+    pub blocks: f64,                   // Items accessed
+    pub accesses: f64,                 // Accesses to them
 }
 
 /// Share of I/O that the hottest part of the blocks receives.
@@ -46,21 +46,6 @@ impl Popularity {
             accesses: classes.iter().map(|class| class.accesses).sum(),
             classes,
         }
-    }
-
-    /// Classes, hottest first.
-    pub fn classes(&self) -> &[PopularityClass] {
-        &self.classes
-    }
-
-    /// Items accessed.
-    pub fn blocks(&self) -> f64 {
-        self.blocks
-    }
-
-    /// Accesses to them.
-    pub fn accesses(&self) -> f64 {
-        self.accesses
     }
 
     /// Share of the accesses (0..=1) to the hottest `fractions` of the items; `fractions` must ascend.

@@ -83,7 +83,6 @@ impl Default for Quantiles {
 
 impl Quantiles {
     /// Records one value.
-    #[inline]
     pub fn record(&mut self, value: u64) {
         self.count += 1;
         self.sum += u128::from(value);

@@ -16,7 +16,6 @@ pub const RANGE_SHIFT: u32 = 6; // Blocks of a range: 2 to this power
 pub const WHOLE: u64 = u64::MAX; // All blocks of a range
 
 /// The ranges of `count` blocks from `first`, with a bit for each of their blocks.
-#[inline]
 pub fn ranges_of(first: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = first.saturating_add(count);
     let mut at = first;
@@ -32,7 +31,6 @@ pub fn ranges_of(first: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// The blocks of a set of bits in a range.
-#[inline]
 pub fn blocks_of(range: u64, mut bits: u64) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros();
@@ -45,7 +43,6 @@ pub fn blocks_of(range: u64, mut bits: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The sampled blocks of a range, as bits; `hash` is that of the range.
-#[inline]
 pub fn sample(range: u64, hash: u64, level: u32) -> u64 {
     if level > RANGE_SHIFT && hash64(!range) >> (64 - (level - RANGE_SHIFT).min(63)) != 0 {
         return 0;

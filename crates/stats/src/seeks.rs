@@ -48,13 +48,11 @@ pub struct SeeksSummary {
 
 impl Seeks {
     /// Records an I/O at `sector` of `sectors`; one without sectors (a flush) is ignored.
-    #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
         if sectors == 0 {
             return;
         }
-        let before = self.end.replace(sector.saturating_add(sectors));
-        let Some(end) = before else { return };
+        let Some(end) = self.end.replace(sector.saturating_add(sectors)) else { return };
         let distance = sector.abs_diff(end);
         self.distance.record(distance);
         if distance == 0 {

@@ -91,7 +91,6 @@ impl Default for SizeHistogram {
 
 impl SizeHistogram {
     /// Records one I/O of `bytes`.
-    #[inline]
     pub fn record(&mut self, bytes: u32) {
         self.count += 1;
         self.total = self.total.saturating_add(bytes.into());
@@ -105,7 +104,6 @@ impl SizeHistogram {
     }
 
     /// The count of a size of so many sectors. There are counts up to the largest such size: most devices have small I/Os.
-    #[inline]
     fn dense_count(&mut self, sectors: u32) -> &mut u64 {
         let at = sectors as usize;
         if at >= self.dense.len() {

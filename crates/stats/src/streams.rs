@@ -83,7 +83,6 @@ pub struct StreamsSummary {
 
 impl Streams {
     /// Records an I/O of `sectors` at `sector`.
-    #[inline]
     pub fn record(&mut self, sector: u64, sectors: u64) {
         if sectors == 0 {
             return;
@@ -131,7 +130,6 @@ impl Streams {
     }
 
     /// Puts a run that expects sector `next` into the table, ending the run it displaces.
-    #[inline]
     fn place(&mut self, next: u64, ios: u32, bytes: u64) {
         let set = &mut self.sets[set_of(next)];
         let (mut chosen, mut worst) = (0, 0);
@@ -161,7 +159,6 @@ impl Streams {
         }
     }
 
-    #[inline]
     fn end_run(&mut self, ios: u32, bytes: u64) {
         if ios == 1 {
             self.singles += 1;
@@ -218,7 +215,6 @@ impl Merge for Streams {
     }
 }
 
-#[inline]
 fn set_of(sector: u64) -> usize {
     (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % SETS
 }

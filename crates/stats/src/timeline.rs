@@ -37,7 +37,6 @@ impl<T: Merge + Default + Clone> Timeline<T> {
     }
 
     /// The bucket that holds `time_ns`, ready to record in.
-    #[inline]
     pub fn at(&mut self, time_ns: u64) -> &mut T {
         let mut index = (time_ns >> self.shift) as usize;
         if index >= self.buckets.len() {

@@ -67,12 +67,12 @@ const FEWEST_FITTED: f64 = 200.0;
 /// Fits Zipf's law.
 pub fn fit(popularity: &Popularity) -> ZipfFit {
     let mut fit_result = ZipfFit::default();
-    let (blocks, classes) = (popularity.blocks(), popularity.classes());
+    let (blocks, classes) = (popularity.blocks, &popularity.classes);
     if blocks < FEWEST_BLOCKS {
         fit_result.reason = format!("only {blocks:.0} distinct blocks were accessed: too few to tell");
         return fit_result;
     }
-    let mean = popularity.accesses() / blocks;
+    let mean = popularity.accesses / blocks;
     let square = |class: &PopularityClass| class.count as f64 * class.accesses / blocks;
     let variance = classes.iter().map(square).sum::<f64>() - mean * mean;
     let spread = (variance - mean) / (mean * mean);
@@ -95,20 +95,15 @@ pub fn fit(popularity: &Popularity) -> ZipfFit {
 fn verdict(mean: f64, spread: f64, s: f64, ks: f64) -> (ZipfVerdict, String) {
     let points = ks * 100.0;
     if spread < MOST_UNIFORM_SPREAD && mean < 1.5 {
-        let reason = format!("blocks were accessed {mean:.2} times each: too rarely to tell");
-        (ZipfVerdict::NotZipf, reason)
+        (ZipfVerdict::NotZipf, format!("blocks were accessed {mean:.2} times each: too rarely to tell"))
     } else if spread < MOST_UNIFORM_SPREAD {
-        let reason = "accesses to a block vary no more than chance makes them".to_owned();
-        (ZipfVerdict::Uniform, reason)
+        (ZipfVerdict::Uniform, "accesses to a block vary no more than chance makes them".to_owned())
     } else if s < LEAST_EXPONENT {
-        let reason = format!("the hottest blocks are about equally hot (exponent {s:.2})");
-        (ZipfVerdict::NotZipf, reason)
+        (ZipfVerdict::NotZipf, format!("the hottest blocks are about equally hot (exponent {s:.2})"))
     } else if ks.is_nan() || ks > MOST_KS {
-        let reason = format!("the best fit, exponent {s:.2}, is off by {points:.1} % of the I/O");
-        (ZipfVerdict::NotZipf, reason)
+        (ZipfVerdict::NotZipf, format!("the best fit, exponent {s:.2}, is off by {points:.1} % of the I/O"))
     } else {
-        let reason = format!("exponent {s:.2} fits every share within {points:.1} % of the I/O");
-        (ZipfVerdict::Zipf, reason)
+        (ZipfVerdict::Zipf, format!("exponent {s:.2} fits every share within {points:.1} % of the I/O"))
     }
 }
 

@@ -57,11 +57,7 @@ pub fn list_files(path: &str, plain: Option<&Path>, mut reader: Box<dyn Read + S
     let whole = FilePart { file: Arc::clone(&file), at: 0, end: u64::MAX };
     let mut archive = tar::Archive::new(BufReader::new(whole));
     let mut files = Vec::new();
-    let damaged = |error: io::Error| TraceError::Malformed {
-        path: path.into(),
-        place: "tar archive".into(),
-        problem: error.to_string(),
-    };
+    let damaged = |error: io::Error| TraceError::malformed(path, "tar archive", error.to_string());
     for entry in archive.entries().map_err(damaged)?.take(MOST_FILES) {
         let entry = entry.map_err(damaged)?;
         if !entry.header().entry_type().is_file() {

@@ -11,35 +11,9 @@ pub enum TraceError {
         path: String,      // File, directory or `standard input`
         source: io::Error, // The system's own error
     },
-    /// It is empty.
-    #[error("{path}: empty: expected a block trace")]
-    Empty {
-        path: String, // The file, or the set's name
-    },
-    /// No reader recognises it.
-    #[error(
-        "{path}: {content}: expected one of these formats; choose one with --format, or name the columns of a table with --columns: {known}"
-    )]
-    UnknownFormat {
-        path: String,    // The file
-        content: String, // A description of its content
-        known: String,   // The registered formats' names
-    },
-    /// A trace name matches no file.
-    #[error("{path}: does not exist: expected a file, a directory, or files {path}.blktrace.0, .1, …")]
-    NotFound {
-        path: String, // The name as given
-    },
-    /// It does not follow its format.
-    #[error("{path}: {place}: {problem}")]
-    Malformed {
-        path: String,    // The file
-        place: String,   // `offset 123` or `line 45`
-        problem: String, // What was found, what was expected
-    },
-    /// The filters select nothing.
+    /// It is empty, in no known format, or does not follow its format; or the filters select nothing.
     #[error("{0}")]
-    NothingSelected(String),
+    Content(String),
     /// The request is not possible for this trace.
     #[error("{0}")]
     Request(String),
@@ -49,6 +23,17 @@ impl TraceError {
     /// Wraps a system error with the path it happened on.
     pub fn io(path: impl Into<String>, source: io::Error) -> TraceError {
         TraceError::Io { path: path.into(), source }
+    }
+
+    /// A file, or a set of files, is empty.
+    pub fn empty(path: &str) -> TraceError {
+        TraceError::Content(format!("{path}: empty: expected a block trace"))
+    }
+
+    /// A file does not follow its format at a place such as `offset 123` or `line 45`; the problem says what was found
+    /// and what was expected.
+    pub fn malformed(path: &str, place: &str, problem: impl std::fmt::Display) -> TraceError {
+        TraceError::Content(format!("{path}: {place}: {problem}"))
     }
 }
 

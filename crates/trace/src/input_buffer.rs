@@ -4,16 +4,12 @@ use crate::error::{Result, TraceError};
 use std::io::{ErrorKind, Read};
 use std::sync::OnceLock;
 
-static ASK: OnceLock<fn() -> bool> = OnceLock::new();
-
-/// Sets the function that is called when a signal interrupts a read; only the first call counts.
-pub fn on_signal(ask: fn() -> bool) {
-    let _ = ASK.set(ask);
-}
+/// Is called when a signal interrupts a read, and tells whether the read must end.
+pub static ON_SIGNAL: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Whether an interrupted read must end.
 pub fn must_end() -> bool {
-    ASK.get().is_some_and(|ask| ask())
+    ON_SIGNAL.get().is_some_and(|ask| ask())
 }
 
 /// Decompressed bytes of a file.

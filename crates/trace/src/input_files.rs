@@ -87,7 +87,8 @@ fn find_sets_in_directory(directory: &Path, shown: &str, warnings: &OpeningWarni
 
 fn find_set(base: &Path, warnings: &OpeningWarnings) -> Result<Vec<FileSet>> {
     let shown = base.to_string_lossy().into_owned();
-    let missing = || TraceError::NotFound { path: shown.clone() };
+    let expected = "expected a file, a directory, or files";
+    let missing = || TraceError::Request(format!("{shown}: does not exist: {expected} {shown}.blktrace.0, .1, …"));
     let directory = match base.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -61,21 +61,18 @@ pub fn open(paths: &[String], format: Option<&str>) -> Result<Box<dyn Source>> {
         inputs.push(OpenInput { name: set.name, files });
     }
     if let (true, Some(path)) = (inputs.is_empty(), empty) {
-        return Err(warnings.damage().unwrap_or(TraceError::Empty { path }));
+        return Err(warnings.damage().unwrap_or(TraceError::empty(&path)));
     }
     let source = match format.map(|name| (name, name.strip_prefix(COLUMNS))) {
         Some((_, Some(columns))) => open_table(inputs, columns)?,
-        Some((name, None)) => format_by_name(name)?.open(inputs)?,
+        Some((name, None)) => {
+            let unknown = || format!("unknown format {name:?}: expected one of {}", known_formats());
+            let format = FORMATS.iter().find(|format| format.name == name);
+            format.ok_or_else(|| TraceError::Request(unknown()))?.open(inputs)?
+        }
         None => recognise_format(&inputs)?.open(inputs)?,
     };
     Ok(Box::new(OpenedSource::new(source, warnings, dropped)))
-}
-
-fn format_by_name(name: &str) -> Result<&'static Format> {
-    FORMATS
-        .iter()
-        .find(|f| f.name == name)
-        .ok_or_else(|| TraceError::Request(format!("unknown format {name:?}: expected one of {}", known_formats())))
 }
 
 fn known_formats() -> String {
@@ -86,10 +83,13 @@ fn recognise_format(inputs: &[OpenInput]) -> Result<&'static Format> {
     let Some(file) = inputs.iter().flat_map(|i| &i.files).next() else {
         return Err(TraceError::Request("no trace given: expected at least one path".into()));
     };
-    FORMATS.iter().find(|f| (f.sniff)(&file.head)).ok_or_else(|| TraceError::UnknownFormat {
-        path: file.path.clone(),
-        content: describe_content(&file.head),
-        known: known_formats(),
+    FORMATS.iter().find(|f| (f.sniff)(&file.head)).ok_or_else(|| {
+        TraceError::Content(format!(
+            "{}: {}: expected one of these formats; choose one with --format, or name the columns of a table with --columns: {}",
+            file.path,
+            describe_content(&file.head),
+            known_formats()
+        ))
     })
 }
 
@@ -166,7 +166,7 @@ fn open_archive(path: &Path, file: OpenFile, warnings: &OpeningWarnings) -> Resu
         }
     }
     if inputs.is_empty() {
-        return Err(TraceError::Empty { path: shown.into_owned() });
+        return Err(TraceError::empty(&shown));
     }
     Ok(inputs)
 }

@@ -22,7 +22,7 @@ impl OpeningWarnings {
     /// The first damage as an error, if nothing else is left of a trace.
     pub fn damage(&self) -> Option<TraceError> {
         let warning = self.all().into_iter().find(|warning| warning.message.starts_with(DAMAGED))?;
-        Some(TraceError::Malformed { path: warning.path, place: "start".into(), problem: warning.message })
+        Some(TraceError::malformed(&warning.path, "start", warning.message))
     }
 
     fn all(&self) -> Vec<Warning> {

@@ -153,7 +153,7 @@ pub fn convert_error<T>(path: &str, result: ParquetResult<T>) -> Result<T> {
             },
             other => other.to_string(),
         };
-        TraceError::Malformed { path: path.to_owned(), place: "Parquet".into(), problem: e }
+        TraceError::malformed(path, "Parquet", e)
     })
 }
 

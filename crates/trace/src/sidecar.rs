@@ -2,19 +2,15 @@
 //! of traces. It has the number of dropped events, which the trace does not contain.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const MOST_BYTES: u64 = 1 << 20; // The largest size of a sidecar
-
-/// The possible paths of the sidecar of a per-CPU file's set.
-fn sidecar_paths(file: &Path, name: &str) -> [PathBuf; 2] {
-    [file.with_file_name(format!("{name}.blklab.json")), file.with_file_name("blklab.json")]
-}
 
 /// The number of events dropped while the set `name`, to which `file` belongs, was recorded; `None` if no record has
 /// it.
 pub fn read_dropped_events(file: &Path, name: &str) -> Option<u64> {
-    let path = sidecar_paths(file, name).into_iter().find(|path| path.is_file())?;
+    let names = [format!("{name}.blklab.json"), "blklab.json".into()];
+    let path = names.map(|name| file.with_file_name(name)).into_iter().find(|path| path.is_file())?;
     if fs::metadata(&path).ok()?.len() > MOST_BYTES {
         return None;
     }

@@ -135,7 +135,7 @@ impl TraceInfo {
         let path = self.inputs.first().and_then(|input| input.files.first()).map_or("trace", String::as_str);
         let devices =
             if names.is_empty() { String::new() } else { format!("; its devices: {}{more}", names.join(", ")) };
-        TraceError::NothingSelected(format!("{path}: nothing to write: no I/O passes the filters{devices}"))
+        TraceError::Content(format!("{path}: nothing to write: no I/O passes the filters{devices}"))
     }
 
     /// Shows `shown` instead of the beginning `path` of the files' paths.

@@ -211,9 +211,10 @@ def advise(
         raise BlklabError(_nothing_fits(question, options))
     result = race(question, options.fitting, simulations, tick)
     kept = result.kept or _late(question, result.too_slow[:MOST_ROWS], simulations)
-    ordered = _ordered(question, kept)[:MOST_ROWS]
-    best = situations.tuned(question, ordered[0], simulations)
-    rows = [situations.figures(question, candidate, simulations) for candidate in [best, *ordered[1:]]]
+    if question.constraints.p99_ns is not None and question.priced:  # then the cheapest is first
+        kept = sorted(kept, key=lambda candidate: candidate.price or 0)
+    best = situations.tuned(question, kept[0], simulations)
+    rows = [situations.figures(question, candidate, simulations) for candidate in [best, *kept[1:MOST_ROWS]]]
     rows[0] = situations.with_changes(question, rows[0], simulations)
     have, _ = runnable([of for each in present if (of := sized(question, each)).capacity], simulations)
     owned = [situations.figures(question, Candidate(of, price_of(of, question)), simulations) for of in have]
@@ -232,13 +233,6 @@ def advise(
         result.simulated_ios,
         len(options.fitting) * sum(ios_of(load, longest(question)) for load in question.loads),
     )
-
-
-def _ordered(question: Question, kept: Sequence[Candidate]) -> list[Candidate]:
-    """Returns candidates in the order of the answer: with a bound and prices, the cheapest first."""
-    if question.constraints.p99_ns is not None and question.priced:
-        return sorted(kept, key=lambda candidate: candidate.price or 0)
-    return list(kept)
 
 
 def _nothing_fits(question: Question, options: SearchSpace) -> str:

@@ -105,7 +105,8 @@ def _usual(arrangement: Arrangement) -> bool:
 def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:
     """Returns the arrangements of equal disks: all of them, or all but a hot spare; with prices, of any number."""
     fewest = 1 if priced else max(1, pool.count - 1)
-    listed = [_bare(pool)]
+    bare = f"single-{pool.name}"
+    listed = [Arrangement(bare, f"a single {pool.name}", {bare: {"device": pool.disk(1)}}, [pool.disk(1)], 0)]
     for count in range(pool.count, fewest - 1, -1):
         names = [pool.disk(number) for number in range(1, count + 1)]
         spares = [pool.disk(pool.count)] if count < pool.count and not priced else []
@@ -123,11 +124,6 @@ def _of_pool(pool: DiskPool, priced: bool) -> list[Arrangement]:
     for of in listed:
         unique.setdefault((str(of.stacks), str(bool(of.spares))), of)
     return list(unique.values())
-
-
-def _bare(pool: DiskPool) -> Arrangement:
-    name = f"single-{pool.name}"
-    return Arrangement(name, f"a single {pool.name}", {name: {"device": pool.disk(1)}}, [pool.disk(1)], 0)
 
 
 def _mirror(pool: DiskPool, names: Sequence[str]) -> Arrangement:

@@ -151,16 +151,11 @@ def _average(samples: Sequence[Sample]) -> Sample:
 def _read(file: Path) -> dict[str, Sample]:
     """Reads finished simulations; damaged lines are ignored."""
     known = {}
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            key, fields = json.loads(line)
-            known[key] = Sample(**fields)
-        except (ValueError, TypeError):
-            continue
+    with suppress(OSError), file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(ValueError, TypeError):
+                key, fields = json.loads(line)
+                known[key] = Sample(**fields)
     return known
 
 

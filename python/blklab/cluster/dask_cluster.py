@@ -38,11 +38,6 @@ class _Failure:
     exit_code: int
     fatal: bool = False  # Whether every other item would fail too
 
-    def as_error(self) -> BlklabError:
-        error = BlklabError(self.message)
-        error.exit_code = self.exit_code
-        return error
-
 
 class DaskCluster:
     """A connection to a scheduler."""
@@ -118,7 +113,8 @@ class DaskCluster:
             raise self._gone()
         result = results[future]
         if isinstance(result, _Failure):
-            failure = result.as_error()
+            failure = BlklabError(result.message)
+            failure.exit_code = result.exit_code
             if result.fatal:
                 raise failure
             return failure

@@ -14,25 +14,10 @@ from blklab.md import host_software, journal_directory, superblocks
 from blklab.md.model import Geometry, Software
 from blklab.md.superblocks import SuperblockReading
 from blklab.system.identity import BlockDevice
-from blklab.system.roots import Roots
+from blklab.system.roots import Roots, opened
 from blklab.system.users import uses
 
 TIMEOUT_S = 20.0  # Time to wait for a disk
-
-
-def read_disk(path: str, kind: str = "") -> tuple[str, str]:
-    """Returns smartctl's JSON for a disk, or why there is none.
-
-    `kind` is smartctl's `-d` for disks behind a controller. Disks in standby are not spun up.
-    """
-    device_type = [f"--device={kind}"] if kind else []
-    logs = ["--log=scterc", "--log=scttempsts"]
-    return _run("--json", "--all", *logs, "--nocheck=standby", *device_type, path)
-
-
-def scan_controllers() -> tuple[str, str]:
-    """Returns smartctl's list of devices, also behind controllers, as JSON, or why there is none."""
-    return _run("--json", "--scan-open")
 
 
 def _run(*arguments: str) -> tuple[str, str]:
@@ -61,22 +46,6 @@ def _run(*arguments: str) -> tuple[str, str]:
     return output.decode(errors="replace"), ""
 
 
-def read_geometry(path: Path) -> tuple[Geometry | None, str]:
-    """Returns the geometry of a filesystem on a device, or None, and why it cannot be read."""
-    try:
-        # O_NONBLOCK: the path may be a pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            head = os.pread(descriptor, 4096, 0)
-        finally:
-            os.close(descriptor)
-    except PermissionError:
-        return None, "permission denied: run blklab as root"
-    except OSError as error:
-        return None, (error.strerror or str(error)).lower()
-    return parse_geometry(head, str(path)), ""
-
-
 def parse_geometry(head: bytes, device: str) -> Geometry | None:
     """Returns the geometry in the first 4,096 bytes of an ext4 or XFS; None for other content."""
     if len(head) < 4096:
@@ -103,8 +72,16 @@ class Probe:
         return superblocks.read_superblocks(path)
 
     def read_geometry(self, path: Path) -> tuple[Geometry | None, str]:
-        """Returns the geometry that a filesystem assumes, or why it cannot be read."""
-        return read_geometry(path)
+        """Returns the geometry of a filesystem on a device, or None, and why it cannot be read."""
+        try:
+            # O_NONBLOCK: the path may be a pipe.
+            with opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+                head = os.pread(descriptor, 4096, 0)
+        except PermissionError:
+            return None, "permission denied: run blklab as root"
+        except OSError as error:
+            return None, (error.strerror or str(error)).lower()
+        return parse_geometry(head, str(path)), ""
 
     def is_repairing(self, uuid: str, roots: Roots) -> bool | None:
         """Whether a repair of an array is unfinished; None: permission denied."""
@@ -126,12 +103,17 @@ class Probe:
         return dmsetup.read_table(number)
 
     def read_smart(self, path: str, kind: str = "") -> tuple[str, str]:
-        """Returns smartctl's output for a disk, or why there is none."""
-        return read_disk(path, kind)
+        """Returns smartctl's JSON for a disk, or why there is none.
+
+        `kind` is smartctl's `-d` for disks behind a controller. Disks in standby are not spun up.
+        """
+        device_type = [f"--device={kind}"] if kind else []
+        logs = ["--log=scterc", "--log=scttempsts"]
+        return _run("--json", "--all", *logs, "--nocheck=standby", *device_type, path)
 
     def read_controllers(self) -> tuple[str, str]:
-        """Returns smartctl's list of devices, or why there is none."""
-        return scan_controllers()
+        """Returns smartctl's list of devices, also behind controllers, as JSON, or why there is none."""
+        return _run("--json", "--scan-open")
 
     def read_software(self, roots: Roots) -> Software | None:
         """Returns the host's software and settings; None if unknown."""

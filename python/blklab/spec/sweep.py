@@ -25,11 +25,7 @@ MD = ("stripe_cache_size", "group_thread_cnt", "rmw_level", "sync_speed_min", "s
 VM = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/vm.rst)
 
 SIMULATED = {  # Settings that the simulator has too, by their names in [settings]
-    "scheduler": "scheduler",
-    "nr_requests": "nr_requests",
-    "queue_depth": "queue_depth",
-    "max_sectors_kb": "max_sectors_kb",
-    "rotational": "rotational",
+    **{key: key for key in ("scheduler", "nr_requests", "queue_depth", "max_sectors_kb", "rotational")},
     "read_ahead_kb": "read_ahead",
 }
 

@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -195,7 +195,10 @@ def find_files(
         if os.fstat(root).st_dev != device:
             raise BlklabError("another filesystem is mounted over it")
         search = _FileSearch(device, [], {})
-        known = [owner for span in spans for owner in _find_owners(root, device, span)]
+        known: list[OwnedExtent] = []
+        for span in spans:
+            with suppress(OSError):  # not supported: the extents of files have to show it
+                known += list(read_owned_extents(root, device, span.begin, span.end))
         for piece in known:
             if piece.inode is not None:
                 search.owned.setdefault(piece.inode, []).append(piece)
@@ -210,13 +213,6 @@ def find_files(
         search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in pieces]
     search.files += [FilesFound(span.begin, span.end, "", None, UNREACHED) for span in search.unknown]
     return search.files, search.failures
-
-
-def _find_owners(root: int, device: int, span: Span) -> list[OwnedExtent]:
-    try:
-        return list(read_owned_extents(root, device, span.begin, span.end))
-    except OSError:
-        return []  # not supported: the extents of files have to show it
 
 
 def _walk(root: int, point: str, search: _FileSearch, advance: Advance) -> None:

@@ -1,6 +1,8 @@
 """Where the kernel's filesystems and blklab's own state are; tests and copies of other machines have them elsewhere."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +67,16 @@ class Roots:
         Raises OSError if it is gone, or belongs to another machine.
         """
         return name.stat()
+
+
+@contextmanager
+def opened(path: Path | str, flags: int, directory: int | None = None) -> Iterator[int]:
+    """Opens a file, relative to an open directory if one is given; closes its descriptor after the block."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def text(path: Path) -> str | None:

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from blklab.errors import EnvironmentLacks, UsageError
-from blklab.system.roots import Roots
+from blklab.system.roots import Roots, opened
 
 
 def prepare(roots: Roots) -> Path:
@@ -32,8 +32,5 @@ def prepare(roots: Roots) -> Path:
 
 def sync(path: Path, kind: int = os.O_DIRECTORY) -> None:
     """Syncs a directory, so that its names are on disk; with `kind` 0 a file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | kind)
-    try:
+    with opened(path, os.O_RDONLY | kind) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -206,10 +206,10 @@ def test_programs_that_do_not_answer(
 
 def test_without_the_program_or_rights(machine: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "PATH", str(machine.root))
-    assert "apt-get install smartmontools" in probing.scan_controllers()[1]
+    assert "apt-get install smartmontools" in Probe().read_controllers()[1]
     put_smartctl(machine, monkeypatch, "echo {}")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "as root" in probing.read_disk("/dev/sda")[1]
+    assert "as root" in Probe().read_smart("/dev/sda")[1]
 
 
 def test_images_have_no_disks(run: Run, tmp_path: Path) -> None:

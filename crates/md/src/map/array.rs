@@ -52,7 +52,7 @@ impl ArrayMap {
     pub fn capacity(&self) -> u64 {
         match self {
             Self::Linear(map) => map.capacity(),
-            Self::Raid0(map) => map.capacity(),
+            Self::Raid0(map) => map.capacity,
             Self::Raid1 { sectors, .. } => *sectors,
             Self::Raid10(map) => map.capacity,
             Self::Raid456(map) => map.capacity,
@@ -60,7 +60,6 @@ impl ArrayMap {
     }
 
     /// The member sector of an array sector, which must be below the capacity: of the first copy.
-    #[inline]
     pub fn locate(&self, sector: u64) -> MemberSector {
         match self {
             Self::Linear(map) => map.locate(sector),
@@ -72,7 +71,6 @@ impl ArrayMap {
     }
 
     /// Sectors from this one to where a request must be split.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         match self {
             Self::Linear(map) => map.boundary(sector),
@@ -106,7 +104,7 @@ impl ArrayMap {
         match self {
             Self::Linear(_) => u64::MAX,
             Self::Raid1 { sectors, .. } => sectors.checked_sub(sector).filter(|&left| left > 0).unwrap_or(u64::MAX),
-            Self::Raid0(map) => map.chunk() - sector % map.chunk(),
+            Self::Raid0(map) => map.chunk - sector % map.chunk,
             Self::Raid10(map) => map.chunk() - sector % map.chunk(),
             Self::Raid456(map) => map.chunk() - sector % map.chunk(),
         }

@@ -41,14 +41,12 @@ impl LinearMap {
     }
 
     /// The member sector of an array sector, which must be below the capacity.
-    #[inline]
     pub fn locate(&self, sector: u64) -> MemberSector {
         let slot = self.slot_of(sector);
         MemberSector { slot: slot as u32, sector: sector - self.slot_start(slot) }
     }
 
     /// Sectors from this one to the member's end, where a request must be split.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         self.ends[self.slot_of(sector)] - sector
     }

@@ -32,9 +32,9 @@ struct StripZone {
 #[derive(Clone, Debug)]
 pub struct Raid0Map {
     zones: Box<[StripZone]>,
-    chunk: u64,
+    pub chunk: u64, // Sectors in a chunk
     layout: ZoneLayout,
-    capacity: u64,
+    pub capacity: u64, // Sectors of the array
 }
 
 impl Raid0Map {
@@ -63,23 +63,12 @@ impl Raid0Map {
         Ok(Self { zones: zones.into(), chunk, layout, capacity })
     }
 
-    /// Sectors of the array.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
     /// How many members there are.
     pub fn disks(&self) -> u32 {
         self.zones[0].slots.len() as u32
     }
 
-    /// Sectors in a chunk.
-    pub fn chunk(&self) -> u64 {
-        self.chunk
-    }
-
     /// The member sector of an array sector, which must be below the capacity.
-    #[inline]
     pub fn locate(&self, sector: u64) -> MemberSector {
         // Most arrays have one zone, and none has more zones than members.
         let mut index = 0;
@@ -101,7 +90,6 @@ impl Raid0Map {
     }
 
     /// Sectors from this one to the chunk's end, where a request must be split.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         self.chunk - sector % self.chunk
     }

@@ -26,10 +26,10 @@ type SlotTable = Box<[u32]>;
 #[derive(Clone, Debug)]
 pub struct Raid10Map {
     disks: u64,
-    near: u32,
-    far: u32,
-    rows: u64,   // Rows from one row of data to the next: the far copies between them, with `offset`
-    stride: u64, // From a copy to its next far copy, in sectors
+    pub near: u32, // Near copies
+    pub far: u32,  // Far copies
+    rows: u64,     // Rows from one row of data to the next: the far copies between them, with `offset`
+    stride: u64,   // From a copy to its next far copy, in sectors
     shift: u32,
     pub capacity: u64, // Sectors of the array
     pub used: u64,     // Sectors that the array uses of each member
@@ -97,16 +97,6 @@ impl Raid10Map {
         self.near * self.far
     }
 
-    /// Near copies.
-    pub fn near(&self) -> u32 {
-        self.near
-    }
-
-    /// Far copies.
-    pub fn far(&self) -> u32 {
-        self.far
-    }
-
     /// Sectors in a chunk.
     pub fn chunk(&self) -> u64 {
         1 << self.shift
@@ -114,7 +104,6 @@ impl Raid10Map {
 
     /// The member sector of a copy of an array sector, which must be below the capacity. Copies are in the kernel's
     /// order: the far copies of the first near copy, then those of the second one.
-    #[inline]
     pub fn locate(&self, sector: u64, copy: u32) -> MemberSector {
         let (near, far) = if self.far == 1 { (copy, 0) } else { (copy / self.far, copy % self.far) };
         let chunk = (sector >> self.shift) * u64::from(self.near) + u64::from(near);
@@ -127,7 +116,6 @@ impl Raid10Map {
     }
 
     /// Fills in the member sectors of all copies of an array sector.
-    #[inline]
     pub fn locate_copies(&self, sector: u64, places: &mut [MemberSector]) {
         for (copy, place) in (0..self.copies()).zip(places) {
             *place = self.locate(sector, copy);
@@ -136,7 +124,6 @@ impl Raid10Map {
 
     /// Sectors from this one to the chunk's end, where a request must be split; no limit if every member has every
     /// chunk.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         if u64::from(self.near) == self.disks {
             return u64::MAX;

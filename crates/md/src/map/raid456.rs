@@ -43,7 +43,7 @@ pub struct ParitySlots {
 }
 
 /// The map of a RAID-4, 5 or 6.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Raid456Map {
     disks: u64,
     data: u64,
@@ -89,13 +89,11 @@ impl Raid456Map {
     }
 
     /// The number of the stripe (a row of chunks across the members) that has this array sector.
-    #[inline]
     pub fn stripe_of(&self, sector: u64) -> u64 {
         (sector >> self.shift) / self.data
     }
 
     /// The member sector of an array sector, which must be below the capacity.
-    #[inline]
     pub fn locate(&self, sector: u64) -> MemberSector {
         let chunk = sector >> self.shift;
         let (stripe, index) = (chunk / self.data, chunk % self.data);
@@ -104,7 +102,6 @@ impl Raid456Map {
     }
 
     /// The slots of a stripe's parity.
-    #[inline]
     pub fn parity_slots(&self, stripe: u64) -> ParitySlots {
         let parities = self.disks - self.data;
         let p = match self.algorithm {
@@ -117,7 +114,6 @@ impl Raid456Map {
     }
 
     /// The slot of a stripe's data chunk, whose index must be below [`data`](Self::data).
-    #[inline]
     pub fn data_slot(&self, stripe: u64, index: u32) -> u32 {
         let (p, index) = (u64::from(self.parity_slots(stripe).p), u64::from(index));
         let parities = self.disks - self.data;
@@ -135,7 +131,6 @@ impl Raid456Map {
     }
 
     /// The index of the data chunk that a slot has in a stripe; none if it has parity.
-    #[inline]
     pub fn data_index(&self, stripe: u64, slot: u32) -> Option<u32> {
         let ParitySlots { p, q } = self.parity_slots(stripe);
         if slot == p || Some(slot) == q {
@@ -155,7 +150,6 @@ impl Raid456Map {
 
     /// Sectors from this one to the chunk's end, where a read that bypasses the stripe cache must be split. All other
     /// I/O goes through the cache, one page of a member at a time.
-    #[inline]
     pub fn boundary(&self, sector: u64) -> u64 {
         let chunk = 1 << self.shift;
         chunk - (sector & (chunk - 1))

@@ -35,7 +35,7 @@ macro_rules! single {
     };
 }
 single!(LinearMap, ());
-single!(Raid0Map, ());
+single!(Raid0Map,);
 single!(Raid456Map,);
 
 impl Map for Raid10Map {

@@ -112,7 +112,6 @@ pub struct FlashSpec {
     #[cfg_attr(feature = "schema", schemars(extend("toml" = false)))]
     pub condition: Condition,
     /// What a used disk went through; `null`: a new disk, which copies nothing.
-    #[serde(default)]
     pub used: Option<FlashUse>,
 }
 
@@ -259,7 +258,6 @@ impl DiskModel for Flash {
 
 impl Flash {
     /// When a command that comes now is done.
-    #[inline]
     fn completion_time(&mut self, now: Time, command: &DiskCommand) -> Time {
         let done = match command.op {
             Op::Read => self.read(now, command),
@@ -272,14 +270,12 @@ impl Flash {
         done
     }
 
-    #[inline]
     fn pass_interface(&mut self, now: Time, nanoseconds: f64) -> Time {
         self.interface_ns += nanoseconds;
         self.interface_until = self.interface_until.max(now as f64) + nanoseconds;
         self.interface_until as Time
     }
 
-    #[inline]
     fn read(&mut self, now: Time, command: &DiskCommand) -> Time {
         let interface = self.read_command_ns + f64::from(command.bytes) * self.read_byte_ns;
         let arrived = self.pass_interface(now, interface);
@@ -299,7 +295,6 @@ impl Flash {
     }
 
     /// Reads from a page on its die. For a sequential stream the disk keeps the page, and the next commands find it.
-    #[inline]
     fn read_page(&mut self, arrived: Time, page: u64, sequential: bool) -> Time {
         let model = &self.model;
         // Three bits in a cell are three pages, read with one, two and four reference voltages: a quarter faster or
@@ -329,7 +324,6 @@ impl Flash {
         die.page_ready
     }
 
-    #[inline]
     fn write(&mut self, now: Time, command: &DiskCommand) -> Time {
         let bytes = u64::from(command.bytes);
         let interface = self.write_command_ns + bytes as f64 * self.write_byte_ns;
@@ -454,12 +448,10 @@ impl Divisor {
         Self { by, shift: by.is_power_of_two().then(|| by.trailing_zeros()) }
     }
 
-    #[inline]
     fn divide(self, number: u64) -> u64 {
         self.shift.map_or_else(|| number / self.by, |shift| number >> shift)
     }
 
-    #[inline]
     fn remainder(self, number: u64) -> u64 {
         self.shift.map_or_else(|| number % self.by, |_| number & (self.by - 1))
     }
@@ -486,7 +478,6 @@ impl Default for SequentialStreams {
 
 impl SequentialStreams {
     /// Records a read. True if it belongs to a sequential stream.
-    #[inline]
     fn record_read(&mut self, byte: u64, bytes: u32) -> bool {
         let end = byte + u64::from(bytes);
         let known = if self.may_continue(byte) { self.runs.iter().position(|run| run.0 == byte) } else { None };
@@ -505,7 +496,6 @@ impl SequentialStreams {
     }
 
     /// Whether a run has the mark of this byte: finds a zero byte in the difference to all marks.
-    #[inline]
     fn may_continue(&self, byte: u64) -> bool {
         const ONES: u64 = u64::MAX / 0xff;
         let wanted = u64::from(mark_of(byte)) * ONES;
@@ -515,7 +505,6 @@ impl SequentialStreams {
     }
 }
 
-#[inline]
 fn mark_of(byte: u64) -> u8 {
     ((byte >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }

@@ -75,7 +75,6 @@ impl Geometry {
     }
 
     /// The time until the head is at `to`, if it leaves `from` at `now`: seek and rotation.
-    #[inline]
     pub fn reach_time(&self, now: Time, from: &DiskPosition, to: &DiskPosition) -> Time {
         if from.byte == to.byte {
             return 0;
@@ -85,14 +84,12 @@ impl Geometry {
     }
 
     /// The time from `now` until the angle of a position is under the head, in ns.
-    #[inline]
     pub fn wait(&self, now: f64, to: &DiskPosition) -> f64 {
         let ahead = to.angle - fraction(now / self.rotation);
         if ahead < 0.0 { (ahead + 1.0) * self.rotation } else { ahead * self.rotation }
     }
 
     /// False if a seek over a distance certainly takes more than the shortest seek and `time`.
-    #[inline]
     pub fn may_reach(&self, cylinders: f64, time: f64) -> bool {
         let short = if cylinders < self.knee { cylinders } else { self.knee };
         self.root * self.root * short <= time * time
@@ -103,7 +100,6 @@ impl Geometry {
         fraction(time / self.rotation)
     }
 
-    #[inline]
     fn seek_time(&self, cylinders: f64, other_track: bool) -> f64 {
         if cylinders < 0.5 {
             // Another head of the same cylinder settles as after the shortest seek.
@@ -126,13 +122,11 @@ impl Geometry {
 }
 
 /// As `floor` of a positive number below 2⁶³. Processors without SSE 4.1 have no instruction for `floor`.
-#[inline]
 fn whole(value: f64) -> f64 {
     (value as i64) as f64
 }
 
 /// As `fract` of a positive number below 2⁶³.
-#[inline]
 fn fraction(value: f64) -> f64 {
     value - whole(value)
 }

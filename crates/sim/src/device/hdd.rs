@@ -81,7 +81,6 @@ pub struct HddSpec {
     #[cfg_attr(feature = "schema", schemars(extend("toml" = {"range": [0, 1_000_000_000]})))]
     pub media_log_writes: u32,
     /// How the disk manages shingled tracks; `null` if it has none.
-    #[serde(default)]
     pub shingled: Option<ShingledSpec>,
 }
 
@@ -320,7 +319,12 @@ impl Hdd {
             self.batch = self.batch.wrapping_add(1);
         }
         if !reads && self.is_logging() {
-            let wait = |queued: &QueuedCommand| self.log_wait(now, queued);
+            // The time until a write goes to the media log, which has room at every angle: it takes the place at its own.
+            let ready = now + self.model.command_ns;
+            let wait = |queued: &QueuedCommand| match queued.position.byte == self.log_end {
+                true => 0,
+                false => ready - now + self.geometry.wait(ready as f64, &queued.position) as Time,
+            };
             return self.dirty.iter().map(wait).enumerate().min_by_key(|&(_, time)| time);
         }
         let queue = if reads { &self.reads } else { &self.dirty };
@@ -367,13 +371,6 @@ impl Hdd {
     /// Whether writes go to the media log.
     fn is_logging(&self) -> bool {
         !self.model.write_cache && self.logged < self.model.media_log_writes
-    }
-
-    /// The time until a write goes to the media log, which has room at every angle: it takes the place at its own.
-    fn log_wait(&self, now: Time, queued: &QueuedCommand) -> Time {
-        let ready = now + self.model.command_ns;
-        let continues = queued.position.byte == self.log_end;
-        if continues { 0 } else { ready - now + self.geometry.wait(ready as f64, &queued.position) as Time }
     }
 
     /// Accounts for the writes that the idle disk moved from its media log to their places, in the order of these.

@@ -45,13 +45,11 @@ impl<'a> DiskEvents<'a> {
     pub const OWN_TIMER: u32 = u32::MAX;
 
     /// For the disk below this target.
-    #[inline]
     pub fn new(events: &'a mut EventQueue, target: u16) -> Self {
         Self { events, target }
     }
 
     /// Plans the completion of a command.
-    #[inline]
     pub fn plan_completion(&mut self, time: Time, request: u32) {
         self.events.schedule(time, Event::timer(self.target, request));
     }

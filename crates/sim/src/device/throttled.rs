@@ -68,11 +68,6 @@ impl LeakyBucket {
         }
     }
 
-    /// How long an I/O must wait if it is to start now.
-    fn wait_time(&self, now: f64) -> f64 {
-        self.empty_at - now - self.holds_ns
-    }
-
     /// Counts `units` that start now.
     fn count(&mut self, now: f64, units: f64) {
         self.empty_at = self.empty_at.max(now) + units * self.ns_per_unit;
@@ -154,7 +149,7 @@ impl Throttled {
             return true;
         }
         let buckets = self.total.iter().flatten().chain(&self.by_direction[direction]);
-        let wait = buckets.map(|bucket| bucket.wait_time(now as f64)).fold(0.0, f64::max);
+        let wait = buckets.map(|bucket| bucket.empty_at - now as f64 - bucket.holds_ns).fold(0.0, f64::max);
         if wait > 0.0 {
             let due = now.saturating_add((wait.ceil() as Time).max(1));
             self.due[direction] = Some(due);

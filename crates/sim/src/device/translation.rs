@@ -109,7 +109,6 @@ impl Translation {
     ///
     /// Blocks are erased one by one, and a page of the miniature stands for many, so that the copies come in bursts.
     /// Controllers spread them: what counts is their mean over the last `WINDOW` pages.
-    #[inline]
     pub fn write(&mut self, byte: u64, bytes: u64) -> f64 {
         self.pages(byte, bytes).for_each(|page| self.write_page(page));
         bytes as f64 * self.rate

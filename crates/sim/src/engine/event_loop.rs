@@ -235,11 +235,10 @@ impl Simulation {
     }
 
     /// A job has submitted an I/O: ends the system call, or submits the next I/O of its batch.
-    #[inline]
     fn end_submission(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
         let Role::Job(job) = &task.role else { return };
-        if task.batched >= job.batch() {
+        if task.batched >= job.batch {
             task.batched = 0;
             self.unplug(number);
         }
@@ -248,7 +247,6 @@ impl Simulation {
     }
 
     /// Draws and counts the processor time of one I/O; returns when the task can run again.
-    #[inline]
     pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
         let cost = self.tasks[task as usize].io_ns;
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
@@ -265,7 +263,6 @@ impl Simulation {
     }
 
     /// A task's I/O is done.
-    #[inline]
     pub(super) fn complete_io(&mut self, io: u32) {
         let TaskIo { task: number, op, start, .. } = *self.ios.get(io);
         let task = &mut self.tasks[number as usize];

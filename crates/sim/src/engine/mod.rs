@@ -106,13 +106,11 @@ impl Simulation {
     // What targets call.
 
     /// Submits a bio to its target, behind the bios that the task has already submitted in this call.
-    #[inline]
     pub fn submit(&mut self, task: u32, number: u32) {
         self.tasks[task as usize].work.push_back(number);
     }
 
     /// Makes a bio and submits it; `io` is the operation, the target, the first sector, and how many.
-    #[inline]
     pub fn submit_new(&mut self, task: u32, io: (Op, u16, u64, u32), flags: Flags, owner: Owner) {
         let (op, target, sector, sectors) = io;
         let bio = Bio { target, op, flags, sector, sectors, owner, task, remaining: 0, private: 0, next: NONE };
@@ -126,7 +124,6 @@ impl Simulation {
     }
 
     /// Completes a bio: calls its owner.
-    #[inline]
     pub fn complete(&mut self, number: u32) {
         let bio = &self.bios[number];
         match bio.owner {
@@ -164,7 +161,6 @@ impl Simulation {
     }
 
     /// Counts a part of a bio that is done, and passes its error on. True if it was the last one.
-    #[inline]
     pub fn count_part(&mut self, parent: u32, part: &Bio) -> bool {
         let bio = &mut self.bios[parent];
         bio.flags = bio.flags.with(part.flags.only(Flags::FAILED));
@@ -181,7 +177,6 @@ impl Simulation {
     }
 
     /// Lets a task run after the time that waking takes; it waits for something other than its completions.
-    #[inline]
     pub fn wake_up(&mut self, task: u32) {
         self.events.schedule(self.now + self.host.wake_ns, Event::task(task));
     }
@@ -209,26 +204,23 @@ impl Simulation {
     }
 
     /// The requests that a task's plug holds back.
-    #[inline]
     pub fn plug(&self, task: u32) -> &[Plugged] {
         &self.tasks[task as usize].plug
     }
 
     /// Holds a disk queue's request back until the task's plug ends.
-    #[inline]
     pub fn plug_request(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].plug.push(Plugged { target, token });
     }
 
     /// Calls [`Target::unplug`] with `token` when the task's plug ends (`blk_check_plugged`).
-    #[inline]
     pub fn plug_callback(&mut self, task: u32, target: u16, token: u32) {
         self.tasks[task as usize].callbacks.push(Plugged { target, token });
     }
 
     /// Whether the system calls of a task have a plug: those with more than two I/Os (`AIO_PLUG_THRESHOLD`).
     pub fn has_plug(&self, task: u32) -> bool {
-        matches!(&self.tasks[task as usize].role, Role::Job(job) if job.batch() > 2)
+        matches!(&self.tasks[task as usize].role, Role::Job(job) if job.batch > 2)
     }
 
     // The path of a bio down to the disks.
@@ -289,23 +281,18 @@ impl Simulation {
         let lists: [fn(&mut Task) -> &mut Vec<Plugged>; 2] = [|task| &mut task.plug, |task| &mut task.callbacks];
         for list in lists {
             let mut all = std::mem::take(list(&mut self.tasks[task as usize]));
-            all.drain(..).for_each(|plugged| self.call_unplug(plugged));
+            for Plugged { target, token } in all.drain(..) {
+                let mut callee = self.take_target(target);
+                callee.unplug(self, token);
+                self.put_target(target, callee);
+            }
             *list(&mut self.tasks[task as usize]) = all;
         }
     }
 
-    #[inline(always)]
-    fn call_unplug(&mut self, Plugged { target, token }: Plugged) {
-        let mut callee = self.take_target(target);
-        callee.unplug(self, token);
-        self.put_target(target, callee);
-    }
-
     /// Makes an I/O of a task and queues its bio at the top of the stack.
-    #[inline]
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
-        let io = TaskIo { task, op, bytes, start: self.now };
-        let number = self.ios.add(io);
+        let number = self.ios.add(TaskIo { task, op, bytes, start: self.now });
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
     }
 }

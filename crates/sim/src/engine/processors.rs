@@ -47,7 +47,6 @@ impl Task {
 
 impl Simulation {
     /// Wakes a sleeping job: its core switches to it, and has switched away from it before.
-    #[inline]
     pub(super) fn wake_job(&mut self, task: u32) {
         self.cpu_time += 2 * self.host.switch_ns;
         if let Some(cores) = &mut self.cores {
@@ -58,7 +57,6 @@ impl Simulation {
     }
 
     /// When a task's processor can do more: now, or when what the task has done or waits for ends.
-    #[inline]
     pub fn processor_time(&self, task: u32) -> Time {
         let time = self.now.max(self.tasks[task as usize].spent_until);
         let core = self.cores.as_ref().and_then(|cores| cores.free_at.peek());
@@ -74,7 +72,6 @@ impl Simulation {
     }
 
     /// A step of a task ends, which takes `time` after what it has spent: returns when the task can run again.
-    #[inline]
     pub(super) fn end_step(&mut self, task: u32, time: Time) -> Time {
         let end = self.processor_time(task) + time;
         if let Some(cores) = &mut self.cores {

@@ -13,7 +13,7 @@ impl Simulation {
         let task = &mut self.tasks[number as usize];
         let Role::Replay(replay) = &mut task.role else { return };
         task.sleeping = false;
-        if replay.is_timed() {
+        if replay.timed {
             // While it sleeps in a queue, due I/Os are queued behind; only the wake-up from that queue sends them.
             let due = replay.planned == Some(now);
             if due {
@@ -72,7 +72,7 @@ impl Simulation {
         if replay.is_finished() && !task.finished {
             task.finished = true;
             self.running -= 1;
-        } else if let (true, None, Some(due)) = (replay.is_timed(), replay.planned, replay.due()) {
+        } else if let (true, None, Some(due)) = (replay.timed, replay.planned, replay.due()) {
             let due = due.max(self.now);
             replay.planned = Some(due);
             self.events.schedule(due, Event::task(number));

@@ -10,13 +10,11 @@ pub struct WaitList(VecDeque<u32>);
 
 impl WaitList {
     /// Adds a task.
-    #[inline]
     pub fn add(&mut self, task: u32) {
         self.0.push_back(task);
     }
 
     /// Whether the list is empty.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -32,13 +30,11 @@ impl WaitList {
     }
 
     /// Wakes all tasks.
-    #[inline]
     pub fn wake_all(&mut self, sim: &mut Simulation) {
         self.wake(usize::MAX, sim);
     }
 
     /// Wakes at most `most` tasks, in order of arrival.
-    #[inline]
     pub fn wake(&mut self, most: usize, sim: &mut Simulation) {
         for task in self.0.drain(..most.min(self.0.len())) {
             sim.wake_up(task);

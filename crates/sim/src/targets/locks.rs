@@ -117,7 +117,6 @@ impl Locks {
     }
 
     /// A task takes all locks of a moment `times` times, and holds them for `longer` than usual.
-    #[inline]
     pub fn take(&mut self, sim: &mut Simulation, task: u32, moment: Moment, times: Time, longer: Time) {
         if !self.locks.is_empty() {
             self.take_all(sim, task, moment, times, longer);

@@ -139,8 +139,7 @@ impl StackBuilder<'_> {
             .map(|child| child.map(|node| self.build_node(node)).transpose())
             .collect::<Result<_, _>>()?;
         let id = self.next_id()?;
-        let target = spec.build(id, &children, self.context).map_err(SimError::Stack)?;
-        Ok(self.add_target(id, target))
+        Ok(self.add_target(id, spec.build(id, &children, self.context).map_err(SimError::Stack)?))
     }
 
     fn next_id(&self) -> Result<u16, SimError> {

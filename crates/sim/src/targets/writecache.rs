@@ -44,7 +44,6 @@ pub struct Writecache {
     /// Percentage of the blocks in use at which writeback stops.
     pub low_watermark: u64,
     /// Age in ns from which blocks are written back anyway; `null`: no age.
-    #[serde(default)]
     pub max_age_ns: Option<Time>,
 }
 

@@ -32,7 +32,7 @@ pub struct JobState {
     pub in_flight: u32,           // I/Os submitted and not yet reaped
     pub completed: VecDeque<u32>, // Completed I/Os to be reaped
     draining: bool, // Whether it only reaps until `iodepth_low` are in flight, because the depth was reached
-    batch: u32,
+    pub batch: u32, // How many I/Os can be submitted in one system call
     since_flush: u32,
     flush_due: bool,
     since_think: u32,
@@ -64,19 +64,11 @@ impl JobState {
     }
 
     /// The flags of its I/Os.
-    #[inline]
     pub fn flags(&self) -> Flags {
         if self.spec.fua { Flags::DIRECT.with(Flags::FUA) } else { Flags::DIRECT }
     }
 
-    /// How many I/Os can be submitted in one system call.
-    #[inline]
-    pub fn batch(&self) -> u32 {
-        self.batch
-    }
-
     /// The number of completions that wakes the job.
-    #[inline]
     pub fn wake_threshold(&self) -> u32 {
         if self.quiescing {
             return 1;
@@ -85,7 +77,6 @@ impl JobState {
     }
 
     /// Starts reaping; returns how many completions it reaps now: as many as it waited for, or all that a drain needs.
-    #[inline]
     pub fn reap(&mut self) -> u32 {
         let completions = self.completed.len() as u32;
         let full = self.in_flight >= self.spec.iodepth || self.bytes_left == 0;
@@ -107,7 +98,6 @@ impl JobState {
     }
 
     /// What the job does next, given the time.
-    #[inline]
     pub fn next_action(&mut self, now: Time) -> NextAction {
         if self.flush_due {
             // With a depth of one the write is first completed; otherwise fio does not wait for I/Os in flight.
@@ -148,7 +138,6 @@ impl JobState {
         self.make_io()
     }
 
-    #[inline]
     fn make_io(&mut self) -> NextAction {
         let share = self.spec.read_share;
         let read = share >= 1.0 || (share > 0.0 && self.rng.unit() < share);

@@ -38,7 +38,6 @@ impl Offsets {
     }
 
     /// The next block, below `blocks`.
-    #[inline]
     pub fn next(&self, blocks: u64, rng: &mut Rng) -> u64 {
         let at = |fraction: f64| ((fraction * blocks as f64) as u64).min(blocks.saturating_sub(1));
         match self {
@@ -62,7 +61,6 @@ impl Offsets {
 
 /// The block of a rank. fio since 2.12 multiplies by this number (hash.h, `GOLDEN_RATIO_64`): in a region of a power of
 /// two, each block has one rank, and the hottest ones are spread more evenly than by chance.
-#[inline]
 fn scattered(rank: u64, first: u64, blocks: u64) -> u64 {
     rank.wrapping_mul(0x61c8_8646_80b5_83eb).wrapping_add(first) % blocks.max(1)
 }
@@ -93,7 +91,6 @@ impl Passes {
     }
 
     /// The next block, below `blocks`.
-    #[inline]
     pub fn next(&mut self, blocks: u64, rng: &mut Rng) -> u64 {
         let shift = self.mask.count_ones().div_ceil(2);
         loop {
@@ -174,7 +171,6 @@ impl Sizes {
     }
 
     /// The next size in bytes.
-    #[inline]
     pub fn next(&self, rng: &mut Rng) -> u32 {
         if let [(_, only)] = self.0[..] {
             return only;

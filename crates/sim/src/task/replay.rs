@@ -24,7 +24,7 @@ pub type ReplayIos = Box<dyn Iterator<Item = ReplayIo>>;
 
 pub struct ReplayState {
     ios: ReplayIos,
-    timed: bool,
+    pub timed: bool, // Whether I/Os are submitted at their recorded times
     iodepth: u32,
     speed: f64,
     sectors: u64,                   // The size of the stack
@@ -56,11 +56,6 @@ impl ReplayState {
         };
         replay.pull_next()?;
         Ok(replay)
-    }
-
-    /// Whether I/Os are submitted at their recorded times.
-    pub fn is_timed(&self) -> bool {
-        self.timed
     }
 
     /// When the next I/O is due, if there is one.

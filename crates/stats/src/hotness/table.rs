@@ -28,7 +28,6 @@ impl BlockCount {
         u64::from(self.reads) | u64::from(self.writes) << 32
     }
 
-    #[inline]
     pub fn add(&mut self, reads: u32, writes: u32) {
         self.reads = self.reads.saturating_add(reads);
         self.writes = self.writes.saturating_add(writes);
@@ -65,14 +64,12 @@ impl BlockTable {
     }
 
     /// Four neighbours share a cache line, so that a large I/O touches few lines.
-    #[inline]
     fn home(&self, key: u64) -> usize {
         let group = (key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
         ((group << 2) | (key & 3)) as usize
     }
 
     /// The slot of `key`, or the free slot for it.
-    #[inline]
     fn find(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.home(key) & mask;
@@ -86,13 +83,11 @@ impl BlockTable {
     }
 
     /// Whether a block is in the table.
-    #[inline]
     pub fn has(&self, block: u64) -> bool {
         self.used > 0 && self.get(block).is_some()
     }
 
     /// The number of a block's slot, below [`Self::len`], and its counts.
-    #[inline]
     pub fn get(&self, block: u64) -> Option<(usize, &BlockCount)> {
         let at = self.find(block.saturating_add(1));
         (self.slots[at].key != 0).then_some((at, &self.slots[at]))
@@ -104,7 +99,6 @@ impl BlockTable {
     }
 
     /// Adds to a block that is in the table.
-    #[inline]
     pub fn add_to(&mut self, block: u64, reads: u32, writes: u32) {
         let at = self.find(block.saturating_add(1));
         self.slots[at].add(reads, writes);
@@ -119,7 +113,6 @@ impl BlockTable {
     }
 
     /// Adds to a block; true if the block is new.
-    #[inline]
     pub fn add(&mut self, block: u64, reads: u32, writes: u32) -> bool {
         let at = self.find(block.saturating_add(1));
         let slot = &mut self.slots[at];

@@ -26,7 +26,7 @@ fn compare_ios(name: &str, ios: impl Iterator<Item = (u64, u32)>) -> f64 {
     }
     let exact = popularity_of(counts.iter().copied());
     let summary = hotness.summary();
-    let unique = summary.unique_blocks as f64 / exact.blocks() - 1.0;
+    let unique = summary.unique_blocks as f64 / exact.blocks - 1.0;
     assert!(summary.sampled, "{name}");
     assert!(unique.abs() < 4.0 * summary.relative_error, "{name} {unique}");
     let fractions = [0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.5];

@@ -64,12 +64,11 @@ fn by_count(s: f64, top: f64, n: f64) -> [(f64, f64); CHANCE + 1] {
 
 /// Kolmogorov-Smirnov distance of the accesses by rank from a law of `top` mean accesses to the hottest block.
 pub(super) fn distance(popularity: &Popularity, law: &PowerSums, top: f64) -> f64 {
-    let accesses = popularity.accesses();
-    let n = population(law.s, top, popularity.blocks());
-    let expected = by_count(law.s, top, n);
+    let accesses = popularity.accesses;
+    let expected = by_count(law.s, top, population(law.s, top, popularity.blocks));
     let total = expected[1].1;
     let (mut above, mut sum, mut worst) = (0.0, 0.0, 0f64);
-    for class in popularity.classes() {
+    for class in &popularity.classes {
         above += class.blocks;
         sum += class.accesses;
         if above > expected[CHANCE].0 {
@@ -78,7 +77,7 @@ pub(super) fn distance(popularity: &Popularity, law: &PowerSums, top: f64) -> f6
         worst = worst.max((sum / accesses - top * law.sums(above).0 / total).abs());
     }
     let points = expected[1..].iter().rev();
-    let fractions: Vec<f64> = points.clone().map(|(blocks, _)| blocks / popularity.blocks()).collect();
+    let fractions: Vec<f64> = points.clone().map(|(blocks, _)| blocks / popularity.blocks).collect();
     let shares = popularity.shares(&fractions);
     for (share, (_, expected)) in shares.iter().zip(points) {
         worst = worst.max((share.io_share - expected / total).abs());

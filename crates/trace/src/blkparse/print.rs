@@ -38,9 +38,7 @@ pub fn print(
             summary.add(event);
             match style {
                 PrintStyle::Json => json::write_line(out, event, batch.pdu_of(event), processes),
-                PrintStyle::Blkparse | PrintStyle::Quiet => {
-                    line::write_line(out, event, batch.pdu_of(event), processes)
-                }
+                _ => line::write_line(out, event, batch.pdu_of(event), processes),
             }
         });
         if printed.is_err() || !tick(info.bytes_read) {

@@ -102,7 +102,7 @@ impl DeviceSummary {
 /// Summaries of everything in a trace, built event by event.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    devices: Vec<DeviceSummary>,
+    pub devices: Vec<DeviceSummary>, // The summaries so far
     by_device: Vec<DeviceId>,
     merged: bool,
 }
@@ -136,11 +136,6 @@ impl Summary {
             None => return,
         };
         self.devices[index].add(event, true);
-    }
-
-    /// The summaries so far.
-    pub fn devices(&self) -> &[DeviceSummary] {
-        &self.devices
     }
 
     /// Writes the summary as blkparse prints it after the events.

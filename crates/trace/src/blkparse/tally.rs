@@ -72,10 +72,10 @@ impl Tally {
             for (out, back) in dispatched.iter_mut().zip(&requeued) {
                 out.bytes = out.bytes.wrapping_sub(back.bytes);
             }
-            (pair(Action::QUEUE, passthrough), dispatched, requeued, pair(Action::COMPLETE, passthrough))
+            [pair(Action::QUEUE, passthrough), dispatched, requeued, pair(Action::COMPLETE, passthrough)]
         };
-        let (queued, dispatched, requeued, completed) = queues(false);
-        let (passthrough_queued, passthrough_dispatched, passthrough_requeued, passthrough_completed) = queues(true);
+        let [queued, dispatched, requeued, completed] = queues(false);
+        let [passthrough_queued, passthrough_dispatched, passthrough_requeued, passthrough_completed] = queues(true);
         let mut merged = pair(Action::BACK_MERGE, false);
         merged.merge(&pair(Action::FRONT_MERGE, false));
         let count = |action| pair(action, false).iter().map(|a| a.count).sum();

@@ -147,20 +147,15 @@ impl Record {
         let mut event = Event {
             time: self.time,
             sector: self.sector,
-            arg_sector: 0,
             bytes: self.bytes,
             device: DeviceId(self.device),
             sequence: self.sequence,
             pid: self.pid,
-            arg_device: DeviceId(0),
-            target_device: DeviceId(0),
-            pdu_start: 0,
-            pdu_len: 0,
             cpu: self.cpu as u16,
             rwbs: self.rwbs(),
             error: self.error,
-            input: 0,
             action: if self.is_note() { Action::MESSAGE } else { Action(code) },
+            ..Event::default()
         };
         if !pdu.is_empty() {
             event.read_payload(pdu);

@@ -138,11 +138,8 @@ impl BlktraceSet {
                 format!("cut off at offset {offset}: {left} bytes left, expected a complete record; read up to there"),
             ),
             Some(StreamEnding::Damaged { offset: 0, magic }) => {
-                return Err(TraceError::Malformed {
-                    path,
-                    place: "offset 0".into(),
-                    problem: format!("magic {magic:#010x}, expected {MAGIC:#010x} or {WIDE_MAGIC:#010x}"),
-                });
+                let problem = format!("magic {magic:#010x}, expected {MAGIC:#010x} or {WIDE_MAGIC:#010x}");
+                return Err(TraceError::malformed(&path, "offset 0", problem));
             }
             Some(StreamEnding::Damaged { offset, magic }) => self.info.warn(
                 &path,

@@ -259,8 +259,7 @@ impl RecordStream {
             })
             .take(room),
         );
-        let taken = buffered.len() - remaining.len();
-        self.input.take(taken);
+        self.input.take(buffered.len() - remaining.len());
         self.previous = previous;
         self.irregularities.merge(&irregularities);
     }

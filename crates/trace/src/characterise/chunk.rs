@@ -173,11 +173,6 @@ impl<P: Panel> PerDevice<P> {
         self.panels.push(panel);
     }
 
-    /// The panel of a device, if it had rows.
-    pub fn get(&self, device: usize) -> Option<&P> {
-        self.panels.get(device)
-    }
-
     /// Takes the panel of a device; an empty one if it had no rows.
     pub fn take(&mut self, device: usize) -> P {
         self.panels.get_mut(device).map(std::mem::take).unwrap_or_default()

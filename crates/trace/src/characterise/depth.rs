@@ -24,11 +24,11 @@ impl Merge for DepthSlice {
 }
 
 /// The number of I/Os in flight, followed from the start of the trace but counted only in the window.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct QueueDepth {
     level: Level,
     over_time: Timeline<DepthSlice>,
-    now: u64,
+    pub now: u64, // The present number
     changed: u64, // The time of the last change
     since: u64,
     until: u64,
@@ -49,19 +49,11 @@ impl QueueDepth {
     pub fn new(filter: &Filter, device: usize) -> QueueDepth {
         let slices = if device < 16 { 512 } else { 64 };
         QueueDepth {
-            level: Level::default(),
             over_time: Timeline::new(slices),
-            now: 0,
-            changed: 0,
             since: filter.since_ns.unwrap_or(0),
             until: filter.until_ns.unwrap_or(u64::MAX),
-            begun: false,
+            ..QueueDepth::default()
         }
-    }
-
-    /// The present number.
-    pub fn now(&self) -> u64 {
-        self.now
     }
 
     /// Sets the number from a time on.

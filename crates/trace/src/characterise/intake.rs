@@ -27,7 +27,7 @@ const MOST_LATE: usize = 1 << 16; // I/Os of a device that wait to be queued in 
 const RECENT: usize = 4096; // Processes whose names are cached
 
 /// The state of a device while events are read.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct DeviceState {
     device: DeviceId,
     input: u16,
@@ -47,13 +47,13 @@ struct DeviceState {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(try_from = "merging::StoredIntake")]
 pub struct Intake {
-    filter: Filter,
+    pub filter: Filter, // The filter
     #[serde(skip)]
     unfiltered: bool, // Whether the filter lets everything pass
     #[serde(skip)]
     deferred: bool, // Whether only completed I/Os show if the filter wants them
-    info: TraceInfo, // The trace's inputs and the devices named so far; when a trace ends, all of it
-    host: String,    // Where the devices are; empty if there is only one host
+    pub info: TraceInfo, // The trace's inputs and the devices named so far; when a trace ends, all of it
+    host: String,       // Where the devices are; empty if there is only one host
     states: Vec<DeviceState>,
     #[serde(skip)]
     index_by_device: HashMap<DeviceId, usize>,
@@ -74,7 +74,7 @@ pub struct Intake {
     beyond_devices: u64,
     first_time: Option<u64>,
     last_time: u64,
-    ended: bool,
+    pub ended: bool, // Whether the trace has ended
 }
 
 impl Intake {
@@ -206,7 +206,7 @@ impl Intake {
         let (process, wanted) = self.look_up_process(event.pid);
         if !self.unfiltered && wanted && self.filter.wants_request(event) {
             let state = &mut self.states[at];
-            state.in_flight.set(event.time, state.in_flight.now() + 1);
+            state.in_flight.set(event.time, state.in_flight.now + 1);
         }
         self.pair(at, event, BioOrigin { source, process });
         if !self.deferred && (self.unfiltered || (wanted && self.states[at].wanted && self.wants(event))) {
@@ -246,7 +246,7 @@ impl Intake {
                 && self.look_up_process(io.pid).1
             {
                 let state = &mut self.states[at];
-                state.in_flight.set(time, state.in_flight.now().saturating_sub(1));
+                state.in_flight.set(time, state.in_flight.now.saturating_sub(1));
             }
         }
     }
@@ -315,15 +315,10 @@ impl Intake {
             device: event.device,
             input: event.input,
             wanted,
-            start: None,
-            held: Vec::new(),
-            pairer: Pairer::default(),
-            summary: DeviceSummary::default(),
             in_flight: QueueDepth::new(&self.filter, self.states.len()),
             dispatched: QueueDepth::new(&self.filter, self.states.len()),
-            observed: ObservedTime::default(),
             chunk: Chunk::new(self.states.len(), self.first_block(event)),
-            late: Vec::new(),
+            ..DeviceState::default()
         });
         self.states.len() - 1
     }
@@ -377,21 +372,6 @@ impl Intake {
         self.processes = ProcessTable::default();
         self.remaps = Remaps::default();
         self.ended = true;
-    }
-
-    /// Whether the trace has ended.
-    pub fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Information about the trace.
-    pub fn info(&self) -> &TraceInfo {
-        &self.info
-    }
-
-    /// The filter.
-    pub fn filter(&self) -> &Filter {
-        &self.filter
     }
 
     /// The counts of each wanted device: its index in chunks, and its flow.
@@ -503,7 +483,7 @@ impl DeviceState {
 
     /// Counts a request in the driver. A recording without R shows a requeued request as dispatched twice.
     fn count_dispatched(&mut self, event: &Event, is_new: bool) {
-        let now = self.dispatched.now();
+        let now = self.dispatched.now;
         // Requests dispatched before the trace began complete without having been counted.
         let after = match event.action {
             Action::DISPATCH => now + u64::from(is_new),

@@ -94,7 +94,7 @@ macro_rules! panels {
 
             /// Takes the panels of a device, as its profile.
             fn profile(&mut self, at: usize, flow: DeviceFlow, process: &dyn Fn(u32) -> String) -> DeviceProfile {
-                let p99 = self.life.get(at).and_then(Life::p99);
+                let p99 = self.life.panels.get(at).and_then(Life::p99);
                 let device = ProfiledDevice { number: &flow.device, name: flow.name.as_deref(), p99, process };
                 $(let $name = self.$name.take(at).profile(&device);)*
                 DeviceProfile { $($name,)* flow }
@@ -172,7 +172,7 @@ impl Characterisation {
     pub fn read(
         &mut self, source: &mut dyn Source, most: Option<u64>, threads: usize, tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
-        if self.intake.has_ended() {
+        if self.intake.ended {
             return Err(TraceError::Request("the characterisation is complete: it cannot be continued".into()));
         }
         let (intake, panels, shown_as) = (&mut self.intake, &mut self.panels, &self.shown_as);
@@ -209,15 +209,15 @@ impl Characterisation {
 
     /// Ends the statistics, if the trace has ended.
     fn end(&mut self) {
-        if self.intake.has_ended() {
+        if self.intake.ended {
             self.panels.end();
         }
     }
 
     /// Ends the trace here, if it has not ended.
     fn stop(&mut self) {
-        if !self.intake.has_ended() {
-            let info = self.intake.info().clone();
+        if !self.intake.ended {
+            let info = self.intake.info.clone();
             self.intake.end(info, &mut |chunk| self.panels.observe(&chunk));
             self.end();
         }
@@ -233,8 +233,8 @@ impl Characterisation {
         let (first_ns, last_ns) = intake.span();
         Profile {
             format_version: FORMAT_VERSION,
-            trace: intake.info().clone(),
-            filter: intake.filter().clone(),
+            trace: intake.info.clone(),
+            filter: intake.filter.clone(),
             events,
             events_left_out,
             focus: focus(&devices),

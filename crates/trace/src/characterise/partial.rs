@@ -68,18 +68,17 @@ impl Characterisation {
         let (exact_blocks, intake, all) = stored;
         let mut panels = Panels::new(exact_blocks);
         panels.restore(all);
-        let whole = Characterisation { intake, panels, exact_blocks, shown_as: None };
-        rest.is_empty().then_some(whole)
+        rest.is_empty().then_some(Characterisation { intake, panels, exact_blocks, shown_as: None })
     }
 
     /// Whether the trace was read to its end.
     pub fn has_ended(&self) -> bool {
-        self.intake.has_ended()
+        self.intake.ended
     }
 
     /// Problems that did not stop reading, once the trace was read to its end.
     pub fn warnings(&self) -> &[Warning] {
-        &self.intake.info().warnings
+        &self.intake.info.warnings
     }
 
     /// Adds an independent trace of the same host, or a sum to a sum.
@@ -98,7 +97,8 @@ impl Characterisation {
     /// devices of the trace: those are counted there.
     pub fn sum(mut self) -> Characterisation {
         self.stop();
-        let devices = self.intake.entrances(|at, others| self.panels.load.get(at).is_some_and(|l| l.is_fed_by(others)));
+        let devices =
+            self.intake.entrances(|at, others| self.panels.load.panels.get(at).is_some_and(|l| l.is_fed_by(others)));
         let mut panels = Panels::new(self.exact_blocks);
         let numbers = Renumbering { all_direct: true, ..Renumbering::default() };
         for &at in &devices {

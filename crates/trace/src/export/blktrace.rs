@@ -74,14 +74,6 @@ impl BlktraceExporter {
         }
         Ok(entry.insert(OutputFile::create(&path)?))
     }
-
-    /// Removes further files of a replaced set that had more CPUs: they would be read with the new ones.
-    fn remove_other_cpus(&self, written: usize) {
-        if self.layout == BlktraceLayout::PerCpu {
-            let others = (written as u16..).map(|cpu| per_cpu(&self.path, cpu));
-            others.take_while(|path| path.is_file()).for_each(|path| drop(fs::remove_file(path)));
-        }
-    }
 }
 
 /// The file of a CPU; the user gave the base of the set, or one of its files.
@@ -114,7 +106,7 @@ impl Exporter for BlktraceExporter {
                 }
                 write_event(file, event, batch)
             };
-            write().map_err(|e| TraceError::io(file.shown().to_owned(), e))?;
+            write().map_err(|e| TraceError::io(&file.shown, e))?;
         }
         self.names.extend(names.map(|name| (name.pid, name.name.clone())));
         self.taken += batch.events.len() as u64;
@@ -140,8 +132,10 @@ impl Exporter for BlktraceExporter {
             report.files.push(name);
             report.bytes += bytes;
         }
-        if self.replace {
-            self.remove_other_cpus(report.files.len());
+        if self.replace && self.layout == BlktraceLayout::PerCpu {
+            // Further files of a replaced set that had more CPUs would be read with the new ones.
+            let others = (report.files.len() as u16..).map(|cpu| per_cpu(&self.path, cpu));
+            others.take_while(|path| path.is_file()).for_each(|path| drop(fs::remove_file(path)));
         }
         Ok(report)
     }

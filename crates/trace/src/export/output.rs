@@ -4,6 +4,7 @@ use crate::error::{Result, TraceError};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +15,7 @@ const BUFFER: usize = 256 << 10;
 ///
 /// `-` is standard output, and pipes and character devices are written directly; block devices are refused.
 pub struct OutputFile {
-    shown: String,
+    pub shown: String, // The path for messages
     target: Destination,
     sink: Option<BufWriter<File>>, // Present until the file is committed or dropped
     bytes: u64,
@@ -38,7 +39,7 @@ impl OutputFile {
         let destination = match fs::metadata(path) {
             Ok(meta) if meta.is_file() => fs::canonicalize(path).map_err(fail)?,
             Ok(meta) if meta.is_dir() => return Err(fail(io::ErrorKind::IsADirectory.into())),
-            Ok(meta) if is_stream(&meta) => {
+            Ok(meta) if meta.file_type().is_char_device() || meta.file_type().is_fifo() => {
                 let file = File::options().write(true).open(path).map_err(fail)?;
                 return Ok(Self::new(shown, Destination::Stream, file));
             }
@@ -57,11 +58,6 @@ impl OutputFile {
 
     fn new(shown: String, target: Destination, file: File) -> OutputFile {
         OutputFile { shown, target, sink: Some(BufWriter::with_capacity(BUFFER, file)), bytes: 0 }
-    }
-
-    /// The path for messages.
-    pub fn shown(&self) -> &str {
-        &self.shown
     }
 
     /// Writes bytes; an error names the file.
@@ -122,11 +118,6 @@ impl Drop for OutputFile {
             let _ = fs::remove_file(temporary);
         }
     }
-}
-
-fn is_stream(meta: &fs::Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    meta.file_type().is_char_device() || meta.file_type().is_fifo()
 }
 
 fn temporary_name(destination: &Path) -> PathBuf {

@@ -3,18 +3,13 @@
 /// The unread part of a line.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
-    remaining: &'a [u8],
+    pub remaining: &'a [u8], // The unread bytes
 }
 
 impl<'a> Fields<'a> {
     /// Starts at the beginning of `line`.
     pub fn new(line: &'a [u8]) -> Fields<'a> {
         Fields { remaining: line }
-    }
-
-    /// The unread bytes.
-    pub fn remaining(&self) -> &'a [u8] {
-        self.remaining
     }
 
     /// True if only white space is left.
@@ -99,7 +94,7 @@ impl<'a> Fields<'a> {
 pub fn whole_number(text: &[u8]) -> Option<u64> {
     let mut fields = Fields::new(text);
     let value = fields.number()?;
-    fields.remaining().is_empty().then_some(value)
+    fields.remaining.is_empty().then_some(value)
 }
 
 #[cfg(test)]

@@ -25,8 +25,7 @@ impl Lines {
         while self.is_cut {
             let bytes = self.input.bytes();
             let line_end = memchr::memchr(b'\n', bytes);
-            let skipped = line_end.map_or(bytes.len(), |at| at + 1);
-            self.input.take(skipped);
+            self.input.take(line_end.map_or(bytes.len(), |at| at + 1));
             self.is_cut = line_end.is_none() && self.input.require(1)?;
         }
         let mut searched = 0;

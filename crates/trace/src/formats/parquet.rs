@@ -78,8 +78,7 @@ struct ColumnIndexes {
 impl ColumnIndexes {
     fn find(path: &str, reader: &SerializedFileReader<File>) -> Result<ColumnIndexes> {
         let schema = reader.metadata().file_metadata().schema_descr();
-        let malformed =
-            |problem: String| TraceError::Malformed { path: path.to_owned(), place: "Parquet schema".into(), problem };
+        let malformed = |problem: String| TraceError::malformed(path, "Parquet schema", problem);
         let find = |name: &str, kind: Type| {
             let column = schema.columns().iter().position(|c| c.path().parts() == [name]);
             match column.map(|i| (i, schema.column(i))) {

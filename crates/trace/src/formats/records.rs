@@ -38,15 +38,9 @@ impl RecordFeed {
     fn finish(&self, context: &mut ReadContext) -> Result<()> {
         let left = self.input.bytes().len();
         if self.rows + self.other == 0 {
-            return Err(TraceError::Malformed {
-                path: self.input.path.clone(),
-                place: "offset 0".into(),
-                problem: format!(
-                    "no valid record in {} bytes: expected records of {} bytes",
-                    self.input.offset + left as u64,
-                    self.size
-                ),
-            });
+            let (bytes, size) = (self.input.offset + left as u64, self.size);
+            let problem = format!("no valid record in {bytes} bytes: expected records of {size} bytes");
+            return Err(TraceError::malformed(&self.input.path, "offset 0", problem));
         }
         let mut warn = |message: String| context.info.warn(&self.input.path, message);
         if self.other > 0 {

@@ -15,9 +15,9 @@ const fn format<P: RowParser + Default + 'static>(
 
 /// The text of a whole number.
 fn whole<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
-    let from = fields.remaining();
+    let from = fields.remaining;
     fields.number()?;
-    Some(&from[..from.len() - fields.remaining().len()])
+    Some(&from[..from.len() - fields.remaining.len()])
 }
 
 /// A column's value, which a comma follows.
@@ -43,10 +43,10 @@ impl RowParser for Msr {
         let mut fields = Fields::new(line);
         let time = fields.number().and_then(|t| t.checked_mul(100));
         let time = before_comma(time, &mut fields, "column 1: Timestamp in 100 ns since 1601")?;
-        let from = fields.remaining();
+        let from = fields.remaining;
         let host = fields.until(b',').len();
         fields.number().ok_or("column 3: DiskNumber, a whole number")?;
-        let disk = &from[..from.len() - fields.remaining().len()];
+        let disk = &from[..from.len() - fields.remaining.len()];
         if host == 0 || host > 255 {
             return Err("column 2: Hostname");
         }
@@ -89,7 +89,7 @@ impl RowParser for Systor {
     fn parse(&mut self, line: &[u8], context: &mut ReadContext) -> Result<ParsedLine, Expected> {
         let mut fields = Fields::new(line);
         let time = before_comma(fields.decimal(9), &mut fields, "column 1: Timestamp in seconds")?;
-        let response = if fields.remaining().first() == Some(&b',') {
+        let response = if fields.remaining.first() == Some(&b',') {
             Some(NO_RESPONSE) // not recorded
         } else {
             fields.decimal(9)
@@ -189,7 +189,7 @@ impl RowParser for Fiu {
         let pid = whole_number(fields.word()).and_then(|pid| u32::try_from(pid).ok());
         let pid = pid.ok_or("column 2: process id")?;
         fields.spaces();
-        let (name, after) = split_name(fields.remaining()).ok_or(Self::COLUMNS)?;
+        let (name, after) = split_name(fields.remaining).ok_or(Self::COLUMNS)?;
         let [lba, size, kind, major, minor, _md5] = after;
         let sector = whole_number(lba).ok_or("column 4: lba in sectors")?;
         let bytes = whole_number(size).and_then(|sectors| u32::try_from(sectors.checked_mul(SECTOR)?).ok());

@@ -77,8 +77,7 @@ impl<F: RowFeed> RowCursor<F> {
             self.ended = self.held.len() < limit;
         }
         let new = &self.held[old..];
-        let late = new.iter().filter(|r| r.time < self.reached).count();
-        context.info.out_of_order += late as u64;
+        context.info.out_of_order += new.iter().filter(|r| r.time < self.reached).count() as u64;
         self.held.sort_by_key(|row| row.time);
         let count = if self.ended { self.held.len() } else { WINDOW };
         self.ready.clear();

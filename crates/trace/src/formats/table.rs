@@ -132,11 +132,8 @@ impl TableRows {
             }
         }
         let wanted: Vec<_> = columns.iter().flatten().map(|column| column.name.as_str()).collect();
-        Err(TraceError::Malformed {
-            path: path.into(),
-            place: "header".into(),
-            problem: format!("no line has the columns {}; the first line has {seen}", wanted.join(", ")),
-        })
+        let problem = format!("no line has the columns {}; the first line has {seen}", wanted.join(", "));
+        Err(TraceError::malformed(path, "header", problem))
     }
 
     fn number<'a>(&self, cells: &[&'a [u8]], role: Role) -> Option<Option<&'a [u8]>> {

@@ -73,8 +73,7 @@ impl<R: RowParser> TextFeed<R> {
         self.unreadable += 1;
         let number = self.lines.number;
         if self.unreadable <= SHOWN {
-            let message = format!("line {number}: {problem}; skipped");
-            context.info.warn(&self.lines.input.path, message);
+            context.info.warn(&self.lines.input.path, format!("line {number}: {problem}; skipped"));
         }
         self.first_unreadable.get_or_insert((number, problem));
     }
@@ -83,11 +82,7 @@ impl<R: RowParser> TextFeed<R> {
         if self.known_lines == 0 {
             let (line, problem) =
                 self.first_unreadable.take().unwrap_or((1, format!("no row in the file, expected {}", R::COLUMNS)));
-            return Err(TraceError::Malformed {
-                path: self.lines.input.path.clone(),
-                place: format!("line {line}"),
-                problem,
-            });
+            return Err(TraceError::malformed(&self.lines.input.path, &format!("line {line}"), problem));
         }
         if self.unreadable > SHOWN {
             let message = format!("{} lines in total could not be read; skipped", self.unreadable);
@@ -111,8 +106,7 @@ pub fn one_input_per_file(inputs: Vec<OpenInput>) -> Vec<(Input, OpenFile)> {
     let mut all = Vec::new();
     for input in inputs {
         for file in input.files {
-            let described = Input { name: input.name.clone(), files: vec![file.path.clone()] };
-            all.push((described, file));
+            all.push((Input { name: input.name.clone(), files: vec![file.path.clone()] }, file));
         }
     }
     all

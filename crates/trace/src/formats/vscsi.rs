@@ -103,11 +103,10 @@ fn open(mut info: TraceInfo, inputs: Vec<OpenInput>) -> Result<Box<dyn Source>> 
     let mut files = Vec::new();
     info.capabilities.completions = false;
     for (described, file) in one_input_per_file(inputs) {
-        let version = version_of(&file.head).ok_or_else(|| TraceError::Malformed {
-            path: file.path.clone(),
-            place: "offset 0".into(),
-            problem: "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2"
-                .into(),
+        let version = version_of(&file.head).ok_or_else(|| {
+            let expected =
+                "expected vSCSI records: two or more of 32 bytes with version 1 or of 40 bytes with version 2";
+            TraceError::malformed(&file.path, "offset 0", expected)
         })?;
         // Only version 2 has response times.
         info.capabilities.completions |= version.number == 2;

@@ -16,7 +16,7 @@ from blklab.md.recipes import command
 from blklab.md.repair.task import RepairTask, from_dict
 from blklab.output import replace
 from blklab.system import state_directory
-from blklab.system.roots import Roots
+from blklab.system.roots import Roots, opened
 
 
 @contextmanager
@@ -25,15 +25,12 @@ def lock_array(md: Path) -> Iterator[None]:
 
     `md` is its directory in sysfs, `/sys/block/md0/md`. Raises BlklabError if it is locked.
     """
-    descriptor = os.open(md, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(md, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlklabError(f"{md.parent.name}: another blklab process is repairing it: wait until it ends") from None
         yield
-    finally:
-        os.close(descriptor)
 
 
 def write_journal(task: RepairTask, roots: Roots) -> None:

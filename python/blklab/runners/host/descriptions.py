@@ -32,15 +32,10 @@ def workload(document: FioCellDocument) -> str:
 
 
 PLAIN = {  # Options that descriptions leave out
-    "iodepth": "1",
-    "numjobs": "1",
-    "offset": "0",
-    "offset_increment": "0",
-    "direct": "1",
+    **dict.fromkeys(("iodepth", "numjobs", "direct", "iodepth_batch", "iodepth_batch_complete"), "1"),
+    **dict.fromkeys(("offset", "offset_increment"), "0"),
     "random_distribution": "random",
     "ioengine": "libaio",
-    "iodepth_batch": "1",
-    "iodepth_batch_complete": "1",
 }
 
 

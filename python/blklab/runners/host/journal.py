@@ -21,7 +21,7 @@ from blklab.system import state_directory
 from blklab.system.identity import BlockDevice
 from blklab.system.mounts import holding
 from blklab.system.process import boot_id, start_of
-from blklab.system.roots import Roots, entries
+from blklab.system.roots import Roots, entries, opened
 
 FORMAT = 1
 KERNEL = "vm"  # Owner of settings that belong to no device
@@ -210,8 +210,7 @@ def taken(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
     The lock decides, also across containers. Pid and start time are checked as well, because the
     state directory can be on a filesystem without locks.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -225,8 +224,6 @@ def taken(path: Path, roots: Roots) -> Iterator[LeftoverJournal | None]:
             and start_of(left.pid, roots) == left.start
         )
         yield None if lives else left
-    finally:
-        os.close(descriptor)
 
 
 def lock(name: str, roots: Roots) -> int:

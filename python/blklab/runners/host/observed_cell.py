@@ -124,6 +124,8 @@ def measured(
 ) -> FinishedRun:
     """Measures a cell at its location; `execute` runs fio. Raises BlklabError, and leaves no setting changed."""
     roots = journal.roots
+    if place.prepared:  # an earlier cell has done it already
+        document = {**document, "host": {**document["host"], "precondition": "none"}}
     layers = conditions.layers_of(document["target"], roots)
     counted = diskstats.read(roots)
     names = [layer.name for layer in layers if counted.get(layer.name) is not None]
@@ -141,7 +143,7 @@ def measured(
 
         with ExitStack() as watching:
             figures = fio_cell.measure(
-                _prepared(document, place),
+                document,
                 place.path,
                 place.work,
                 may_write=place.writes,
@@ -172,13 +174,6 @@ def measured(
         *(str(fall) for name in leaves if (fall := conditions.collapse(sampler.deltas.points, name))),
     ]
     return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], figures.raw)
-
-
-def _prepared(document: HostCellDocument, place: TargetLocation) -> HostCellDocument:
-    """Returns the cell without the preparation that an earlier cell has done already."""
-    if not place.prepared:
-        return document
-    return {**document, "host": {**document["host"], "precondition": "none"}}
 
 
 def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots) -> list[DeviceResult]:

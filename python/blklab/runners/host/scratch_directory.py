@@ -12,7 +12,7 @@ from pathlib import Path
 from blklab.errors import BlklabError, EnvironmentLacks, SystemErrors, UsageError
 from blklab.runners.host.journal import DirectoryEntry, HostJournal
 from blklab.system.mounts import MEMORY, NETWORK, Mount, holding, mounts
-from blklab.system.roots import Roots, text
+from blklab.system.roots import Roots, opened, text
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PREFIX = ".blklab-"
@@ -151,13 +151,9 @@ def remove(made: DirectoryEntry, roots: Roots) -> bool:
     """
     if not re.fullmatch(rf"{re.escape(PREFIX)}[0-9a-f]{{32}}", made.name):
         raise BlklabError(f"{made.name!r} is not a name that blklab uses")
-    with suppress(FileNotFoundError, NotADirectoryError):
-        parent = os.open(made.parent, _DIRECTORY)
-        try:
-            if remove_in(parent, made.name):
-                return True
-        finally:
-            os.close(parent)
+    with suppress(FileNotFoundError, NotADirectoryError), opened(made.parent, _DIRECTORY) as parent:
+        if remove_in(parent, made.name):
+            return True
     if made.kind not in {"", *MEMORY}:
         now = holding(Path(made.parent), roots)
         if now is None or (now.kind, now.point) != (made.kind, made.point):
@@ -184,8 +180,7 @@ def remove_in(parent: int, name: str) -> bool:
 
 
 def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None:
-    directory = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
+    with opened(name, _DIRECTORY, parent) as directory:
         # A bind mount of the same filesystem has the same device, but another number of mount.
         if os.fstat(directory).st_dev != device or _mount_of(directory) != mount:
             raise BlklabError(f"{name}: not removed: something is mounted there; unmount it first")
@@ -196,8 +191,6 @@ def _remove_tree(parent: int, name: str, device: int, mount: str | None) -> None
                 _remove_tree(directory, entry, device, mount)
             else:
                 os.unlink(entry, dir_fd=directory)
-    finally:
-        os.close(directory)
     os.rmdir(name, dir_fd=parent)
 
 

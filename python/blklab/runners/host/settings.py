@@ -15,30 +15,19 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.outcome import ChangedSetting
 from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
+from blklab.spec import sweep
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
-from blklab.system.roots import Roots, entries, text
+from blklab.system.roots import Roots, entries, opened, text
 
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
-    "scheduler": "queue/scheduler",
-    "write_cache": "queue/write_cache",
-    "rotational": "queue/rotational",
-    "max_sectors_kb": "queue/max_sectors_kb",
+    **{key: f"queue/{key}" for key in ("scheduler", "write_cache", "rotational", "max_sectors_kb")},
     "queue_depth": "device/queue_depth",
-    "nr_requests": "queue/nr_requests",
-    "read_ahead_kb": "queue/read_ahead_kb",
-    "nomerges": "queue/nomerges",
-    "rq_affinity": "queue/rq_affinity",
-    "add_random": "queue/add_random",
-    "iostats": "queue/iostats",
-    "wbt_lat_usec": "queue/wbt_lat_usec",
-    "stripe_cache_size": "md/stripe_cache_size",
-    "group_thread_cnt": "md/group_thread_cnt",
-    "rmw_level": "md/rmw_level",
-    "sync_speed_min": "md/sync_speed_min",
-    "sync_speed_max": "md/sync_speed_max",
+    **{key: f"queue/{key}" for key in ("nr_requests", "read_ahead_kb", "nomerges", "rq_affinity", "add_random")},
+    **{key: f"queue/{key}" for key in ("iostats", "wbt_lat_usec")},
+    **{key: f"md/{key}" for key in sweep.MD},
 }
 
 ALSO = {  # What else the kernel changes when a key is written
@@ -99,11 +88,8 @@ def _same(key: str, wanted: str, value: str | None) -> bool:
 
 def _write(path: Path, value: str) -> None:
     """Writes in one system call. Raises OSError (EINVAL, EPERM…) if the kernel refuses it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_WRONLY | os.O_TRUNC) as descriptor:
         os.write(descriptor, value.encode())
-    finally:
-        os.close(descriptor)
 
 
 def _rank(key: str) -> tuple[int, str]:

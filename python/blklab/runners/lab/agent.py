@@ -451,9 +451,9 @@ class Agent(AgentConnection):
         """
         texts_read = texts(self._ask("read", paths=list(paths)), "files")
         by_path: dict[str, str | None] = {path: None for path in paths if "*" not in path}
-        globs = [_matching(path) for path in paths if "*" in path]
+        globs = ["[^/]*".join(map(re.escape, path.split("*"))) for path in paths if "*" in path]
         for path, text in texts_read.items():
-            if path in by_path or any(glob.fullmatch(path) for glob in globs):
+            if path in by_path or any(re.fullmatch(glob, path, re.DOTALL) for glob in globs):
                 by_path[path] = text
         return by_path
 
@@ -477,7 +477,8 @@ class Agent(AgentConnection):
         samples: list[FileSample] = []
 
         def sampled(message: Message) -> None:
-            samples.extend(items(message, "samples", _sample))
+            taken = items(message, "samples", lambda each: FileSample(item(each, "t_ns", int), texts(each, "files")))
+            samples.extend(taken)
 
         try:
             self.next(call)  # the first has been taken, or it has failed
@@ -507,14 +508,6 @@ def _ran(reply: Message) -> ProgramExit:
         truncated=item(reply, "truncated", bool),
         wall_ns=item(reply, "wall_ns", int),
     )
-
-
-def _matching(pattern: str) -> re.Pattern[str]:
-    return re.compile("[^/]*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-
-
-def _sample(message: Message) -> FileSample:
-    return FileSample(item(message, "t_ns", int), texts(message, "files"))
 
 
 def _report_event(event: Message, stream: Stream | None) -> None:

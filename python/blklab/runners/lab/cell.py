@@ -98,33 +98,34 @@ READ = 64 << 10  # Bytes of a read that fills a bcache; a bucket holds several
 BUCKETS_A_SECOND = 150  # Rate at which an emulated guest's allocator was observed to prepare buckets
 UNUSED = 5  # Per cent of a bcache's buckets that may stay unused
 PASSES = 5  # Most attempts to fill a bcache
+Fill = Callable[[str, Mapping[str, str]], None]  # Runs fio on a file or a device with some options
 
 
 def prepare(
     machine: GuestMachine, guest: GuestStack, document: documents.LabCellDocument, target: str, progress: Progress
 ) -> None:
     """Writes the file, and brings caches into their state, before the disks are throttled. Raises BlklabError."""
+
+    def fill(path: str, options: Mapping[str, str]) -> None:
+        words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
+        job: documents.FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
+        play(machine, documents.bare_cell(document["seed"], job), path, progress, phase="fill")
+
     if document["filesystem"] is not None:
-        _write(machine, document, target, 0, documents.extent(document), progress)
+        _write(fill, target, 0, documents.extent(document))
     for kind, table in documents.built_nodes(document["stack"]):
         state = table.get("state")  # only caches have one
         if state == "warm":
             play(machine, document, target, progress, runtime_ns=WARM_NS, phase="warm")
         elif state == "layout" and document["filesystem"] is None:
-            _write(machine, document, target, 0, documents.extent(document), progress)
+            _write(fill, target, 0, documents.extent(document))
         elif state in {"junk", "junk-dirty"}:
-            _junk(machine, guest, document, target, kind, table, progress)
+            _junk(fill, guest, document, target, kind, table)
     guest.write("/proc/sys/vm/drop_caches", "3")
 
 
 def _junk(
-    machine: GuestMachine,
-    guest: GuestStack,
-    document: documents.LabCellDocument,
-    target: str,
-    kind: str,
-    table: Mapping[str, Any],
-    progress: Progress,
+    fill: Fill, guest: GuestStack, document: documents.LabCellDocument, target: str, kind: str, table: Mapping[str, Any]
 ) -> None:
     """Fills a cache with blocks after those that the jobs use: clean ones, or dirty ones of lvmcache.
 
@@ -139,7 +140,7 @@ def _junk(
     begin = documents.extent(document)
     if document["filesystem"] is not None:
         target, begin = JUNK, 0
-        _write(machine, document, target, begin, many, progress)
+        _write(fill, target, begin, many)
     region = {"offset": str(begin), "size": str(many)}
     if kind == "lvmcache":
         # dm-cache takes a block in at once when all of it is written, as long as it has free ones,
@@ -148,7 +149,7 @@ def _junk(
         if table["state"] == "junk-dirty":
             lvm.never_idle(guest, table["name"])
         options = {"rw": "write", "bs": str(table["chunk"]), **region}
-        _fio(machine, document, target, options, progress)
+        fill(target, options)
         if table["state"] == "junk":
             lvm.mode(guest, table["name"], "writethrough")  # which writes all dirty blocks back
         lvm.mode(guest, table["name"], table["mode"])
@@ -160,7 +161,7 @@ def _junk(
     options = {"rw": "randread", "bs": str(size), **region, **pace}
     with bcache.unbypassed(guest, table):
         for _ in range(PASSES):
-            _fio(machine, document, target, options, progress)
+            fill(target, options)
             if bcache.buckets(guest, table["name"]).get("unused_percent", 0) <= UNUSED:
                 break
 
@@ -173,24 +174,9 @@ def _room(document: documents.LabCellDocument, table: Mapping[str, Any]) -> int:
     return max(0, min(free, size or free) // BLOCK * BLOCK)
 
 
-def _write(
-    machine: GuestMachine, document: documents.LabCellDocument, target: str, begin: int, many: int, progress: Progress
-) -> None:
+def _write(fill: Fill, target: str, begin: int, many: int) -> None:
     size = -(-many // BLOCK) * BLOCK
-    options = {"rw": "write", "bs": str(BLOCK), "offset": str(begin), "size": str(size)}
-    _fio(machine, document, target, options, progress)
-
-
-def _fio(
-    machine: GuestMachine,
-    document: documents.LabCellDocument,
-    target: str,
-    options: Mapping[str, str],
-    progress: Progress,
-) -> None:
-    words = {"ioengine": "libaio", "direct": "1", "iodepth": str(DEPTH), "fallocate": "none"}
-    job: documents.FioJobDocument = {"name": "fill", "options": {**words, "end_fsync": "1", **options}}
-    play(machine, documents.bare_cell(document["seed"], job), target, progress, phase="fill")
+    fill(target, {"rw": "write", "bs": str(BLOCK), "offset": str(begin), "size": str(size)})
 
 
 class FaultSchedule:

@@ -10,6 +10,7 @@ from blklab.errors import BlklabError, SystemErrors
 from blklab.runners.lab.agent import ExportedFile
 from blklab.runners.lab.machine.boot import GuestMachine
 from blklab.runners.lab.machine.disks import RESULTS
+from blklab.system.roots import opened
 from blklab.text import printable
 from blklab.units import format_size
 
@@ -36,15 +37,12 @@ def save(machine: GuestMachine, pattern: str, directory: Path, *, old: re.Patter
     """
     with SystemErrors(BlklabError, directory):
         directory.mkdir(parents=True, exist_ok=True)
-        into = os.open(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(directory, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY) as into:
             with os.scandir(into) as there:
                 names = [entry.name for entry in there if old.fullmatch(entry.name)]
             for name in names:
                 os.unlink(name, dir_fd=into)
             return [directory / name for name in _written(machine, pattern, into)]
-        finally:
-            os.close(into)
 
 
 def results_device(machine: GuestMachine) -> str:

@@ -86,7 +86,7 @@ pub struct Bitmap {
     in_flight: u32,         // Bios of the bitmap in flight
     cleared: BTreeSet<u64>, // Pages with cleared bits, which the daemon writes when it runs next
     ran_at: Time,           // When the daemon ran last, and when it runs next
-    due: Option<Time>,
+    pub due: Option<Time>,  // When the daemon runs next
     before: Option<LoadBefore>,
 }
 
@@ -147,16 +147,6 @@ impl Bitmap {
         (chunk + SUPERBLOCK_BITS) / PAGE_BITS
     }
 
-    /// Where a counter is written: its page, or its block of the lockless bitmap.
-    fn place_of(&self, counted: u64) -> u64 {
-        if self.lockless { counted } else { Self::page_of(counted) }
-    }
-
-    /// Sectors of what `place_of` numbers.
-    fn page_sectors(&self) -> u32 {
-        if self.lockless { 1 } else { 8 }
-    }
-
     fn chunks(&self, (first, last): (u64, u64)) -> std::ops::RangeInclusive<u64> {
         first / self.chunk..=last / self.chunk
     }
@@ -166,7 +156,8 @@ impl Bitmap {
     pub fn start_write(
         &mut self, number: u32, sectors: (u64, u64), now: Time, degraded: bool, by_thread: bool,
     ) -> bool {
-        let mut on_disk = !(by_thread && self.is_writing());
+        let writes_bits = self.write_requested || !self.writing_chunks.is_empty();
+        let mut on_disk = !(by_thread && writes_bits);
         for chunk in self.chunks(sectors) {
             let counted = self.counted(chunk);
             if let Some(before) = &mut self.before {
@@ -202,8 +193,7 @@ impl Bitmap {
     pub fn end_write(&mut self, sectors: (u64, u64), now: Time) -> bool {
         let mut idle = false;
         for chunk in self.chunks(sectors) {
-            let counted = self.counted(chunk);
-            let Some(counter) = self.counters.get_mut(&counted) else { continue };
+            let Some(counter) = self.counters.get_mut(&self.counted(chunk)) else { continue };
             counter.writes -= 1;
             counter.ended = now;
             idle |= counter.writes == 0;
@@ -215,11 +205,6 @@ impl Bitmap {
         let next = self.ran_at + sleep;
         self.due = Some(if next > now { next } else { now + sleep });
         true
-    }
-
-    /// When the daemon runs next.
-    pub fn due(&self) -> Option<Time> {
-        self.due
     }
 
     /// Looks for chunks without recent writes, and returns the pages to write now. With `keep` (an array that lacks a

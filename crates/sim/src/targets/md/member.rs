@@ -30,11 +30,6 @@ impl MemberSlot {
         self.head.abs_diff(sector)
     }
 
-    /// Whether there is a member with all its data.
-    pub fn has_data(&self) -> bool {
-        self.readable
-    }
-
     /// Whether there is a member that is being rebuilt.
     pub fn is_rebuilding(&self) -> bool {
         self.present && !self.readable
@@ -126,6 +121,6 @@ impl Members {
 
     /// Whether a member is missing or being rebuilt.
     pub fn are_degraded(&self) -> bool {
-        self.slots.iter().any(|slot| !slot.has_data())
+        self.slots.iter().any(|slot| !slot.readable)
     }
 }

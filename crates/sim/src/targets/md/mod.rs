@@ -439,7 +439,7 @@ impl Array {
             Redundancy::Parity(stripes) => stripes.map.used,
         };
         let bitmap = if redundant { Bitmap::for_array(md, synced, context)? } else { None };
-        let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.has_data()).map(|(n, _)| n).collect();
+        let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.readable).map(|(n, _)| n).collect();
         config.map()?.check_lost(&lost)?;
         let limits = Self::stack_limits(&*level, children, context);
         let locks = if limits.fast { Self::new_locks(md, context) } else { Locks::default() };
@@ -473,8 +473,15 @@ impl Array {
         };
         array.may_hold_bios = array.can_hold_bios();
         // With a filesystem, the heads are anywhere: it was created and mounted, and its file was written.
+        // Otherwise they are as after the kernel's look for partitions when the array was first opened. Its first page
+        // was read, so a RAID-1's first member has moved on, and a stream from sector 0 finds the next member's head
+        // there (block/partitions/core.c, `read_balance` of raid1.c). RAID-10 needs no such state: of idle copies it
+        // takes the first or the lowest.
         if !context.filesystem && md.level == Level::Raid1 {
-            array.read_partition_table();
+            let page = array.limits.sectors.min(8) as u32;
+            let Members { kernel, slots, synced, .. } = &mut array.members;
+            let (slot, _) = balance::read_balance_raid1(*kernel, slots, 0, page, *synced == 0);
+            slots[slot].head = u64::from(page);
         }
         Ok(array)
     }
@@ -545,16 +552,5 @@ impl Array {
             punt_ns: if punts { 2 * context.host.switch_ns } else { 0 },
             cpu_ns: context.host.md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),
         }
-    }
-
-    /// Sets the heads as after the kernel's look for partitions when the array was first opened. Its first page was
-    /// read, so a RAID-1's first member has moved on, and a stream from sector 0 finds the next member's head there
-    /// (block/partitions/core.c, `read_balance` of raid1.c). RAID-10 needs no such state: of idle copies it takes the
-    /// first or the lowest.
-    fn read_partition_table(&mut self) {
-        let page = self.limits.sectors.min(8) as u32;
-        let Members { kernel, slots, synced, .. } = &mut self.members;
-        let (slot, _) = balance::read_balance_raid1(*kernel, slots, 0, page, *synced == 0);
-        slots[slot].head = u64::from(page);
     }
 }

@@ -309,7 +309,7 @@ impl Array {
         if let Some(stripes) = self.stripes() {
             stripes.dirty_from = u64::MAX;
             if action == SyncAction::Recover {
-                stripes.finish_rebuild();
+                stripes.rebuilding = 0;
             }
         }
         if action == SyncAction::Recover {

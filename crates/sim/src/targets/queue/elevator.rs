@@ -35,7 +35,7 @@ pub struct Elevator {
     starved: u32,
     turns: VecDeque<(u32, VecDeque<u32>)>, // CFQ: the processes that have requests, in turn
     served: u32,
-    waiting: u32, // Requests that wait
+    pub waiting: u32, // Requests that wait
 }
 
 impl Elevator {
@@ -44,14 +44,7 @@ impl Elevator {
         Self { kind, ..Self::default() }
     }
 
-    /// How many wait.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        self.waiting
-    }
-
     /// The waiting request that a bio from `sector` to `end` can be merged into, at its back (`true`) or front.
-    #[inline]
     pub fn find_merge(&mut self, op: Op, sector: u64, end: u64, requests: &Requests) -> Option<(u32, bool)> {
         if self.waiting == 0 {
             return None;
@@ -82,7 +75,6 @@ impl Elevator {
     }
 
     /// Adds a request.
-    #[inline]
     pub fn insert(&mut self, now: Time, number: u32, request: &Request) {
         self.waiting += 1;
         match self.kind {
@@ -108,7 +100,6 @@ impl Elevator {
     }
 
     /// Takes the request that the disk gets next.
-    #[inline]
     pub fn next_request(&mut self, now: Time, requests: &Requests) -> Option<u32> {
         if self.waiting == 0 {
             return None;
@@ -131,11 +122,10 @@ impl Elevator {
     /// `dd_dispatch_request`: batches in the order of sectors; reads first, unless writes starve. A new batch
     /// continues where the last one ended. It begins with the oldest request instead if that has expired, if the
     /// direction changes, or if no request lies further on.
-    #[inline]
     fn next_deadline_request(&mut self, now: Time) -> u32 {
         const READ: usize = Op::Read as usize;
         const WRITE: usize = Op::Write as usize;
-        if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len() {
+        if self.batch < FIFO_BATCH && self.batch > 0 && self.cursor < self.sorted[self.direction].len {
             self.batch += 1;
             return self.take_at(self.cursor);
         }
@@ -147,7 +137,7 @@ impl Elevator {
             self.starved += u32::from(writes);
             READ
         };
-        let continues = direction == self.direction && self.cursor < self.sorted[direction].len();
+        let continues = direction == self.direction && self.cursor < self.sorted[direction].len;
         self.direction = direction;
         self.batch = 1;
         let (oldest, expired) = self.arrival[direction].oldest(now);
@@ -159,7 +149,6 @@ impl Elevator {
     }
 
     /// Takes the request with this index in the current direction.
-    #[inline]
     fn take_at(&mut self, index: usize) -> u32 {
         let sorted = &mut self.sorted[self.direction];
         let taken = sorted.remove(index);
@@ -188,7 +177,6 @@ impl Elevator {
         Some(number)
     }
 
-    #[inline]
     fn add_sorted(&mut self, number: u32, ticket: u32, request: &Request) {
         let direction = request.op as usize;
         let sorted = &mut self.sorted[direction];
@@ -218,20 +206,17 @@ struct ArrivalQueue {
 
 impl ArrivalQueue {
     /// Adds a request; returns its ticket.
-    #[inline]
     fn add(&mut self, number: u32, deadline: Time) -> u32 {
         self.queue.push_back((number, deadline));
         self.first.wrapping_add(self.queue.len() as u32 - 1)
     }
 
     /// The oldest request, and whether it has expired.
-    #[inline]
     fn oldest(&self, now: Time) -> (u32, bool) {
         self.queue.front().map_or((NONE, false), |&(number, deadline)| (number, deadline <= now))
     }
 
     /// Removes a request.
-    #[inline]
     fn remove(&mut self, ticket: u32) {
         if let Some(place) = self.queue.get_mut(ticket.wrapping_sub(self.first) as usize) {
             place.0 = NONE;
@@ -243,7 +228,6 @@ impl ArrivalQueue {
     }
 }
 
-#[inline]
 fn merge_side(request: &Request, number: u32, op: Op, sector: u64, end: u64) -> Option<(u32, bool)> {
     if request.op != op {
         None

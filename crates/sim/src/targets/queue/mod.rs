@@ -108,13 +108,12 @@ impl Target for DiskQueue {
     }
 
     /// Puts a new request into the elevator, or sends it directly to the disk if none waits.
-    #[inline]
     fn unplug(&mut self, sim: &mut Simulation, number: u32) {
         let request = &self.requests[number];
         if request.op == Op::Flush {
             self.flushes.push(number);
             self.dispatch(sim);
-        } else if self.elevator.len() == 0 && self.can_dispatch() {
+        } else if self.elevator.waiting == 0 && self.can_dispatch() {
             self.send_to_disk(sim, number);
         } else {
             self.elevator.insert(sim.now, number, request);
@@ -241,7 +240,6 @@ impl DiskQueue {
         Mapped::Taken
     }
 
-    #[inline]
     fn admit(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> QueueAdmission {
         let now = sim.now;
         if bio.op == Op::Flush {
@@ -267,7 +265,6 @@ impl DiskQueue {
         QueueAdmission::Request(self.new_request(now, task, number, bio, throttled))
     }
 
-    #[inline]
     fn new_request(&mut self, now: Time, task: u32, bio_number: u32, bio: &Bio, throttled: bool) -> u32 {
         self.requests.add(Request {
             op: bio.op,
@@ -283,7 +280,6 @@ impl DiskQueue {
         })
     }
 
-    #[inline]
     fn try_merge(&mut self, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) -> bool {
         let (sector, end) = (bio.sector, bio.end());
         let plugged = sim.plug(task).iter().rev().find_map(|plugged| {
@@ -319,7 +315,6 @@ impl DiskQueue {
         true
     }
 
-    #[inline]
     fn can_dispatch(&self) -> bool {
         self.in_disk < self.depth && (!self.flushes_alone || (self.flushes.is_empty() && self.flushing.is_empty()))
     }
@@ -327,7 +322,8 @@ impl DiskQueue {
     /// Sends waiting requests to the disk while it has free slots.
     #[inline(always)]
     fn dispatch(&mut self, sim: &mut Simulation) {
-        let waiting = self.elevator.len() > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
+        let waiting =
+            self.elevator.waiting > 0 && (self.in_disk < self.depth || (self.holds_one && self.held.is_none()));
         if waiting || (self.held.is_some() && self.in_disk < self.depth) || !self.flushes.is_empty() {
             self.dispatch_waiting(sim);
         }
@@ -377,7 +373,6 @@ impl DiskQueue {
     }
 
     /// Ends a request and its bios, sends others to the disk, and wakes tasks.
-    #[inline]
     fn end_request(&mut self, sim: &mut Simulation, number: u32) {
         let (throttle, tags) = self.count_ended_request(sim.now, number);
         let request = &mut self.requests[number];
@@ -398,7 +393,6 @@ impl DiskQueue {
         }
     }
 
-    #[inline]
     fn end_bios(&mut self, sim: &mut Simulation, number: u32) {
         let mut next = self.requests[number].first;
         self.requests.remove(number);
@@ -421,7 +415,6 @@ impl DiskQueue {
     }
 
     /// Counts a completed request. Returns how many tasks to wake that wait in the throttle, and for tags.
-    #[inline]
     fn count_ended_request(&mut self, now: Time, number: u32) -> (usize, usize) {
         let request = &self.requests[number];
         if request.op == Op::Flush {
@@ -456,7 +449,6 @@ impl DiskQueue {
         (throttle, tags)
     }
 
-    #[inline]
     fn tag_pool(&self, op: Op) -> usize {
         if self.multi_queue { 0 } else { op as usize }
     }

@@ -21,14 +21,12 @@ pub struct Request {
 
 impl Request {
     /// The sector after the last.
-    #[inline]
     pub fn end(&self) -> u64 {
         self.sector + u64::from(self.sectors)
     }
 }
 
 impl ArenaItem for Request {
-    #[inline]
     fn link(&mut self) -> &mut u32 {
         &mut self.first
     }

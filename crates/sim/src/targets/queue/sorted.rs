@@ -20,7 +20,7 @@ const BLOCK: usize = 32;
 /// Requests by sector.
 pub struct SortedRequests {
     slots: Vec<SortedRequest>, // The requests, then `END` up to the searched length, a power of two, and one more block
-    len: usize,
+    pub len: usize,            // How many there are
     searched: usize,
 }
 
@@ -31,26 +31,17 @@ impl Default for SortedRequests {
 }
 
 impl SortedRequests {
-    /// How many there are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Whether there are none.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The number of requests that begin before a sector.
-    #[inline]
     pub fn count_before(&self, sector: u64) -> usize {
         self.slots[..self.searched].partition_point(|waiting| waiting.sector < sector)
     }
 
     /// The request at an index.
-    #[inline]
     pub fn get(&self, place: usize) -> Option<&SortedRequest> {
         if place < self.len { self.slots.get(place) } else { None }
     }
@@ -61,7 +52,6 @@ impl SortedRequests {
     }
 
     /// Inserts a request; `place` is a hint for its index.
-    #[inline]
     pub fn insert(&mut self, place: usize, waiting: SortedRequest) {
         let not_behind = |place: usize| self.slots[place].sector <= waiting.sector;
         let fits = place <= self.len && !not_behind(place) && (place == 0 || not_behind(place - 1));
@@ -86,7 +76,6 @@ impl SortedRequests {
     }
 
     /// Removes the request at an index.
-    #[inline]
     pub fn remove(&mut self, place: usize) -> SortedRequest {
         let taken = self.slots[place];
         self.len -= 1;

@@ -20,7 +20,6 @@ pub struct Device {
     /// The block layer's queue.
     pub queue: QueueSettings,
     /// The controller in front of it, by its name in `controllers`; `null`: none that limits it.
-    #[serde(default)]
     pub controller: Option<String>,
 }
 

@@ -36,7 +36,6 @@ impl WritebackThrottle {
     }
 
     /// Whether it is enabled.
-    #[inline]
     pub fn is_on(&self) -> bool {
         self.target > 0
     }
@@ -63,7 +62,6 @@ impl WritebackThrottle {
     }
 
     /// Records a read's latency in the disk.
-    #[inline]
     pub fn record_read_latency(&mut self, latency: Time) {
         self.fastest_read = self.fastest_read.min(latency);
     }

@@ -17,7 +17,9 @@ impl Intake {
     /// Adds another trace's devices; both traces have ended. Devices with the same name, or number if they have no
     /// name, are the same. Returns the new numbers, and the new index of each device.
     pub fn merge(&mut self, other: &Intake) -> (Renumbering, Vec<Option<usize>>) {
-        let mut numbers = Renumbering { processes: self.add_names(other), ..Renumbering::default() };
+        let index = |name: &String| index_of(name, &mut self.names, &mut self.name_index);
+        let processes = other.names.iter().map(index).collect();
+        let mut numbers = Renumbering { processes, ..Renumbering::default() };
         self.total += other.total;
         self.beyond_devices += other.beyond_devices;
         self.first_time = [self.first_time, other.first_time].into_iter().flatten().min();
@@ -43,12 +45,6 @@ impl Intake {
     /// The name of a device, or an empty one.
     fn device_name<'a>(&'a self, state: &DeviceState) -> &'a str {
         self.info.device_name(state.device, state.input)
-    }
-
-    /// Adds another trace's process names; returns the new index of each.
-    fn add_names(&mut self, other: &Intake) -> Vec<u32> {
-        let index = |name: &String| index_of(name, &mut self.names, &mut self.name_index);
-        other.names.iter().map(index).collect()
     }
 
     /// The index of the device that is another trace's device; a new one if it is unknown and there is room.

@@ -66,8 +66,14 @@ impl<T: DataType, const OPTIONAL: bool> Column for TypedColumn<T, OPTIONAL> {
     }
 }
 
+impl<T: DataType> TypedColumn<T, false> {
+    pub fn push(&mut self, value: T::T) {
+        self.values.push(value);
+    }
+}
+
 impl<T: DataType> TypedColumn<T, true> {
-    fn push_value(&mut self, value: Option<T::T>) {
+    pub fn push(&mut self, value: Option<T::T>) {
         self.levels.push(i16::from(value.is_some()));
         self.values.extend(value);
     }
@@ -78,41 +84,6 @@ pub type Int64Column = TypedColumn<Int64Type, false>;
 pub type OptionalInt32Column = TypedColumn<Int32Type, true>;
 pub type OptionalInt64Column = TypedColumn<Int64Type, true>;
 pub type OptionalBytesColumn = TypedColumn<ByteArrayType, true>;
-
-impl Int32Column {
-    pub fn push(&mut self, value: u32) {
-        self.values.push(value as i32);
-    }
-
-    pub fn push_signed(&mut self, value: i16) {
-        self.values.push(i32::from(value));
-    }
-}
-
-impl Int64Column {
-    pub fn push(&mut self, value: u64) {
-        self.values.push(value as i64);
-    }
-}
-
-impl OptionalInt32Column {
-    pub fn push(&mut self, value: Option<u32>) {
-        self.push_value(value.map(|value| value as i32));
-    }
-}
-
-impl OptionalInt64Column {
-    pub fn push(&mut self, value: Option<u64>) {
-        self.push_value(value.map(|value| value as i64));
-    }
-}
-
-impl OptionalBytesColumn {
-    /// Adds a row's bytes; an empty slice is a missing value.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.push_value((!bytes.is_empty()).then(|| bytes.to_vec().into()));
-    }
-}
 
 /// Process names by process id; written through a dictionary.
 #[derive(Default)]

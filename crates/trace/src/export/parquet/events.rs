@@ -41,24 +41,24 @@ columns! {
 
 impl EventColumns {
     fn push(&mut self, event: &Event, payload: &[u8]) {
-        self.time_ns.push(event.time);
-        self.device.push(event.device.0);
-        self.cpu.push(u32::from(event.cpu));
-        self.seq.push(event.sequence);
-        self.pid.push(event.pid);
-        self.action.push(u32::from(event.action.0));
-        self.rwbs.push(u32::from(event.rwbs.0));
-        self.sector.push(event.sector);
-        self.bytes.push(event.bytes);
-        self.error.push_signed(event.error as i16);
+        self.time_ns.push(event.time as i64);
+        self.device.push(event.device.0 as i32);
+        self.cpu.push(i32::from(event.cpu));
+        self.seq.push(event.sequence as i32);
+        self.pid.push(event.pid as i32);
+        self.action.push(i32::from(event.action.0));
+        self.rwbs.push(i32::from(event.rwbs.0));
+        self.sector.push(event.sector as i64);
+        self.bytes.push(event.bytes as i32);
+        self.error.push(i32::from(event.error as i16));
         let is_remap = event.action == Action::REMAP;
         let has_sector = matches!(event.action, Action::REMAP | Action::SPLIT | Action::UNPLUG | Action::UNPLUG_TIMER);
-        self.remap_device.push(is_remap.then_some(event.arg_device.0));
-        self.remap_sector.push(has_sector.then_some(event.arg_sector));
+        self.remap_device.push(is_remap.then_some(event.arg_device.0 as i32));
+        self.remap_sector.push(has_sector.then_some(event.arg_sector as i64));
         self.process.push(event.pid);
         let is_elsewhere = is_remap && event.target_device != event.device;
-        self.remap_target.push(is_elsewhere.then_some(event.target_device.0));
-        self.payload.push(payload);
+        self.remap_target.push(is_elsewhere.then_some(event.target_device.0 as i32));
+        self.payload.push((!payload.is_empty()).then(|| payload.to_vec().into()));
     }
 }
 

@@ -43,17 +43,17 @@ columns! {
 
 impl IoColumns {
     fn push(&mut self, io: &Io) {
-        let seen = |time: u64| (time != NEVER).then_some(time);
-        self.device.push(io.device.0);
-        self.sector.push(io.sector);
-        self.bytes.push(io.bytes);
-        self.rwbs.push(u32::from(io.rwbs.0));
+        let seen = |time: u64| (time != NEVER).then_some(time as i64);
+        self.device.push(io.device.0 as i32);
+        self.sector.push(io.sector as i64);
+        self.bytes.push(io.bytes as i32);
+        self.rwbs.push(i32::from(io.rwbs.0));
         self.process.push(io.pid);
         self.t_queue.push(seen(io.t_queue));
         self.t_insert.push(seen(io.t_insert));
         self.t_dispatch.push(seen(io.t_dispatch));
         self.t_complete.push(seen(io.t_complete));
-        self.error.push_signed(io.error as i16);
+        self.error.push(i32::from(io.error as i16));
     }
 }
 

@@ -42,7 +42,7 @@ impl<C: Columns> ParquetFile<C> {
             return Err(TraceError::Request("Parquet cannot be written to standard output: give a file name".into()));
         }
         let file = OutputFile::create(path)?;
-        let shown = file.shown().to_owned();
+        let shown = file.shown.clone();
         let schema = convert_error(&shown, parse_message_type(C::SCHEMA))?;
         let mut properties = WriterProperties::builder()
             .set_writer_version(WriterVersion::PARQUET_2_0)
@@ -97,8 +97,7 @@ impl<C: Columns> ParquetFile<C> {
         for pair in write_metadata(info, &self.input_of) {
             self.writer.append_key_value_metadata(pair);
         }
-        let file = convert_error(&self.shown, self.writer.into_inner())?;
-        let (name, bytes) = file.commit()?;
+        let (name, bytes) = convert_error(&self.shown, self.writer.into_inner())?.commit()?;
         Ok(ExportReport { files: vec![name], bytes, taken: self.rows, written: self.rows })
     }
 }

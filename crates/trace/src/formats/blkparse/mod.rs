@@ -89,8 +89,13 @@ impl BlkparseSource {
             push_message(batch, message);
         }
         let Some((mut event, details)) = parse_line(line, &mut self.pdu) else {
-            self.in_summary |= begins_summary(line);
-            if !self.in_summary && !is_input_line(line) {
+            // `CPU0 (sda):`
+            self.in_summary |= line.strip_prefix(b"CPU").is_some_and(|rest| {
+                rest.first().is_some_and(u8::is_ascii_digit) && rest.ends_with(b"):") && rest.contains(&b'(')
+            });
+            // `Input file sda.blktrace.0 added`
+            let names_input = line.starts_with(b"Input file ") && line.ends_with(b" added");
+            if !self.in_summary && !names_input {
                 self.other_lines += 1;
                 let shown_line = quote_line(line);
                 let shown_line = format!("line {}: found {shown_line}", self.lines.number);
@@ -131,15 +136,9 @@ impl BlkparseSource {
         self.info.bytes_read = self.lines.input.offset;
         let path = self.lines.input.path.clone();
         if self.events == 0 {
-            let shown_line = self.first_other_line.take();
-            return Err(TraceError::Malformed {
-                path,
-                place: "line 1".into(),
-                problem: format!(
-                    "no event in the whole file ({}), expected {EXPECTED}",
-                    shown_line.unwrap_or_else(|| "only empty lines or a summary".into())
-                ),
-            });
+            let found = self.first_other_line.take().unwrap_or_else(|| "only empty lines or a summary".into());
+            let problem = format!("no event in the whole file ({found}), expected {EXPECTED}");
+            return Err(TraceError::malformed(&path, "line 1", problem));
         }
         if self.other_lines > SHOWN {
             let message = format!("{} lines in total are not events; skipped", self.other_lines);
@@ -147,8 +146,8 @@ impl BlkparseSource {
         }
         if self.info.out_of_order > 0 {
             let count = self.info.out_of_order;
-            self.info
-                .warn(&path, format!("{count} events are earlier than their predecessors; they stay in file order"));
+            let message = format!("{count} events are earlier than their predecessors; they stay in file order");
+            self.info.warn(&path, message);
         }
         Ok(())
     }
@@ -196,16 +195,4 @@ fn restore_command_length(commands: &mut VecDeque<(DeviceId, u32, Vec<u8>)>, eve
         }
         _ => {}
     }
-}
-
-/// `CPU0 (sda):`
-fn begins_summary(line: &[u8]) -> bool {
-    line.strip_prefix(b"CPU").is_some_and(|rest| {
-        rest.first().is_some_and(u8::is_ascii_digit) && rest.ends_with(b"):") && rest.contains(&b'(')
-    })
-}
-
-/// `Input file sda.blktrace.0 added`
-fn is_input_line(line: &[u8]) -> bool {
-    line.starts_with(b"Input file ") && line.ends_with(b" added")
 }

@@ -21,8 +21,7 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineD
     fields.spaces();
     let major = fields.number32().filter(|&m| m < 4096)?;
     fields.byte(b',')?;
-    let minor = fields.number32().filter(|&m| m < 1 << 20)?;
-    event.device = DeviceId::new(major, minor);
+    event.device = DeviceId::new(major, fields.number32().filter(|&m| m < 1 << 20)?);
     fields.byte(b' ')?;
     fields.spaces();
     event.cpu = fields.number()?.try_into().ok()?;
@@ -41,7 +40,7 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineD
     event.rwbs = rwbs_of(letters)?.with(category_of(event.action));
     if event.action == Action::MESSAGE {
         event.rwbs = Rwbs::NOTIFY;
-        details.text = Some(fields.remaining());
+        details.text = Some(fields.remaining);
         return Some((event, details));
     }
     match event.action {
@@ -49,7 +48,7 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineD
         Action::REMAP => parse_remap(&mut event, fields)?,
         Action::UNPLUG | Action::UNPLUG_TIMER => {
             fields.byte(b'[')?;
-            let rest = fields.remaining();
+            let rest = fields.remaining;
             let at = rest.iter().rposition(|&b| b == b']')?;
             details.name = Some(&rest[..at]);
             event.arg_sector = whole_number(rest[at + 1..].strip_prefix(b" ")?)?;
@@ -69,7 +68,7 @@ pub fn parse_line<'a>(line: &'a [u8], pdu: &mut Vec<u8>) -> Option<(Event, LineD
 
 /// `sector + sectors [error]`, `sector [error]`, or of a passthrough command `(bytes) [error]`.
 fn parse_end(event: &mut Event, mut fields: Fields, pdu: &mut Vec<u8>) -> Option<()> {
-    match fields.remaining().first()? {
+    match fields.remaining.first()? {
         b'(' | b'[' => {
             event.rwbs = event.rwbs.with(Rwbs::PASSTHROUGH);
             parse_hex(&mut fields, pdu)?;
@@ -98,8 +97,7 @@ fn parse_remap(event: &mut Event, mut fields: Fields) -> Option<()> {
     take_text(&mut fields, b" <- (")?;
     let major = fields.number32().filter(|&m| m < 4096)?;
     fields.byte(b',')?;
-    let minor = fields.number32().filter(|&m| m < 1 << 20)?;
-    event.arg_device = DeviceId::new(major, minor);
+    event.arg_device = DeviceId::new(major, fields.number32().filter(|&m| m < 1 << 20)?);
     // blkparse shows the remap's target where other lines show the device itself.
     event.target_device = event.device;
     take_text(&mut fields, b") ")?;
@@ -110,10 +108,10 @@ fn parse_remap(event: &mut Event, mut fields: Fields) -> Option<()> {
 /// `sector + sectors [name]`, `sector / sector [name]`, `[name]`, or of a passthrough command
 /// `bytes (bytes) [name]`. Returns the name.
 fn parse_start<'a>(event: &mut Event, mut fields: Fields<'a>, pdu: &mut Vec<u8>) -> Option<&'a [u8]> {
-    if fields.remaining().first() != Some(&b'[') {
+    if fields.remaining.first() != Some(&b'[') {
         let number = fields.number()?;
         fields.byte(b' ')?;
-        match fields.remaining().first()? {
+        match fields.remaining.first()? {
             b'+' => {
                 event.sector = number;
                 take_text(&mut fields, b"+ ")?;
@@ -137,7 +135,7 @@ fn parse_start<'a>(event: &mut Event, mut fields: Fields<'a>, pdu: &mut Vec<u8>)
         }
     }
     fields.byte(b'[')?;
-    let rest = fields.remaining();
+    let rest = fields.remaining;
     let end = rest.iter().rposition(|&b| b == b']')?;
     rest[end + 1..].trim_ascii().is_empty().then_some(&rest[..end])
 }

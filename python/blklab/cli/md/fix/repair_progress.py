@@ -33,7 +33,8 @@ def run_repair(task: RepairTask, *, resume: bool = False, quiet: bool = False) -
         try:
             outcome = repair.run(resume=resume)
             if isinstance(outcome, Stop):
-                reporter.report_remedy(outcome)
+                for line in outcome.remedy:
+                    click.echo(f"    {printable(line)}", err=quiet)
                 raise StoppedRepair(f"{task.array}: {outcome.reason}", outcome.remedy)
         except (KeyboardInterrupt, SystemExit):
             warn(
@@ -95,10 +96,6 @@ class _StepReporter:
         click.echo(describe_step(step), err=self._err)
         if command:
             click.echo(f"    {printable(command)}", err=self._err)
-
-    def report_remedy(self, outcome: Stop) -> None:
-        for line in outcome.remedy:
-            click.echo(f"    {printable(line)}", err=self._err)
 
     def report_progress(self, now: RebuildProgress) -> None:
         if now.done is None or now.total is None:

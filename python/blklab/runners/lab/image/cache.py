@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab.errors import EnvironmentLacks
+from blklab.system.roots import opened
 from blklab.system.state_directory import sync
 from blklab.text import printable
 from blklab.units import format_size
@@ -153,9 +154,6 @@ def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
 
     Raises BlockingIOError if the lock is exclusive and others hold it.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
         yield
-    finally:
-        os.close(descriptor)

@@ -12,9 +12,9 @@ impl Array {
     /// Runs the bitmap's worker.
     pub fn write_bitmap(&mut self, sim: &mut Simulation, task: u32) -> WorkerNext {
         let Some(mut bitmap) = self.bitmap.take() else { return WorkerNext::Sleep };
-        let before = bitmap.due();
+        let before = bitmap.due;
         let submitted = bitmap.in_flight == 0 && self.flush_bitmap(&mut bitmap, sim, task);
-        let planned = bitmap.due() != before;
+        let planned = bitmap.due != before;
         self.bitmap = Some(bitmap);
         if planned {
             self.plan_bitmap_daemon(sim);
@@ -67,7 +67,7 @@ impl Array {
             return;
         };
         self.members.report.bitmap_writes += pages.len() as u64;
-        let size = bitmap.page_sectors();
+        let size = if bitmap.lockless { 1 } else { 8 };
         let writes = pages.iter().map(|page| (Op::Write, page * u64::from(size), size));
         bitmap.in_flight = writes.map(|io| self.members.submit_metadata(sim, task, tag::BITMAP, io)).sum();
     }
@@ -119,7 +119,7 @@ impl Array {
     /// Plans when the bitmap's daemon runs next.
     pub fn plan_bitmap_daemon(&self, sim: &mut Simulation) {
         if let Some(bitmap) = &self.bitmap
-            && let Some(due) = bitmap.due()
+            && let Some(due) = bitmap.due
         {
             sim.run_worker_at(due, bitmap.task);
         }
@@ -132,7 +132,9 @@ impl Bitmap {
         if std::mem::take(&mut self.write_requested) && !(self.new_chunks.is_empty() && self.held_bios.is_empty()) {
             std::mem::swap(&mut self.new_chunks, &mut self.writing_chunks);
             std::mem::swap(&mut self.held_bios, &mut self.released_bios);
-            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(|&chunk| self.place_of(chunk)).collect();
+            // A counter is written with its page, or as its block of the lockless bitmap.
+            let place = |&counted: &u64| if self.lockless { counted } else { Self::page_of(counted) };
+            let pages: BTreeSet<u64> = self.writing_chunks.iter().map(place).collect();
             // Cleared bits on the same pages are written with them.
             self.cleared.retain(|page| !pages.contains(page));
             self.pages = pages.into_iter().collect();
@@ -142,11 +144,6 @@ impl Bitmap {
             return false;
         }
         !(self.pages.is_empty() && self.released_bios.is_empty())
-    }
-
-    /// Whether bits are being written, for which writes wait.
-    pub fn is_writing(&self) -> bool {
-        self.write_requested || !self.writing_chunks.is_empty()
     }
 
     /// Whether a task of a mirror writes the bits of its writes itself when its plug ends.

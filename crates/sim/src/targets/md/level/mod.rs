@@ -100,13 +100,15 @@ pub fn build(config: &LevelConfig) -> Result<Box<dyn Personality>, String> {
     })
 }
 
-/// Calls `each` with the pieces of a bio that end at boundaries; `boundary` is the distance to the next one.
+/// The pieces of a bio that end at boundaries, with their sectors; `boundary` is the distance to the next one.
 #[inline]
-fn for_each_piece(bio: &Bio, boundary: impl Fn(u64) -> u64, mut each: impl FnMut(u64, u32)) {
-    let mut sector = bio.sector;
-    while sector < bio.end() {
-        let sectors = boundary(sector).min(bio.end() - sector) as u32;
-        each(sector, sectors);
-        sector += u64::from(sectors);
-    }
+fn pieces(bio: &Bio, boundary: impl Fn(u64) -> u64) -> impl Iterator<Item = (u64, u32)> {
+    let (mut next, end) = (bio.sector, bio.end());
+    std::iter::from_fn(move || {
+        let sector = next;
+        (sector < end).then(|| {
+            next = end.min(sector.saturating_add(boundary(sector)));
+            (sector, (next - sector) as u32)
+        })
+    })
 }

@@ -58,7 +58,7 @@ impl Mirror for Raid1 {
     fn plan_piece(&self, slots: &[MemberSlot], action: SyncAction, start: u64, end: u64) -> SyncPiece {
         let places = (0..slots.len() as u32).map(|slot| MemberSector { slot, sector: start });
         let slot = |place: &MemberSector| &slots[place.slot as usize];
-        let sources = || places.clone().filter(|place| slot(place).has_data());
+        let sources = || places.clone().filter(|place| slot(place).readable);
         let first = sources().find(|place| !slot(place).write_mostly).or_else(|| sources().next());
         let (reads, writes): (Vec<MemberSector>, Vec<MemberSector>) = match action {
             SyncAction::Check => (sources().collect(), Vec::new()),

@@ -1,6 +1,6 @@
 //! RAID-10: striped copies, near each other, far from each other, or in the next stripe.
 
-use super::{LevelConfig, Mirror, Personality, Redundancy, for_each_piece};
+use super::{LevelConfig, Mirror, Personality, Redundancy, pieces};
 use crate::bio::{Bio, Op};
 use crate::engine::Simulation;
 use crate::targets::md::balance;
@@ -48,7 +48,7 @@ impl Raid10 {
         if op == Op::Read {
             let first_only = sector + u64::from(sectors) > members.synced;
             let (chosen, reason) =
-                balance::read_balance_raid10(members.kernel, &members.slots, copies, map.near(), map.far(), first_only);
+                balance::read_balance_raid10(members.kernel, &members.slots, copies, map.near, map.far, first_only);
             members.report.slots[copies[chosen].slot as usize].count(reason);
             members.submit_part(sim, task, number, copies[chosen], sectors);
             return;
@@ -72,18 +72,14 @@ impl Personality for Raid10 {
 
     /// A whole stripe of data (raid10.c, `raid10_set_io_opt`).
     fn io_opt(&self) -> u64 {
-        self.map.chunk() * u64::from(self.map.disks()) / u64::from(self.map.near().max(1))
+        self.map.chunk() * u64::from(self.map.disks()) / u64::from(self.map.near.max(1))
     }
 
     #[inline]
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
-        for_each_piece(
-            bio,
-            |sector| self.map.boundary(sector),
-            |sector, sectors| {
-                self.map_piece(members, sim, (task, number), bio.op, (sector, sectors));
-            },
-        );
+        for piece in pieces(bio, |sector| self.map.boundary(sector)) {
+            self.map_piece(members, sim, (task, number), bio.op, piece);
+        }
     }
 
     fn redundancy(&mut self) -> Redundancy<'_> {
@@ -104,7 +100,7 @@ impl Mirror for Raid10 {
     /// raid10.c, `raid10_sync_request`.
     fn plan_piece(&self, slots: &[MemberSlot], action: SyncAction, start: u64, end: u64) -> SyncPiece {
         let sectors = BLOCK.min(end - start).min(self.map.chunk() - start % self.map.chunk());
-        let has_data = |place: &MemberSector| slots[place.slot as usize].has_data();
+        let has_data = |place: &MemberSector| slots[place.slot as usize].readable;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         if action == SyncAction::Recover {
             for (slot, _) in (0..).zip(slots).filter(|(_, slot)| slot.is_rebuilding()) {

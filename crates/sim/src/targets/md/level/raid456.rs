@@ -1,6 +1,6 @@
 //! RAID-4, 5 and 6: striping with parity, and the stripe cache.
 
-use super::{Level, LevelConfig, Personality, Redundancy, for_each_piece};
+use super::{Level, LevelConfig, Personality, Redundancy, pieces};
 use crate::bio::Bio;
 use crate::engine::Simulation;
 use crate::targets::md::member::Members;
@@ -63,13 +63,9 @@ impl Personality for Raid456 {
     /// Maps reads that need no parity (`chunk_aligned_read`).
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
         let map = &self.stripes.map;
-        for_each_piece(
-            bio,
-            |sector| map.boundary(sector),
-            |sector, sectors| {
-                members.submit_single_copy(sim, task, number, map.locate(sector), sectors);
-            },
-        );
+        for (sector, sectors) in pieces(bio, |sector| map.boundary(sector)) {
+            members.submit_single_copy(sim, task, number, map.locate(sector), sectors);
+        }
     }
 
     fn redundancy(&mut self) -> Redundancy<'_> {

@@ -2,7 +2,7 @@
 
 use blklab_md::map::ArrayMap;
 
-use super::{LevelConfig, Personality, for_each_piece};
+use super::{LevelConfig, Personality, pieces};
 use crate::bio::Bio;
 use crate::engine::Simulation;
 use crate::targets::md::member::Members;
@@ -15,7 +15,7 @@ pub struct SingleCopy {
 pub fn build(config: &LevelConfig) -> Result<SingleCopy, String> {
     let map = config.map()?;
     let io_opt = match &map {
-        ArrayMap::Raid0(map) => map.chunk() * u64::from(map.disks()), // a whole stripe (raid0.c, `blk_queue_io_opt`)
+        ArrayMap::Raid0(map) => map.chunk * u64::from(map.disks()), // a whole stripe (raid0.c, `blk_queue_io_opt`)
         _ => config.members_io_opt(),
     };
     Ok(SingleCopy { map, io_opt })
@@ -31,12 +31,8 @@ impl Personality for SingleCopy {
     }
 
     fn map(&mut self, members: &mut Members, sim: &mut Simulation, task: u32, number: u32, bio: &Bio) {
-        for_each_piece(
-            bio,
-            |sector| self.map.boundary(sector),
-            |sector, sectors| {
-                members.submit_single_copy(sim, task, number, self.map.locate(sector), sectors);
-            },
-        );
+        for (sector, sectors) in pieces(bio, |sector| self.map.boundary(sector)) {
+            members.submit_single_copy(sim, task, number, self.map.locate(sector), sectors);
+        }
     }
 }

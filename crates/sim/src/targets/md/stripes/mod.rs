@@ -71,12 +71,13 @@ struct StripeHead {
 }
 
 /// The stripe cache of one array.
+#[derive(Default)]
 pub struct StripeCache {
     pub map: Raid456Map, // The array's map
     rmw_level: RmwLevel,
     rows: u64, // Rows of a chunk
     missing: u64,
-    rebuilding: u64,
+    pub rebuilding: u64,
     pub recovered: u64,  // Rows below this one have been rebuilt
     pub dirty_from: u64, // From this row on parity is not valid, because a resync has not reached it
     entries: Vec<StripeHead>,
@@ -104,23 +105,9 @@ impl StripeCache {
             rows: map.chunk() / ROW_SECTORS,
             missing,
             rebuilding,
-            recovered: 0,
             dirty_from: u64::MAX,
-            entries: Vec::new(),
-            buckets: Vec::new(),
-            oldest: 0,
-            newest: 0,
-            active: 0,
-            starved: false,
-            queue: VecDeque::new(),
-            delays_writes: false,
-            delayed: Vec::new(),
-            reading_ahead: 0,
-            waiting: WaitList::default(),
-            overlapping: WaitList::default(),
-            partial: Vec::new(),
-            synced_rows: 0,
             map,
+            ..Self::default()
         };
         stripes.add_entries(entries);
         stripes
@@ -130,11 +117,6 @@ impl StripeCache {
     #[inline]
     pub fn reads_bypass_cache(&self) -> bool {
         self.missing | self.rebuilding == 0
-    }
-
-    /// Ends a recovery.
-    pub fn finish_rebuild(&mut self) {
-        self.rebuilding = 0;
     }
 
     /// The state of a row for the planner.
