@@ -149,7 +149,7 @@ def _rankings(groups: Sequence[Sequence[ReportCell]], rule: Rule) -> list[_Ranki
         [0] * len(cells),
         [([second], [first]) for first, second in pairs],
         rule,
-        len(cells[0].peers) - 1,  # as `tune` compares all settings, although some are not ranked
+        len(cells[0].figures.cells) - 1,  # as `tune` compares all settings, although some are not ranked
     )
     known = dict(zip(pairs, decisions, strict=True))
     rankings, start = [], 0
