@@ -15,7 +15,7 @@ from typing import Any
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
-from blklab.store.series import JOBS, SeriesPoint
+from blklab.store.series import JOBS, SeriesPoint, packed
 from blklab.text import printable
 from blklab.units import SECTOR
 
@@ -252,7 +252,7 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     result.cpu = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in own]
     every = [point for series in points.values() for point in series]
-    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen})
+    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], packed(file.text), {"device": chosen})
     return run, notes
 
 

@@ -11,7 +11,6 @@ import math
 import os
 import platform
 import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -123,8 +122,9 @@ class Store:
             for cell in plan.cells:
                 values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
                 run = inserted(connection, runs, values)
-                connection.execute(_update(run, **_written(finished[cell.key])))
-                _add_series(connection, run, finished[cell.key])
+                ended = finished[cell.key]
+                connection.execute(_update(run, **_written(ended)))
+                _add_series(connection, run, ended)
         return number
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
@@ -236,7 +236,7 @@ def _written(finished: FinishedRun) -> dict[str, Any]:
         "finished": timestamp(),
         "seconds": finished.seconds,
         "outcome": _plain(finished.outcome.as_document()),
-        "raw": zlib.compress(finished.raw.encode()) if finished.raw else None,
+        "raw": series.packed(finished.raw) if finished.raw else None,
     }
 
 
