@@ -15,6 +15,31 @@ from blklab.text import printable
 Process = subprocess.Popen[bytes]
 
 
+class LineBuffer:
+    """Makes lines of chunks that were read; copies a byte twice, however long its line is."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.waiting = 0  # Bytes of the line that has not ended
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Returns the lines that end in a chunk."""
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._parts, lines[0]))
+            self._parts, self.waiting = [], 0
+        self._parts.append(rest)
+        self.waiting += len(rest)
+        return lines
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all data. A pipe takes 64 KiB at a time, and the rest of `bytes` would be copied each time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:
     """Returns the command that runs `arguments` and gets a signal from the kernel when blklab ends.
 

@@ -102,19 +102,17 @@ class Peer:
     def send(self, kind: str, **values: object) -> None:
         data = (json.dumps({"kind": kind, **values}) + "\n").encode()
         with self._lock:
-            while data:
-                data = data[os.write(self._output, data) :]
+            child_process.write_all(self._output, data)
 
     def receive(self) -> Message:
         """Waits for the next request."""
         return self._requests.get()
 
     def _read(self) -> None:
-        rest = b""
+        lines = child_process.LineBuffer()
         with suppress(OSError, ValueError, KeyError):
             while select.select([0], [], [], SILENCE)[0] and (chunk := os.read(0, 1 << 16)):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
+                for line in lines.take(chunk):
                     request = json.loads(line)
                     if request["kind"] == "ping":
                         self.send("pong", number=request["number"], clock_ns=time.time_ns())
