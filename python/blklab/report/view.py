@@ -217,8 +217,11 @@ class ProfileView:
         chosen = [device for device in active if device.number == self.profile.focus]
         return chosen[0] if chosen else max(active, key=lambda device: device.ios)
 
-    def active_device(self, name: str | None) -> DeviceView:
-        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError."""
+    def active_device(self, name: str | None, where: str) -> DeviceView:
+        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError; `where` is a file.
+
+        A file that is a whole trace has no name in the profile.
+        """
         if name is None:
             return self.focus
         active = [device for device in self.devices if device.active]
@@ -226,7 +229,7 @@ class ProfileView:
             if name in {device.label, device.number}:
                 return device
         listed = ", ".join(device.label for device in active)
-        raise BlklabError(f"no I/O of device {printable(name)!r} in {self.trace.inputs[0].name}: it has {listed}")
+        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {listed}")
 
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""
