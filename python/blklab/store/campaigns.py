@@ -149,15 +149,16 @@ class Store:
         """Writes a finished run of this process, with its series, in one transaction.
 
         Waits for a server that is unavailable. If writing fails, the result goes to a separate
-        file, and the StoreError names it.
+        file, and the StoreError names it, or a note of another exception.
         """
         try:
             self._end(run, "done", finished_run=finished, message=None, **_written(finished))
         except BaseException as error:
             path = self._saved(run, finished)
-            if not isinstance(error, BlklabError):
-                raise
             where = f"the measurement is in {path}" if path else "the measurement is lost"
+            if not isinstance(error, BlklabError):
+                error.add_note(f"run {run} is not in the store; {where}")  # such as an interrupt, which has no message
+                raise
             raise StoreError(f"{error}; {where}") from error
 
     def fail(self, run: int, message: str) -> None:
