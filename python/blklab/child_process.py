@@ -15,22 +15,16 @@ from blklab.text import printable
 Process = subprocess.Popen[bytes]
 
 
-class LineBuffer:
-    """Makes lines of chunks that were read; copies a byte twice, however long its line is."""
+def lines_of(rest: bytearray, chunk: bytes) -> list[bytearray]:
+    """Returns the lines that end in a chunk. `rest` has the line before it, and gets the one behind it.
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self.waiting = 0  # Bytes of the line that has not ended
-
-    def take(self, chunk: bytes) -> list[bytes]:
-        """Returns the lines that end in a chunk."""
-        *lines, rest = chunk.split(b"\n")
-        if lines:
-            lines[0] = b"".join((*self._parts, lines[0]))
-            self._parts, self.waiting = [], 0
-        self._parts.append(rest)
-        self.waiting += len(rest)
-        return lines
+    Only a chunk is searched: a line may have many.
+    """
+    rest += chunk
+    if b"\n" not in chunk:
+        return []
+    *lines, rest[:] = rest.split(b"\n")
+    return lines
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -44,7 +44,7 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     first, second, third, _ = campaign.waiting.values()
     assert store.claim(first, ENVIRONMENT)
     assert not store.claim(first, ENVIRONMENT)
-    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, '{"jobs": []}'))
+    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, series.packed('{"jobs": []}')))
     assert store.claim(second, ENVIRONMENT)
     store.fail(second, "fio was killed")
     assert store.claim(third, ENVIRONMENT)
@@ -246,7 +246,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     try:
         path = store.database.directory / f"unkept-run-{run}.json"
         with pytest.raises(StoreError, match=f"the measurement is in {path}") as caught:
-            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, "{}"))
+            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, series.packed("{}")))
     finally:
         server.start()
     assert waited == pauses

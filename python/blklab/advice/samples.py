@@ -124,11 +124,7 @@ class Simulations:
         if self._file is not None:
             # The line before may be cut off. Without the file, a later search only takes longer.
             with suppress(OSError), self._file.open("a", encoding="utf-8") as stream:
-                stream.write("\n" + _line(key, self._known[key]))
-
-
-def _line(key: str, sample: Sample) -> str:
-    return json.dumps([BUILD, key, asdict(sample)])
+                stream.write(f"\n{json.dumps([BUILD, key, asdict(self._known[key])])}")
 
 
 def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
@@ -154,7 +150,7 @@ def _average(samples: Sequence[Sample]) -> Sample:
 
 def _read(file: Path) -> dict[str, Sample]:
     """Reads finished simulations; removes damaged lines and those of other builds of the simulator."""
-    known = {}
+    known, kept = {}, []
     try:
         lines = list(filter(None, file.read_text(encoding="utf-8", errors="replace").splitlines()))
     except OSError:
@@ -164,9 +160,10 @@ def _read(file: Path) -> dict[str, Sample]:
             build, key, fields = json.loads(line)
             if build == BUILD:
                 known[key] = Sample(**fields)
-    if len(known) < len(lines):
+                kept.append(line)
+    if len(kept) < len(lines):
         with suppress(OSError, BlklabError):
-            output.replace(file, "\n".join(map(_line, known, known.values())).encode())
+            output.replace(file, "\n".join(kept).encode())
     return known
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from blklab.errors import BlklabError, UsageError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
@@ -35,12 +35,9 @@ class ImportFile:
         """Its content: that of the file that was read last is kept, the others are read again. Raises UsageError."""
         if self.content is not None:
             return self.content
-        try:
+        with SystemErrors(UsageError, f"{self.where}: cannot be read"):
             status = self.path.stat()
             return _read(self.path, status.st_mtime_ns, status.st_size)
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-            reason = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"{self.where}: cannot be read: {reason}") from None
 
 
 @lru_cache(maxsize=1)
@@ -78,7 +75,7 @@ class ImportedRun:
     options: Mapping[str, str]  # Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown
     outcome: Outcome
     points: Sequence[SeriesPoint] = ()
-    raw: bytes = b""  # The output of the tool as the store keeps it: all runs of an import are in memory
+    raw: bytes = b""  # The output of the tool, `packed`
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels that are always kept, even if all runs share them
     measured: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
     section: str = ""  # Runs of one section are repeats if their labels are equal; empty: no other run is

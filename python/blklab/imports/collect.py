@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from blklab import __version__
-from blklab.errors import BlklabError, UsageError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import terse
 from blklab.imports import blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource, read_text
@@ -17,7 +17,7 @@ from blklab.imports.filesystem_benchmarks import matches_bonnie, matches_iozone,
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
-from blklab.store.series import FinishedRun, unpacked
+from blklab.store.series import FinishedRun
 from blklab.text import by_key, common_start
 from blklab.units import numbers_in
 
@@ -103,22 +103,21 @@ def _files(name: str, failed: list[BlklabError]) -> Iterator[ImportFile]:
     """Yields a file, or those of a directory; adds what cannot be read to `failed`."""
     file = ImportFile(path := Path(name))
     try:
-        if name == STDIN:
-            yield ImportFile(path, read_text(path, sys.stdin.buffer))
-        elif not path.is_dir():
-            # A pipe can be read only once.
-            yield file if path.is_file() else replace(file, content=file.text)
-        elif any(each.matches(directory := ImportFile(path, "")) for each in DIRECTORY_FORMATS):
-            yield directory
-        else:
-            inside = sorted((each for each in path.iterdir() if each.is_file()), key=lambda each: numbers_in(each.name))
-            if not inside:
+        with SystemErrors(UsageError, f"{file.where}: cannot be read"):
+            if name == STDIN:
+                yield ImportFile(path, read_text(path, sys.stdin.buffer))
+            elif not path.is_dir():
+                # A pipe can be read only once.
+                yield file if path.is_file() else replace(file, content=file.text)
+            elif any(each.matches(directory := ImportFile(path, "")) for each in DIRECTORY_FORMATS):
+                yield directory
+            elif inside := [each for each in path.iterdir() if each.is_file()]:
+                for each in sorted(inside, key=lambda each: numbers_in(each.name)):
+                    yield ImportFile(each, named=False)
+            else:
                 raise UsageError(f"{file.where}: the directory has no files")
-            yield from (ImportFile(each, named=False) for each in inside)
     except UsageError as error:
         failed.append(error)
-    except OSError as error:
-        failed.append(UsageError(f"{file.where}: cannot be read: {error.strerror or error}"))
 
 
 def _read(
@@ -224,8 +223,12 @@ def _companions(log_names: Mapping[Path, set[str]], logs: Sequence[ImportFile]) 
 
 def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNaming) -> tuple[Batch, list[str]]:
     labels, doubts = run_labels.make_labels(runs, naming)
-    cells = [Cell(at, own, _document(run), 0) for at, (run, own) in enumerate(zip(runs, labels, strict=True), 1)]
-    finished = _FinishedRuns({cell.key: run for cell, run in zip(cells, runs, strict=True)}, naming)
+    cells, finished = [], {}
+    for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
+        cell = Cell(number, own, _document(run), 0)
+        cells.append(cell)
+        outcome = _renamed(run.outcome, naming)
+        finished[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
     names = dict.fromkeys(label for own in labels for label in own)
     varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
     log = fio_log.NAME.fullmatch(first.name)
@@ -237,25 +240,6 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNam
     raw = {"import": {"name": name, "files": files[:1000], "measured": measured}}
     plan = SourceNames(naming.title, cells, varied, runner, first, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
-
-
-class _FinishedRuns(Mapping[str, FinishedRun]):
-    """Runs by the key of their cell, each made when it is asked for: its output is then unpacked."""
-
-    def __init__(self, runs: Mapping[str, ImportedRun], naming: RunNaming) -> None:
-        self._runs = runs
-        self._naming = naming
-
-    def __getitem__(self, key: str) -> FinishedRun:
-        run = self._runs[key]
-        outcome = _renamed(run.outcome, self._naming)
-        return FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, unpacked(run.raw))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
 
 
 def _added_up(runs: Sequence[ImportedRun]) -> list[str]:

@@ -122,9 +122,8 @@ class Store:
             for cell in plan.cells:
                 values = _planned(number, cell) | {"state": "done", "environment": at, "started": now}
                 run = inserted(connection, runs, values)
-                ended = finished[cell.key]
-                connection.execute(_update(run, **_written(ended)))
-                _add_series(connection, run, ended)
+                connection.execute(_update(run, **_written(finished[cell.key])))
+                _add_series(connection, run, finished[cell.key])
         return number
 
     def _campaign(self, connection: sa.Connection, plan: "ExperimentPlan", host: str | None = None) -> int:
@@ -193,7 +192,7 @@ class Store:
             "outcome": _plain(finished.outcome.as_document()),
             "columns": list(series.NAMES),
             "series": _plain([astuple(point) for point in finished.points]),
-            "raw": finished.raw,
+            "raw": series.unpacked(finished.raw),
         }
         content = json.dumps(document).encode()
         for where in (self.database.directory, Path(tempfile.gettempdir())):
@@ -237,7 +236,7 @@ def _written(finished: FinishedRun) -> dict[str, Any]:
         "finished": timestamp(),
         "seconds": finished.seconds,
         "outcome": _plain(finished.outcome.as_document()),
-        "raw": series.packed(finished.raw) if finished.raw else None,
+        "raw": finished.raw or None,
     }
 
 

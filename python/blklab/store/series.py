@@ -35,8 +35,8 @@ KINDS = {"source": "String", **dict.fromkeys(NAMES[1:7], "Int64"), **dict.fromke
 
 
 def packed(raw: str) -> bytes:
-    """Returns the output of a program as the store keeps it."""
-    return zlib.compress(raw.encode())
+    """Returns the output of a program as the store keeps it: it may be large, and an import has many."""
+    return zlib.compress(raw.encode()) if raw else b""
 
 
 def unpacked(raw: bytes | None) -> str:
@@ -105,4 +105,4 @@ class FinishedRun:
     outcome: Outcome
     seconds: float
     points: Sequence[SeriesPoint] = ()
-    raw: str = ""  # The output of the program that measured
+    raw: bytes = b""  # The output of the program that measured, `packed`

@@ -8,11 +8,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
 from blklab import child_process
-from blklab.child_process import LineBuffer
+from blklab.child_process import lines_of
 from blklab.runners.fleet.host_link import ROUND_TRIPS, HostLink, Inbox
 
 PIPE = 4096
@@ -36,13 +37,25 @@ def link_to(stdin: int) -> HostLink:
     return HostLink("alpha", 0, "directory", None, [], stdin)  # type: ignore[arg-type]
 
 
-def test_a_long_line_is_not_copied_for_each_chunk() -> None:
-    lines = LineBuffer()
+class CountedRest(bytearray):
+    """What was read; counts the bytes that are searched for the ends of lines."""
+
+    searched = 0
+
+    def split(self, *words: Any) -> list[bytearray]:
+        CountedRest.searched += len(self)
+        return super().split(*words)
+
+
+def test_a_long_line_is_not_searched_for_each_chunk() -> None:
+    rest = CountedRest()
     for _ in range(200):
-        assert lines.take(b"x" * 1000) == []
-    assert (lines.waiting, len(lines._parts)) == (200_000, 200)  # joined once, at its end
-    assert lines.take(b"y\n\nz") == [b"x" * 200_000 + b"y", b""]
-    assert (lines.waiting, lines.take(b"\n")) == (1, [b"z"])
+        assert lines_of(rest, b"x" * 1000) == []
+    assert (len(rest), CountedRest.searched) == (200_000, 0)
+    assert lines_of(rest, b"y\n\nz") == [b"x" * 200_000 + b"y", b""]
+    assert CountedRest.searched == 200_004
+    assert lines_of(rest, b"\n") == [b"z"]
+    assert rest == b""
 
 
 def test_a_long_message_is_not_copied_for_each_part(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:

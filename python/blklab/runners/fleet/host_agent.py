@@ -109,10 +109,10 @@ class Peer:
         return self._requests.get()
 
     def _read(self) -> None:
-        lines = child_process.LineBuffer()
+        rest = bytearray()
         with suppress(OSError, ValueError, KeyError):
             while select.select([0], [], [], SILENCE)[0] and (chunk := os.read(0, 1 << 16)):
-                for line in lines.take(chunk):
+                for line in child_process.lines_of(rest, chunk):
                     request = json.loads(line)
                     if request["kind"] == "ping":
                         self.send("pong", number=request["number"], clock_ns=time.time_ns())

@@ -84,7 +84,7 @@ class HostLink:
     def read(self, program: bytes, inbox: Inbox) -> None:
         """Sends the program, and puts what the host answers into the inbox until it ends."""
         self._write(program)
-        noise, lines, answered = bytearray(), child_process.LineBuffer(), False
+        noise, rest, answered = bytearray(), bytearray(), False
         with selectors.DefaultSelector() as selector:
             for pipe in self._pipes:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -96,9 +96,9 @@ class HostLink:
                     elif key.fd == self._pipes[1]:
                         noise = (noise + chunk)[-4096:]
                     else:
-                        for line in lines.take(chunk):
+                        for line in child_process.lines_of(rest, chunk):
                             answered = self._take(line, inbox, answered)
-                if lines.waiting > LONGEST:
+                if len(rest) > LONGEST:
                     break
                 if self._pipes[0] not in selector.get_map() and not selector.select(1.0):
                     break  # what still holds stderr open does not matter
@@ -107,7 +107,7 @@ class HostLink:
             self._process.terminate()  # ends the forwarded connections, so that fio no longer waits for the host
         inbox.put((self, {"kind": "lost", "message": self.lost}))
 
-    def _take(self, line: bytes, inbox: Inbox, answered: bool) -> bool:
+    def _take(self, line: bytes | bytearray, inbox: Inbox, answered: bool) -> bool:
         """Takes a line; tells whether the program has answered. Other lines are a shell's greeting."""
         try:
             message = json.loads(line)
