@@ -11,8 +11,8 @@ from typing import Any
 from blklab import __version__
 from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import terse
-from blklab.imports import blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
-from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource, read_text
+from blklab.imports import base, blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
+from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.filesystem_benchmarks import matches_bonnie, matches_iozone, read_bonnie, read_iozone
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import Outcome
@@ -105,7 +105,7 @@ def _files(name: str, failed: list[BlklabError]) -> Iterator[ImportFile]:
     try:
         with SystemErrors(UsageError, f"{file.where}: cannot be read"):
             if name == STDIN:
-                yield ImportFile(path, read_text(path, sys.stdin.buffer))
+                yield ImportFile(path, base.read_text(path, sys.stdin.buffer))
             elif not path.is_dir():
                 # A pipe can be read only once.
                 yield file if path.is_file() else replace(file, content=file.text)

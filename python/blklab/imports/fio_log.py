@@ -185,13 +185,6 @@ def _middles(count: int, where: str) -> list[int]:
 # --- a line for each I/O -------------------------------------------------------------------------
 
 
-class _Io(NamedTuple):
-    time_ms: int
-    value: int
-    direction: int
-    size: int
-
-
 def _each(chosen: Sequence[_Log]) -> bool:
     """Returns whether lines are I/Os: an interval has no block size."""
     for log in chosen:
@@ -205,22 +198,20 @@ def _each(chosen: Sequence[_Log]) -> bool:
 def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[int]]]:
     """Returns the series by second, and the I/Os of reads and of writes by latency. Keeps no I/O in memory."""
     kind = "iops" if any(log.kind == "iops" for log in chosen) else chosen[0].kind
-    ios: dict[int, list[int]] = defaultdict(lambda: [0, 0])  # By second, of both directions
-    size: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    lasted: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    timed: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    # By second, of both directions.
+    ios, sizes, lasted, timed = (defaultdict[int, list[int]](lambda: [0, 0]) for _ in range(4))
     latencies: list[Counter[int]] = [Counter(), Counter()]
     end = 0
     for log in (log for log in chosen if log.kind in {kind, "clat"}):
-        for io in _ios(log.file):
-            second, end = io.time_ms // 1000, max(end, io.time_ms + 1)
+        for time_ms, value, direction, size in _ios(log.file):
+            second, end = time_ms // 1000, max(end, time_ms + 1)
             if log.kind == kind:
-                ios[second][io.direction] += 1
-                size[second][io.direction] += io.size
+                ios[second][direction] += 1
+                sizes[second][direction] += size
             if log.kind == "clat":
-                lasted[second][io.direction] += io.value
-                timed[second][io.direction] += 1
-                latencies[io.direction][io.value] += 1
+                lasted[second][direction] += value
+                timed[second][direction] += 1
+                latencies[direction][value] += 1
     if not ios:
         return [], [Counter(), Counter()]
     slices = math.ceil(end / 1000)
@@ -232,7 +223,7 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[in
             at * SECOND,
             SECOND if at < slices - 1 else end * 10**6 - at * SECOND,
             *ios[at],
-            *size[at],
+            *sizes[at],
             *(total / count if count else None for total, count in zip(lasted[at], timed[at], strict=True)),
         )
         for at in range(slices)
@@ -240,7 +231,8 @@ def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[in
     return points, latencies
 
 
-def _ios(file: ImportFile) -> Iterator[_Io]:
+def _ios(file: ImportFile) -> Iterator[tuple[int, ...]]:
+    """Yields the time in ms, the value, the direction and the size of each I/O."""
     for number, line in enumerate(file.text.splitlines(), 1):
         if not line.strip():
             continue
@@ -248,6 +240,5 @@ def _ios(file: ImportFile) -> Iterator[_Io]:
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
             message = f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
             raise BlklabError(message)
-        time, value, direction, size = map(int, fields)
-        if direction < 2:
-            yield _Io(time, value, direction, size)
+        if (io := tuple(map(int, fields)))[2] < 2:
+            yield io

@@ -1,5 +1,6 @@
 """A profile for reports: devices by name, the stack, derived figures."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -292,13 +293,8 @@ def _labels(profile: documents.Profile) -> dict[str, str]:
     # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
     own = own_names(profile)
     names.update({number: own.get(number, name) for number, name in names.items()})
-    given = list(names.values())
-    labels = {}
-    for number, name in names.items():
-        if not name:
-            labels[number] = printable(number)
-        elif given.count(name) > 1:
-            labels[number] = printable(f"{name} ({number})")
-        else:
-            labels[number] = printable(name)
-    return labels
+    given = Counter(names.values())
+    return {
+        number: printable(f"{name} ({number})" if name and given[name] > 1 else name or number)
+        for number, name in names.items()
+    }

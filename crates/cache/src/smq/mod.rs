@@ -172,21 +172,21 @@ impl Smq {
 
     fn take_free(&mut self, index: u32) {
         self.free.remove(&mut self.entries, index);
-        self.reset(index);
-        self.entry(index).set(Entry::ALLOCATED, true);
+        self.reset(index, true);
     }
 
     /// Forgets the block. That the entry was hit in this period stays known (`cache_hit_bits` is by cache block).
-    fn reset(&mut self, index: u32) {
+    fn reset(&mut self, index: u32, allocated: bool) {
         let period = std::mem::replace(self.entry(index), Entry::FREE).period;
         self.entry(index).period = period;
+        self.entry(index).set(Entry::ALLOCATED, allocated);
     }
 
     fn release(&mut self, index: u32) {
         if self.entries[index as usize].has(Entry::DIRTY) {
             self.dirty_blocks -= 1;
         }
-        self.reset(index);
+        self.reset(index, false);
         self.free.push(&mut self.entries, index);
     }
 
@@ -269,8 +269,7 @@ impl Smq {
             let victim = self.entries[index as usize].block;
             self.clean.remove(&mut self.entries, index);
             self.table.remove(&self.entries, victim);
-            self.reset(index);
-            self.entry(index).set(Entry::ALLOCATED, true);
+            self.reset(index, true);
             (index, Operation::Replace { victim })
         };
         self.entry(cache_block).block = block;

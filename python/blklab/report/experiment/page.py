@@ -158,15 +158,12 @@ def _raw(view: ExperimentView, raw: Raw) -> PageSection:
 
 
 def _raw_text(run: StoredRun, fio_output: str, most: int) -> PlainText:
-    shown, note = fio_output[:most], ""
-    if len(shown) < len(fio_output):
-        selection = ",".join(f"{key}={value}" for key, value in run.labels.items())
-        note = (
-            f"{formatting.size(len(shown))} of {formatting.size(len(fio_output))};"
-            f" the rest: blklab runs show '{run.campaign}:{selection}' --raw"
-        )
-    title = printable(f"run {run.id}: {' '.join(f'{key}={value}' for key, value in run.labels.items())}")
-    return PlainText(title, setup.printable_lines(shown.split("\n")), printable(note), folded=True)
+    labels, note = [f"{key}={value}" for key, value in run.labels.items()], ""
+    if len(fio_output) > most:
+        parts = f"{formatting.size(most)} of {formatting.size(len(fio_output))}"
+        note = f"{parts}; the rest: blklab runs show '{run.campaign}:{','.join(labels)}' --raw"
+    title = printable(f"run {run.id}: {' '.join(labels)}")
+    return PlainText(title, setup.printable_lines(fio_output[:most].split("\n")), printable(note), folded=True)
 
 
 def _hosts(view: ExperimentView) -> PageSection:

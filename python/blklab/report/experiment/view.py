@@ -57,15 +57,15 @@ class CellFigure:
     high: float | None  # The 95 % interval; None if unknown
 
 
+@dataclass(eq=False)
 class ReportCell:
     """The runs of one series that differ only in the repeat."""
 
-    def __init__(self, series: ReportSeries, labels: Labels, runs: Sequence[StoredRun], points: "Points") -> None:
-        self.series = series
-        self.labels = labels
-        self.runs = runs
-        self.points = points
-        self.figures = FiguresTogether([self])
+    series: ReportSeries
+    labels: Labels
+    runs: Sequence[StoredRun]
+    points: Points
+    figures: "FiguresTogether"
 
     def samples(self, metric: str) -> list[RunSample]:
         """Returns the values of a metric and their series, for the runs that have it."""
@@ -174,10 +174,9 @@ class ExperimentView:
         self.several = len(self.series) > 1
         self.runs = [run for series in self.series for run in series.runs]
         self.labels = self._telling()
-        self.cells = [cell for series in self.series for cell in self._folded(series)]
-        together = FiguresTogether(self.cells)
-        for cell in self.cells:
-            cell.figures = together
+        self.cells: list[ReportCell] = []
+        self.figures = FiguresTogether(self.cells)
+        self.cells += [cell for series in self.series for cell in self._folded(series)]
 
     def _telling(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""
@@ -203,6 +202,7 @@ class ExperimentView:
                 {label: printable(value) for label in self.labels if (value := runs[0].labels.get(label)) is not None},
                 runs,
                 self.points,
+                self.figures,
             )
             for runs in runs_by_cell.values()
         ]

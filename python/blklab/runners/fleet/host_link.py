@@ -17,7 +17,7 @@ from blklab import child_process, ssh
 from blklab.errors import BlklabError
 from blklab.outcome import ClockOffset
 from blklab.remote_program import COMMAND
-from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message
+from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message, line
 from blklab.runners.host.scratch_directory import PREFIX
 from blklab.text import printable
 
@@ -32,10 +32,6 @@ PATIENCE = 5.0  # Seconds that ssh may take to end
 CLEAN_UP = 20.0  # Seconds that a host may take to stop fio and restore its settings
 
 Inbox = queue.SimpleQueue[tuple["HostLink", Message]]
-
-
-def _line(kind: str, **values: object) -> bytes:
-    return (json.dumps({"kind": kind, **values}) + "\n").encode()
 
 
 class HostLink:
@@ -56,7 +52,7 @@ class HostLink:
 
     def send(self, kind: str, **values: object) -> None:
         """Sends a message; does nothing if the connection is lost."""
-        self._write(_line(kind, **values))
+        self._write(line(kind, **values))
 
     def ping(self) -> None:
         """Shows the host that blklab is there, and measures the offset of its clock.
@@ -71,7 +67,7 @@ class HostLink:
             if ready.poll(0):
                 number = next(self._numbers)
                 self._sent[number] = time.time_ns()
-                os.write(self._stdin, _line("ping", number=number))
+                os.write(self._stdin, line("ping", number=number))
         except (OSError, ValueError):
             return  # the connection is lost or closed
         finally:
@@ -96,8 +92,8 @@ class HostLink:
                     elif key.fd == self._pipes[1]:
                         noise = (noise + chunk)[-4096:]
                     else:
-                        for line in child_process.lines_of(rest, chunk):
-                            answered = self._take(line, inbox, answered)
+                        for answer in child_process.lines_of(rest, chunk):
+                            answered = self._take(answer, inbox, answered)
                 if len(rest) > LONGEST:
                     break
                 if self._pipes[0] not in selector.get_map() and not selector.select(1.0):
@@ -107,10 +103,10 @@ class HostLink:
             self._process.terminate()  # ends the forwarded connections, so that fio no longer waits for the host
         inbox.put((self, {"kind": "lost", "message": self.lost}))
 
-    def _take(self, line: bytes | bytearray, inbox: Inbox, answered: bool) -> bool:
+    def _take(self, answer: bytes | bytearray, inbox: Inbox, answered: bool) -> bool:
         """Takes a line; tells whether the program has answered. Other lines are a shell's greeting."""
         try:
-            message = json.loads(line)
+            message = json.loads(answer)
             if str(message["kind"]) != "pong":
                 inbox.put((self, message))
                 return True

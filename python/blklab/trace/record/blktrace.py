@@ -96,7 +96,7 @@ def run(
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-        stopped_by, clean = "blktrace", False
+        stopped_by = "blktrace"
         try:
             try:
                 while process.poll() is None and not any(True for _ in files()):
@@ -108,12 +108,11 @@ def run(
                 stopped_by = "user"
             ran = time.monotonic() - started
             stop(process)
-            clean = process.returncode == 0
         finally:
             # Files exist only after blktrace has set up its own trace.
             end(process, devices if any(True for _ in files()) else ())
         text = _read(output)
-    if not clean:
+    if process.returncode != 0:
         raise failure(text, process.returncode, [path for path in files() if _size(path)])
     return BlktraceExit(text, ran, stopped_by)
 

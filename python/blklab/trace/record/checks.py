@@ -97,23 +97,20 @@ def ready_debugfs(roots: Roots) -> Iterator[str]:
         if mount.kind == "debugfs":
             return (yield mount.point)
     try:
-        tried = _ran("mount", "-t", "debugfs", "debugfs", DEBUGFS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(f"debugfs is not mounted, and mount failed: {error}", f"mount it at {DEBUGFS}") from None
-    if tried.returncode != 0:
-        why = tried.stderr.strip().splitlines()[:1] or ["no reason given"]
-        raise EnvironmentLacks(
-            f"debugfs cannot be mounted: {why[0]}", "record outside a container, on a kernel with CONFIG_DEBUG_FS"
-        )
+        _run("mount", "-t", "debugfs", "debugfs", DEBUGFS)
+    except (OSError, subprocess.SubprocessError) as error:
+        why = [*(getattr(error, "stderr", None) or str(error)).strip().splitlines(), "no reason given"][0]
+        message = f"debugfs is not mounted, and cannot be: {why}"
+        raise EnvironmentLacks(message, "record outside a container, on a kernel with CONFIG_DEBUG_FS") from None
     try:
         yield DEBUGFS
     finally:
-        with suppress(OSError, subprocess.TimeoutExpired):
-            _ran("umount", DEBUGFS)  # it stays if others use it by now
+        with suppress(OSError, subprocess.SubprocessError):
+            _run("umount", DEBUGFS)  # it stays if others use it by now
 
 
-def _ran(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+def _run(*command: str) -> None:
+    subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
 
 
 def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:

@@ -157,7 +157,7 @@ def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, how)
-        if not os.path.samestat(os.fstat(descriptor), path.lstat()):  # removed and made anew
+        if not os.path.samestat(os.fstat(descriptor), path.lstat()):  # removed, and perhaps made again
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         yield descriptor
     finally:
