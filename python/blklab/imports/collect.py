@@ -190,11 +190,9 @@ def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) ->
 
 def _recognised(file: ImportFile) -> str | None:
     """Returns the name of a format; None for an unknown file in a directory. Raises UsageError."""
-    for name, each in FORMATS.items():
-        if each.matches(file):
-            return name
-    if not file.named:
-        return None
+    name = next((name for name, each in FORMATS.items() if each.matches(file)), None)
+    if name or not file.named:
+        return name
     known = "; ".join(f"{name}: {each.what}" for name, each in FORMATS.items())
     raise UsageError(f"{file.where}: unknown format; known are {known}")
 

@@ -217,12 +217,8 @@ def matches(file: ImportFile) -> bool:
 
 def read(given: ImportSource) -> ImportResult:
     """Returns one run for each file."""
-    runs, notes = [], []
-    for file in given.files:
-        run, problems = _run(file, parse_reports(file), given)
-        runs.append(run)
-        notes += problems
-    return ImportResult(runs, notes)
+    parts = [_run(file, parse_reports(file), given) for file in given.files]
+    return ImportResult([run for run, _ in parts], [note for _, notes in parts for note in notes])
 
 
 def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[ImportedRun, list[str]]:

@@ -78,16 +78,13 @@ class ExperimentReport:
     @property
     def facts(self) -> list[str]:
         """A short description of the experiment."""
-        view = self.view
-        rows = view.campaigns
-        begun = ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows))
-        ran = formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows)))
+        view, rows = self.view, self.view.campaigns
         facts = [
             formatting.plural(len({row.number for row in rows}), "campaign"),
             formatting.plural(len(view.cells), "cell"),
             formatting.plural(len(view.runs), "run"),
-            ran,
-            begun,
+            formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows))),
+            ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
             *(f"{label} {value}" for label, value in view.fixed.items()),
         ]
         return [fact for fact in facts if fact]
@@ -188,8 +185,7 @@ def _cells(view: ExperimentView) -> PageSection:
 
 
 def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [text(label) for label in view.labels]
-    columns += [text("campaign")] if view.several else []
+    columns = [*map(text, view.labels), *([text("campaign")] if view.several else [])]
     columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
     columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
     body = [
@@ -232,8 +228,7 @@ def _machine(outcome: Outcome) -> float | None:
 
 
 def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [text(label) for label in view.labels]
-    columns += [text("campaign")] if view.several else []
+    columns = [*map(text, view.labels), *([text("campaign")] if view.several else [])]
     columns += [TableColumn("runs"), *figures("took", "±", "user", "system")]
     body = [
         [
