@@ -15,6 +15,25 @@ from blklab.text import printable
 Process = subprocess.Popen[bytes]
 
 
+def lines_of(rest: bytearray, chunk: bytes) -> list[bytearray]:
+    """Returns the lines that end in a chunk. `rest` has the line before it, and gets the one behind it.
+
+    Only a chunk is searched: a line may have many.
+    """
+    rest += chunk
+    if b"\n" not in chunk:
+        return []
+    *lines, rest[:] = rest.split(b"\n")
+    return lines
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all data. A pipe takes 64 KiB at a time, and the rest of `bytes` would be copied each time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def command(arguments: Sequence[str], *, death_signal: str = "KILL") -> list[str]:
     """Returns the command that runs `arguments` and gets a signal from the kernel when blklab ends.
 

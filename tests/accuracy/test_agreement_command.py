@@ -76,7 +76,7 @@ class Lab:
             }
             if Lab.io_cost:
                 outcome["lab"]["io_cost"] = Lab.io_cost
-            ledger.end(cell, FinishedRun(Outcome.from_document(outcome), 0.1, [], ""))
+            ledger.end(cell, FinishedRun(Outcome.from_document(outcome), 0.1, []))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The race finds what simulating every arrangement in full finds."""
 
+import json
 import math
 from pathlib import Path
 
@@ -94,9 +95,15 @@ def test_finished_simulations_are_not_repeated(tmp_path: Path) -> None:
     arrangement = space(asked, first).fitting[0]
     request = SampleRequest(arrangement, asked.loads[0], 500)
     measured = first.run([request])
+    whole = [line for line in file.read_text().splitlines() if line]
+    build, key, figures = json.loads(whole[0])
     with file.open("ab") as stream:
-        stream.write(b'["cut off by a kill", {"mean\xff')
+        # Of another build of the simulator, of an older blklab, and cut off by a kill.
+        for other in ([["0.1.0", build[1]], key, figures], [key, figures]):
+            stream.write(f"\n{json.dumps(other)}".encode())
+        stream.write(b'\n["cut off by a kill", {"mean\xff')
     again = Simulations(asked, file)
+    assert file.read_text().splitlines() == whole
     assert again.run([request]) == measured
     lines = file.read_text(errors="replace").splitlines()
     again.run([request])

@@ -1,5 +1,6 @@
 """`git bisect` in a repository of our own."""
 
+import fcntl
 import subprocess
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from blklab.bisection.git import BisectionState, Commit, GitBisect, GitFailed, Repository, of_list, shared
 from blklab.bisection.source import locked, remove_work, work_directory
 from blklab.bisection.tree import shared_headers
-from blklab.errors import UsageError
+from blklab.errors import BlklabError, UsageError
 from tests.bisection.md_history import git
 
 
@@ -60,6 +61,27 @@ def test_work_directories_are_removed_if_no_process_uses_them(tmp_path: Path, mo
         assert remove_work() == 1000
         assert used.is_dir()
     assert not left.exists()
+
+
+def test_a_lock_on_a_directory_that_was_removed_meanwhile_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    directory = work_directory("x")
+    flock, removals = fcntl.flock, iter([True, False, False])
+
+    def late(descriptor: int, how: int) -> None:
+        """Another process removes the directory between opening and locking."""
+        if next(removals):
+            assert remove_work() == 0
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with locked(directory):
+        monkeypatch.undo()
+        assert directory.is_dir()
+        with pytest.raises(BlklabError, match="another blklab bisects the same sources"), locked(directory):
+            pass
 
 
 @pytest.mark.parametrize("culprit", range(1, 9))

@@ -1,6 +1,9 @@
 """Files to campaigns: recognised, labelled, bounded; and each defect is one line."""
 
 import json
+import os
+import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blklab.errors import BlklabError, UsageError
-from blklab.imports import collect
+from blklab.imports import base, collect
 from blklab.imports.base import ImportFile, ImportSource
 from blklab.imports.collect import batches
 from blklab.imports.run_labels import RunNaming
+from blklab.store.series import unpacked
 from tests.imports.conftest import DATA, FIO, ROOT, imported, runs
 from tests.report.test_documented import documented_fields
 
@@ -121,8 +125,52 @@ def test_what_is_no_result(tmp_path: Path, content: bytes, output: str) -> None:
     assert str(caught.value).startswith(f"{path}: {output}")
 
 
+def test_the_texts_of_a_directory_are_not_in_memory_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "LARGEST", 2 << 20)  # also the size of the buffer
+    document = (DATA / "fio-3.33.json").read_text()
+    for number in range(20):
+        (tmp_path / f"{number}.json").write_text(document + " " * (1 << 20))
+    tracemalloc.start()
+    batch, _ = imported(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(batch.plan.cells) == 80
+    assert peak < 10 << 20  # of 20 MiB, a file at a time
+    assert unpacked(batch.finished[batch.plan.cells[3].key].raw).startswith(document)
+
+
+class CountedPath(type(Path())):  # type: ignore[misc]
+    """A path that counts how often one is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedPath.compared += 1
+        return bool(super().__eq__(other))
+
+    __hash__ = Path.__hash__
+
+
+def test_logs_find_their_document_without_a_search_among_all() -> None:
+    names: dict[Path, set[str]] = {CountedPath(f"d/{number}.json"): {f"p{number}"} for number in range(500)}
+    logs = [ImportFile(CountedPath(f"d/p{number}_iops.1.log"), "") for number in range(500)]
+    CountedPath.compared = 0
+    companions = collect._companions(names, logs)
+    assert companions == {path: [log] for path, log in zip(names, logs, strict=True)}
+    assert CountedPath.compared < 10_000  # a search among all: 250,000
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=[(DATA / "fio-3.33.json").read_text()])
+    writer.start()
+    assert len(imported(pipe)[0].plan.cells) == 4
+    writer.join()
+
+
 def test_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "LARGEST", 100)
+    monkeypatch.setattr(base, "LARGEST", 100)
     path = tmp_path / "file"
     path.write_text("x" * 101)
     with pytest.raises(UsageError, match="is larger than 256 MiB"):

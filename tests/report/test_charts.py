@@ -13,7 +13,7 @@ from blklab.report.view import ProfileView
 
 def test_every_chart_follows_the_schema(pgbench: ProfileView, scsi: ProfileView) -> None:
     for view in (pgbench, scsi):
-        charts = page.charts(view)
+        charts = page.charts(page.sections(view))
         assert len({chart.name for chart in charts}) == len(charts) > 12
         for chart in charts:
             spec = export.standalone(chart)
@@ -34,7 +34,7 @@ def test_dark_has_every_colour_of_light() -> None:
 
 
 def test_pictures_are_written(scsi: ProfileView, tmp_path: Path) -> None:
-    charts = [chart for chart in page.charts(scsi) if chart.name in {"iops", "stages"}]
+    charts = [chart for chart in page.charts(page.sections(scsi)) if chart.name in {"iops", "stages"}]
     written = list(export.export(charts, tmp_path))
     assert [path.name for path in written] == ["iops.png", "iops.svg", "stages.png", "stages.svg"]
     for path in written:

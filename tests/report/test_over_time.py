@@ -16,7 +16,7 @@ from tests.trace.generated import write_trace
 
 
 def chart(view: ProfileView, name: str) -> Chart:
-    return next(chart for chart in page.charts(view) if chart.name == name)
+    return next(chart for chart in page.charts(page.sections(view)) if chart.name == name)
 
 
 def scale(drawn: Chart) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def scale(drawn: Chart) -> dict[str, Any]:
 
 
 def test_every_chart_over_time_has_the_same_axis_and_the_stalls(pgbench: ProfileView) -> None:
-    charts = [c for c in page.charts(pgbench) if "layer" in c.spec and "x" in c.spec.get("encoding", {})]
+    charts = [c for c in page.charts(page.sections(pgbench)) if "layer" in c.spec and "x" in c.spec.get("encoding", {})]
     assert len(charts) >= 12
     assert len({tuple(c.spec["encoding"]["x"]["scale"]["domain"]) for c in charts}) == 1
     for drawn in charts:

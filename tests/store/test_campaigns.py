@@ -16,6 +16,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from blklab.cli.exit_status import guarded
+from blklab.cli.status import INTERRUPTED
 from blklab.errors import BlklabError, StoreError, UsageError
 from blklab.outcome import DirectionResult, LatencyResult, Outcome
 from blklab.store import database, query, series
@@ -42,7 +44,7 @@ def test_a_campaign_from_begin_to_end(store: Store) -> None:
     first, second, third, _ = campaign.waiting.values()
     assert store.claim(first, ENVIRONMENT)
     assert not store.claim(first, ENVIRONMENT)
-    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, '{"jobs": []}'))
+    store.finish(first, FinishedRun(OUTCOME, 1.5, POINTS, series.packed('{"jobs": []}')))
     assert store.claim(second, ENVIRONMENT)
     store.fail(second, "fio was killed")
     assert store.claim(third, ENVIRONMENT)
@@ -244,7 +246,7 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
     try:
         path = store.database.directory / f"unkept-run-{run}.json"
         with pytest.raises(StoreError, match=f"the measurement is in {path}") as caught:
-            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, "{}"))
+            store.finish(run, FinishedRun(OUTCOME, 1, POINTS, series.packed("{}")))
     finally:
         server.start()
     assert waited == pauses
@@ -269,6 +271,33 @@ def test_of_a_full_disk_nothing_is_waited_for(store: Store, monkeypatch: pytest.
     monkeypatch.setattr("blklab.store.campaigns._add_series", full)
     with pytest.raises(StoreError, match="database or disk is full; the measurement is in"):
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
+
+
+def test_what_an_interrupt_saved_is_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run, *_) = store.begin(make_plan()).waiting.values()
+    store.claim(run, {})
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("blklab.store.campaigns._add_series", interrupted)
+
+    def command() -> int:
+        try:
+            store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("repeat the command with --resume") from None
+        return 0
+
+    assert guarded(command) == INTERRUPTED
+    path = store.database.directory / f"unkept-run-{run}.json"
+    assert capsys.readouterr().err == (
+        f"blklab: run {run} is not in the store; the measurement is in {path}\n"
+        "blklab: interrupted: repeat the command with --resume\n"
+    )
+    assert json.loads(path.read_text())["run"] == run
 
 
 def test_a_campaign_under_way_loses_no_planned_run(store: Store) -> None:

@@ -1,6 +1,8 @@
 """Which devices lie beneath a directory: on machines made of files."""
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,7 +113,26 @@ def test_mount_points_with_spaces(machine: Machine) -> None:
 
 def test_debugfs_that_is_mounted_is_used(machine: Machine) -> None:
     machine.mount("0:7", Path("/sys/kernel/debug"), "debugfs", "debugfs")
-    assert ready_debugfs(machine.roots) == ("/sys/kernel/debug", "")
+    with ready_debugfs(machine.roots) as debugfs:
+        assert debugfs == "/sys/kernel/debug"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_debugfs_is_mounted_for_the_recording_only(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    ran: list[str] = []
+
+    def run(command: Sequence[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        ran.append(command[0])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with suppress(BlklabError), ready_debugfs(machine.roots) as debugfs:
+        assert (debugfs, ran) == ("/sys/kernel/debug", ["mount"])
+        if fails:
+            raise BlklabError("the kernel refuses to trace")
+    assert ran == ["mount", "umount"]
 
 
 def test_a_device_that_is_traced_already(tmp_path: Path) -> None:

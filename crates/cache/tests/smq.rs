@@ -164,7 +164,7 @@ impl Model {
             jump: 1,
             promote_level: 64,
             queues: [Lists::new((0, 0), true), Lists::new((0, 0), true)],
-            newer: [0, 0],
+            newer: [1, 1],
             map: HashMap::new(),
             origin: HashMap::new(),
             levels: HashMap::new(),
@@ -321,7 +321,6 @@ impl Model {
 
     fn free(&mut self, block: u64) {
         self.dirty.remove(&block);
-        self.hits.remove(&block);
         self.free.push(block);
     }
 

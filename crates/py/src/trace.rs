@@ -165,7 +165,8 @@ impl PartialProfile {
     fn profile(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |whole| {
             let copy = Characterisation::from_content(&whole.to_content());
-            serde_json::to_string(&copy.map(Characterisation::profile)).map_err(|e| UsageError::new_err(e.to_string()))
+            let copy = copy.ok_or_else(|| UsageError::new_err("partial profile: it cannot be restored"))?;
+            serde_json::to_string(&copy.profile()).map_err(|e| UsageError::new_err(e.to_string()))
         })
     }
 }

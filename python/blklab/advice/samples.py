@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from blklab import __version__, _core
+from blklab import __version__, _core, output
 from blklab.advice.arrangement import Arrangement
 from blklab.advice.question import DiskPool, Load, Question, Table
 from blklab.cluster import HERE, Parallel
@@ -107,9 +107,9 @@ class Simulations:
         return [_average(samples[at : at + SEEDS]) for at in range(0, len(samples), SEEDS)]
 
     def _limited(self, request: SampleRequest) -> Cell:
-        """Returns the cell of a request, with a key that differs between builds of the simulator."""
+        """Returns the cell of a request; equal documents have one key."""
         cell = other_run(self.cell(request.arrangement, request.load), request.seed)
-        return replace(cell, document=document_of(cell, request), labels={"build": json.dumps(BUILD)})
+        return replace(cell, document=document_of(cell, request), labels={})
 
     def recorded_seconds(self, load: Load, ios: int) -> float:
         """Returns how long the first I/Os of a trace take on a device without limits, seconds."""
@@ -124,7 +124,7 @@ class Simulations:
         if self._file is not None:
             # The line before may be cut off. Without the file, a later search only takes longer.
             with suppress(OSError), self._file.open("a", encoding="utf-8") as stream:
-                stream.write(f"\n{json.dumps([key, asdict(self._known[key])])}")
+                stream.write(f"\n{json.dumps([BUILD, key, asdict(self._known[key])])}")
 
 
 def _sampled(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
@@ -149,13 +149,21 @@ def _average(samples: Sequence[Sample]) -> Sample:
 
 
 def _read(file: Path) -> dict[str, Sample]:
-    """Reads finished simulations; damaged lines are ignored."""
-    known = {}
-    with suppress(OSError), file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            with suppress(ValueError, TypeError):
-                key, fields = json.loads(line)
+    """Reads finished simulations; removes damaged lines and those of other builds of the simulator."""
+    known, kept = {}, []
+    try:
+        lines = list(filter(None, file.read_text(encoding="utf-8", errors="replace").splitlines()))
+    except OSError:
+        return {}
+    for line in lines:
+        with suppress(ValueError, TypeError):
+            build, key, fields = json.loads(line)
+            if build == BUILD:
                 known[key] = Sample(**fields)
+                kept.append(line)
+    if len(kept) < len(lines):
+        with suppress(OSError, BlklabError):
+            output.replace(file, "\n".join(kept).encode())
     return known
 
 

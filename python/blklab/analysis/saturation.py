@@ -7,6 +7,7 @@ idle; above it, I/Os mostly wait. A load is saturated at 95 % of the largest ban
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from blklab.analysis.metrics import METRICS
@@ -33,7 +34,7 @@ class SaturationCurve:
     labels: Mapping[str, str]
     loads: Sequence[LoadPoint]
 
-    @property
+    @cached_property
     def knee(self) -> LoadPoint:
         """The load with the largest ratio of bandwidth to latency."""
         return max(self.loads, key=lambda load: load.iops / load.latency_ns)

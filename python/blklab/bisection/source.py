@@ -6,13 +6,14 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
 from blklab.bisection.git import Commit, Repository
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.base import Runner
+from blklab.runners.lab.image.cache import held
 from blklab.spec.overrides import Override
 
 Note = Callable[[str], object]
@@ -74,15 +75,16 @@ def _cache() -> Path:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Keeps other processes from the same bisection during the block. Raises BlklabError."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with ExitStack() as stack:
+        descriptor = None
+        while descriptor is None:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                descriptor = stack.enter_context(held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except FileNotFoundError:
+                continue  # `remove_work` came between
+            except BlockingIOError:
+                raise BlklabError(f"another blklab bisects the same sources, in {directory}: wait for it") from None
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise EnvironmentLacks(f"{directory} belongs to another user", "remove it, or set XDG_CACHE_HOME")
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BlklabError(f"another blklab bisects the same sources, in {directory}: wait for it") from None
         yield
-    finally:
-        os.close(descriptor)

@@ -23,8 +23,12 @@ def guarded(run: Callable[[], int]) -> int:
 
 def _status(run: Callable[[], int]) -> int:
     try:
-        status = run()
-        streams.flush()
+        try:
+            status = run()
+            streams.flush()
+        except BaseException as error:
+            _say_notes(error)
+            raise
     except BrokenPipeError:
         return PIPE_CLOSED
     except (KeyboardInterrupt, click.Abort) as interrupt:
@@ -74,6 +78,14 @@ def report(error: BaseException) -> int:
         " traceback that BLKLAB_DEBUG=1 prints"
     )
     return CRASHED
+
+
+def _say_notes(error: BaseException | None) -> None:
+    """Print the notes of an exception, and of those in whose place it was raised."""
+    while error is not None:
+        for line in getattr(error, "__notes__", ()):
+            _say(line)
+        error = error.__context__
 
 
 def _describe(error: OSError) -> str:

@@ -96,6 +96,7 @@ def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "t
     from blklab.imports.base import ImportSource
     from blklab.imports.collect import batches
     from blklab.imports.run_labels import RunNaming
+    from blklab.store.series import unpacked
 
     if experiments := [file for file in files if file.endswith(".toml")]:
         raise UsageError(f"{experiments[0]}: expected fio's output; an experiment runs with `blklab run`")
@@ -108,7 +109,7 @@ def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "t
     runs = []
     for cell in batch.plan.cells:
         finished = batch.finished[cell.key]
-        complete = '"fio version"' in finished.raw
+        complete = '"fio version"' in unpacked(finished.raw)
         runs.append(MeasuredRun(cell.labels, finished.outcome, str(cell.document["source"]), complete))
     return batch.plan.name, runs
 

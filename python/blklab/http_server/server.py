@@ -128,6 +128,7 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         until = time.monotonic() + WAIT_S
         free = self._free.acquire(blocking=False)
         while not free and time.monotonic() < until:
+            self.service_actions()  # not called while this waits
             self._hang_up("slow", most=1)
             free = self._free.acquire(timeout=0.05)
         return free
@@ -150,6 +151,14 @@ class WebServer(socketserver.ThreadingMixIn, WSGIServer):
         now = time.monotonic()
         with self._waiting_lock:
             self._waiting[self._connection.line] = {"slow": now + SLOW_S, "late": now + seconds}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Starts the connection's thread."""
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()  # there is no thread that would do so
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Handles a connection, and then allows another."""

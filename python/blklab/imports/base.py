@@ -3,28 +3,57 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.outcome import DeviceResult, DirectionResult, GroupResult, LatencyResult, Outcome
 from blklab.store.series import SeriesPoint
 from blklab.text import printable
 from blklab.units import parse_number
 
 MOST_RUNS = 100_000  # Maximum runs of an import
+LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
 
 
 @dataclass(frozen=True)
 class ImportFile:
     path: Path  # `-` is standard input
-    text: str  # Empty for a directory whose format reads the files itself
+    content: str | None = (
+        None  # Of what can be read only once; empty for a directory whose format reads the files itself
+    )
     named: bool = True  # Whether the user named it; otherwise it is from a directory
 
     @property
     def where(self) -> str:
         """Its name in messages."""
         return printable(str(self.path))
+
+    @property
+    def text(self) -> str:
+        """Its content: that of the file that was read last is kept, the others are read again. Raises UsageError."""
+        if self.content is not None:
+            return self.content
+        with SystemErrors(UsageError, f"{self.where}: cannot be read"):
+            status = self.path.stat()
+            return _read(self.path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, _changed_ns: int, _size: int) -> str:
+    with path.open("rb") as stream:
+        return read_text(path, stream)
+
+
+def read_text(path: Path, stream: BinaryIO) -> str:
+    """Returns the text of an open file. Raises UsageError for one that is no text, or too large."""
+    content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UsageError(f"{printable(str(path))}: is larger than 256 MiB; expected a result")
+    if b"\0" in content[:8192]:
+        raise UsageError(f"{printable(str(path))}: is not text")
+    return content.decode("utf-8-sig", errors="replace")
 
 
 @dataclass(frozen=True)
@@ -46,7 +75,7 @@ class ImportedRun:
     options: Mapping[str, str]  # Options in fio's words: rw, bs, iodepth, numjobs …; a missing option is unknown
     outcome: Outcome
     points: Sequence[SeriesPoint] = ()
-    raw: str = ""
+    raw: bytes = b""  # The output of the tool, `packed`
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels that are always kept, even if all runs share them
     measured: str | None = None  # When it was measured (ISO 8601, without a zone if that is unknown)
     section: str = ""  # Runs of one section are repeats if their labels are equal; empty: no other run is

@@ -2,26 +2,25 @@
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from blklab import __version__
-from blklab.errors import BlklabError, UsageError
+from blklab.errors import BlklabError, SystemErrors, UsageError
 from blklab.fio import terse
-from blklab.imports import blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
+from blklab.imports import base, blkparse, fio_log, fio_results, iostat, randomio, reference, run_labels
 from blklab.imports.base import MOST_RUNS, ImportedRun, ImportFile, ImportFormat, ImportResult, ImportSource
 from blklab.imports.filesystem_benchmarks import matches_bonnie, matches_iozone, read_bonnie, read_iozone
 from blklab.imports.run_labels import RunNaming
 from blklab.outcome import Outcome
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.store.series import FinishedRun
-from blklab.text import common_start, printable
+from blklab.text import by_key, common_start
 from blklab.units import numbers_in
 
-LARGEST = 256 << 20  # Maximum bytes of a file; fio's largest outputs are a tenth of that
 LIMIT = 1 << 63
 
 STDIN = "-"
@@ -79,18 +78,14 @@ class ImportedFiles:
 def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: str | None = None) -> ImportedFiles:
     """Returns one campaign for each tool. Raises BlklabError, UsageError for a single bad file."""
     failed: list[BlklabError] = []
-    files = [file for path in paths for file in _files(path, failed)]
-    full = [file for file in files if file.text.strip() or file.path.is_dir()]
-    if files and not full and not failed:
-        raise UsageError(f"{files[0].where}: is empty; expected results")
-    imported, notes = _read(full, given, form, failed)
-    notes[:0] = [f"{file.where}: is empty: skipped" for file in files if file not in full]
+    files = (file for path in paths for file in _files(path, failed))
+    imported, notes, first = _read(files, given, form, failed)
     read = []
     for runner, runs in imported.items():
         kept, unmatched, doubts = run_labels.split_names(runs, naming.pattern)
         failed += map(BlklabError, unmatched)
         if kept:
-            batch, more = _batch(runner, kept, full[0], naming)
+            batch, more = _batch(runner, kept, first, naming)
             read.append(batch)
             notes += [*doubts, *more, *_added_up(kept)]
     problems = list(dict.fromkeys(map(str, failed)))
@@ -104,57 +99,55 @@ def batches(paths: Sequence[str], given: ImportSource, naming: RunNaming, form: 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _files(name: str, failed: list[BlklabError]) -> list[ImportFile]:
-    """Returns a file, or those of a directory; adds what cannot be read to `failed`."""
-    path = Path(name)
+def _files(name: str, failed: list[BlklabError]) -> Iterator[ImportFile]:
+    """Yields a file, or those of a directory; adds what cannot be read to `failed`."""
+    file = ImportFile(path := Path(name))
     try:
-        if name == STDIN:
-            return [ImportFile(path, _text(path, sys.stdin.buffer.read(LARGEST + 1)))]
-        if path.is_dir():
-            directory = ImportFile(path, "")
-            if any(each.matches(directory) for each in DIRECTORY_FORMATS):
-                return [directory]
-            inside = sorted((each for each in path.iterdir() if each.is_file()), key=lambda each: numbers_in(each.name))
-            if not inside:
-                raise UsageError(f"{printable(name)}: the directory has no files")
-            files = [file for path_inside in inside for file in _files(str(path_inside), failed)]
-            return [replace(file, named=False) for file in files]
-        with path.open("rb") as stream:
-            return [ImportFile(path, _text(path, stream.read(LARGEST + 1)))]
+        with SystemErrors(UsageError, f"{file.where}: cannot be read"):
+            if name == STDIN:
+                yield ImportFile(path, base.read_text(path, sys.stdin.buffer))
+            elif not path.is_dir():
+                # A pipe can be read only once.
+                yield file if path.is_file() else replace(file, content=file.text)
+            elif any(each.matches(directory := ImportFile(path, "")) for each in DIRECTORY_FORMATS):
+                yield directory
+            elif inside := [each for each in path.iterdir() if each.is_file()]:
+                for each in sorted(inside, key=lambda each: numbers_in(each.name)):
+                    yield ImportFile(each, named=False)
+            else:
+                raise UsageError(f"{file.where}: the directory has no files")
     except UsageError as error:
         failed.append(error)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        failed.append(UsageError(f"{printable(name)}: cannot be read: {reason}"))
-    return []
-
-
-def _text(path: Path, content: bytes) -> str:
-    if len(content) > LARGEST:
-        raise UsageError(f"{printable(str(path))}: is larger than 256 MiB; expected a result")
-    if b"\0" in content[:8192]:
-        raise UsageError(f"{printable(str(path))}: is not text")
-    return content.decode("utf-8-sig", errors="replace")
 
 
 def _read(
-    files: Sequence[ImportFile], given: ImportSource, form: str | None, failed: list[BlklabError]
-) -> tuple[dict[str, list[ImportedRun]], list[str]]:
-    """Returns the runs by the tool that measured them, and notes; adds to `failed`."""
+    files: Iterable[ImportFile], given: ImportSource, form: str | None, failed: list[BlklabError]
+) -> tuple[dict[str, list[ImportedRun]], list[str], Path]:
+    """Returns the runs by the tool that measured them, notes, and the first file with content; adds to `failed`."""
     by_format: dict[str, list[ImportFile]] = {}
-    directories = []
-    notes: list[str] = []
+    log_names: dict[Path, set[str]] = {}  # What each JSON calls its logs
+    first: Path | None = None
+    directories, empty, notes = [], [], []
     for file in files:
         try:
             if file.path.is_dir():
                 directories.append(file)
+            elif not file.text.strip():
+                empty.append(f"{file.where}: is empty")
+                continue
             elif (name := form or _recognised(file)) is not None:
                 by_format.setdefault(name, []).append(file)
+                if name == "fio":
+                    log_names[file.path] = {Path(log).name for log in _LOG_NAME.findall(file.text)}
             else:
                 notes.append(f"{file.where}: unknown format: skipped")
+            first = first or file.path
         except UsageError as error:
             failed.append(error)
-    companions = _companions(by_format.get("fio", []), by_format.get("fio-log", []))
+    if empty and first is None and not failed:
+        raise UsageError(f"{empty[0]}; expected results")
+    notes[:0] = [f"{each}: skipped" for each in empty]
+    companions = _companions(log_names, by_format.get("fio-log", []))
     joined = {log.path for logs in companions.values() for log in logs}
     by_origin: dict[str, list[ImportedRun]] = {}
 
@@ -173,7 +166,7 @@ def _read(
         chosen = [file for file in by_format.get(name, []) if file.path not in joined]
         if chosen:
             take(each, chosen)
-    return by_origin, notes
+    return by_origin, notes, first or Path(STDIN)
 
 
 def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) -> ImportResult:
@@ -197,11 +190,9 @@ def _each(each: ImportFormat, given: ImportSource, failed: list[BlklabError]) ->
 
 def _recognised(file: ImportFile) -> str | None:
     """Returns the name of a format; None for an unknown file in a directory. Raises UsageError."""
-    for name, each in FORMATS.items():
-        if each.matches(file):
-            return name
-    if not file.named:
-        return None
+    name = next((name for name, each in FORMATS.items() if each.matches(file)), None)
+    if name or not file.named:
+        return name
     known = "; ".join(f"{name}: {each.what}" for name, each in FORMATS.items())
     raise UsageError(f"{file.where}: unknown format; known are {known}")
 
@@ -209,26 +200,26 @@ def _recognised(file: ImportFile) -> str | None:
 _LOG_NAME = re.compile(r'"write_(?:bw|lat|iops|hist)_log"\s*:\s*"([^"]{1,400})"')
 
 
-def _companions(documents: Sequence[ImportFile], logs: Sequence[ImportFile]) -> dict[Path, list[ImportFile]]:
+def _companions(log_names: Mapping[Path, set[str]], logs: Sequence[ImportFile]) -> dict[Path, list[ImportFile]]:
     """Returns the logs of each JSON in its directory: those that its job options name, otherwise
     those that no other JSON names, if it is the only one without names there.
     """
+    naming = by_key(((path.parent, name), path) for path, names in log_names.items() for name in names)
+    others = by_key((path.parent, path) for path, names in log_names.items() if not names)
     companions: dict[Path, list[ImportFile]] = {}
-    named = {file.path: {Path(name).name for name in _LOG_NAME.findall(file.text)} for file in documents}
     for log in logs:
-        match = fio_log.NAME.fullmatch(log.path.name)
-        same = [path for path in named if path.parent == log.path.parent]
-        by_name = [path for path in same if match and match["prefix"] in named[path]]
-        others = [path for path in same if not named[path]]
-        if by_name or len(others) == 1:
-            companions.setdefault((by_name or others)[0], []).append(log)
+        match, directory = fio_log.NAME.fullmatch(log.path.name), log.path.parent
+        by_name = naming.get((directory, match["prefix"]), []) if match else []
+        alone = others.get(directory, [])
+        if by_name or len(alone) == 1:
+            companions.setdefault((by_name or alone)[0], []).append(log)
     return companions
 
 
 # --- labels --------------------------------------------------------------------------------------
 
 
-def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: RunNaming) -> tuple[Batch, list[str]]:
+def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNaming) -> tuple[Batch, list[str]]:
     labels, doubts = run_labels.make_labels(runs, naming)
     cells, finished = [], {}
     for number, (run, own) in enumerate(zip(runs, labels, strict=True), 1):
@@ -238,15 +229,15 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: ImportFile, naming: 
         finished[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
     names = dict.fromkeys(label for own in labels for label in own)
     varied = [label for label in names if len({own.get(label) for own in labels}) > 1]
-    log = fio_log.NAME.fullmatch(first.path.name)
-    default = "published" if first.path.is_dir() else log["prefix"] if log else _shared(runs)
+    log = fio_log.NAME.fullmatch(first.name)
+    default = "published" if first.is_dir() else log["prefix"] if log else _shared(runs)
     # The name must not contain the characters that select campaigns.
     name = naming.name or re.sub(r"[@:~]", "-", default).strip("-") or "stdin"
     files = list(dict.fromkeys(run.where for run in runs))
     measured = min((run.measured for run in runs if run.measured), default=None)
     repeats = max(int(own["repeat"]) for own in labels)
     raw = {"import": {"name": name, "files": files[:1000], "measured": measured}, "repeats": repeats}
-    plan = SourceNames(naming.title, cells, varied, runner, first.path, raw)
+    plan = SourceNames(naming.title, cells, varied, runner, first, raw)
     return Batch(plan, finished, {"blklab": __version__, "imported": True}), doubts
 
 

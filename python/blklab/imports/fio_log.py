@@ -9,7 +9,7 @@ Histograms of completion latencies (`clat_hist`) have the quantiles of a run, an
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -112,8 +112,8 @@ def _run(members: Sequence[_Log]) -> ImportedRun:
         points, latencies = _histograms(histograms)
         samples = [_known(bins) for bins in latencies]
     if others and _each(chosen):
-        points, counted = _counted(chosen)
-        samples = [_known(Counter(values)) for values in counted]
+        points, latencies = _counted(chosen)
+        samples = [_known(bins) for bins in latencies]
     elif others:
         try:
             points = _points(logs.gather(_texts(chosen), "log"))
@@ -185,13 +185,6 @@ def _middles(count: int, where: str) -> list[int]:
 # --- a line for each I/O -------------------------------------------------------------------------
 
 
-class _Io(NamedTuple):
-    time_ms: int
-    value: int
-    direction: int
-    size: int
-
-
 def _each(chosen: Sequence[_Log]) -> bool:
     """Returns whether lines are I/Os: an interval has no block size."""
     for log in chosen:
@@ -202,41 +195,44 @@ def _each(chosen: Sequence[_Log]) -> bool:
     return True
 
 
-def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[list[int]]]:
-    """Returns the series by second, and the latencies of reads and of writes."""
+def _counted(chosen: Sequence[_Log]) -> tuple[list[SeriesPoint], list[Counter[int]]]:
+    """Returns the series by second, and the I/Os of reads and of writes by latency. Keeps no I/O in memory."""
     kind = "iops" if any(log.kind == "iops" for log in chosen) else chosen[0].kind
-    counted = [io for log in chosen if log.kind == kind for io in _ios(log.file)]
-    timed = [io for log in chosen if log.kind == "clat" for io in _ios(log.file)]
-    if not counted:
-        return [], [[], []]
-    end = max(io.time_ms for io in (*counted, *timed)) + 1
+    # By second, of both directions.
+    ios, sizes, lasted, timed = (defaultdict[int, list[int]](lambda: [0, 0]) for _ in range(4))
+    latencies: list[Counter[int]] = [Counter(), Counter()]
+    end = 0
+    for log in (log for log in chosen if log.kind in {kind, "clat"}):
+        for time_ms, value, direction, size in _ios(log.file):
+            second, end = time_ms // 1000, max(end, time_ms + 1)
+            if log.kind == kind:
+                ios[second][direction] += 1
+                sizes[second][direction] += size
+            if log.kind == "clat":
+                lasted[second][direction] += value
+                timed[second][direction] += 1
+                latencies[direction][value] += 1
+    if not ios:
+        return [], [Counter(), Counter()]
     slices = math.ceil(end / 1000)
     if slices > logs.MOST_SLICES:
         raise BlklabError(f"{chosen[0].file.where}: {slices:,} s: expected at most {logs.MOST_SLICES:,}")
-    ios = [[0, 0] for _ in range(slices)]
-    size = [[0, 0] for _ in range(slices)]
-    lasted: list[list[list[int]]] = [[[], []] for _ in range(slices)]
-    for io in counted:
-        ios[io.time_ms // 1000][io.direction] += 1
-        size[io.time_ms // 1000][io.direction] += io.size
-    for io in timed:
-        lasted[io.time_ms // 1000][io.direction].append(io.value)
     points = [
         SeriesPoint(
             JOBS,
             at * SECOND,
             SECOND if at < slices - 1 else end * 10**6 - at * SECOND,
             *ios[at],
-            *size[at],
-            *(math.fsum(values) / len(values) if values else None for values in lasted[at]),
+            *sizes[at],
+            *(total / count if count else None for total, count in zip(lasted[at], timed[at], strict=True)),
         )
         for at in range(slices)
     ]
-    return points, [[io.value for io in timed if io.direction == at] for at in (0, 1)]
+    return points, latencies
 
 
-def _ios(file: ImportFile) -> list[_Io]:
-    ios = []
+def _ios(file: ImportFile) -> Iterator[tuple[int, ...]]:
+    """Yields the time in ms, the value, the direction and the size of each I/O."""
     for number, line in enumerate(file.text.splitlines(), 1):
         if not line.strip():
             continue
@@ -244,7 +240,5 @@ def _ios(file: ImportFile) -> list[_Io]:
         if len(fields) < 4 or not all(f.isascii() and f.isdigit() and len(f) < 19 for f in fields):
             message = f"{file.where}:{number}: found {line[:60]!r}, expected time, value, direction, size of an I/O"
             raise BlklabError(message)
-        time, value, direction, size = map(int, fields)
-        if direction < 2:
-            ios.append(_Io(time, value, direction, size))
-    return ios
+        if (io := tuple(map(int, fields)))[2] < 2:
+            yield io

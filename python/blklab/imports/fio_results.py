@@ -10,7 +10,7 @@ from blklab.fio.node import FioDocument
 from blklab.imports import fio_log
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource
 from blklab.outcome import Outcome
-from blklab.store.series import JOBS, SeriesPoint
+from blklab.store.series import JOBS, SeriesPoint, packed
 
 
 def matches(file: ImportFile) -> bool:
@@ -48,10 +48,11 @@ def _runs(file: ImportFile, given: ImportSource, documents: Sequence[FioDocument
             asked(outcome),
             outcome,
             points or (_status_points(document) if len(groups) == 1 else []),
-            file.text if len(documents) == 1 else json.dumps(document),
+            raw,
             measured=output.measured_at(document),
         )
         for number, (document, groups) in enumerate(zip(documents, outcomes, strict=True), 1)
+        for raw in [packed(file.text if len(documents) == 1 else json.dumps(document))]
         for outcome in groups
     ]
 
@@ -130,7 +131,7 @@ def read_text(given: ImportSource) -> ImportResult:
                 at = f"{file.where}: " if problem.startswith("line ") else f"{where}: "
                 notes.append(f"{at}{problem}: skipped")
                 continue
-            raw = "\n".join(lines[run.line - 1 : end])
+            raw = packed("\n".join(lines[run.line - 1 : end]))
             runs += [
                 ImportedRun(
                     where, name(outcome), asked(outcome), outcome, raw=raw, measured=output.measured_at(run.document)

@@ -15,7 +15,7 @@ from typing import Any
 from blklab.errors import BlklabError
 from blklab.imports.base import ImportedRun, ImportFile, ImportResult, ImportSource, number, of_points, outcome
 from blklab.outcome import DeviceResult, device_kind
-from blklab.store.series import JOBS, SeriesPoint
+from blklab.store.series import JOBS, SeriesPoint, packed
 from blklab.text import printable
 from blklab.units import SECTOR
 
@@ -217,12 +217,8 @@ def matches(file: ImportFile) -> bool:
 
 def read(given: ImportSource) -> ImportResult:
     """Returns one run for each file."""
-    runs, notes = [], []
-    for file in given.files:
-        run, problems = _run(file, parse_reports(file), given)
-        runs.append(run)
-        notes += problems
-    return ImportResult(runs, notes)
+    parts = [_run(file, parse_reports(file), given) for file in given.files]
+    return ImportResult([run for run, _ in parts], [note for _, notes in parts for note in notes])
 
 
 def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[ImportedRun, list[str]]:
@@ -252,7 +248,7 @@ def _run(file: ImportFile, text: IostatText, given: ImportSource) -> tuple[Impor
     result.cpu = _cpu(reports, widths)
     jobs = [replace(point, source=JOBS) for point in own]
     every = [point for series in points.values() for point in series]
-    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], file.text, {"device": chosen})
+    run = ImportedRun(file.where, "iostat", {}, result, [*jobs, *every], packed(file.text), {"device": chosen})
     return run, notes
 
 

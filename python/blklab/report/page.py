@@ -1,6 +1,6 @@
 """The report on a trace: one self-contained HTML page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from blklab.documents.cache_curves import CacheCurves
@@ -17,13 +17,13 @@ from blklab.report.view import DeviceView, ProfileView
 from blklab.text import printable
 
 
-def charts(view: ProfileView, curves: CacheCurves | None = None) -> list[Chart]:
+def charts(parts: Sequence[PageSection]) -> list[Chart]:
     """Returns all charts of a report, in the order of the page."""
-    return [chart for section in _sections(view, curves) for chart in section.charts]
+    return [chart for section in parts for chart in section.charts]
 
 
-def render(view: ProfileView, *, title: str | None = None, command: str = "", curves: CacheCurves | None = None) -> str:
-    """Returns the page; `command` created it. Raises BlklabError if there is no I/O."""
+def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str | None = None, command: str = "") -> str:
+    """Returns the page of `sections`; `command` created it. Raises BlklabError if there is no I/O."""
     device, doubts = view.focus, trace.diagnose(view)
     context: dict[str, Any] = {
         "title": title or f"The workload of {device.label}",
@@ -40,16 +40,17 @@ def render(view: ProfileView, *, title: str | None = None, command: str = "", cu
         "made": _made(view),
         "command": command,
     }
-    return shell.render("trace.html.j2", _sections(view, curves), **context)
+    return shell.render("trace.html.j2", parts or sections(view), **context)
 
 
-def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection]:
+def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageSection]:
+    """Returns all sections with content. Raises BlklabError if there is no I/O."""
     device, stack_charts = view.focus, over_time.stack_charts(view)
     times: list[Item] = [*latency.charts(device), *density.latency_charts(device), *_some(life.depth(device))]
     arrivals: list[Item] = [*pattern.arrival_charts(device), *_some(pattern_tables.gaps(device))]
     blocks: list[Item] = [*pattern.hotness_charts(device), *_some(pattern_tables.hot_blocks(device))]
     origins = _some(load.operations(device), array_members.members_table(view, device))
-    sections = [
+    parts = [
         PageSection("stack", *(("Stack", "The stack") if view.feeds() else ("Devices", "The devices")), stack_charts),
         PageSection("time", "Over time", "Over time", over_time.charts(view)),
         PageSection("offset", "Offsets", "Offset over time", density.offset_charts(device)),
@@ -66,7 +67,7 @@ def _sections(view: ProfileView, curves: CacheCurves | None) -> list[PageSection
         PageSection("files", "Files", "Hot files", _some(load.hot_files(view))),
         PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *groups.charts(device)]),
     ]
-    return [section for section in sections if section]
+    return [part for part in parts if part]
 
 
 def _some(*tables: TextTable) -> list[TextTable]:

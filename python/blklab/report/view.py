@@ -1,5 +1,6 @@
 """A profile for reports: devices by name, the stack, derived figures."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -217,8 +218,11 @@ class ProfileView:
         chosen = [device for device in active if device.number == self.profile.focus]
         return chosen[0] if chosen else max(active, key=lambda device: device.ios)
 
-    def active_device(self, name: str | None) -> DeviceView:
-        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError."""
+    def active_device(self, name: str | None, where: str) -> DeviceView:
+        """Returns the device with I/O of this name or number, or the main one. Raises BlklabError; `where` is a file.
+
+        A file that is a whole trace has no name in the profile.
+        """
         if name is None:
             return self.focus
         active = [device for device in self.devices if device.active]
@@ -226,7 +230,7 @@ class ProfileView:
             if name in {device.label, device.number}:
                 return device
         listed = ", ".join(device.label for device in active)
-        raise BlklabError(f"no I/O of device {printable(name)!r} in {self.trace.inputs[0].name}: it has {listed}")
+        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {listed}")
 
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""
@@ -289,13 +293,8 @@ def _labels(profile: documents.Profile) -> dict[str, str]:
     # Some formats name devices instead of numbering them, such as MSR Cambridge's volumes.
     own = own_names(profile)
     names.update({number: own.get(number, name) for number, name in names.items()})
-    given = list(names.values())
-    labels = {}
-    for number, name in names.items():
-        if not name:
-            labels[number] = printable(number)
-        elif given.count(name) > 1:
-            labels[number] = printable(f"{name} ({number})")
-        else:
-            labels[number] = printable(name)
-    return labels
+    given = Counter(names.values())
+    return {
+        number: printable(f"{name} ({number})" if name and given[name] > 1 else name or number)
+        for number, name in names.items()
+    }

@@ -11,7 +11,6 @@ import math
 import os
 import platform
 import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -149,15 +148,16 @@ class Store:
         """Writes a finished run of this process, with its series, in one transaction.
 
         Waits for a server that is unavailable. If writing fails, the result goes to a separate
-        file, and the StoreError names it.
+        file, and the StoreError names it, or a note of another exception.
         """
         try:
             self._end(run, "done", finished_run=finished, message=None, **_written(finished))
         except BaseException as error:
             path = self._saved(run, finished)
-            if not isinstance(error, BlklabError):
-                raise
             where = f"the measurement is in {path}" if path else "the measurement is lost"
+            if not isinstance(error, BlklabError):
+                error.add_note(f"run {run} is not in the store; {where}")  # such as an interrupt, which has no message
+                raise
             raise StoreError(f"{error}; {where}") from error
 
     def fail(self, run: int, message: str) -> None:
@@ -192,7 +192,7 @@ class Store:
             "outcome": _plain(finished.outcome.as_document()),
             "columns": list(series.NAMES),
             "series": _plain([astuple(point) for point in finished.points]),
-            "raw": finished.raw,
+            "raw": series.unpacked(finished.raw),
         }
         content = json.dumps(document).encode()
         for where in (self.database.directory, Path(tempfile.gettempdir())):
@@ -236,7 +236,7 @@ def _written(finished: FinishedRun) -> dict[str, Any]:
         "finished": timestamp(),
         "seconds": finished.seconds,
         "outcome": _plain(finished.outcome.as_document()),
-        "raw": zlib.compress(finished.raw.encode()) if finished.raw else None,
+        "raw": finished.raw or None,
     }
 
 

@@ -9,7 +9,6 @@ unbalanced@host~1  the one before it
 """
 
 import re
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -204,8 +203,7 @@ def _state(state: str, by: str | None) -> str:
 def raw(store: Store, number: int) -> str:
     """Returns the output of the program that measured a run; empty if there is none."""
     with store.database.reading() as connection:
-        text = connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar()
-    return "" if text is None else zlib.decompress(text).decode(errors="replace")
+        return series.unpacked(connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar())
 
 
 def runs_with_points(store: Store, numbers: Collection[int]) -> set[int]:

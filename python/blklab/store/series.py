@@ -1,6 +1,7 @@
 """What a runner returns at the end of a run; its results over time are points in a flat table, as Parquet."""
 
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
@@ -31,6 +32,15 @@ NAMES = tuple(field.name for field in fields(SeriesPoint))
 
 KINDS = {"source": "String", **dict.fromkeys(NAMES[1:7], "Int64"), **dict.fromkeys(NAMES[7:], "Float64")}
 """Columns with their types in polars."""
+
+
+def packed(raw: str) -> bytes:
+    """Returns the output of a program as the store keeps it: it may be large, and an import has many."""
+    return zlib.compress(raw.encode()) if raw else b""
+
+
+def unpacked(raw: bytes | None) -> str:
+    return zlib.decompress(raw).decode(errors="replace") if raw else ""
 
 
 def encoded(points: Sequence[SeriesPoint]) -> bytes:
@@ -95,4 +105,4 @@ class FinishedRun:
     outcome: Outcome
     seconds: float
     points: Sequence[SeriesPoint] = ()
-    raw: str = ""  # The output of the program that measured
+    raw: bytes = b""  # The output of the program that measured, `packed`

@@ -10,6 +10,7 @@ from tests.conftest import Run
 from tests.trace.generated import COMPLETED, QUEUED, READ, WRITE, C, Q, Record, write_trace
 
 PGBENCH = Path(__file__).parents[2] / "data" / "traces" / "pgbench-raid1"
+ALIBABA = PGBENCH.parents[1] / "formats" / "alibaba.csv"
 
 
 def recording(base: Path, *, gap_us: float, latency_us: float, seed: int, direction: int = READ) -> Path:
@@ -87,7 +88,9 @@ def test_filters_apply_to_both_and_the_page_has_the_command(run: Run, tmp_path: 
     [
         ((PGBENCH,), 2, "1 recording: expected two, or one with --between DEV,DEV"),
         ((PGBENCH, "--between", "vdc"), 2, "--between 'vdc': expected two devices, such as sda,sdb"),
-        ((PGBENCH, "--between", "vdc,sdq"), 1, "no I/O of device 'sdq' in "),
+        ((PGBENCH, "--between", "vdc,sdq"), 1, f"{PGBENCH}: no I/O of device 'sdq': it has "),
+        ((ALIBABA, ALIBABA, "--between", "vol1,vol3"), 1, f"{ALIBABA}: no I/O of device 'vol1': it has vol419, "),
+        ((ALIBABA, PGBENCH, "--between", "vol419,vdx"), 1, f"{PGBENCH}: no I/O of device 'vdx': it has "),
         ((PGBENCH, PGBENCH, "--device", "sdq"), 1, "no I/O in "),
     ],
 )

@@ -4,12 +4,14 @@ import json
 import os
 import stat
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from blklab import _core
 from blklab.errors import BlklabError
-from blklab.trace.record import checks, live
+from blklab.trace.record import blktrace, checks, live
 from blklab.trace.record.checks import RecordedDevice
 from tests.conftest import Run
 from tests.trace.generated import COMPLETED, QUEUED, READ, C, Q, Record, process, write_trace
@@ -34,7 +36,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(checks, "check_privileges", lambda _roots: None)
     monkeypatch.setattr(checks, "check_kernel", lambda _devices, _roots: None)
     monkeypatch.setattr(live, "check_apart", lambda _devices, _directory, _roots: [])
-    monkeypatch.setattr(checks, "ready_debugfs", lambda _roots: (str(tmp_path / "debug"), ""))
+    monkeypatch.setattr(checks, "ready_debugfs", lambda _roots: nullcontext(str(tmp_path / "debug")))
     (tmp_path / "debug/block/sdx").mkdir(parents=True)
     monkeypatch.setattr(checks, "check_untraced", lambda _devices, _debugfs: None)
 
@@ -83,6 +85,49 @@ def test_a_blktrace_that_fails_is_one_line(run: Run, tmp_path: Path, monkeypatch
     outcome = run("trace", "live", "/dev/sdx", "-w", "9s")
     assert outcome.status == 3
     assert "the kernel refuses to trace: BLKTRACESETUP(2) /dev/sdx failed" in outcome.err
+
+
+def test_a_blktrace_that_does_not_stop_is_killed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = tmp_path / "pid"
+    end = f"""
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+open({str(pid)!r}, "w").write(str(__import__("os").getpid()))
+time.sleep(600)
+"""
+    install(tmp_path, monkeypatch, waits=False, end=end)
+    monkeypatch.setattr(blktrace, "STOPPING", 0.2)
+    torn_down: list[RecordedDevice] = []
+    monkeypatch.setattr(blktrace, "tear_down", torn_down.extend)
+    outcome = run("trace", "live", "/dev/sdx", "-w", "1s", "--interval", "500ms")
+    assert (outcome.status, outcome.err.count("\n")) == (1, 1)
+    assert "blktrace failed (signal 9): it printed nothing" in outcome.err
+    assert [device.name for device in torn_down] == ["sdx"]
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def test_the_trace_of_another_blktrace_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, waits=False, end="sys.exit('BLKTRACESETUP(2) /dev/sdx failed: 16/Device busy')")
+    torn_down: list[RecordedDevice] = []
+    for module in (blktrace, live):
+        monkeypatch.setattr(module, "tear_down", torn_down.extend, raising=False)
+    outcome = run("trace", "live", "/dev/sdx", "-w", "9s")
+    assert "another process traces this device" in outcome.err
+    assert torn_down == []
+
+
+def test_a_live_trace_that_cannot_begin_leaves_nothing_open(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch)
+
+    def refused(*_arguments: object) -> None:
+        raise BlklabError("no window")
+
+    monkeypatch.setattr(_core, "LiveTrace", refused)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert "no window" in run("trace", "live", "/dev/sdx", "-w", "9s").err
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_an_existing_recording_is_not_replaced(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "check_privileges", lambda _roots: None)
     monkeypatch.setattr(checks, "check_kernel", lambda _devices, _roots: None)
     monkeypatch.setattr(recording, "check_apart", lambda _devices, _directory, _roots: [])
-    monkeypatch.setattr(checks, "ready_debugfs", lambda _roots: ("/debug", "mounted debugfs"))
+    monkeypatch.setattr(checks, "ready_debugfs", lambda _roots: nullcontext("/debug"))
 
 
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, delay: float = 0) -> None:
@@ -82,7 +83,6 @@ def test_record_one_device(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert outcome.status == 0, outcome.err
     assert f"next: blklab trace report {tmp_path}/md4" in outcome.out
     assert "12,515 events" in outcome.out
-    assert "mounted debugfs" in outcome.err
     assert "stopped" not in outcome.err
     assert sorted(path.name for path in tmp_path.glob("md4.*")) == [
         "md4.blklab.json",

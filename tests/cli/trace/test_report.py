@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from blklab.report import export
+from blklab.report.charts import sizes
+from blklab.report.charts.base import Chart
+from blklab.report.view import DeviceView
 from tests.conftest import Run
 
 SCSI = Path(__file__).parents[2] / "data" / "traces" / "scsi-errors"
@@ -46,6 +50,20 @@ def test_charts_are_written_too(run: Run, tmp_path: Path) -> None:
     assert document["written"][0] == str(page)
     assert sorted(document["written"][1:]) == sorted(map(str, charts.iterdir()))
     assert {path.suffix for path in charts.iterdir()} == {".png", ".svg"}
+
+
+def test_charts_are_computed_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    charts = sizes.charts
+
+    def counted(device: DeviceView) -> list[Chart]:
+        computed.append(device.label)
+        return charts(device)
+
+    monkeypatch.setattr(sizes, "charts", counted)
+    monkeypatch.setattr(export, "export", lambda _charts, _directory: [])
+    assert run("trace", "report", SCSI, "-o", tmp_path / "x.html", "--charts", tmp_path / "charts").status == 0
+    assert len(computed) == 1
 
 
 @pytest.mark.parametrize("option", ["-o", "--charts"])

@@ -1,6 +1,7 @@
 """Over a real socket: plain, with TLS, with certificates of clients, with users."""
 
 import base64
+import math
 import re
 import select
 import socket
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from email.message import Message
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
@@ -70,6 +72,40 @@ def ask(url: str, user: str | None = None, **options: Any) -> tuple[int, Message
     except HTTPError as error:
         with error:
             return error.code, error.headers, error.read().decode()
+
+
+def test_a_connection_without_a_thread_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def started(thread: threading.Thread) -> None:
+        if not refused and "process_request_thread" in thread.name:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with served(CollectorRegistry(), connections=1) as (server, log):
+        monkeypatch.setattr(threading.Thread, "start", started)
+        url = f"http://127.0.0.1:{server.port}/metrics"
+        with pytest.raises((OSError, HTTPException)):
+            ask(url)
+        assert ask(url)[0] == 200
+    assert (len(refused), len(log)) == (1, 1)
+
+
+def test_deadlines_hold_while_a_connection_waits_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "WAIT_S", 0.1)
+    with WebServer(ListenAddress("127.0.0.1:0"), make_application(CollectorRegistry()), None, print) as server:
+        lines = [socket.socketpair() for _ in range(3)]
+        for line, _ in lines:
+            server._waiting[line] = {"slow": math.inf, "late": 0.0}
+        while server._free.acquire(blocking=False):
+            pass
+        assert not server.verify_request(None, None)
+        assert server._waiting == {}
+        for both in lines:
+            for line in both:
+                line.close()
 
 
 @pytest.fixture

@@ -2,16 +2,23 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import altair
 import pytest
 
+from blklab.analysis.metrics import with_direction
 from blklab.errors import UsageError
+from blklab.outcome import Outcome
 from blklab.report import export
+from blklab.report.experiment import view
+from blklab.report.experiment.page import ExperimentReport
+from blklab.report.experiment.view import ExperimentView
 from blklab.report.shell import AxisChooser, SentenceList
 from blklab.report.tables.base import TextTable
+from blklab.store import query
 from blklab.store.campaigns import Store
 from tests.analysis.test_host_outliers import forty
 from tests.analysis.test_host_outliers import run as of_hosts
@@ -277,6 +284,40 @@ def test_a_label_that_only_one_campaign_has_makes_series_of_it(store: Store, rep
     made.add(store, every, host, runner="sim", raw="")
     report = reported("1", "3")
     assert [series.name for series in report.view.series] == ["host", "sim kernel=4.19", "sim kernel=5.3"]
+
+
+def test_raw_output_beyond_the_budget_is_not_loaded(store: Store) -> None:
+    made.add(store, [{"workload": "randread", "repeat": str(at)} for at in range(60)], host_alike, raw="x" * 60_000)
+    (selection,) = query.opened(None, ["1"])[1]
+    loaded: list[int] = []
+
+    def raw(run: int) -> str:
+        loaded.append(run)
+        return query.raw(store, run)
+
+    report = ExperimentReport(ExperimentView([selection], lambda run: query.points(store, run)), raw)
+    assert len(loaded) == 22  # of 48 KiB each, and 1 MiB in all
+    assert "22 runs of 60; the others: blklab runs show" in plain(report.html())
+
+
+def test_figures_of_all_cells_are_computed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.add(store, [{"workload": "randread", "iodepth": str(at)} for at in range(1, 41)], host_alike, raw="")
+    (selection,) = query.opened(None, ["1"])[1]
+    asked: list[str] = []
+
+    def direction_of(metric: str, sides: Sequence[Sequence[Outcome]]) -> str:
+        asked.append(metric)
+        return with_direction(metric, sides)
+
+    monkeypatch.setattr(view, "with_direction", direction_of)
+    cells = ExperimentView([selection], lambda run: query.points(store, run)).cells
+    for metric in ("iops", "p99", "read.bw", "p99"):
+        assert all(cell.value(metric) for cell in cells)
+    assert asked == ["iops", "p99", "read.bw"]
+
+
+def host_alike(result: made.Labels) -> tuple[dict[str, Any], list[Any]]:
+    return made.measured(result, 1e5 + 10 * int(result.get("repeat", result.get("iodepth", "1")))), []
 
 
 def test_raw_output_is_cut(store: Store, reported: Reported) -> None:

@@ -37,7 +37,7 @@ struct Sentinels {
 
 impl Sentinels {
     fn new(first: u32, period_ns: u64) -> Self {
-        Self { first, newer: 0, period_ns, next_ns: period_ns }
+        Self { first, newer: 1, period_ns, next_ns: period_ns }
     }
 
     /// The older and the newer sentinel of a level.
@@ -172,15 +172,21 @@ impl Smq {
 
     fn take_free(&mut self, index: u32) {
         self.free.remove(&mut self.entries, index);
-        *self.entry(index) = Entry::FREE;
-        self.entry(index).set(Entry::ALLOCATED, true);
+        self.reset(index, true);
+    }
+
+    /// Forgets the block. That the entry was hit in this period stays known (`cache_hit_bits` is by cache block).
+    fn reset(&mut self, index: u32, allocated: bool) {
+        let period = std::mem::replace(self.entry(index), Entry::FREE).period;
+        self.entry(index).period = period;
+        self.entry(index).set(Entry::ALLOCATED, allocated);
     }
 
     fn release(&mut self, index: u32) {
         if self.entries[index as usize].has(Entry::DIRTY) {
             self.dirty_blocks -= 1;
         }
-        *self.entry(index) = Entry::FREE;
+        self.reset(index, false);
         self.free.push(&mut self.entries, index);
     }
 
@@ -242,10 +248,14 @@ impl Smq {
             }
             return None;
         }
-        if self.tracker.is_promoting(block) || self.tracker.is_full() {
+        if self.tracker.is_promoting(block) {
             return None;
         }
         let cache_block = self.allocate()?;
+        if self.tracker.is_full() {
+            self.release(cache_block); // it is now the last of the free blocks
+            return None;
+        }
         self.entry(cache_block).set(Entry::PENDING, true);
         self.tracker.add(Work { operation: Operation::Promote, origin_block: block, cache_block }, issue)
     }
@@ -259,8 +269,7 @@ impl Smq {
             let victim = self.entries[index as usize].block;
             self.clean.remove(&mut self.entries, index);
             self.table.remove(&self.entries, victim);
-            *self.entry(index) = Entry::FREE;
-            self.entry(index).set(Entry::ALLOCATED, true);
+            self.reset(index, true);
             (index, Operation::Replace { victim })
         };
         self.entry(cache_block).block = block;

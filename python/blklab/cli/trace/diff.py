@@ -55,7 +55,9 @@ def diff(*, source: TraceSource, between: str | None, output: str | None, title:
     views = views * 2 if len(views) == 1 else views
     names = [source.paths[0], source.paths[-1]]
     compared = trace_diff.TraceDiff(
-        names, views, [view.active_device(name) for view, name in zip(views, devices, strict=True)]
+        names,
+        views,
+        [view.active_device(*each) for view, each in zip(views, zip(devices, names, strict=True), strict=True)],
     )
     if output is not None:
         words = ["blklab", "trace", "diff", *source.paths]

@@ -81,8 +81,9 @@ def report(
     curves = read_curves(source.paths, format=source.format_name, selection=source.selection) if cache else None
     warn_each(doubts(curves) if curves else [])
     command = command_line(source, view.profile, reading, cache=cache)
-    html = page.render(view, title=title, command=command, curves=curves)
-    write_page(target, html, charts, page.charts(view, curves) if charts is not None else [], as_json=as_json)
+    parts = page.sections(view, curves)
+    html = page.render(view, parts, title=title, command=command)
+    write_page(target, html, charts, page.charts(parts), as_json=as_json)
 
 
 def write_page(

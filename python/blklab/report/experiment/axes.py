@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blklab.analysis.metrics import METRICS, with_direction
-from blklab.analysis.saturation import LOADS, LoadPoint, SaturationCurve, curves, in_flight
+from blklab.analysis.saturation import LOADS, LoadPoint, curves, in_flight
 from blklab.report import formatting
 from blklab.report.charts.base import Chart, Spec, chart_spec, layer, log_ticks, quantity, size_ticks, tip, tips
 from blklab.report.comparison import figure
@@ -25,26 +25,20 @@ def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSect
     order = sorted(view.axes, key=lambda label: label not in LOADS)
     charts = [chart for label in order for chart in _over(view, label)]
     folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
-    knees = _knees(view)
     chosen = chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []
-    items += [*([knees] if knees else []), *charts[:OPEN]]
+    items += [*filter(None, [_knees(view)]), *charts[:OPEN]]
     return PageSection("axes", "Axes", "Metrics by parameter", items, "", folds)
-
-
-def _curves(view: ExperimentView) -> list[tuple[str, SaturationCurve]]:
-    if not any(label in LOADS for label in view.labels):
-        return []
-    return [
-        (series.name, curve)
-        for series in view.series
-        for curve in curves([(run.labels, run.cell, run.figures) for run in series.runs])
-    ]
 
 
 def _knees(view: ExperimentView) -> TextTable:
     """Returns the table of knees: where more load does not increase bandwidth."""
-    every = _curves(view)
+    every = [
+        (series.name, curve)
+        for series in view.series
+        if not set(LOADS).isdisjoint(view.labels)
+        for curve in curves([(run.labels, run.cell, run.figures) for run in series.runs])
+    ]
     labels = list(dict.fromkeys(label for _, curve in every for label in curve.labels))
     columns = [*([text("campaign")] if view.several else []), *(text(label) for label in labels)]
     columns += figures("knee at", "IOPS", "latency", "saturated at", "IOPS", "latency", "less from")
@@ -183,8 +177,7 @@ def _marked(cells: Sequence[ReportCell], data: Sequence[Mapping[str, Any]]) -> l
 def _table(
     view: ExperimentView, data: Sequence[Mapping[str, Any]], label: str, line: str | None, metric: str
 ) -> TextTable:
-    columns = [text(line)] if line else []
-    columns += [text("campaign")] if view.several else []
+    columns = [*([text(line)] if line else []), *([text("campaign")] if view.several else [])]
     columns += figures(label, METRICS[metric].what, "interval")
     body = [
         [

@@ -107,8 +107,7 @@ def _rows(view: ExperimentView, names: Mapping[str, str], metrics: Sequence[str]
             row[names[label]] = value if number is None else number
             row[f"{names[label]}t"] = value
         for metric in metrics:
-            cell_figure = cell.value(metric)
-            if cell_figure is not None:
+            if (cell_figure := cell.value(metric)) is not None:
                 low, high = cell_figure.low, cell_figure.high
                 row[names[metric]] = _digits(cell_figure.mean)
                 if low is not None and high is not None:

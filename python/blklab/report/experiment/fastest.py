@@ -16,34 +16,30 @@ ORDERS = {"sequential": "Sequential I/O", "random": "Random I/O", "mixed": "Sequ
 
 def charts(view: ExperimentView) -> list[Chart]:
     """Returns a chart for sequential and one for random I/O."""
-    charts_of_orders = []
-    for order, title in ORDERS.items():
-        metric = "bw" if order == "sequential" else "iops"
-        cells = [cell for cell in view.order(view.cells) if cell.order == order and cell.value(metric)]
-        if cells:
-            charts_of_orders.append(_chart(view, cells, order, title, metric))
-    return charts_of_orders
+    return [
+        _chart(view, cells, order, title, metric)
+        for order, title in ORDERS.items()
+        for metric in ["bw" if order == "sequential" else "iops"]
+        if (cells := [cell for cell in view.order(view.cells) if cell.order == order and cell.value(metric)])
+    ]
 
 
 def _chart(view: ExperimentView, cells: Sequence[ReportCell], order: str, title: str, metric: str) -> Chart:
     chosen = view.order(best(view, cells, metric))
     drawn = chosen[:MOST_ROWS]
-    loads = formatting.listing(view.loads)
     laid = rows(view, drawn, view.loads)
     data = [row for cell in drawn for row in _rows(view, cell, laid.of[id(cell)], metric)]
     spec = _spec(view, data, metric)
     spec["encoding"]["y"] = laid.encoding()
     spec["height"] = laid.height((13 if view.several else 17) * len(view.series), 20, 48)
-    what = "Bandwidth" if metric == "bw" else "I/Os a second"
-    notes = [f"{what}."]
+    notes = ["Bandwidth." if metric == "bw" else "I/Os a second."]
     if view.loads:
-        notes.append(f"Each cell at the {loads} with the highest value.")
+        notes.append(f"Each cell at the {formatting.listing(view.loads)} with the highest value.")
     repeated, sure = (any(row[key] is not None for row in data) for key in ("least", "low"))
     if repeated and sure:
         notes.append("Thin whiskers: the range of repeats; thick: the interval.")
     elif repeated or sure:
-        what = "the range of repeats" if repeated else "the interval"
-        notes.append(f"Whiskers: {what}.")
+        notes.append(f"Whiskers: the {'range of repeats' if repeated else 'interval'}.")
     if len(chosen) > len(drawn):
         notes.append(f"The first {MOST_ROWS} of {len(chosen)}; the table below has all.")
     return Chart(f"fastest-{order}", title, spec, _table(view, chosen, metric), " ".join(notes), wide=True)
@@ -53,7 +49,6 @@ def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list
     total = cell.value(metric)
     assert total is not None  # noqa: S101  # charts() chose those that have it
     repeated = len(cell.runs) > 1 and total.most > total.least
-    ends = [total.mean, total.most, total.high or 0.0]
     other_labels: dict[str, Any] = {
         "row": row,
         "series": cell.series.name,
@@ -63,10 +58,9 @@ def _rows(view: ExperimentView, cell: ReportCell, row: str, metric: str) -> list
         "most": _round(total.most) if repeated else None,
         "low": None if total.low is None else _round(max(0.0, total.low)),
         "high": None if total.high is None else _round(total.high),
-        "end": _round(max(ends)),
+        "end": _round(max(total.mean, total.most, total.high or 0.0)),
     }
-    parts = [(direction, cell.mean(f"{direction}.{metric}")) for direction in WAYS]
-    there = [(direction, value) for direction, value in parts if value]
+    there = [(direction, value) for direction in WAYS if (value := cell.mean(f"{direction}.{metric}"))]
     return [
         {**other_labels, "op": direction, "v": _round(value), "first": at == 0}
         for at, (direction, value) in enumerate(there)
@@ -142,21 +136,16 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell], metric: str) -> Te
     form = formatting.rate if metric == "bw" else formatting.number
     columns = [text("cell"), *([text("campaign")] if view.several else [])]
     columns += figures("reads", "writes", "together", "range of repeats", "interval")
-    body = []
-    for cell in cells:
-        total = cell.value(metric)
-        if total is None:
-            continue
-        spread = len(cell.runs) > 1
-        sure = total.low is not None and total.high is not None
-        body.append(
-            [
-                view.name(cell),
-                *([cell.series.name] if view.several else []),
-                *(form(cell.mean(f"{direction}.{metric}")) for direction in WAYS),
-                form(total.mean),
-                f"{form(total.least)} to {form(total.most)}" if spread else formatting.NONE,
-                f"{form(total.low)} to {form(total.high)}" if sure else formatting.NONE,
-            ]
-        )
+    body = [
+        [
+            view.name(cell),
+            *([cell.series.name] if view.several else []),
+            *(form(cell.mean(f"{direction}.{metric}")) for direction in WAYS),
+            form(total.mean),
+            f"{form(total.least)} to {form(total.most)}" if len(cell.runs) > 1 else formatting.NONE,
+            formatting.NONE if None in (total.low, total.high) else f"{form(total.low)} to {form(total.high)}",
+        ]
+        for cell in cells
+        if (total := cell.value(metric))
+    ]
     return TextTable("Fastest", columns, body)

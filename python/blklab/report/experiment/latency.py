@@ -41,8 +41,7 @@ def section(view: ExperimentView) -> PageSection:
             several = len([key for key in NAMES if any(_clat(cell, key) for cell in cells)]) > 1
             title = f"{name}, {label}" if name and several else name or label
             charts.append(_percentiles(view, mine, line, direction, f"percentiles-{at}-{direction}", title))
-            histogram = _histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)
-            charts += [histogram] if histogram else []
+            charts += filter(None, [_histogram(view, mine, line, direction, f"histogram-{at}-{direction}", title)])
     folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     intro = "From submission to completion, as the jobs measured it. Repeats are merged."
     return PageSection("latency", "Latency", "Latency", charts[:OPEN], intro, folds)

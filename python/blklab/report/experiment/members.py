@@ -9,7 +9,7 @@ from blklab.report.charts.base import Chart, Spec, chart_spec, quantity, tips
 from blklab.report.experiment.layout import MOST_ROWS, campaign_tip, colour, offset, opacity, rows
 from blklab.report.experiment.view import STACK, ExperimentView, ReportCell, best, grouped
 from blklab.report.shell import PageSection
-from blklab.report.tables.base import TableColumn, TextTable, figures, text
+from blklab.report.tables.base import TextTable, figures, text
 from blklab.text import printable
 
 NEGLIGIBLE = 0.01  # Share of a run's I/Os below which a direction has no shares: they are stray I/Os
@@ -104,8 +104,7 @@ def _row(view: ExperimentView, cell: ReportCell, row: str, device: str, amount: 
 
 def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
     columns = [text("cell"), *([text("campaign")] if view.several else []), text("device")]
-    columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each")
-    columns += [TableColumn("busy")]
+    columns += figures("reads", "writes", "IOPS", "each took", "in its queue", "merged into each", "busy")
     body = [
         [view.name(cell), *([cell.series.name] if view.several else []), *figures_of]
         for cell in cells
@@ -120,26 +119,15 @@ def _table(view: ExperimentView, cells: Sequence[ReportCell]) -> TextTable:
 
 
 def _figures(cell: ReportCell) -> Iterator[list[str]]:
-    split = share(cell)
-    outcomes = [run.figures for run in cell.runs]
-    for name, (reads, writes) in split.items():
-        mine = [
-            (device, outcome.observed_ns)
-            for outcome in outcomes
-            for device in lowest_devices(outcome)
-            if device.name == name
-        ]
+    lowest = [(device, run.figures.observed_ns) for run in cell.runs for device in lowest_devices(run.figures)]
+    for name, (reads, writes) in share(cell).items():
+        mine = [(device, observed_ns) for device, observed_ns in lowest if device.name == name]
         runtime = sum(time for _, time in mine)
         ios = sum(sum(device.ios) for device, _ in mine)
         ticks, merged, busy = (
-            None
-            if any(counted is None or counted == () for counted in known)
-            else sum(_sum(counted) for counted in known if counted is not None)
-            for known in (
-                [device.ticks_ns for device, _ in mine],
-                [device.merges for device, _ in mine],
-                [device.busy_ns for device, _ in mine],
-            )
+            None if any(counted in (None, ()) for counted in known) else sum(map(_sum, known))
+            for key in ("ticks_ns", "merges", "busy_ns")
+            for known in [[getattr(device, key) for device, _ in mine]]
         )
         yield [
             printable(name),
@@ -163,11 +151,8 @@ def _trees(view: ExperimentView) -> Iterator[TextTable]:
         if not any(device.above for device in cell.runs[0].figures.devices):
             continue
         stack = cell.runs[0].labels.get(STACK, cell.series.name)
-        title = f"Devices below {printable(str(stack))}"
-        if view.several:
-            title += f" ({cell.series.name})"
-        columns = [text("device"), text("kind")]
-        columns += figures("reads", "writes", "each took", "in its queue")
+        title = f"Devices below {printable(str(stack))}{f' ({cell.series.name})' if view.several else ''}"
+        columns = [text("device"), text("kind"), *figures("reads", "writes", "each took", "in its queue")]
         body = list(_branches(cell.runs[0].figures))
         yield TextTable(title, columns, body, f"I/Os in {view.name(cell)}, run {cell.runs[0].id}.")
 

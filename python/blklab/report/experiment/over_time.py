@@ -149,8 +149,7 @@ def _layers(view: ExperimentView, high: float, bucketed: bool) -> list[Spec]:
         "axis": {"labelExpr": "format(datum.value, '~s')", "tickCount": 4, "minExtent": 44},
     }
     tooltips = [tip("t", "seconds", ".4~r"), tip("v", "I/Os a second", ",.3~r"), tip("r", "run")]
-    if view.several:
-        tooltips.append(tip("c", "campaign"))
+    tooltips += [tip("c", "campaign")] if view.several else []
     band = {"y": quantity("l", **y), "y2": {"field": "h"}}
     point = {"y": quantity("v", **y), "tooltip": tooltips}
     line = layer("line", {"y": quantity("s", **y)}, strokeWidth=1.7, clip=True)

@@ -17,6 +17,7 @@ from blklab.report.formatting import Sentence
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
 from blklab.report.tables.base import TableColumn, TextTable, figures, pruned, text
 from blklab.runners.registry import did
+from blklab.store.query import StoredRun
 from blklab.text import printable
 
 RAW = 48 << 10  # Maximum characters of a run's raw output on the page
@@ -77,16 +78,13 @@ class ExperimentReport:
     @property
     def facts(self) -> list[str]:
         """A short description of the experiment."""
-        view = self.view
-        rows = view.campaigns
-        begun = ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows))
-        ran = formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows)))
+        view, rows = self.view, self.view.campaigns
         facts = [
             formatting.plural(len({row.number for row in rows}), "campaign"),
             formatting.plural(len(view.cells), "cell"),
             formatting.plural(len(view.runs), "run"),
-            ran,
-            begun,
+            formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows))),
+            ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
             *(f"{label} {value}" for label, value in view.fixed.items()),
         ]
         return [fact for fact in facts if fact]
@@ -128,7 +126,7 @@ class ExperimentReport:
 
 def _diagnosed(found_diagnostics: Sequence[Diagnostic]) -> PageSection:
     notes = [diagnostic for diagnostic in found_diagnostics if diagnostic.severity == "note"]
-    doubts = [diagnostic for diagnostic in found_diagnostics if diagnostic not in notes]
+    doubts = [diagnostic for diagnostic in found_diagnostics if diagnostic.severity != "note"]
     items = [
         shell.SentenceList(diagnostics.sentences(kind), title)
         for kind, title in ((doubts, "Notes"), (notes, "Good to know"))
@@ -141,28 +139,28 @@ def _raw(view: ExperimentView, raw: Raw) -> PageSection:
     folds = []
     left = RAW_ALL
     for series in view.series:
-        texts = []
+        texts: list[PlainText] = []
+        more = ""
         for run in series.runs:
-            fio_output = raw(run.id)
-            if not fio_output:
-                continue
-            shown = fio_output[: max(0, min(RAW, left))]
-            left -= len(shown)
-            labels = " ".join(f"{key}={value}" for key, value in run.labels.items())
-            note = ""
-            if len(shown) < len(fio_output):
-                selection = ",".join(f"{key}={value}" for key, value in run.labels.items())
-                note = (
-                    f"{formatting.size(len(shown))} of {formatting.size(len(fio_output))};"
-                    f" the rest: blklab runs show '{run.campaign}:{selection}' --raw"
-                )
-            title = printable(f"run {run.id}: {labels}")
-            text = setup.printable_lines(shown.split("\n"))
-            texts.append(PlainText(title, text, printable(note), folded=True))
+            if texts and left <= 0:
+                more = f" of {len(series.runs):,}; the others: blklab runs show '{run.campaign}:LABELS' --raw"
+                break
+            if fio_output := raw(run.id):
+                texts.append(_raw_text(run, fio_output, max(0, min(RAW, left))))
+                left -= min(RAW, len(fio_output))
         if texts:
             name = f"Of {series.name}: " if view.several else ""
-            folds.append(Details(f"{name}{formatting.plural(len(texts), 'run')}", texts))
+            folds.append(Details(f"{name}{formatting.plural(len(texts), 'run')}{more}", texts))
     return PageSection("raw", "Raw output", "Raw output of fio", [], "", folds)
+
+
+def _raw_text(run: StoredRun, fio_output: str, most: int) -> PlainText:
+    labels, note = [f"{key}={value}" for key, value in run.labels.items()], ""
+    if len(fio_output) > most:
+        parts = f"{formatting.size(most)} of {formatting.size(len(fio_output))}"
+        note = f"{parts}; the rest: blklab runs show '{run.campaign}:{','.join(labels)}' --raw"
+    title = printable(f"run {run.id}: {' '.join(labels)}")
+    return PlainText(title, setup.printable_lines(fio_output[:most].split("\n")), printable(note), folded=True)
 
 
 def _hosts(view: ExperimentView) -> PageSection:
@@ -187,8 +185,7 @@ def _cells(view: ExperimentView) -> PageSection:
 
 
 def _cells_table(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [text(label) for label in view.labels]
-    columns += [text("campaign")] if view.several else []
+    columns = [*map(text, view.labels), *([text("campaign")] if view.several else [])]
     columns += figures("runs", "reads/s", "writes/s", "IOPS", "±", "bandwidth")
     columns += figures("mean", "50 %", "99 %", "99.9 %", "fsync mean", "fsync 99 %", "CPUs", "machine")
     body = [
@@ -231,8 +228,7 @@ def _machine(outcome: Outcome) -> float | None:
 
 
 def _commands(view: ExperimentView, cells: "list[ReportCell]") -> TextTable:
-    columns = [text(label) for label in view.labels]
-    columns += [text("campaign")] if view.several else []
+    columns = [*map(text, view.labels), *([text("campaign")] if view.several else [])]
     columns += [TableColumn("runs"), *figures("took", "±", "user", "system")]
     body = [
         [

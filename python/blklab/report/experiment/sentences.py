@@ -68,8 +68,7 @@ def _fastest(view: ExperimentView, series: ReportSeries) -> Iterator[Sentence]:
                 ranked.setdefault(metric, []).append(there)
     for metric, groups in ranked.items():
         for ranking in _rankings(groups, Rule(METRICS[metric], look=view.look)):
-            cell = ranking.cells[0]
-            name = view.name(cell, [subject, *view.loads])
+            name = view.name(ranking.cells[0], [subject, *view.loads])
             yield Sentence(name, ranking.text(view, subject))
 
 
@@ -149,7 +148,7 @@ def _rankings(groups: Sequence[Sequence[ReportCell]], rule: Rule) -> list[_Ranki
         [0] * len(cells),
         [([second], [first]) for first, second in pairs],
         rule,
-        len(cells[0].peers) - 1,  # as `tune` compares all settings, although some are not ranked
+        len(cells[0].figures.cells) - 1,  # as `tune` compares all settings, although some are not ranked
     )
     known = dict(zip(pairs, decisions, strict=True))
     rankings, start = [], 0
@@ -177,11 +176,9 @@ def _subject(view: ExperimentView, cells: Sequence[ReportCell]) -> str | None:
 def _alone(view: ExperimentView, cells: Sequence[ReportCell]) -> Iterator[Sentence]:
     """Returns the result of each cell if there are few cells and nothing to compare."""
     for cell in best(view, cells, "iops")[:MOST]:
-        metric = metric_of(cell)
-        value = cell.value(metric)
-        if value is None:
+        if (value := cell.value(metric := metric_of(cell))) is None:
             continue
-        text = f"{_rate(metric, value.mean)}"
+        text = _rate(metric, value.mean)
         if value.low is not None and value.high is not None:
             ends = [figure(metric, end) for end in (value.low, value.high)]
             text += f" (interval {ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""

@@ -14,15 +14,8 @@ from blklab.report.tables.base import TableColumn, TextTable, only, text
 from blklab.runners.sim.descriptions import simulated_job
 from blklab.text import printable
 
-QUEUE = (  # The queue settings that matter most; the store has the others
-    "scheduler",
-    "nr_requests",
-    "read_ahead_kb",
-    "max_sectors_kb",
-    "rotational",
-    "write_cache",
-    "wbt_lat_usec",
-)
+QUEUE = ("scheduler", "nr_requests", "read_ahead_kb", "max_sectors_kb", "rotational", "write_cache", "wbt_lat_usec")
+"""The queue settings that matter most; the store has the others."""
 
 
 def section(view: ExperimentView, experiments: Mapping[str, Any]) -> PageSection:
@@ -149,10 +142,9 @@ def _settings(view: ExperimentView) -> TextTable:
 def _builds(view: ExperimentView) -> Iterator[PlainText]:
     commands_shown: set[str] = set()
     for series in view.series:
+        stacks = series.campaign.experiment.get("stacks")
         lines = [line for run in series.runs[:1] for line in _kernel_built(run.environment)]
-        if not lines:
-            stacks = series.campaign.experiment.get("stacks") or {}
-            lines = list(_spec_built(stacks if isinstance(stacks, Mapping) else {}))
+        lines = lines or list(_spec_built(stacks if isinstance(stacks, Mapping) else {}))
         wanted = printable_lines(lines)
         if wanted and wanted not in commands_shown:
             commands_shown.add(wanted)
@@ -182,10 +174,8 @@ def _kernel_built(environment: Mapping[str, Any]) -> Iterator[str]:
             chunk = str(md.get("chunk_size", "0"))
             if chunk.isdigit() and int(chunk):
                 words_.append(f"--chunk={int(chunk) // 1024}K")
-            if (bitmap := str(md.get("bitmap/location", ""))) and bitmap != "none":
-                words_.append("--bitmap=internal")
-            elif bitmap:
-                words_.append("--bitmap=none")
+            if bitmap := str(md.get("bitmap/location", "")):
+                words_.append(f"--bitmap={'none' if bitmap == 'none' else 'internal'}")
             if str(md.get("metadata_version", ""))[:1].isdigit():
                 words_.append(f"--metadata={md['metadata_version']}")
             yield shlex.join([*words_, *(f"/dev/{name}" for name, _ in slots)])
@@ -229,7 +219,7 @@ def _spec_built(stacks: Mapping[str, Any]) -> Iterator[str]:
         bitmap = stack.get("bitmap") or "none"
         arguments.append(f"--bitmap={'internal' if bitmap is True else bitmap}")
         mostly = {str(member_name) for member_name in stack.get("write_mostly") or []}
-        for member in [*(m for m in members if m not in mostly), *(m for m in members if m in mostly)]:
+        for member in sorted(members, key=mostly.__contains__):
             if member in mostly and "--write-mostly" not in arguments:
                 arguments.append("--write-mostly")
             arguments.append(_path(member, stacks))
@@ -240,19 +230,15 @@ def _path(member: str, stacks: Mapping[str, Any]) -> str:
     if member == "missing":
         return member
     nested = stacks.get(member)
-    if isinstance(nested, Mapping) and "level" in nested:
-        return f"/dev/md/{member}"
-    if isinstance(nested, Mapping) and "device" in nested:
-        return f"/dev/{nested['device']}"
-    return f"/dev/{member}"
+    table = nested if isinstance(nested, Mapping) else {}
+    return f"/dev/md/{member}" if "level" in table else f"/dev/{table.get('device', member)}"
 
 
 def _jobs(view: ExperimentView) -> Iterator[PlainText]:
     jobs_shown: dict[str, None] = {}
     directions: dict[str, None] = {}
     for members in grouped(view.order(view.cells), view.labels, series=True).values():
-        text_ = _job(view, members[0])
-        if text_:
+        if text_ := _job(view, members[0]):
             jobs_shown[printable_lines(text_.split("\n"))] = None
         fio = members[0].runs[0].figures.fio
         if fio is not None and fio.command:
@@ -275,7 +261,6 @@ def _job(view: ExperimentView, cell: ReportCell) -> str:
             lines += simulated_job(job).split()
     if run.cell.get("runtime_ns"):
         lines.append(f"runtime={run.cell['runtime_ns'] / 1e9:g}s")
-    command = run.cell.get("command")
-    if command:
+    if command := run.cell.get("command"):
         lines.append(f"# {shlex.join(map(str, command.get('argv') or []))}")
     return "\n".join(lines) if len(lines) > 1 else ""

@@ -4,7 +4,7 @@ A series is a campaign or a selection of it. A cell is a set of runs that differ
 Cells of several series with the same labels are shown side by side.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from blklab import units
 from blklab.analysis import compare
 from blklab.analysis.compare import PLACES, REPEAT, distinguish
 from blklab.analysis.decision import Rule, intervals, look_share
-from blklab.analysis.metrics import LATENCIES, METRICS, directions, with_direction
+from blklab.analysis.metrics import METRICS, directions, with_direction
 from blklab.analysis.samples import Points, merged_unchanged, run_samples
 from blklab.analysis.saturation import LOADS
 from blklab.analysis.variation import RunSample, mean
@@ -57,17 +57,15 @@ class CellFigure:
     high: float | None  # The 95 % interval; None if unknown
 
 
+@dataclass(eq=False)
 class ReportCell:
     """The runs of one series that differ only in the repeat."""
 
-    def __init__(self, series: ReportSeries, labels: Labels, runs: Sequence[StoredRun], points: "Points") -> None:
-        self.series = series
-        self.labels = labels
-        self.runs = runs
-        self.points = points
-        self.values: dict[str, CellFigure | None] = {}  # Metrics, computed for all cells together
-        self.peers: Sequence[ReportCell] = [self]
-        """The cells of the report: their repeats say how much values vary."""
+    series: ReportSeries
+    labels: Labels
+    runs: Sequence[StoredRun]
+    points: Points
+    figures: "FiguresTogether"
 
     def samples(self, metric: str) -> list[RunSample]:
         """Returns the values of a metric and their series, for the runs that have it."""
@@ -75,13 +73,7 @@ class ReportCell:
 
     def value(self, metric: str) -> CellFigure | None:
         """Returns a metric, None if no run has it."""
-        # Cells that read and write alike show the same direction.
-        alike = [peer for peer in self.peers if peer.directions == self.directions]
-        outcomes = [[run.figures for run in peer.runs] for peer in alike]
-        name = with_direction(metric, outcomes) if metric in LATENCIES else metric
-        if name not in self.values:
-            _fill(self.peers, name)
-        return self.values[name]
+        return self.figures.of(self, metric)
 
     @cached_property
     def directions(self) -> frozenset[str]:
@@ -101,14 +93,29 @@ class ReportCell:
         return str(kinds.pop()) if len(kinds) == 1 else "mixed"
 
 
-def _fill(cells: Sequence[ReportCell], metric: str) -> None:
-    samples = [cell.samples(metric) for cell in cells]
-    sides = [cell.series.name for cell in cells]
-    for cell, mine, ends in zip(cells, samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True):
-        values = [sample.value for sample in mine]
-        low, high = ends or (None, None)
-        known = CellFigure(mean(mine), min(values), max(values), low, high) if values else None
-        cell.values[metric] = known
+class FiguresTogether:
+    """The metrics of the cells of a report, each computed once: the repeats of all say how much values vary."""
+
+    def __init__(self, cells: Sequence[ReportCell]) -> None:
+        self.cells = cells
+        self._names: dict[tuple[frozenset[str], str], str] = {}
+        self._computed: dict[str, dict[ReportCell, CellFigure | None]] = {}
+
+    def of(self, cell: ReportCell, metric: str) -> CellFigure | None:
+        if (key := (cell.directions, metric)) not in self._names:
+            # Cells that read and write alike show the same direction.
+            alike = [[run.figures for run in each.runs] for each in self.cells if each.directions == cell.directions]
+            self._names[key] = with_direction(metric, alike)
+        if (name := self._names[key]) not in self._computed:
+            self._computed[name] = dict(zip(self.cells, self._all(name), strict=True))
+        return self._computed[name][cell]
+
+    def _all(self, metric: str) -> Iterator[CellFigure | None]:
+        samples = [cell.samples(metric) for cell in self.cells]
+        sides = [cell.series.name for cell in self.cells]
+        for mine, ends in zip(samples, intervals(samples, sides, Rule(METRICS[metric])), strict=True):
+            values = [sample.value for sample in mine]
+            yield CellFigure(mean(mine), min(values), max(values), *(ends or (None, None))) if values else None
 
 
 def patterns(run: StoredRun) -> list[str]:
@@ -167,9 +174,9 @@ class ExperimentView:
         self.several = len(self.series) > 1
         self.runs = [run for series in self.series for run in series.runs]
         self.labels = self._telling()
-        self.cells = [cell for series in self.series for cell in self._folded(series)]
-        for cell in self.cells:
-            cell.peers = self.cells
+        self.cells: list[ReportCell] = []
+        self.figures = FiguresTogether(self.cells)
+        self.cells += [cell for series in self.series for cell in self._folded(series)]
 
     def _telling(self) -> list[str]:
         """Returns the labels with several values in some series, stack and workload first."""
@@ -195,6 +202,7 @@ class ExperimentView:
                 {label: printable(value) for label in self.labels if (value := runs[0].labels.get(label)) is not None},
                 runs,
                 self.points,
+                self.figures,
             )
             for runs in runs_by_cell.values()
         ]

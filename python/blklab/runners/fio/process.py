@@ -120,7 +120,8 @@ class FioMessages:
 
     def take(self, chunk: str) -> int:
         """Takes a part of fio's output; returns its number of lines of progress."""
-        *lines, self._rest = re.split(r"[\r\n]", self._rest + chunk)
+        *lines, rest = re.split(r"[\r\n]", self._rest + chunk)
+        self._rest = rest[:MOST_SAID]
         progress = 0
         for line in lines:
             rates = iops(line)

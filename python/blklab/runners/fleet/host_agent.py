@@ -88,6 +88,11 @@ class SentPlan:
     cells: Sequence[SentCell]
 
 
+def line(kind: str, **values: object) -> bytes:
+    """Returns a message as it is sent."""
+    return (json.dumps({"kind": kind, **values}) + "\n").encode()
+
+
 class Peer:
     """The connection to blklab, which must send a line every few seconds."""
 
@@ -100,22 +105,18 @@ class Peer:
         threading.Thread(target=self._read, name="blklab-peer", daemon=True).start()
 
     def send(self, kind: str, **values: object) -> None:
-        data = (json.dumps({"kind": kind, **values}) + "\n").encode()
         with self._lock:
-            while data:
-                data = data[os.write(self._output, data) :]
+            child_process.write_all(self._output, line(kind, **values))
 
     def receive(self) -> Message:
         """Waits for the next request."""
         return self._requests.get()
 
     def _read(self) -> None:
-        rest = b""
+        rest = bytearray()
         with suppress(OSError, ValueError, KeyError):
             while select.select([0], [], [], SILENCE)[0] and (chunk := os.read(0, 1 << 16)):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    request = json.loads(line)
+                for request in map(json.loads, child_process.lines_of(rest, chunk)):
                     if request["kind"] == "ping":
                         self.send("pong", number=request["number"], clock_ns=time.time_ns())
                     else:

@@ -1,9 +1,11 @@
 """The connection to one host: ssh, with `host_agent` at its other end and a forwarded socket of fio's server."""
 
+import itertools
 import json
 import os
 import queue
 import secrets
+import select
 import selectors
 import threading
 import time
@@ -15,7 +17,7 @@ from blklab import child_process, ssh
 from blklab.errors import BlklabError
 from blklab.outcome import ClockOffset
 from blklab.remote_program import COMMAND
-from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message
+from blklab.runners.fleet.host_agent import SOCKET, SOCKETS, Message, line
 from blklab.runners.host.scratch_directory import PREFIX
 from blklab.text import printable
 
@@ -45,27 +47,40 @@ class HostLink:
         self.clock: ClockOffset | None = None
         self._process, self._pipes, self._stdin = process, pipes, stdin
         self._lock = threading.Lock()
-        self._sent: dict[int, int] = {}  # Times of pings, ns
+        self._numbers = itertools.count()
+        self._sent: dict[int, int] = {}  # Times of the pings without an answer yet, ns
 
     def send(self, kind: str, **values: object) -> None:
         """Sends a message; does nothing if the connection is lost."""
-        self._write((json.dumps({"kind": kind, **values}) + "\n").encode())
+        self._write(line(kind, **values))
 
     def ping(self) -> None:
-        """Shows the host that blklab is there, and measures the offset of its clock."""
-        number = len(self._sent)
-        self._sent[number] = time.time_ns()
-        self.send("ping", number=number)
+        """Shows the host that blklab is there, and measures the offset of its clock.
+
+        Does nothing while the host takes no data: one that hangs must not delay the pings of the others.
+        """
+        if not self._lock.acquire(blocking=False):
+            return  # a message is being written, which shows the same
+        try:
+            ready = select.poll()
+            ready.register(self._stdin, select.POLLOUT)  # then a pipe has room for 4 KiB
+            if ready.poll(0):
+                number = next(self._numbers)
+                self._sent[number] = time.time_ns()
+                os.write(self._stdin, line("ping", number=number))
+        except (OSError, ValueError):
+            return  # the connection is lost or closed
+        finally:
+            self._lock.release()
 
     def _write(self, data: bytes) -> None:
         with self._lock, suppress(OSError):
-            while data and self._stdin >= 0:
-                data = data[os.write(self._stdin, data) :]
+            child_process.write_all(self._stdin, data)
 
     def read(self, program: bytes, inbox: Inbox) -> None:
         """Sends the program, and puts what the host answers into the inbox until it ends."""
         self._write(program)
-        noise, rest, answered = bytearray(), b"", False
+        noise, rest, answered = bytearray(), bytearray(), False
         with selectors.DefaultSelector() as selector:
             for pipe in self._pipes:
                 selector.register(pipe, selectors.EVENT_READ)
@@ -77,9 +92,8 @@ class HostLink:
                     elif key.fd == self._pipes[1]:
                         noise = (noise + chunk)[-4096:]
                     else:
-                        *lines, rest = (rest + chunk).split(b"\n")
-                        for line in lines:
-                            answered = self._take(line, inbox, answered)
+                        for answer in child_process.lines_of(rest, chunk):
+                            answered = self._take(answer, inbox, answered)
                 if len(rest) > LONGEST:
                     break
                 if self._pipes[0] not in selector.get_map() and not selector.select(1.0):
@@ -89,20 +103,21 @@ class HostLink:
             self._process.terminate()  # ends the forwarded connections, so that fio no longer waits for the host
         inbox.put((self, {"kind": "lost", "message": self.lost}))
 
-    def _take(self, line: bytes, inbox: Inbox, answered: bool) -> bool:
+    def _take(self, answer: bytes | bytearray, inbox: Inbox, answered: bool) -> bool:
         """Takes a line; tells whether the program has answered. Other lines are a shell's greeting."""
         try:
-            message = json.loads(line)
+            message = json.loads(answer)
             if str(message["kind"]) != "pong":
                 inbox.put((self, message))
                 return True
-            now, sent = time.time_ns(), self._sent[int(message["number"])]
+            now, number = time.time_ns(), int(message["number"])
+            sent = self._sent.pop(number)
             clock = ClockOffset(int(message["clock_ns"]) - (sent + now) // 2, (now - sent + 1) // 2)
         except (ValueError, KeyError, TypeError, RecursionError):
             return answered
         if self.clock is None or clock.error_ns < self.clock.error_ns:
             self.clock = clock
-        if len(self._sent) < ROUND_TRIPS:
+        if number + 1 < ROUND_TRIPS:
             self.ping()
         return True
 

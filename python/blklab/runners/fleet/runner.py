@@ -30,7 +30,7 @@ from blklab.runners.host import conditions
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.documents import as_fleet
 from blklab.spec.host_cell import host_of, ids_of
-from blklab.store.series import JOBS, FinishedRun, SeriesPoint
+from blklab.store.series import JOBS, FinishedRun, SeriesPoint, packed
 from blklab.system.identity import normal
 from blklab.text import by_key, printable
 
@@ -343,7 +343,7 @@ class FleetRunner(Runner):
         parts = {link.name: _part(finished[link]) for link in self._links if link in finished}
         document = ran.only([link.socket for link in finished])
         outcome = fleet_outcome(document, parts, failures, {link.name: link.clock for link in self._links})
-        return FinishedRun(outcome, time.monotonic() - began, fleet_series(parts), ran.text)
+        return FinishedRun(outcome, time.monotonic() - began, fleet_series(parts), packed(ran.text))
 
     def _kept(self, answers: Mapping[HostLink, Message], failures: dict[str, str]) -> dict[HostLink, Message]:
         """Returns the answers of hosts that have not failed; adds the others to `failures`."""

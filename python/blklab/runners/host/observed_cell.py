@@ -18,7 +18,7 @@ from blklab.runners.host.machine_load import MachineLoad
 from blklab.runners.host.settings import applied
 from blklab.runners.host.target_locations import TargetLocation
 from blklab.spec.documents import HostCellDocument
-from blklab.store.series import FinishedRun
+from blklab.store.series import FinishedRun, packed
 from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes
 from blklab.system.identity import of_node
@@ -173,7 +173,7 @@ def measured(
         *foreign_io(document, outcome),
         *(str(fall) for name in leaves if (fall := conditions.collapse(sampler.deltas.points, name))),
     ]
-    return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], figures.raw)
+    return FinishedRun(outcome, seconds, [*figures.series, *sampler.deltas.points], packed(figures.raw))
 
 
 def _devices(layers: Sequence[SysfsLayer], sampler: DiskstatsSampler, roots: Roots) -> list[DeviceResult]:

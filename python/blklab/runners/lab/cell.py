@@ -25,7 +25,7 @@ from blklab.runners.lab.stacks.build import apply_settings, build
 from blklab.runners.lab.stacks.filesystem import MOUNT
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
 from blklab.spec import documents
-from blklab.store.series import FinishedRun
+from blklab.store.series import FinishedRun, packed
 from blklab.text import printable
 from blklab.units import format_duration
 
@@ -416,7 +416,7 @@ def _load(
         files.save(machine, f"{TRACES}/*", traces, old=TRACE)
         guest.run("rm", "-rf", TRACES)  # out of the guest's memory
         outcome.lab.traces = str(traces)
-    return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], ran.output)
+    return FinishedRun(outcome, 0.0, [*fio_figures.series, *seen.points], packed(ran.output))
 
 
 def _slowed(document: documents.LabCellDocument, scale: float) -> documents.LabCellDocument:

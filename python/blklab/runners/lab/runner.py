@@ -6,7 +6,7 @@ One guest serves all cells of a kernel; each gets fresh disks and a new stack.
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,10 +161,11 @@ class LabRunner(Runner):
         return self._scales[accelerator]
 
     def _image(self, kernel: str) -> GuestImage:
-        if kernel not in self._images:
-            self._images[kernel] = image(self.kernel or kernel, note=self.note)
-            # `lab prune` leaves it alone from now on.
-            self._held.enter_context(held(self._images[kernel].initrd.parent))
+        while kernel not in self._images:
+            made = image(self.kernel or kernel, note=self.note)
+            with suppress(FileNotFoundError):  # `lab prune` came between
+                self._held.enter_context(held(made.initrd.parent))
+                self._images[kernel] = made
         return self._images[kernel]
 
     def _measured(self, machine: GuestMachine, cell: Cell) -> FinishedRun:

@@ -96,7 +96,7 @@ def run(
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-        stopped_by, clean = "blktrace", False
+        stopped_by = "blktrace"
         try:
             try:
                 while process.poll() is None and not any(True for _ in files()):
@@ -108,18 +108,11 @@ def run(
                 stopped_by = "user"
             ran = time.monotonic() - started
             stop(process)
-            clean = process.returncode == 0
         finally:
-            killed = process.poll() is None
-            if killed:
-                process.kill()
-                process.wait()
-            # A blktrace that ends by itself has cleaned up, or the device is traced by another one,
-            # whose trace must continue. Files exist only after it has set up its own trace.
-            if (killed or process.returncode < 0) and any(True for _ in files()):
-                tear_down(devices)
+            # Files exist only after blktrace has set up its own trace.
+            end(process, devices if any(True for _ in files()) else ())
         text = _read(output)
-    if not clean:
+    if process.returncode != 0:
         raise failure(text, process.returncode, [path for path in files() if _size(path)])
     return BlktraceExit(text, ran, stopped_by)
 
@@ -144,13 +137,23 @@ def _watch(
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """Lets blktrace finish: SIGINT is its normal end; a second Ctrl-C here ends it immediately."""
+    """Lets blktrace finish: SIGINT is its normal end; a second Ctrl-C here ends it immediately. `end` must follow."""
     for number, patience in ((signal.SIGINT, STOPPING), (signal.SIGTERM, STOPPING / 3)):
         if process.poll() is not None:
             return
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
             process.wait(patience)
+
+
+def end(process: "subprocess.Popen[bytes]", devices: Iterable[RecordedDevice]) -> None:
+    """Kills a blktrace that did not stop. If it was killed, the kernel's trace of its devices is removed.
+
+    One that ended by itself has cleaned up, or the device is traced by another one, whose trace must continue.
+    """
+    process.kill()  # does nothing if it has ended
+    if process.wait() < 0:
+        tear_down(devices)
 
 
 def tear_down(devices: Iterable[RecordedDevice]) -> None:

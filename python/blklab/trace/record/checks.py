@@ -3,8 +3,8 @@
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,23 +90,27 @@ def check_kernel(devices: Sequence[RecordedDevice], roots: Roots) -> None:
             )
 
 
-def ready_debugfs(roots: Roots) -> tuple[str, str]:
-    """Returns the mount point of debugfs, and a note if blklab mounted it."""
+@contextmanager
+def ready_debugfs(roots: Roots) -> Iterator[str]:
+    """Gives the mount point of debugfs, which blktrace needs; mounts it for the block if it is not mounted."""
     for mount in mounts(roots):
         if mount.kind == "debugfs":
-            return mount.point, ""
+            return (yield mount.point)
     try:
-        tried = subprocess.run(
-            ["mount", "-t", "debugfs", "debugfs", DEBUGFS], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentLacks(f"debugfs is not mounted, and mount failed: {error}", f"mount it at {DEBUGFS}") from None
-    if tried.returncode != 0:
-        why = tried.stderr.strip().splitlines()[:1] or ["no reason given"]
-        raise EnvironmentLacks(
-            f"debugfs cannot be mounted: {why[0]}", "record outside a container, on a kernel with CONFIG_DEBUG_FS"
-        )
-    return DEBUGFS, f"mounted debugfs at {DEBUGFS}, which blktrace needs; it stays mounted"
+        _run("mount", "-t", "debugfs", "debugfs", DEBUGFS)
+    except (OSError, subprocess.SubprocessError) as error:
+        why = [*(getattr(error, "stderr", None) or str(error)).strip().splitlines(), "no reason given"][0]
+        message = f"debugfs is not mounted, and cannot be: {why}"
+        raise EnvironmentLacks(message, "record outside a container, on a kernel with CONFIG_DEBUG_FS") from None
+    try:
+        yield DEBUGFS
+    finally:
+        with suppress(OSError, subprocess.SubprocessError):
+            _run("umount", DEBUGFS)  # it stays if others use it by now
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
 
 
 def check_untraced(devices: Sequence[RecordedDevice], debugfs: str) -> None:
@@ -130,16 +134,15 @@ def check_writable(directory: Path) -> None:
         raise BlklabError(f"{directory}: not writable")
 
 
-def prepare_blktrace(devices: Sequence[RecordedDevice], roots: Roots, tell: Callable[[str], object]) -> tuple[str, str]:
-    """Returns blktrace's path and the mount point of debugfs.
+@contextmanager
+def ready_blktrace(devices: Sequence[RecordedDevice], roots: Roots) -> Iterator[tuple[str, str]]:
+    """Gives blktrace's path and the mount point of debugfs.
 
-    `tell` gets a note if blklab mounted debugfs. Raises EnvironmentLacks or BlklabError if a device cannot be traced.
+    Raises EnvironmentLacks or BlklabError if a device cannot be traced.
     """
     check_privileges(roots)
     blktrace = child_process.find("blktrace", "blktrace")
     check_kernel(devices, roots)
-    debugfs, note = ready_debugfs(roots)
-    if note:
-        tell(note)
-    check_untraced(devices, debugfs)
-    return blktrace, debugfs
+    with ready_debugfs(roots) as debugfs:
+        check_untraced(devices, debugfs)
+        yield blktrace, debugfs

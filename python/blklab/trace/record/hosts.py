@@ -54,8 +54,7 @@ class _RecordingHost:
 
     def write(self, data: bytes) -> None:
         with suppress(OSError):
-            while data:
-                data = data[os.write(self._stdin, data) :]
+            child_process.write_all(self._stdin, data)
 
     def _read(self) -> None:
         reader = threading.Thread(target=self._read_errors, daemon=True)

@@ -4,11 +4,11 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from blklab import _core, child_process
 from blklab.documents.profile import Profile
@@ -16,8 +16,8 @@ from blklab.errors import BlklabError
 from blklab.system.layers import beneath, name_of
 from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES
-from blklab.trace.record.blktrace import failure, stop, tear_down
-from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
+from blklab.trace.record.blktrace import end, failure, stop
+from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, ready_blktrace
 from blklab.trace.record.recording import interrupted_by_signals
 
 BUFFERS = ("-b", "128", "-n", "8")  # KiB and number of buffers of each CPU: small ones arrive soon
@@ -55,53 +55,40 @@ def with_members(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
 
 
 @contextmanager
-def watched(
-    devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots, tell: Callable[[str], None]
-) -> Iterator[Iterator[LiveLook]]:
+def watched(devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots) -> Iterator[Iterator[LiveLook]]:
     """Records devices during the block, and gives a look at them in each interval.
 
-    `tell` is called with notes, such as that debugfs was mounted. Ctrl-C, SIGTERM and SIGHUP end the looks. Raises
-    UsageError, EnvironmentLacks or BlklabError.
+    Ctrl-C, SIGTERM and SIGHUP end the looks. Raises UsageError, EnvironmentLacks or BlklabError.
     """
-    debugfs, command = _command(devices, options, roots, tell)
-    counters = [Path(debugfs) / "block" / device.name / "dropped" for device in devices]
-    reading, writing = os.pipe()
-    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+    if options.name is not None:
+        check_writable(options.name.absolute().parent)
+        check_apart(devices, options.name.absolute().parent.resolve(), roots)
+    dump = None if options.name is None else options.name.with_name(f"{options.name.name}.blklab-live")
+    with (
+        ready_blktrace(devices, roots) as (blktrace, debugfs),
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+    ):
+        counters = [Path(debugfs) / "block" / device.name / "dropped" for device in devices]
+        chosen = [word for device in devices for word in ("-d", device.path)]
+        process = subprocess.Popen(
+            child_process.command([blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *chosen], death_signal="INT"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
         try:
-            process = subprocess.Popen(
-                child_process.command(command, death_signal="INT"),
-                stdin=subprocess.DEVNULL,
-                stdout=writing,
-                stderr=errors,
-                start_new_session=True,
-            )
-        finally:
-            os.close(writing)
-        dump = None if options.name is None else options.name.with_name(f"{options.name.name}.blklab-live")
-        try:
-            live = _core.LiveTrace(f"/proc/self/fd/{reading}", round(options.window * 1e9), str(dump) if dump else None)
-            os.close(reading)
+            with cast(IO[bytes], process.stdout) as output:
+                path = f"/proc/self/fd/{output.fileno()}"
+                live = _core.LiveTrace(path, round(options.window * 1e9), str(dump) if dump else None)
             with interrupted_by_signals():
                 yield _looks(live, options, counters)
         finally:
             stop(process)
-            if process.returncode != 0:
-                tear_down(devices)
+            end(process, devices)
         _end(live, process, errors)
     if dump is not None and options.name is not None:
         _divide(dump, options.name, devices)
-
-
-def _command(
-    devices: Sequence[RecordedDevice], options: LiveOptions, roots: Roots, tell: Callable[[str], None]
-) -> tuple[str, list[str]]:
-    """Returns the mount point of debugfs, and blktrace's command."""
-    if options.name is not None:
-        check_writable(options.name.absolute().parent)
-        check_apart(devices, options.name.absolute().parent.resolve(), roots)
-    blktrace, debugfs = prepare_blktrace(devices, roots, tell)
-    chosen = [word for device in devices for word in ("-d", device.path)]
-    return debugfs, [blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *chosen]
 
 
 def _looks(live: _core.LiveTrace, options: LiveOptions, counters: Sequence[Path]) -> Iterator[LiveLook]:

@@ -17,7 +17,7 @@ from blklab.errors import UsageError
 from blklab.output import replace
 from blklab.system.roots import Roots
 from blklab.trace.record import blktrace as recorder
-from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, prepare_blktrace
+from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, ready_blktrace
 
 SIDECAR_VERSION = 1
 
@@ -101,17 +101,17 @@ def record(
     notes = check_apart(devices, output.existing, roots)
     for note in notes:
         tell(note)
-    blktrace, debugfs = prepare_blktrace(devices, roots, tell)
-    _make_directory(output)
-    # Only now the location is certain: the directory could be a link or a mount point.
-    for note in check_apart(devices, output.directory, roots):
-        if note not in notes:
-            tell(note)
-    _make_way(output, overwrite)
-    command = _command(blktrace, debugfs, devices, output, options)
-    began = time.time_ns()
-    with interrupted_by_signals():
-        ended = recorder.run(command, devices, options.seconds, output.files, tick)
+    with ready_blktrace(devices, roots) as (blktrace, debugfs):
+        _make_directory(output)
+        # Only now the location is certain: the directory could be a link or a mount point.
+        for note in check_apart(devices, output.directory, roots):
+            if note not in notes:
+                tell(note)
+        _make_way(output, overwrite)
+        command = _command(blktrace, debugfs, devices, output, options)
+        began = time.time_ns()
+        with interrupted_by_signals():
+            ended = recorder.run(command, devices, options.seconds, output.files, tick)
     totals = recorder.tallies(ended.output)
     recording = TraceRecording(
         name=name,

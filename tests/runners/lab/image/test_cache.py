@@ -1,6 +1,7 @@
 """What is kept is whole, or not there."""
 
 import errno
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def test_only_what_is_ours_and_not_held_is_removed(tmp_path: Path) -> None:
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"kernel-0123456789abcdef", "mine", "programs-0123456789abcdef"}
     assert cache.remove_others(set()) == 5
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_was_removed_between_opening_and_locking_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    path = tmp_path / "image-0123456789abcdef"
+    path.mkdir()
+    flock = fcntl.flock
+
+    def late(descriptor: int, how: int) -> None:
+        path.rename(tmp_path / "removed")
+        if again:
+            path.mkdir()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(FileNotFoundError), held(path):
+        pass
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -142,18 +142,21 @@ class ImageCache:
         freed = 0
         for path in self.root.iterdir():
             if _OURS.fullmatch(path.name) and path.name not in used and not path.is_symlink():
-                with suppress(BlockingIOError, FileNotFoundError), held(path, fcntl.LOCK_EX):
+                with suppress(BlockingIOError, FileNotFoundError), held(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     freed += sum(file.lstat().st_size for file in path.rglob("*"))
                     shutil.rmtree(path, ignore_errors=True)
         return freed
 
 
 @contextmanager
-def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
-    """Keeps a directory of the cache from being removed during the block, which uses it.
+def held(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[int]:
+    """Keeps a directory from being removed during the block, which uses it; gives its descriptor.
 
-    Raises BlockingIOError if the lock is exclusive and others hold it.
+    Raises FileNotFoundError if another process removed it meanwhile, and BlockingIOError for `LOCK_EX | LOCK_NB` if
+    others hold it.
     """
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-        yield
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
+        fcntl.flock(descriptor, how)
+        if not os.path.samestat(os.fstat(descriptor), path.lstat()):  # removed, and perhaps made again
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        yield descriptor
