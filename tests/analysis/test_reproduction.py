@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from blklab.analysis.reproduction import JudgedFigure, MeasuredRun, as_experiment, as_toml, grouped_reasons, judge
+from blklab.analysis.reproduction import (
+    JudgedFigure,
+    MeasuredRun,
+    are_too_few,
+    as_experiment,
+    as_toml,
+    grouped_reasons,
+    judge,
+)
 from blklab.errors import UsageError
 from blklab.outcome import DeviceResult, DirectionResult, FioFacts, LatencyResult, Outcome
 from blklab.runners.sim import runner as sim
@@ -30,7 +38,7 @@ def measured(stack: str, iops: float, workload: str = "load", **options: str) ->
 
 def experiment(tmp_path: Path, runs: list[MeasuredRun], stacks: Mapping[str, dict[str, Any]]) -> ExperimentPlan:
     path = tmp_path / "made.toml"
-    path.write_text(as_toml(as_experiment("made", runs, DISKS, stacks, SETTINGS)))
+    path.write_text(as_toml(as_experiment("made", runs, DISKS, stacks, SETTINGS, print)))
     return cells.plan(path)
 
 
@@ -82,12 +90,12 @@ def test_repeats_of_a_cell_are_judged_together(tmp_path: Path) -> None:
 def test_a_disk_that_is_slower_alone_explains_the_array(tmp_path: Path) -> None:
     runs = [measured("a", 500), measured("pair", 1000)]
     disk, array = judged(experiment(tmp_path, runs, STACKS))
-    assert array.reasons == ["the disk a alone differs as well (−50 %): its model does not fit this disk"]
-    assert disk.reasons == ["the model does not fit this disk: `blklab calibrate` fits one to runs of the disk alone"]
+    assert array.reasons == ["a alone is 50 % lower than predicted as well: this explains a part"]
+    assert disk.reasons == ["chance, or the model does not fit this disk"]
     assert grouped_reasons([disk, array])[array.reasons[0]] == [2]
     runs[0] = measured("a", 1000)
     _, array = judged(experiment(tmp_path, runs, STACKS))
-    assert array.reasons == ["no cause is known; the limit of the prediction: a and 1 more, saturated"]
+    assert array.reasons == ["no cause is known; in the simulation, a and 1 more are saturated"]
 
 
 def test_other_shares_of_the_disks_are_named(tmp_path: Path) -> None:
@@ -119,7 +127,7 @@ def test_a_busy_processor_and_a_short_run_are_doubts(tmp_path: Path) -> None:
         tmp_path, [replace(run, outcome=replace(run.outcome, fio=facts, runtime_ns=2 * 10**9))], {"a": {"device": "a"}}
     )
     assert plan.measured[0].doubts == [
-        "the run took 2.0 s: caches and the state of the disks decide",
+        "the run took 2 s: caches and the state of the disks decide",
         "fio's processes were busy 95% of the time: the processor was the limit",
     ]
 
@@ -135,7 +143,7 @@ def test_a_run_without_options_is_refused() -> None:
     run = measured("a", 500)
     unknown = replace(run, outcome=replace(run.outcome, fio=FioFacts(options={"load": {"numjobs": "1"}})))
     with pytest.raises(UsageError, match=r"x\.json: does not contain fio's options"):
-        as_experiment("made", [unknown], DISKS, {"a": {"device": "a"}}, SETTINGS)
+        as_experiment("made", [unknown], DISKS, {"a": {"device": "a"}}, SETTINGS, print)
 
 
 @pytest.mark.parametrize(
@@ -151,3 +159,71 @@ def test_what_was_measured_has_a_name(labels: dict[str, str], device: str, place
     run = measured("", 500, filename="/dev/vg0/data")
     devices = [DeviceResult(device)] if device else []
     assert replace(run, labels=labels, outcome=replace(run.outcome, devices=devices)).place == place
+
+
+def test_many_misses_of_a_disk_show_that_its_model_does_not_fit(tmp_path: Path) -> None:
+    runs = [measured("a", 500, iodepth=str(depth)) for depth in (8, 16, 32)]
+    rows = judged(experiment(tmp_path, runs, {"a": {"device": "a"}}))
+    fits = "the model does not fit this disk: `blklab calibrate` fits one to runs of the disk alone"
+    assert [row.reasons for row in rows] == [[fits]] * 3
+    assert are_too_few(0, 2)
+    assert not are_too_few(89, 98)
+    assert not are_too_few(0, 1)
+
+
+def test_how_others_vary_says_nothing_about_a_single_run(tmp_path: Path) -> None:
+    noisy = [measured("a", iops) for iops in (300, 1000, 3000)]
+    _, alone = judged(experiment(tmp_path, [*noisy, measured("a", 500, iodepth="16")], {"a": {"device": "a"}}))
+    assert alone.verdict == "outside"
+
+
+def test_a_run_that_its_rate_limits_is_no_test(tmp_path: Path) -> None:
+    (row,) = judged(experiment(tmp_path, [measured("a", 200, rate_iops="200")], {"a": {"device": "a"}}))
+    assert row.verdict == "limited"
+
+
+def test_a_repeat_is_no_further_test(tmp_path: Path) -> None:
+    path = tmp_path / "made.toml"
+    experiment(tmp_path, [measured("a", 1000)], {"a": {"device": "a"}})
+    path.write_text(f"repeats = 3\n{path.read_text()}")
+    assert [row.cell.number for row in judged(cells.plan(path))] == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rw": "trimwrite"}, "rw: found 'trimwrite'"),
+        ({"rate_iops": "800,400"}, "rate_iops"),
+        ({"rw": "write"}, "fio's figures have reads and its options have none"),
+        ({"iodepth": "0"}, "iodepth"),
+    ],
+)
+def test_a_load_that_cannot_be_simulated_is_left_out(options: dict[str, str], message: str) -> None:
+    said: list[str] = []
+    runs = [measured("a", 500), measured("a", 500, "odd", **options)]
+    made = as_experiment("made", runs, DISKS, {"a": {"device": "a"}}, SETTINGS, said.append)
+    assert list(made["workloads"]) == ["load"]
+    assert message in said[0]
+    assert said[0].startswith("x.json: ")
+    assert said[0].endswith(": left out")
+
+
+def test_sizes_and_sequences_become_what_can_be_simulated(tmp_path: Path) -> None:
+    run = measured("a", 500, bssplit="4k/50:64k/50", rw="randread:8")
+    plan = experiment(tmp_path, [run], {"a": {"device": "a"}})
+    assert plan.raw["workloads"]["load"]["rw"] == "randread"
+    assert plan.measured[0].doubts == ["not simulated: rw=randread:8"]
+
+
+def test_an_array_is_not_taken_for_a_disk() -> None:
+    run = measured("md0", 500)
+    assert run.may_be_a_disk
+    array = [DeviceResult("md0", leaf=False), DeviceResult("a", leaf=True), DeviceResult("b", leaf=True)]
+    assert not replace(run, outcome=replace(run.outcome, devices=array)).may_be_a_disk
+    assert not measured("x", 500, filename="/dev/a:/dev/b").may_be_a_disk
+
+
+def test_other_labels_keep_equal_loads_apart() -> None:
+    runs = [replace(run, labels={**run.labels, "side": side}) for side in ("old", "new") for run in [measured("a", 9)]]
+    made = as_experiment("made", runs, DISKS, {"a": {"device": "a"}}, SETTINGS, print)
+    assert list(made["workloads"]) == ["load-old", "load-new"]

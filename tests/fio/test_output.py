@@ -312,3 +312,13 @@ def test_fsync_latency_is_read() -> None:
     latency = sync.lat_ns
     assert (latency.min, latency.p50, latency.p99_9) == (83700, 1400832, 67633152)
     assert output.outcome(recorded("one.json")).sync == SyncResult()
+
+
+def test_unlike_jobs_of_one_name_keep_their_options() -> None:
+    def job(**options: str) -> dict[str, object]:
+        part = {"total_ios": 10, "io_bytes": 40960, "iops": 10.0, "runtime": 1000}
+        return {"jobname": "j", "groupid": 0, "job options": options, "read": part}
+
+    document = {"fio version": "fio-3.33", "jobs": [job(bs="4k"), job(bs="64k"), job(bs="4k")]}
+    (outcome,) = output.outcomes(output.parse_document(json.dumps(document)))
+    assert outcome.job_options == {"j": {"bs": "4k"}, "j-2": {"bs": "64k"}}

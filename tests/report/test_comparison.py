@@ -90,9 +90,16 @@ def test_one_line_says_what_cells_with_one_run_show_together() -> None:
         [False, False],
     )
     reads, writes, doubt = comparison.headlines(found)
-    assert re.fullmatch(r"intel: randread iops on average 3\d to 3\d % higher; higher in 49 of 49 cells", reads)
-    assert re.fullmatch(r"intel: randwrite iops on average 1\d to 1\d % lower; lower in 49 of 49 cells", writes)
-    assert "both sides at different times" in doubt
+    assert re.fullmatch(
+        r"intel: randread iops on average 3\d % higher \(interval of the mean: 3\d to 3\d %\);"
+        r" higher in 49 of 49 cells",
+        reads,
+    )
+    assert re.fullmatch(
+        r"intel: randwrite iops on average 1\d % lower \(interval of the mean: 1\d to 1\d %\); lower in 49 of 49 cells",
+        writes,
+    )
+    assert "What else differs between the campaigns" in doubt
     mixed = [replace(row, differences=[Decision("unknown", (-1) ** at * 0.2)]) for at, row in enumerate(rows[:49])]
     (undecided, _) = comparison.headlines(replace(found, rows=mixed))
     assert "cannot tell; " in undecided

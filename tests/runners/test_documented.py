@@ -49,5 +49,5 @@ def test_every_documented_field_is_there(result: dict[str, Any]) -> None:
     section = DOCUMENT.read_text().split("## result")[1].split("\n## ")[0]
     output = {name.rstrip("[]") for name in re.findall(r"`([a-z][a-z0-9_]*(?:\[\])?)`", section)}
     output -= {"sim", "host", "repeat", "null", "nr_requests", "p99_below"}
-    output -= {"iops", "mean", "inside", "outside", "unclear", "unknown", "fitted"}  # metrics and verdicts
+    output -= {"iops", "mean", "inside", "outside", "unclear", "unknown", "fitted", "limited"}  # metrics and verdicts
     assert output - set(fields(json.loads(json.dumps(result)))) == set()

@@ -6,27 +6,31 @@ such figures with predictions: inside or outside of the interval, and what is kn
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from blklab.analysis import observations
-from blklab.analysis.decision import Decision, Rule, decide
+from blklab.analysis.compare import LOAD, PLACES
+from blklab.analysis.decision import AGREEMENTS, Decision, Rule, decide
 from blklab.analysis.explain import BUSY as SATURATED
 from blklab.analysis.explain import explain, saturation
 from blklab.analysis.metrics import METRICS, Metric, lowest_devices
 from blklab.analysis.samples import model_error
-from blklab.analysis.variation import RunSample, mean
+from blklab.analysis.variation import RunSample
 from blklab.documents.cell import Cell as CellDocument
 from blklab.errors import UsageError
-from blklab.outcome import NORMAL, DirectionResult, LatencyResult, Outcome, target_devices
-from blklab.spec import fio_job
+from blklab.outcome import NOMINAL, NORMAL, DirectionResult, LatencyResult, Outcome, target_devices
+from blklab.spec import fio_job, fio_options, problems, schema
 from blklab.spec.cells import Cell, ExperimentPlan
 from blklab.spec.experiment import MeasuredFigures
 from blklab.spec.known_options import HARMLESS
 from blklab.spec.stock_models import library_model
 from blklab.spec.workload import Job
 from blklab.text import by_key, toml_key, toml_tables, toml_value
+from blklab.units import format_duration
 
 Table = dict[str, Any]
 
@@ -35,6 +39,8 @@ OTHER_SHARE = 0.1  # The shares of devices differ if they are so far apart
 CONTRIBUTES = 0.5  # A disk alone explains a miss if its own error is at least this part of it, both logarithmic
 BEYOND = 1.5  # More than a saturated device serves: so many times the prediction
 SHORT_NS = 10 * 10**9  # A shorter run shows caches and the start of a load
+NO_WIDTH = 1.001  # The ratio of the ends of an interval that has no width
+UNLIKELY = 0.05  # Fewer measurements are inside than chance explains, if this is less probable
 BUSY = 0.9  # The share of the time from which on the processor of a job is the limit
 IOS = 100_000  # The I/Os of a simulated cell, unless a cache must learn first
 
@@ -61,37 +67,65 @@ class MeasuredRun:
         return re.sub(r"[^A-Za-z0-9_-]+", "-", name.removeprefix("/dev/")).strip("-") or "target"
 
     @property
+    def may_be_a_disk(self) -> bool:
+        """Whether it may be one disk, and not an array or a volume."""
+        files = {of.get("filename", "") for of in self.outcome.job_options.values()}
+        several = len(files) > 1 or any(":" in file for file in files)
+        return not several and all(device.leaf is not False for device in self.outcome.devices) and len(self.disks) < 2
+
+    @property
+    def details(self) -> str:
+        """The values of labels that are neither a place nor an option, which keep equal loads apart."""
+        known = {"repeat", *PLACES, *LOAD}
+        return "-".join(value for key, value in self.labels.items() if key not in known)
+
+    @property
     def disks(self) -> list[str]:
         """The disks below what it measured, as far as fio printed them."""
         return [device.name for device in lowest_devices(self.outcome)]
 
 
 def as_experiment(
-    name: str, runs: Sequence[MeasuredRun], devices: Mapping[str, Table], stacks: Mapping[str, Table], settings: Table
+    name: str,
+    runs: Sequence[MeasuredRun],
+    devices: Mapping[str, Table],
+    stacks: Mapping[str, Table],
+    settings: Table,
+    warn: Callable[[str], object],
 ) -> Table:
     """Returns the tables of the experiment that predicts these runs; `stacks` has one for the `place` of each.
 
-    Equal loads are one workload. Raises UsageError for a run without known options.
+    Equal loads are one workload. Runs that cannot be simulated are left out, with a warning. Raises UsageError if none
+    is left.
     """
     loads: dict[str, Table] = {}
+    details: dict[str, str] = {}
     pairs: dict[str, list[str]] = {}
     measured = []
     for run in runs:
-        load, dropped = _load(run)
-        label = next((name for name, other in loads.items() if other == load), "")
+        try:
+            load, dropped = _load(run)
+        except UsageError as error:
+            if len(runs) == 1:
+                raise
+            warn(f"{error}: left out")
+            continue
+        label = next((name for name, other in loads.items() if (other, details[name]) == (load, run.details)), "")
         if not label:
-            label = _unlike(run.labels["workload"], load, loads)
-            loads[label] = load
+            label = _unlike("-".join(filter(None, (run.labels["workload"], run.details))), load, loads)
+            loads[label], details[label] = load, run.details
         pairs.setdefault(run.place, []).append(label)
         measured.append(_figures(run, {"stack": run.place, "workload": label}, dropped))
+    if not measured:
+        raise UsageError(f"{runs[0].where}: no run is left")
     learns = any("kind" in stack for stack in stacks.values())
     longest = max(run.outcome.runtime_ns for run in runs)
     limits: Table = {"runtime": f"{math.ceil(longest / 1e9)}s", **({} if learns else {"max_ios": IOS})}
     return {
-        "title": f"{name}, as measured",
+        "title": f"Predictions for {name}",
         "settings": {**settings, **limits},
         "devices": dict(devices),
-        "stacks": {place: stacks[place] for place in dict.fromkeys([*stacks, *pairs])},
+        "stacks": dict(stacks),
         "workloads": loads,
         "cells": [{"stack": [place], "workload": list(dict.fromkeys(names))} for place, names in pairs.items()],
         "measured": measured,
@@ -123,10 +157,27 @@ def _load(run: MeasuredRun) -> tuple[Table, list[str]]:
     ignored = {*MORE, *observations.WORDS, *HARMLESS, "runtime", "ramp_time", "ioengine", "direct", "buffered"}
     dropped = dict.fromkeys(f"{key}={value}" for _, of in jobs for key, value in of.items() if key not in ignored)
     kept = [(name, {key: value for key, value in of.items() if f"{key}={value}" not in dropped}) for name, of in jobs]
+    for _, of in kept:
+        word = "rw" if "rw" in of else "readwrite"
+        if ":" in of.get(word, ""):
+            dropped[f"{word}={of[word]}"] = None
+            of[word] = of[word].partition(":")[0]
+        if "bssplit" in of:
+            of.pop("bs", None)
     figures = run.outcome
     seen = observations.of_jobs(run.where, kept, figures.read.iops, figures.write.iops, MORE - {*observations.WORDS})
     if seen is None:
         raise UsageError(f"{run.where}: has no I/Os")
+    for job in seen.jobs:
+        try:
+            Job.model_validate(job)
+        except ValidationError as error:
+            raise problems.usage_error(run.where, problems.translated(error, schema.KNOWN)) from None
+    ways = [fio_options.RW[str(job["rw"])] for job in seen.jobs]
+    for at, direction in enumerate(("read", "write")):
+        if figures.direction(direction).total_ios and not any(way[at] for way in ways):
+            message = f"fio's figures have {direction}s and its options have none: several jobs were reported as one"
+            raise UsageError(f"{run.where}: {message}")
     return dict(seen.workload), list(dropped)
 
 
@@ -163,8 +214,8 @@ def _doubts(run: MeasuredRun, dropped: Sequence[str]) -> Iterator[str]:
     if dropped:
         yield f"not simulated: {', '.join(dropped)}"
     if run.outcome.runtime_ns < SHORT_NS:
-        yield f"the run took {run.outcome.runtime_ns / 1e9:.1f} s: caches and the state of the disks decide"
-    clones = sum(int(of.get("numjobs", "1")) for of in jobs)
+        yield f"the run took {format_duration(run.outcome.runtime_ns)}: caches and the state of the disks decide"
+    clones = max(1, sum(int(of.get("numjobs", "1")) for of in jobs))
     if (fio := run.outcome.fio) is not None and (share := (fio.usr_cpu + fio.sys_cpu) / (100 * clones)) >= BUSY:
         yield f"fio's processes were busy {share:.0%} of the time: the processor was the limit"
 
@@ -196,6 +247,16 @@ class JudgedFigure:
         """Whether the models of the disks were fitted to the measurements."""
         return all(figures.fitted for figures in self.figures)
 
+    @property
+    def limited(self) -> bool:
+        """Whether the rate of the load decides, and not the disks: the interval has no width."""
+        return self.ends is not None and self.ends[1] <= NO_WIDTH * self.ends[0]
+
+    @property
+    def verdict(self) -> str:
+        """`fitted` or `limited` if it is no test of the prediction; otherwise that of the decision."""
+        return "fitted" if self.fitted else "limited" if self.limited else self.decision.verdict
+
     def as_dict(self) -> dict[str, object]:
         """Returns the figure for `--json`."""
         return {
@@ -204,24 +265,35 @@ class JudgedFigure:
             "interval": self.ends,
             "measured": list(self.measured),
             "change": self.decision.change,
-            "verdict": "fitted" if self.fitted else self.decision.verdict,
+            "verdict": self.verdict,
             "reasons": self.reasons,
             "sources": [figures.source for figures in self.figures],
         }
 
 
 def judge(plan: ExperimentPlan, outcomes: Mapping[int, Outcome]) -> list[JudgedFigure]:
-    """Returns the judged figures of an experiment; `outcomes` has the prediction of each cell, by its number."""
+    """Returns the judged figures of an experiment; `outcomes` has the prediction of each cell, by its number.
+
+    Of the repeats of a cell, the first is judged.
+    """
+    first = {tuple(pair for pair in cell.labels.items() if pair[0] != "repeat"): cell for cell in reversed(plan.cells)}
     pairs = [
         (cell, outcomes[cell.number], figures)
-        for cell in plan.cells
+        for cell in reversed(first.values())
         if cell.number in outcomes and (figures := [each for each in plan.measured if each.matches(cell.labels)])
     ]
     rows = [row for name in JUDGED for row in _judged(METRICS[name], pairs)]
     for row in rows:
-        if row.decision.verdict == "outside":
+        if row.verdict == "outside":
             row.reasons.extend(dict.fromkeys(_reasons(row, rows, plan)))
     return rows
+
+
+def are_too_few(inside: int, count: int) -> bool:
+    """Returns whether fewer of `count` measurements are inside than chance explains, if `NOMINAL` are expected."""
+    from scipy.special import bdtr
+
+    return bool(count and bdtr(inside, count, NOMINAL) < UNLIKELY)
 
 
 def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[MeasuredFigures]]]) -> Iterator[JudgedFigure]:
@@ -231,20 +303,17 @@ def _judged(metric: Metric, pairs: Sequence[tuple[Cell, Outcome, Sequence[Measur
         measured = [(value, each) for each in figures if (value := metric.of(_outcome(each)))]
         if predicted and measured:
             known.append((cell, outcome, predicted, measured))
-    samples: list[list[RunSample]] = []
     for cell, outcome, predicted, measured in known:
-        samples.append([RunSample(predicted, (), model_error(outcome, cast(CellDocument, cell.document), metric))])
-        samples.append([RunSample(value) for value, _ in measured])
-    sides = ["predicted", "measured"] * len(known)
-    decisions = decide(samples, sides, [([2 * at], [2 * at + 1]) for at in range(len(known))], Rule(metric))
-    for (cell, outcome, predicted, measured), decision, sample in zip(known, decisions, samples[::2], strict=True):
-        error = sample[0].prediction
+        error = model_error(outcome, cast(CellDocument, cell.document), metric)
+        values, figures = zip(*measured, strict=True)
+        # Each cell alone: how much others vary says nothing about a single run of someone else.
+        sides = [[RunSample(predicted, (), error)], [RunSample(value) for value in values]]
+        (decision,) = decide(sides, [0, 1], [([0], [1])], Rule(metric))
         ends = None
         if error and math.isfinite(error.below):
             ends = (predicted * math.exp(-NORMAL * error.below), predicted * math.exp(NORMAL * error.above))
         if decision is not None:
-            values, figures = zip(*measured, strict=True)
-            yield JudgedFigure(cell, outcome, metric, mean(sample), ends, values, decision, figures)
+            yield JudgedFigure(cell, outcome, metric, predicted, ends, values, decision, figures)
 
 
 def _outcome(figures: MeasuredFigures) -> Outcome:
@@ -258,16 +327,40 @@ def _outcome(figures: MeasuredFigures) -> Outcome:
 
 def _reasons(row: JudgedFigure, rows: Sequence[JudgedFigure], plan: ExperimentPlan) -> Iterator[str]:
     """Yields what is known about a miss, the surest first; the limit of the prediction, if nothing is known."""
-    yield from (doubt for each in row.figures for doubt in each.doubts)
-    found = [*_alone(row, rows), *_shares(row), *_beyond(row), *(_model(row, plan) if _is_alone(row) else [])]
+    doubts = [doubt for each in row.figures for doubt in each.doubts]
+    yield from doubts
+    found = [
+        *_alone(row, rows),
+        *_shares(row),
+        *_beyond(row),
+        *(_model(row, plan) if _is_alone(row) and not doubts and _miss_often(row, rows) else []),
+    ]
     yield from found
-    if not found:
-        busy = _saturated(row)
-        more = f" and {len(busy) - 1} more" if len(busy) > 1 else ""
-        limit = (
-            f"{busy[0]}{more}, saturated" if busy else explain(cast(CellDocument, row.cell.document), row.outcome)[0]
-        )
-        yield f"no cause is known; the limit of the prediction: {limit}"
+    if not (found or doubts):
+        yield "chance, or the model does not fit this disk" if _is_alone(row) else f"no cause is known{_limit(row)}"
+
+
+def _miss_often(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> bool:
+    """Returns whether more measurements of the same disk are outside than chance explains."""
+    device = row.cell.document["devices"][0]["model"]
+    verdicts = [
+        each.verdict
+        for each in rows
+        if each.metric == row.metric and _is_alone(each) and each.cell.document["devices"][0]["model"] == device
+    ]
+    inside, outside = (verdicts.count(verdict) for verdict in AGREEMENTS)
+    return are_too_few(inside, inside + outside)
+
+
+def _limit(row: JudgedFigure) -> str:
+    """Returns what limits the simulated IOPS, for a sentence; empty if that is unknown."""
+    if row.metric.name != "iops":
+        return ""
+    if busy := _saturated(row):
+        which = f"{busy[0]} and {len(busy) - 1} more are" if len(busy) > 1 else f"{busy[0]} is"
+        return f"; in the simulation, {which} saturated"
+    sentence = explain(cast(CellDocument, row.cell.document), row.outcome)[0].rstrip(".")
+    return f"; in the simulation: {sentence}" if "is the limit" in sentence else ""
 
 
 def _saturated(row: JudgedFigure) -> list[str]:
@@ -290,9 +383,9 @@ def _alone(row: JudgedFigure, rows: Sequence[JudgedFigure]) -> Iterator[str]:
         if not (same and _is_alone(other) and other.cell.document["devices"][0]["model"] in models):
             continue
         if log * _log(other) > 0 and abs(_log(other)) >= CONTRIBUTES * abs(log):
-            share = f"{100 * other.decision.change:+.0f} %".replace("-", "−")
+            share = f"{abs(100 * other.decision.change):.0f} % {'higher' if _log(other) > 0 else 'lower'}"
             name = other.cell.labels["stack"]
-            yield f"the disk {name} alone differs as well ({share}): its model does not fit this disk"
+            yield f"{name} alone is {share} than predicted as well: this explains a part"
 
 
 def _log(row: JudgedFigure) -> float:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 FEWEST_CELLS = 4  # Number of cells with repeats from which the distribution of variances is fitted
 MOST_PRIOR = 4.0  # Maximum degrees of freedom of that distribution, if it is of one side
 FEWEST_CAMPAIGNS = 4  # From which the variance between campaigns is known well enough
-APART = 1.2  # Two groups of runs are apart if the nearest of their values differ by at least this factor …
+APART = (1.5, 1.2)  # Two groups of runs are apart if the nearest values differ by this factor: of few runs, of five …
+FEWEST_APART = 5
 WIDER = 4.0  # … and by so many times the range within a group, both logarithmic
 FAR = 3.5  # A run is far away if its distance from the median of its side is more than this many deviations
 LEAST_SAMPLES = 60
@@ -165,7 +166,8 @@ def two_groups(values: Sequence[float]) -> tuple[list[float], list[float]] | Non
     logs = [math.log(value) for value in ordered]
     gap, at = max((high - low, at) for at, (low, high) in enumerate(pairwise(logs), 1))
     within = max(logs[at - 1] - logs[0], logs[-1] - logs[at])
-    return (ordered[:at], ordered[at:]) if gap >= max(math.log(APART), WIDER * within) else None
+    least = APART[len(ordered) >= FEWEST_APART]
+    return (ordered[:at], ordered[at:]) if gap >= max(math.log(least), WIDER * within) else None
 
 
 def outlying(first: Sequence[float], second: Sequence[float], resolution: float) -> list[float]:

@@ -1,6 +1,7 @@
 """`blklab reproduce`: predict what fio measured, and show both."""
 
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,8 +50,8 @@ def reproduce(
 ) -> None:
     """Predict what fio measured in FILE..., and show predictions and measurements side by side.
 
-    FILE is fio's output: JSON, text or terse, with its interval logs, of any number of devices and arrays. blklab makes
-    an experiment of it, with the load of each run and its figures ([[measured]]), and runs it on the simulator.
+    FILE is fio's output: JSON or text, with its interval logs, of any number of devices and arrays. blklab makes an
+    experiment of it, with the load of each run and its figures ([[measured]]), and runs it on the simulator.
     Measurements outside of the interval have a reason, as far as one is known: another disk than the model, options
     that are not simulated, other shares of the disks. Edit the experiment and repeat it with `blklab run`.
 
@@ -71,6 +72,7 @@ def reproduce(
     """
     from blklab.analysis import reproduction
     from blklab.cli.run import predict
+    from blklab.spec import cells, load
 
     title, runs = _imported(files, pattern, name)
     path = Path(output or f"{title}.toml")
@@ -84,8 +86,10 @@ def reproduce(
     if unknown := [stack for stack in given if stack not in wanted]:
         raise UsageError(f"--stack {unknown[0]}: was not measured; the files have {', '.join(wanted)}")
     tables, described = _asked(wanted, tables, given)
-    experiment = reproduction.as_experiment(title, runs, tables, described, settings)
-    out.write(path, reproduction.as_toml(experiment).encode())
+    experiment = reproduction.as_experiment(title, runs, tables, described, settings, warn)
+    text = reproduction.as_toml(experiment)
+    cells.plan(load.ExperimentSource(path, tomllib.loads(text)))  # what is not valid is not written
+    out.write(path, text.encode())
     note(f"{path}: written")
     predict(path, store, as_json=as_json)
 
@@ -105,10 +109,12 @@ def _imported(files: Sequence[str], pattern: str | None, name: str | None) -> "t
         warn(line)
     batch = next((batch for batch in imported.batches if batch.plan.runner == "fio"), None)
     if batch is None:
-        raise UsageError(f"{files[0]}: no results of fio; expected its JSON, text or terse output")
+        raise UsageError(f"{files[0]}: no results of fio; expected its JSON or text output")
     runs = []
     for cell in batch.plan.cells:
         finished = batch.finished[cell.key]
+        if "kernel" in cell.labels:
+            raise UsageError("--pattern: {kernel} is not possible: reproduce the files of each kernel with --kernel")
         complete = '"fio version"' in unpacked(finished.raw)
         runs.append(MeasuredRun(cell.labels, finished.outcome, str(cell.document["source"]), complete))
     return batch.plan.name, runs
@@ -146,7 +152,12 @@ def _stack(text: str) -> "tuple[str, Table]":
         return name, {"device": what}
     words = [word.strip() for word in rest.split(",") if word.strip()]
     members = [word for word in words if "=" not in word]
-    keys = {change.key: change.value for change in (parse_set(word) for word in words if "=" in word)}
+    try:
+        keys = {change.key: change.value for change in (parse_set(word) for word in words if "=" in word)}
+    except ValueError as error:
+        raise UsageError(f"--stack {text!r}: {error}; write lists into the file") from None
+    if wrong := keys.keys() & {"members", "level", "kind"}:
+        raise UsageError(f"--stack {text!r}: {min(wrong)}: expected LEVEL:MEMBER,...,KEY=VALUE")
     level = kind.removeprefix("raid")
     table = {"level": int(level)} if level.isascii() and level.isdigit() else {"kind": kind}
     return name, {**table, **keys, **({"members": members} if members else {})}
@@ -160,7 +171,7 @@ def _asked(
     for name, run in wanted.items():
         if name in stacks:
             described[name] = stacks[name]
-        elif name in devices or len(wanted) == len(devices) == 1:
+        elif name in devices or (len(wanted) == len(devices) == 1 and run.may_be_a_disk):
             described[name] = {"device": name if name in devices else next(iter(devices))}
         else:
             below = f" (on {', '.join(run.disks)})" if run.disks and run.disks != [name] else ""

@@ -4,6 +4,7 @@ The names and units of each version are in fio's stat.c: up to 2.21 `io_bytes` a
 and latencies µs; before 2.2, `iops` are whole numbers and `total_ios` is missing.
 """
 
+import itertools
 import json
 import os
 import re
@@ -345,6 +346,16 @@ def outcomes(document: FioDocument) -> list[Outcome]:
     return grouped(document, jobs(document))
 
 
+def _options(members: Sequence[FioJobResult]) -> dict[str, dict[str, str]]:
+    """Returns the options of each job by its name; a job like no other of its name gets a number."""
+    options: dict[str, dict[str, str]] = {}
+    for job in members:
+        own = dict(job.options)
+        names = itertools.chain([job.name], (f"{job.name}-{number}" for number in itertools.count(2)))
+        options.setdefault(next(name for name in names if options.get(name, own) == own), own)
+    return options
+
+
 def grouped(document: FioDocument, jobs: Sequence[FioJobResult]) -> list[Outcome]:
     """Returns one outcome for each group of jobs, like `outcomes`; the rest is in the document."""
     merged = [_outcome(document, members) for members in by_key((job.group, job) for job in jobs).values()]
@@ -392,7 +403,7 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
             usr_cpu=sum(job.usr_cpu for job in members),
             sys_cpu=sum(job.sys_cpu for job in members),
             ctx=sum(job.ctx for job in members),
-            options={job.name: dict(job.options) for job in reversed(members)},
+            options=_options(members),
             disk_util=[node.table for node in root.parts("disk_util")],
         ),
     )

@@ -8,7 +8,7 @@ from statistics import fmean, pvariance
 from blklab.analysis.comparison import CellValue, Comparison, ComparisonRow
 from blklab.analysis.decision import AGREEMENTS, MOST_REPEATS, Decision, mean_over_cells
 from blklab.analysis.metrics import METRICS
-from blklab.analysis.reproduction import JudgedFigure, grouped_reasons
+from blklab.analysis.reproduction import JudgedFigure, are_too_few, grouped_reasons
 from blklab.analysis.run_planning import RunPlan
 from blklab.outcome import NOMINAL
 from blklab.report import diagnostics, formatting, terminal
@@ -89,11 +89,13 @@ def verdict(decision: Decision | None) -> str:
         case "outside":
             end = decision.high if decision.change > (decision.high or 0.0) else decision.low
             ratio = (1 + decision.change) / (1 + (end or 0.0))
-            return f"outside by {f'a factor of {ratio:.1f}' if ratio >= 2 else formatting.share(abs(ratio - 1))}"
+            factor = max(ratio, 1 / ratio) if ratio else math.inf
+            far = f"a factor of {factor:.1f}" if factor >= 2 else formatting.share(abs(ratio - 1))
+            return f"outside: {'above' if ratio > 1 else 'below'} by {far}"
         case "unclear" if not (decision.of_model or decision.once or decision.repeats):
             return "cannot tell: measure in turns"
         case "unclear" if decision.of_model:
-            return "cannot tell: measure"
+            return "cannot tell: measure" if decision.change else "no change is predicted"
         case "unknown" if decision.of_model:
             return "no interval is known"
         case "same":
@@ -125,7 +127,8 @@ def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[Te
     labels = list(dict.fromkeys(label for label in varied if label != "repeat"))
     columns = [TableColumn("#"), *map(text, labels), TableColumn("SIMULATED"), text("interval")]
     columns += [TableColumn("measured"), TableColumn("change"), text("")]
-    note = "interval: nine of ten measurements are expected in it."
+    no_test = {"fitted": "the model was fitted to it", "limited": "limited by its rate: no test"}
+    no_test["unclear"] = "cannot tell: its runs vary more than the interval"
     return [
         TextTable(
             f"Predicted and measured: {METRICS[name].what} ({name})",
@@ -138,11 +141,13 @@ def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[Te
                     formatting.NONE if row.ends is None else " – ".join(figure(name, end) for end in row.ends),
                     figure(name, row.mean) + (f" ({len(row.measured)} runs)" if len(row.measured) > 1 else ""),
                     change(row.decision.change),
-                    "the model was fitted to it" if row.fitted else verdict(row.decision),
+                    no_test.get(row.verdict) or verdict(row.decision),
                 ]
                 for row in of_metric
             ],
-            note,
+            "interval: nine of ten measurements are expected in it."
+            if name == "iops"
+            else "interval: at least nine of ten measurements are expected in it.",
             spare=("change", "interval"),
         )
         for name, of_metric in by_key((row.metric.name, row) for row in rows).items()
@@ -152,10 +157,11 @@ def judged_tables(plan: ExperimentPlan, rows: Sequence[JudgedFigure]) -> list[Te
 def judged_lines(rows: Sequence[JudgedFigure]) -> list[str]:
     """Returns how many measurements are inside the predictions' intervals, and the reasons of the others."""
     lines = []
-    tested = [(row.metric.name, row.decision.verdict) for row in rows if not row.fitted]
-    for name, verdicts in by_key(tested).items():
-        known = [each for each in verdicts if each in AGREEMENTS]
-        lines.append(f"{name}: {known.count('inside')} of {len(known)} measurements are inside; nine of ten should be.")
+    for name, verdicts in by_key((row.metric.name, row.verdict) for row in rows).items():
+        inside, outside = (verdicts.count(verdict) for verdict in AGREEMENTS)
+        if count := inside + outside:
+            few = "fewer than chance explains" if are_too_few(inside, count) else "as expected"
+            lines.append(f"{name}: {inside} of {count} measurements are inside: {few} (nine of ten).")
     for reason, numbers in grouped_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
     return lines
@@ -175,7 +181,7 @@ def headlines(comparison: Comparison) -> list[str]:
             if len(of_value) >= FEWEST_ROWS and (text := _over_cells(of_value, at)):
                 lines.append(" ".join(filter(None, (f"{comparison.sides[at + 1]}:", printable(value), name, text))))
     if lines and any(each.code == "two-campaigns" for each in comparison.notes):
-        lines.append("Each cell was measured once, both sides at different times: the time can explain a difference.")
+        lines.append("Each cell was measured once. What else differs between the campaigns can explain a difference.")
     return lines
 
 
@@ -203,7 +209,8 @@ def _over_cells(rows: Sequence[ComparisonRow], at: int) -> str | None:
     if low <= 0 <= high:
         return f"on average {change(low)} to {change(high)}: cannot tell; {cells}"
     ends = sorted((abs(low), abs(high)))
-    return f"on average {100 * ends[0]:.0f} to {100 * ends[1]:.0f} % {sign}; {cells}"
+    known_ends = f"interval of the mean: {100 * ends[0]:.0f} to {100 * ends[1]:.0f} %"
+    return f"on average {100 * abs(middle):.0f} % {sign} ({known_ends}); {cells}"
 
 
 def summary(comparison: Comparison, name: str) -> str:

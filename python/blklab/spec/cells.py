@@ -27,6 +27,7 @@ from blklab.units import format_size
 MOST = 100_000  # Cells of one experiment
 PAIR = ("stack", "workload")
 UNLIKE = 1.05  # Ratio of sizes from which a RAID-0 has zones worth a note
+LENGTH = ("max_ios", "runtime", "seed", "repeats", "series")  # Settings that do not change what is measured
 OWN = (*PAIR, "repeat")  # Axes that every experiment has
 
 
@@ -131,8 +132,12 @@ def plan(
     repeats = max(int(cell.labels["repeat"]) for cell in cells)
     raw = source.raw if source.raw.get("repeats", 1) == repeats else {**source.raw, "repeats": repeats}
     measured = [MeasuredFigures.model_validate(table) for table in source.raw.get("measured", [])]
-    if not (changes or form.on_targets):
+    other = [change.key for change in changes if change.key not in LENGTH]
+    if not (other or form.on_targets):
         _check_measured(source, measured, cells)
+    elif measured and form.runner == "sim":
+        notes.append(f"{other[0]} is changed: the figures of [[measured]] are not compared")
+        measured = []
     return ExperimentPlan(str(title), kept, varied, form.runner, source.path, raw, notes, measured)
 
 

@@ -15,7 +15,6 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.outcome import ChangedSetting
 from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
-from blklab.spec import sweep
 from blklab.system.identity import BlockDevice, of_node
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, opened, text
@@ -23,11 +22,23 @@ from blklab.system.roots import Roots, entries, opened, text
 FILES = {  # Keys of devices, and their files in the device's directory in sysfs
     # In the order in which they are written: the scheduler resets nr_requests and wbt, the
     # largest request can change the read-ahead, the write cache wbt.
-    **{key: f"queue/{key}" for key in ("scheduler", "write_cache", "rotational", "max_sectors_kb")},
+    "scheduler": "queue/scheduler",
+    "write_cache": "queue/write_cache",
+    "rotational": "queue/rotational",
+    "max_sectors_kb": "queue/max_sectors_kb",
     "queue_depth": "device/queue_depth",
-    **{key: f"queue/{key}" for key in ("nr_requests", "read_ahead_kb", "nomerges", "rq_affinity", "add_random")},
-    **{key: f"queue/{key}" for key in ("iostats", "wbt_lat_usec")},
-    **{key: f"md/{key}" for key in sweep.MD},
+    "nr_requests": "queue/nr_requests",
+    "read_ahead_kb": "queue/read_ahead_kb",
+    "nomerges": "queue/nomerges",
+    "rq_affinity": "queue/rq_affinity",
+    "add_random": "queue/add_random",
+    "iostats": "queue/iostats",
+    "wbt_lat_usec": "queue/wbt_lat_usec",
+    "stripe_cache_size": "md/stripe_cache_size",
+    "group_thread_cnt": "md/group_thread_cnt",
+    "rmw_level": "md/rmw_level",
+    "sync_speed_min": "md/sync_speed_min",
+    "sync_speed_max": "md/sync_speed_max",
 }
 
 ALSO = {  # What else the kernel changes when a key is written
