@@ -199,7 +199,9 @@ def test_signal_to_all_processes_of_a_local_cluster_is_quiet(tmp_path: Path, num
         os.killpg(process.pid, number)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + number
-    assert len(err.splitlines()) == (number == signal.SIGINT), err
+    # Whether the signal came while a result was stored, which is then named, is chance.
+    lines = [line for line in err.splitlines() if "is not in the store; the measurement is in" not in line]
+    assert len(lines) == (number == signal.SIGINT), err
 
 
 def test_scheduler_that_dies_leaves_a_campaign_to_resume(
