@@ -71,7 +71,7 @@ def _table(comparison: Comparison, name: str, rows: Sequence[ComparisonRow]) -> 
     note = "±: the largest distance of a run from the mean." if repeated else ""
     count = sum(decision is not None and decision.low is not None for row in rows for decision in row.differences)
     if by_model:
-        note += " Intervals are those of the model's error: they hold nine of ten measurements."
+        note += " Intervals are those of the model's error: nine of ten measured changes are expected in them."
     elif count > 1:
         note += f" The {count} intervals hold together; p is adjusted."
     title = f"{'SIMULATED: ' if all(comparison.predicted) else ''}{METRICS[name].what} ({name})"
@@ -160,11 +160,16 @@ def judged_lines(rows: Sequence[JudgedFigure]) -> list[str]:
     for name, verdicts in by_key((row.metric.name, row.verdict) for row in rows).items():
         inside, outside = (verdicts.count(verdict) for verdict in AGREEMENTS)
         if count := inside + outside:
-            few = "fewer than chance explains" if are_too_few(inside, count) else "as expected"
-            lines.append(f"{name}: {inside} of {count} measurements are inside: {few} (nine of ten).")
+            lines.append(f"{name}: {inside} of {count} measurements are inside: {_as_expected(inside, count)}.")
     for reason, numbers in grouped_reasons(rows).items():
         lines.append(printable(f"{formatting.cells(numbers)}: {reason}"))
     return lines
+
+
+def _as_expected(inside: int, count: int) -> str:
+    if are_too_few(inside, count):
+        return "fewer than chance explains, nine of ten are expected"
+    return "as expected" if inside >= NOMINAL * count else "nine of ten are expected, chance can explain the difference"
 
 
 FEWEST_ROWS = 5  # Of single runs, from which a sentence about all of them is possible

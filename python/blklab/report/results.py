@@ -102,7 +102,7 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     note = (
         f"mean and p99: completion latencies{' (mean of a command: its time)' * commands}. share: each disk's share of"
         " the I/Os. in queues: mean number of requests in each disk and its queue."
-        + " ±IOPS: the interval that holds nine of ten measurements."
+        + " ±IOPS: the interval in which nine of ten measurements are expected."
         * predicted
     )
     return TextTable(f"{title}: {did(plan.runner)}", columns, rows, note, spare=SPARE)

@@ -144,8 +144,8 @@ class MeasuredFigures(ExperimentTable):
     """What was measured for a cell elsewhere, such as in an article: it is compared with the prediction."""
 
     cell: dict[str, int | str]  # Labels, such as stack and workload; it may leave out those that do not matter
-    read_iops: Annotated[float, Field(ge=0)] = 0.0
-    write_iops: Annotated[float, Field(ge=0)] = 0.0
+    read_iops: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    write_iops: Annotated[float, Field(ge=0, le=1e12)] = 0.0
     read_mean_ns: Nanoseconds | None = None  # The mean latency
     write_mean_ns: Nanoseconds | None = None
     device_ios: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)

@@ -125,6 +125,8 @@ class _Ranking:
         if known and all(decision.verdict == "same" for decision in known):
             within = formatting.share(max(decision.within or 0.0 for decision in known))
             return f"no difference between {names}: the same within ±{within}"
+        if known and all(decision.of_model and not decision.change for decision in known):
+            return f"no difference between {names} is predicted"
         needed = [decision.repeats for decision in known if decision.repeats]
         more = f", {more_repeats(max(needed))} needed" if needed else ""
         if any(decision.of_model for decision in known):
