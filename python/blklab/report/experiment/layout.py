@@ -83,12 +83,16 @@ def opacity(view: ExperimentView) -> Spec:
 
 
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
-    """Returns the colour of names; names beyond the last colour share it."""
-    palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
+    """Returns the colour of names: at most `MOST_LINES`, since no two names of a chart share a colour."""
     look: dict[str, object] = {"symbolOpacity": 1, "symbolStrokeWidth": 2, **legend_room(names)}
     look |= {"titleOrient": "left", "titleFontWeight": "normal"}
     shown = {"title": None, **look, **legend} if len(names) > 1 else None
-    return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": palette}, "legend": shown}
+    return {
+        "field": field,
+        "type": "nominal",
+        "scale": {"domain": list(names), "range": list(SERIES[: len(names)])},
+        "legend": shown,
+    }
 
 
 def legend_room(names: Sequence[str]) -> dict[str, int]:
