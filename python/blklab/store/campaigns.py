@@ -11,9 +11,9 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
 from blklab.store import series
-from blklab.store.database import Database, opened
+from blklab.store.database import Database, Unavailable, opened
 from blklab.store.series import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
 from blklab.store.tables import series as stored_series
@@ -46,9 +46,9 @@ class StoredCampaign:
 
 
 class Store:
-    def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
-        """Opens it, as `blklab.store.database.opened` does."""
-        self.database: Database = opened(where, reading=reading)
+    def __init__(self, where: str | None = None, *, reading: bool = False, warn: Callable[[str], object] = str) -> None:
+        """Opens it, as `blklab.store.database.opened` does; `warn` is called when it begins to wait for a server."""
+        self.database: Database = replace(opened(where, reading=reading), warn=warn)
         self._me = this_owner()
 
     # --- campaigns -------------------------------------------------------------------------------
@@ -158,6 +158,8 @@ class Store:
             if not isinstance(error, BlklabError):
                 error.add_note(f"run {run} is not in the store; {where}")  # such as an interrupt, which has no message
                 raise
+            if isinstance(error, Unavailable):
+                raise Unavailable(f"{error.reason}; {where}") from error
             raise StoreError(f"{error}; {where}") from error
 
     def fail(self, run: int, message: str) -> None:
