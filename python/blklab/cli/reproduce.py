@@ -71,7 +71,9 @@ def reproduce(
     """
     from blklab.analysis import reproduction
     from blklab.cli.run import predict
+    from blklab.fio.output import refuse_job_files
 
+    refuse_job_files(files)
     title, runs = _imported(files, pattern, name)
     path = Path(output or f"{title}.toml")
     if output is None and path.exists():

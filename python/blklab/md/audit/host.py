@@ -65,4 +65,6 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
                 "external", "note", "", f"has metadata of {names}: blklab does not read them", member=stray.name
             )
         elif not stray.unseen:
-            yield Diagnostic("no-superblock", "warning", "", "has no md superblock", member=stray.name)
+            yield Diagnostic(
+                "no-superblock", "warning", "", "is not a member of an md array: no superblock", member=stray.name
+            )
