@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from statistics import fmean, geometric_mean
 from urllib.parse import quote
 
 from blklab.analysis import compare as analysis
 from blklab.analysis.compare import distinguish
+from blklab.analysis.comparison import Comparison
 from blklab.analysis.decision import look_share
 from blklab.analysis.metrics import METRICS, with_direction
-from blklab.analysis.samples import Points
 from blklab.errors import UsageError
 from blklab.report import comparison, diagnostics, formatting, runs
 from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip
@@ -24,7 +23,7 @@ from blklab.report.tables.base import LinkedCell, TableColumn, TextTable, text
 from blklab.serve.site_page import Form, FormField, SitePage, listing
 from blklab.store import annotations, query
 from blklab.store.campaigns import Store
-from blklab.store.query import CampaignRow, StoredRun
+from blklab.store.query import CampaignRow, Selection, StoredRun
 from blklab.text import by_key, printable
 
 METRICS_SHOWN = "iops,mean,p99"
@@ -36,12 +35,8 @@ class TrendPoint:
     """A campaign, or a side of it, in a trend."""
 
     campaign: CampaignRow
-    side: str  # Labels and values that other campaigns do not have; empty without any
+    name: str  # Its number, with the labels and values that other campaigns do not have
     values: Mapping[str, float]  # By cell
-
-    @property
-    def name(self) -> str:
-        return f"{self.campaign.number} {printable(self.side)}".rstrip()
 
 
 def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
@@ -51,13 +46,7 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
     selections = [query.selected(store, words) for words in sides]
     known = distinguish(selections)
     names = known[1] if known else [f"campaign {words}" for words in sides]
-    result = analysis.compare(
-        analysis.comparison_sides(list(zip(names, [each.runs for each in selections], strict=True))),
-        [name.strip() for name in metrics.split(",")],
-        _points(store, [each.campaign for each in selections]),
-        look=look_share(query.earlier_looks(store, selections)),
-        earlier=lambda: query.earlier_campaigns(store, selections),
-    )
+    result = _comparison(store, names, selections, [name.strip() for name in metrics.split(",")])
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [each.campaign for each in selections]
     return SitePage(
@@ -95,10 +84,16 @@ def _series(row: CampaignRow) -> tuple[str, str, str]:
     return row.name, row.runner, row.host or ""
 
 
-def _points(store: Store, campaigns: Sequence[CampaignRow]) -> Points:
-    """Returns what reads the series of a run of these campaigns; without a query for runs that have none."""
-    measured = query.runs_with_points(store, [row.number for row in campaigns])
-    return lambda run: query.points(store, run) if run in measured else []
+def _comparison(store: Store, names: Sequence[str], chosen: Sequence[Selection], metrics: Sequence[str]) -> Comparison:
+    """Returns the comparison of selections under these names; without a query for runs that have no series."""
+    measured = query.runs_with_points(store, [each.campaign.number for each in chosen])
+    return analysis.compare(
+        analysis.comparison_sides(list(zip(names, [each.runs for each in chosen], strict=True))),
+        metrics,
+        lambda run: query.points(store, run) if run in measured else [],
+        look=look_share(query.earlier_looks(store, chosen)),
+        earlier=lambda: query.earlier_campaigns(store, chosen),
+    )
 
 
 def of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
@@ -117,9 +112,9 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     metric = with_direction(metric, [[run.outcome for run in of if run.outcome] for of in stored.values() if of])
     named, apart = _identifying([of for of in stored.values() if of])
     points = [
-        TrendPoint(row, name, _values(of, metric, named))
+        TrendPoint(row, f"{row.number} {printable(side)}".rstrip(), _values(of, metric, named))
         for row in campaigns
-        for name, of in _sides(stored[row.number], apart).items()
+        for side, of in _sides(stored[row.number], apart).items()
     ]
     cells = list(dict.fromkeys(cell for point in points for cell in point.values))
     measured = list({point.campaign.number: point.campaign for point in points if point.values}.values())
@@ -195,15 +190,8 @@ def _verdicts(
     sentences = []
     newest, by_number = campaigns[-1].number, {row.number: row for row in campaigns}
     for topic, number in (("Since the one before", campaigns[-2].number), ("Since the first", campaigns[0].number)):
-        sides = [(f"campaign {each}", stored[each]) for each in (number, newest)]
-        chosen = [query.Selection("", by_number[each], stored[each]) for each in (number, newest)]
-        result = analysis.compare(
-            analysis.comparison_sides(sides),
-            [metric],
-            _points(store, campaigns),
-            look=look_share(query.earlier_looks(store, chosen)),
-            earlier=partial(query.earlier_campaigns, store, chosen),
-        )
+        chosen = [Selection("", by_number[each], stored[each]) for each in (number, newest)]
+        result = _comparison(store, [f"campaign {number}", f"campaign {newest}"], chosen, [metric])
         sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
     return sentences
 

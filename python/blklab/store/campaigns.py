@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from blklab import __version__, output
 from blklab.errors import BlklabError, StoreError
 from blklab.store import series
-from blklab.store.database import Database, Unavailable, opened
+from blklab.store.database import Database, opened
 from blklab.store.series import FinishedRun
 from blklab.store.tables import campaigns, environments, runs
 from blklab.store.tables import series as stored_series
@@ -158,9 +158,7 @@ class Store:
             if not isinstance(error, BlklabError):
                 error.add_note(f"run {run} is not in the store; {where}")  # such as an interrupt, which has no message
                 raise
-            if isinstance(error, Unavailable):
-                raise Unavailable(f"{error.reason}; {where}") from error
-            raise StoreError(f"{error}; {where}") from error
+            raise StoreError(f"{where}: {error}") from error
 
     def fail(self, run: int, message: str) -> None:
         """Records that a run of this process failed, and why; waits for an unavailable server."""

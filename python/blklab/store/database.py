@@ -35,14 +35,9 @@ PAUSES = (0.5, 1, 2, 4, 8, *[15] * 7)
 """Seconds to wait for an unavailable server before each new attempt."""
 
 PATIENCE = 120  # Seconds that attempts and pauses take together, at most
+GO_ON = "when it runs again, repeat the command with --resume"
 ANSWER = 30.0  # Seconds that a server may take for a run's transaction
-CONNECTING = {
-    "connect_timeout": "10",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-}
+CONNECTING = {"connect_timeout": "10", "keepalives_idle": "10", "tcp_user_timeout": "30000"}
 """Limits of connections to a server, if its URL has no others (PostgreSQL's manual, 34.1.2): libpq's own are hours."""
 
 AWAY = ("08", "57P", "53300")
@@ -177,14 +172,6 @@ def _patiently(connection: sqlite3.Connection, statement: str) -> None:
             return
 
 
-class Unavailable(StoreError):
-    """A server stayed away for too long."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}; when it runs again, repeat the command with --resume")
-        self.reason = reason
-
-
 @contextmanager
 def _answering() -> Iterator[Callable[[sa.Connection], None]]:
     """Gives a function that ends a connection if its server takes longer than `ANSWER`: psycopg has no limit."""
@@ -231,7 +218,7 @@ class Database:
             yield connection
 
     def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
-        """Returns the result of `work` in a transaction; waits for an unavailable server. Raises Unavailable.
+        """Returns the result of `work` in a transaction; waits for an unavailable server. Raises StoreError.
 
         `work` gets True if it may have succeeded already and only the answer was lost.
         """
@@ -245,7 +232,7 @@ class Database:
                 if not _passes(error.__cause__):
                     raise
                 if pause is None or time.monotonic() > deadline:
-                    raise Unavailable(f"{error}; gave up after {PATIENCE // 60} minutes") from error
+                    raise StoreError(f"{error}; no answer for {PATIENCE // 60} minutes: {GO_ON}") from error
                 if attempt == 0:
                     self.warn(f"{error}; blklab tries again for up to {PATIENCE // 60} minutes")
                 time.sleep(pause)

@@ -141,7 +141,7 @@ def _utilisation(focus: DeviceView, devices: Sequence[DeviceView], axis: TimeAxi
             depth = device.data.depth_over_time
             busy = [interval.busy_ns / 1e9 for interval in depth.slices]
             series.append(NamedSeries(device.label, colours[device.label], depth.width_ns, busy))
-    rest = _not_drawn(sum(device.has_depth for device in dict.fromkeys((focus, *devices))) - len(series))
+    rest = f" ({more} more are not drawn)" if (more := len({*devices} - {focus}) - len(theme.MEMBERS)) > 0 else ""
     note = f"Share of the time with at least one I/O in flight{rest}"
     chart = Chart("utilisation", "Utilisation", {}, NOTHING, note)
     return _by_name(chart, axis, series, "utilisation")
@@ -169,14 +169,9 @@ def _devices(devices: Sequence[DeviceView], axis: TimeAxis) -> Chart | None:
         over_time = device.data.over_time
         ios = [interval.reads + interval.writes + interval.others for interval in over_time.slices]
         series.append(NamedSeries(device.label, colours[device.label], over_time.width_ns, ios))
-    rest = _not_drawn(len(devices) - len(series))
+    rest = f" ({len(devices) - len(series)} more are not drawn)" if len(devices) > len(series) else ""
     chart = Chart("devices-over-time", "I/Os by device", {}, NOTHING, f"I/Os queued on each device{rest}")
     return _by_name(chart, axis, series, "I/Os a second")
-
-
-def _not_drawn(count: int) -> str:
-    """Returns the part of a note about devices without a colour; empty if all have one."""
-    return f" ({count} more are not drawn)" if count else ""
 
 
 def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: str) -> Chart | None:

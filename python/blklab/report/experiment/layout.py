@@ -87,12 +87,8 @@ def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
     look: dict[str, object] = {"symbolOpacity": 1, "symbolStrokeWidth": 2, **legend_room(names)}
     look |= {"titleOrient": "left", "titleFontWeight": "normal"}
     shown = {"title": None, **look, **legend} if len(names) > 1 else None
-    return {
-        "field": field,
-        "type": "nominal",
-        "scale": {"domain": list(names), "range": list(SERIES[: len(names)])},
-        "legend": shown,
-    }
+    scale = {"domain": list(names), "range": list(SERIES[: len(names)])}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": shown}
 
 
 def legend_room(names: Sequence[str]) -> dict[str, int]:
