@@ -209,7 +209,7 @@ capacity = "1TiB"
         (["fio.json", "--model", "sm883", "--kernel", "x"], "invalid kernel 'x'"),
         (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
         (["ref", "--model", "sm883", "--target", "x"], "ref: --target: expected one of ssd"),
-        (["fio.json"], "--model: expected the model that is most like the disk"),
+        (["fio.json"], "--model: expected a model like the disk"),
         ([], "expected one of INPUT, --device and --directory"),
         (["--directory", "", "--model", "virtual"], "--directory"),
         (["--directory", ".", "--model", "virtual", "--time", "1s"], "--time: expected 10s or more"),
@@ -451,4 +451,4 @@ def test_a_model_is_asked_for_with_an_example(run: Run, tmp_path: Path) -> None:
     path.write_text(as_json({"small": 1e5}))
     outcome = run("calibrate", path)
     assert outcome.status == 2
-    assert "the model that is most like the disk, such as --model pm983: `blklab devices list`" in outcome.err
+    assert "a model like the disk, such as --model pm983: see `blklab devices list`" in outcome.err

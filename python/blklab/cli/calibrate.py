@@ -233,10 +233,7 @@ def _model_of(device: str | None) -> str:
     from blklab.analysis.identified_disks import identify_disks
 
     if device is None:
-        raise UsageError(
-            "--model: expected the model that is most like the disk, such as --model pm983: `blklab devices list`"
-            " shows them"
-        )
+        raise UsageError("--model: expected a model like the disk, such as --model pm983: see `blklab devices list`")
     node = resolve(device, Roots()).node
     disk = node.parent.name if (node / "partition").exists() else node.name
     identified = {disk.name: disk.model for disk in identify_disks(Roots())}.get(disk)

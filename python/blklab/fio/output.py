@@ -29,7 +29,6 @@ _OBJECT = re.compile(r'\{\s{0,99}"')
 _HEAD = re.compile(r'\{\s{0,99}"fio version')
 _JOB_OPTION = re.compile(rb"^[ \t]*(?:rw|readwrite|bs|blocksize|ioengine|size)[ \t]*=[ \t]*[^\"' \t]", re.M)
 _SECTION = re.compile(rb"(?:[ \t]*(?:[#;].*)?\n)*[ \t]*\[[^][\n]+\]")
-MOST_COMMENTS = 1 << 16  # Bytes in which a job file has a section and such an option
 _QUOTED = re.compile(r"^[ \t]{0,8}>[> \t]{0,20}\{", re.M)
 """The first line of a document in a mail or in Markdown."""
 
@@ -39,9 +38,9 @@ _NAN = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 
 def refuse_job_files(names: Iterable[object]) -> None:
     """Raises UsageError for a file with jobs of fio, where results of fio are expected."""
-    for path in [Path(str(name)) for name in names]:
-        with suppress(OSError):
-            content = path.read_bytes()[:MOST_COMMENTS] if path.is_file() else b""
+    for path in filter(Path.is_file, map(Path, map(str, names))):
+        with suppress(OSError), path.open("rb") as file:
+            content = file.read(1 << 16)
             if _SECTION.match(content) and _JOB_OPTION.search(content):
                 result = f"fio --output-format=json --output={path.stem}.json {path}"
                 raise UsageError(f"{path}: is a job file of fio, expected fio's results: `{result}` makes them")

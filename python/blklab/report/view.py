@@ -229,9 +229,9 @@ class ProfileView:
         for device in active:
             if name in {device.label, device.number}:
                 return device
-        listed = ", ".join(device.label for device in active)
-        guess = similar(name, [device.label for device in active])
-        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {listed}{guess}")
+        labels = [device.label for device in active]
+        known = f"{', '.join(labels)}{similar(name, labels)}"
+        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {known}")
 
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""

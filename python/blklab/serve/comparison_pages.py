@@ -49,12 +49,10 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
     result = _comparison(store, names, selections, [name.strip() for name in metrics.split(",")])
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [each.campaign for each in selections]
+    tables = zip(shown, comparison.tables(result), strict=True)
     return SitePage(
         "Comparison",
-        [
-            PageSection(name.replace(".", "-"), name, name, [table])
-            for name, table in zip(shown, comparison.tables(result), strict=True)
-        ],
+        [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables],
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[Sentence(name, comparison.summary(result, name)) for name in shown],
@@ -72,8 +70,7 @@ def experiments(store: Store) -> SitePage:
         if len(members) > 1:
             href = f"/trends/{quote(name, safe='')}?on={quote(host or runner, safe='')}"
             place = printable(members[0].place)
-            cells = [LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].begun)]
-            rows.append(cells)
+            rows.append([LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].begun)])
     columns = [text("experiment"), text("on"), TableColumn("campaigns"), text("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
     empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
@@ -119,18 +116,17 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     cells = list(dict.fromkeys(cell for point in points for cell in point.values))
     measured = list({point.campaign.number: point.campaign for point in points if point.values}.values())
     verdicts = _verdicts(store, measured, stored, metric) if len(measured) > 1 else []
-    title = f"{printable(name)}: {metric}"
     columns = [TableColumn("campaign"), text("begun"), text("blklab"), *(TableColumn(cell) for cell in cells)]
     rows = [
         [
             LinkedCell(point.name, f"/campaigns/{point.campaign.number}"),
             runs.when(point.campaign.begun),
             point.campaign.version,
-            *(_figure(metric, point.values.get(cell)) for cell in cells),
+            *(comparison.figure(metric, of[cell]) if cell in of else formatting.NONE for cell in cells),
         ]
-        for point in reversed(points)
+        for point, of in ((point, point.values) for point in reversed(points))
     ]
-    table = TextTable(title, columns, rows)
+    table = TextTable(f"{printable(name)}: {metric}", columns, rows)
     chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))
     fields = [FormField("metric", "Metric", metric), FormField("on", "On", place)]
     return SitePage(
@@ -179,19 +175,14 @@ def _values(stored: Sequence[StoredRun], metric: str, named: Sequence[str]) -> d
     return {cell: geometric_mean(values) if min(values) > 0 else fmean(values) for cell, values in by_cell.items()}
 
 
-def _figure(metric: str, value: float | None) -> str:
-    return formatting.NONE if value is None else comparison.figure(metric, value)
-
-
 def _verdicts(
     store: Store, campaigns: Sequence[CampaignRow], stored: dict[int, list[StoredRun]], metric: str
 ) -> list[Sentence]:
     """Returns what a comparison of the newest campaign with the one before, and with the first, says."""
     sentences = []
-    newest, by_number = campaigns[-1].number, {row.number: row for row in campaigns}
-    for topic, number in (("Since the one before", campaigns[-2].number), ("Since the first", campaigns[0].number)):
-        chosen = [Selection("", by_number[each], stored[each]) for each in (number, newest)]
-        result = _comparison(store, [f"campaign {number}", f"campaign {newest}"], chosen, [metric])
+    for topic, earlier in (("Since the one before", campaigns[-2]), ("Since the first", campaigns[0])):
+        chosen = [Selection("", row, stored[row.number]) for row in (earlier, campaigns[-1])]
+        result = _comparison(store, [f"campaign {each.campaign.number}" for each in chosen], chosen, [metric])
         sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
     return sentences
 

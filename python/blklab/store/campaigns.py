@@ -185,15 +185,9 @@ class Store:
 
     def _saved(self, run: int, finished: FinishedRun) -> Path | None:
         """Writes a result next to the store, or to $TMPDIR; returns the path, None if both fail."""
-        document = {
-            "store": self.database.name,
-            "run": run,
-            "seconds": finished.seconds,
-            "outcome": _plain(finished.outcome.as_document()),
-            "columns": list(series.NAMES),
-            "series": _plain([astuple(point) for point in finished.points]),
-            "raw": series.unpacked(finished.raw),
-        }
+        document = {"store": self.database.name, "run": run, "seconds": finished.seconds, "columns": list(series.NAMES)}
+        document |= {"outcome": _plain(finished.outcome.as_document()), "raw": series.unpacked(finished.raw)}
+        document |= {"series": _plain([astuple(point) for point in finished.points])}
         content = json.dumps(document).encode()
         for where in (self.database.directory, Path(tempfile.gettempdir())):
             path = where / f"unkept-run-{run}.json"
@@ -232,12 +226,8 @@ class Store:
 
 
 def _written(finished: FinishedRun) -> dict[str, Any]:
-    return {
-        "finished": timestamp(),
-        "seconds": finished.seconds,
-        "outcome": _plain(finished.outcome.as_document()),
-        "raw": finished.raw or None,
-    }
+    outcome = _plain(finished.outcome.as_document())
+    return {"finished": timestamp(), "seconds": finished.seconds, "outcome": outcome, "raw": finished.raw or None}
 
 
 def _add_series(connection: sa.Connection, run: int, finished: FinishedRun) -> None:
@@ -246,13 +236,8 @@ def _add_series(connection: sa.Connection, run: int, finished: FinishedRun) -> N
 
 
 def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
-    return {
-        "campaign": campaign,
-        "number": cell.number,
-        "key": cell.key,
-        "labels": dict(cell.labels),
-        "cell": _plain(cell.document),
-    }
+    numbered = {"campaign": campaign, "number": cell.number, "key": cell.key}
+    return {**numbered, "labels": dict(cell.labels), "cell": _plain(cell.document)}
 
 
 def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:

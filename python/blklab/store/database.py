@@ -55,14 +55,8 @@ ROOM = 1 << 20
 """Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks
 are smaller than pages and none is free, touching it ends the process (SIGBUS)."""
 
-KINDS = {
-    stat.S_IFBLK: "a block device",
-    stat.S_IFCHR: "a character device",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFLNK: "a circular link",
-    stat.S_IFSOCK: "a socket",
-}
+KINDS = {stat.S_IFBLK: "a block device", stat.S_IFCHR: "a character device", stat.S_IFDIR: "a directory"}
+KINDS |= {stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a circular link", stat.S_IFSOCK: "a socket"}
 
 
 def locate_file(path: Path, *, make: bool) -> Path:
@@ -183,7 +177,6 @@ def _answering() -> Iterator[Callable[[sa.Connection], None]]:
                 line = stack.enter_context(socket.socket(fileno=file))
                 timer = threading.Timer(ANSWER, _cut, [line])
                 timer.start()
-                stack.callback(timer.join)
                 stack.callback(timer.cancel)
 
         yield watch

@@ -72,14 +72,10 @@ def opacity(view: ExperimentView) -> Spec:
     """Returns the opacity of the field `series`, with its legend."""
     predicts = [series.predicts for series in view.series]
     names = [series.name for series in view.series]
-    levels = list(PAPER)
-    if True in predicts and False in predicts:
-        full = iter(PAPER)
-        levels = [PREDICTED if predicts_ else next(full) for predicts_ in predicts]
-    scale = {"domain": names, "range": levels[: len(names)]}
+    full, mixed = iter(PAPER), len(set(predicts)) > 1
+    scale = {"domain": names, "range": [PREDICTED if mixed and each else next(full) for each in predicts]}
     legend = {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
-    shown = legend if view.several else None
-    return {"field": "series", "type": "ordinal", "sort": None, "scale": scale, "legend": shown}
+    return {**category("series", scale=scale, legend=legend if view.several else None), "type": "ordinal"}
 
 
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:

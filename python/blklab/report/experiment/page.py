@@ -86,9 +86,7 @@ class ExperimentReport:
             formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows))),
             ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
             *(f"{label} {value}" for label, value in view.fixed.items()),
-            f"charts have the first {MOST_SIDES} of {len(view.series)} campaigns"
-            if len(view.series) > MOST_SIDES
-            else "",
+            f"charts have the first {MOST_SIDES} of {len(view.series)} campaigns" * (len(view.series) > MOST_SIDES),
         ]
         return [fact for fact in facts if fact]
 
