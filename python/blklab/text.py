@@ -65,6 +65,14 @@ def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return groups
 
 
+def similar(word: str, known: Iterable[str]) -> str:
+    """Returns the end of a message that already lists what is known: `; did you mean 'sda'?`, or nothing."""
+    import difflib  # Slow to load, and needed for errors only
+
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {printable(found[0])!r}?" if found else ""
+
+
 def label_patterns(text: str) -> dict[str, str]:
     """Returns the patterns of labels, of `stack=raid1,workload=rand*`. Raises ValueError."""
     wanted = {}

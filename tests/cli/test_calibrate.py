@@ -209,7 +209,7 @@ capacity = "1TiB"
         (["fio.json", "--model", "sm883", "--kernel", "x"], "invalid kernel 'x'"),
         (["part.toml", "--model", "sm883"], "part.toml: no fio results"),
         (["ref", "--model", "sm883", "--target", "x"], "ref: --target: expected one of ssd"),
-        (["fio.json"], "--model: expected where the fit starts"),
+        (["fio.json"], "--model: expected a model like the disk"),
         ([], "expected one of INPUT, --device and --directory"),
         (["--directory", "", "--model", "virtual"], "--directory"),
         (["--directory", ".", "--model", "virtual", "--time", "1s"], "--time: expected 10s or more"),
@@ -431,3 +431,24 @@ def test_jobs_on_different_disks_are_of_a_host_but_of_no_device(run: Run) -> Non
     outcome = run("calibrate", "fio.json", "--model", "pm983")
     expected = "fio.json: sda+sdb: jobs on /dev/sda and /dev/sdb ran at the same time; expected one disk"
     assert (outcome.status, outcome.err.strip()) == (2, f"blklab: error: {expected}")
+
+
+@pytest.mark.parametrize("command", [["calibrate"], ["calibrate", "--host"], ["import"], ["reproduce"]])
+@pytest.mark.parametrize("text", ["[global]\nbs=4k\n", "# Six tests\n\n; of a disk\r\n  [job1] \r\nrw=read\r\n"])
+def test_a_job_file_is_not_its_results(run: Run, tmp_path: Path, command: list[str], text: str) -> None:
+    path = tmp_path / "disk.fio"
+    path.write_text(text)
+    outcome = run(*command, path)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err == (
+        f"blklab: error: {path}: is a job file of fio, expected fio's results:"
+        f" `fio --output-format=json --output=disk.json {path}` makes them\n"
+    )
+
+
+def test_a_model_is_asked_for_with_an_example(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "disk.json"
+    path.write_text(as_json({"small": 1e5}))
+    outcome = run("calibrate", path)
+    assert outcome.status == 2
+    assert "a model like the disk, such as --model pm983: see `blklab devices list`" in outcome.err

@@ -281,3 +281,17 @@ def test_jobs_are_shown_compared_and_reported_alone(run: Run, tmp_path: Path) ->
     assert (wrong.status, wrong.err.count("\n")) == (2, 1)
     assert "no metric 'p98'; did you mean 'p99'?" in wrong.err
     assert "no such campaign" in run("compare", "jobs@host", "jobs").err
+
+
+def test_tags_and_notes_say_what_they_changed(run: Run) -> None:
+    Store(None).begin(make_plan())
+    for arguments, said in (
+        (("tag", "1", "baseline", "new"), "added tag 'baseline'\ncampaign 1 (exp): added tag 'new'"),
+        (("tag", "1", "baseline", "--remove"), "removed tag 'baseline'"),
+        (("note", "1", "before the update"), "added note 'before the update'"),
+        (("note", "1", "after it"), "added note 'after it'"),
+        (("note", "1", "--remove"), "removed 2 notes"),
+    ):
+        outcome = run("runs", *arguments)
+        assert (outcome.status, outcome.out) == (0, "")
+        assert outcome.err == f"campaign 1 (exp): {said}\n"

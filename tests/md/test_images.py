@@ -227,7 +227,7 @@ def test_what_cannot_be_seen(run: Run, tmp_path: Path) -> None:
     blank.write_bytes(bytes(1 << 20))
     done = run("md", "audit", "--image", blank, tmp_path / "none")
     assert done.status == 1
-    assert "has no md superblock" in " ".join(done.out.split())
+    assert "is not a member of an md array: no superblock" in " ".join(done.out.split())
     assert "Not seen" in done.out
 
 
@@ -412,3 +412,9 @@ def test_no_bytes_make_it_fail(directory: Path, name: str, changes: list[tuple[i
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     console = Console(file=io.StringIO(), markup=False, emoji=False, highlight=False)
     report.show(console, result, find_problems(result))
+
+
+def test_a_directory_is_no_image(run: Run, tmp_path: Path) -> None:
+    done = run("md", "audit", "--image", tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"blklab: error: {tmp_path}: is a directory: name the images in it\n"

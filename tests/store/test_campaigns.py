@@ -176,6 +176,11 @@ class Away:
     store: Store
     runs: list[int]
     waited: list[float]
+    said: list[str]  # Its warnings
+
+    @property
+    def url(self) -> str:
+        return self.server.url.replace("/postgres?", "/away?")
 
 
 @pytest.fixture
@@ -183,9 +188,10 @@ def away(postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Aw
     """No time passes: the second wait starts the server again."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     server = Server.of(postgresql)
-    server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "--if-exists", "away")
+    server.run("dropdb", "-h", str(server.directory), "-U", "blklab", "--if-exists", "--force", "away")
     server.run("createdb", "-h", str(server.directory), "-U", "blklab", "away")
-    store = Store(postgresql.replace("/postgres?", "/away?"))
+    said: list[str] = []
+    store = Store(postgresql.replace("/postgres?", "/away?connect_timeout=2&"), warn=said.append)
     waited: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -194,7 +200,7 @@ def away(postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Aw
             server.start()
 
     monkeypatch.setattr("blklab.store.database.time.sleep", sleep)
-    return Away(server, store, list(store.begin(make_plan()).waiting.values()), waited)
+    return Away(server, store, list(store.begin(make_plan()).waiting.values()), waited, said)
 
 
 def test_a_server_that_is_away_is_waited_for(away: Away) -> None:
@@ -202,6 +208,10 @@ def test_a_server_that_is_away_is_waited_for(away: Away) -> None:
     first, second, *_ = away.runs
     server.stop()
     assert store.claim(first, {})
+    (said,) = away.said
+    assert said.startswith(f"store {store.database.name}: ")
+    assert "No such file or directory" in said
+    assert said.endswith("; blklab tries again for up to 2 minutes")
     waited.clear()
     server.stop()
     store.finish(first, FinishedRun(OUTCOME, 1, POINTS))
@@ -211,6 +221,47 @@ def test_a_server_that_is_away_is_waited_for(away: Away) -> None:
     server.stop()
     store.fail(second, "fio was killed")
     assert query.run(store, second).message == "fio was killed"
+
+
+def test_a_frozen_server_is_waited_for(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = int(Path(away.server.data, "postmaster.pid").read_text().split()[0])
+    monkeypatch.setattr("blklab.store.database.time.sleep", lambda _: os.kill(process, signal.SIGCONT))
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert away.store.claim(away.runs[0], {})
+    finally:
+        os.kill(process, signal.SIGCONT)
+    (said,) = away.said
+    assert "timeout" in said
+
+
+def test_a_server_that_stops_to_answer_is_asked_again(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "ANSWER", 0.2)
+    with psycopg.connect(away.url) as other:
+        other.execute("lock table runs")
+        monkeypatch.setattr("blklab.store.database.time.sleep", lambda _: other.rollback())
+        assert away.store.claim(away.runs[0], {})
+    assert len(away.said) == 1
+
+
+def test_connections_have_limits_unless_the_url_has_them(away: Away) -> None:
+    with away.store.database.reading() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, psycopg.Connection)
+        limits = driver.info.get_parameters()
+    assert limits["connect_timeout"] == "2"
+    assert limits["tcp_user_timeout"] == database.CONNECTING["tcp_user_timeout"]
+
+
+def test_after_the_time_limit_no_attempt_is_made(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "PATIENCE", -1)
+    away.server.stop()
+    try:
+        with pytest.raises(StoreError, match=r"when it runs again, repeat the command with --resume$"):
+            away.store.claim(away.runs[0], {})
+    finally:
+        away.server.start()
+    assert away.waited == []
 
 
 def test_a_server_that_ends_before_it_says_so_has_done_it(away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +302,8 @@ def test_what_was_measured_is_in_a_file_if_the_server_stays_away(away: Away, mon
         server.start()
     assert waited == pauses
     assert 100 < sum(pauses) < 150
+    assert str(caught.value).endswith(": when it runs again, repeat the command with --resume")
+    assert caught.value.exit_code == 3
     assert "\n" not in str(caught.value)
     assert "\\x0a" not in str(caught.value)
     document = json.loads(path.read_text())
@@ -269,7 +322,7 @@ def test_of_a_full_disk_nothing_is_waited_for(store: Store, monkeypatch: pytest.
         raise sa.exc.OperationalError("insert", None, sqlite3.OperationalError("database or disk is full"))
 
     monkeypatch.setattr("blklab.store.campaigns._add_series", full)
-    with pytest.raises(StoreError, match="database or disk is full; the measurement is in"):
+    with pytest.raises(StoreError, match=r"^the measurement is in .*: store .*: database or disk is full"):
         store.finish(run, FinishedRun(OUTCOME, 1, POINTS))
 
 

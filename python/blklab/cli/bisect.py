@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from blklab import output
-from blklab.cli.common import emit, fail_with, json_option, parse_share, repeatable, store_option, tell
+from blklab.cli.common import emit, fail_with, json_option, parse_share, repeatable, store_option, tell, warn
 from blklab.cli.run import changes, only_cells
 from blklab.errors import UsageError
 from blklab.runners.lab import accel_option
@@ -117,7 +117,7 @@ def bisect(
             raise UsageError("--log: expected a file: stdout has the result")
     rule = BisectionRule([parse_condition(text) for text in conditions], sure, most)
     request = BisectionRequest(rule=rule, changes=changes(settings), accelerator=accel, **asked)
-    kept = Store(store)
+    kept = Store(store, warn=warn)
     try:
         bisection = carry_out(request, kept, resume=resume, note=tell, log=log)
     except KeyboardInterrupt:

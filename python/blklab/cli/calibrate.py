@@ -115,7 +115,9 @@ def calibrate(
     """
     from blklab.analysis import calibrate as analysis
     from blklab.analysis import device_measurement
+    from blklab.fio.output import refuse_job_files
 
+    refuse_job_files(inputs)
     if of_host:
         _calibrate_host(inputs, target, store, output, as_json=as_json)
         return
@@ -231,7 +233,7 @@ def _model_of(device: str | None) -> str:
     from blklab.analysis.identified_disks import identify_disks
 
     if device is None:
-        raise UsageError("--model: expected where the fit starts: see `blklab devices list`")
+        raise UsageError("--model: expected a model like the disk, such as --model pm983: see `blklab devices list`")
     node = resolve(device, Roots()).node
     disk = node.parent.name if (node / "partition").exists() else node.name
     identified = {disk.name: disk.model for disk in identify_disks(Roots())}.get(disk)

@@ -110,6 +110,7 @@ def import_(
       blklab import reference --rename stack:fast-raid1=raid1
       blklab compare unbalanced@sim:kernel=4.19 published@fio
     """
+    from blklab.fio.output import refuse_job_files
     from blklab.imports.base import ImportSource
     from blklab.imports.collect import batches
     from blklab.imports.run_labels import RunNaming, name_pattern
@@ -121,6 +122,7 @@ def import_(
         raise click.BadParameter("expected more than 0", param_hint="--interval")
     if pattern is not None:
         name_pattern(pattern)
+    refuse_job_files(files)
     imported = batches(
         files,
         ImportSource((), device, interval, keep_first),

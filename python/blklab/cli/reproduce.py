@@ -72,8 +72,10 @@ def reproduce(
     """
     from blklab.analysis import reproduction
     from blklab.cli.run import predict
+    from blklab.fio.output import refuse_job_files
     from blklab.spec import cells, load
 
+    refuse_job_files(files)
     title, runs = _imported(files, pattern, name)
     path = Path(output or f"{title}.toml")
     if output is None and path.exists():

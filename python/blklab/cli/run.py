@@ -215,7 +215,7 @@ def run(
         if margin and outcome.campaign is not None and not outcome.failed:
             from blklab.store.campaigns import Store
 
-            plan, outcome = until_sure(chosen, planned, Store(store), outcome, margin)
+            plan, outcome = until_sure(chosen, planned, Store(store, warn=warn), outcome, margin)
     _print(plan, outcome.results, explain=explain, per_job=per_job, as_json=as_json)
     fail_with(outcome.failed)
 
@@ -272,7 +272,7 @@ def measured(
     """Run the cells that are not done yet."""
     from blklab.store.campaigns import Store
 
-    outcome = _measure(runner, plan, Store(where) if keep else None, resume=resume)
+    outcome = _measure(runner, plan, Store(where, warn=warn) if keep else None, resume=resume)
     if outcome.campaign is not None:
         note(f"stored as campaign {outcome.campaign}: blklab report {outcome.campaign}")
     return outcome

@@ -8,11 +8,13 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
-from blklab.errors import BlklabError
+from blklab.errors import BlklabError, UsageError
 from blklab.fio import latency
 from blklab.fio.latency import LatencySummary
 from blklab.fio.node import FioDocument, JsonNode
@@ -26,11 +28,23 @@ WORTH = ("note:", "fio: ", "warning", "Warning")  # Beginnings of the notes that
 START_S = 4  # Seconds by which the start of one run differs between its documents: fio rounds `elapsed`
 _OBJECT = re.compile(r'\{\s{0,99}"')
 _HEAD = re.compile(r'\{\s{0,99}"fio version')
+_JOB_OPTION = re.compile(rb"^[ \t]*(?:rw|readwrite|bs|blocksize|ioengine|size)[ \t]*=[ \t]*[^\"' \t]", re.M)
+_SECTION = re.compile(rb"(?:[ \t]*(?:[#;].*)?\n)*[ \t]*\[[^][\n]+\]")
 _QUOTED = re.compile(r"^[ \t]{0,8}>[> \t]{0,20}\{", re.M)
 """The first line of a document in a mail or in Markdown."""
 
 _NAN = re.compile(r"(?<=:)(\s*)-?(?:nan|inf)\b", re.I)
 """printf's text for 0/0: fio wrote it if nothing was measured."""
+
+
+def refuse_job_files(names: Iterable[object]) -> None:
+    """Raises UsageError for a file with jobs of fio, where results of fio are expected."""
+    for path in filter(Path.is_file, map(Path, map(str, names))):
+        with suppress(OSError), path.open("rb") as file:
+            content = file.read(1 << 16)
+            if _SECTION.match(content) and _JOB_OPTION.search(content):
+                result = f"fio --output-format=json --output={path.stem}.json {path}"
+                raise UsageError(f"{path}: is a job file of fio, expected fio's results: `{result}` makes them")
 
 
 def parse_document(text: str) -> FioDocument:

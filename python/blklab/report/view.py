@@ -9,7 +9,7 @@ from functools import cached_property
 from blklab.documents import profile as documents
 from blklab.errors import BlklabError
 from blklab.report import formatting
-from blklab.text import printable
+from blklab.text import printable, similar
 from blklab.trace.profile import own_names
 from blklab.trace.shards.merging import ShardSummary
 
@@ -229,8 +229,9 @@ class ProfileView:
         for device in active:
             if name in {device.label, device.number}:
                 return device
-        listed = ", ".join(device.label for device in active)
-        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {listed}")
+        labels = [device.label for device in active]
+        known = f"{', '.join(labels)}{similar(name, labels)}"
+        raise BlklabError(f"{printable(where)}: no I/O of device {printable(name)!r}: it has {known}")
 
     def detailed(self, *, all_devices: bool) -> list[DeviceView]:
         """Returns the devices to show in full: the main one, all, or the user's selection."""

@@ -1,32 +1,42 @@
 """Pages that compare: campaigns side by side, and one experiment over time."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, geometric_mean
 from urllib.parse import quote
 
 from blklab.analysis import compare as analysis
 from blklab.analysis.compare import distinguish
+from blklab.analysis.comparison import Comparison
 from blklab.analysis.decision import look_share
 from blklab.analysis.metrics import METRICS, with_direction
-from blklab.analysis.samples import Points
 from blklab.errors import UsageError
 from blklab.report import comparison, diagnostics, formatting, runs
 from blklab.report.charts.base import Chart, category, chart_spec, layer, quantity, tip
 from blklab.report.experiment.axis_chooser import metric_label
+from blklab.report.experiment.layout import MOST_LINES, colour
+from blklab.report.experiment.view import STACK, WORKLOAD
 from blklab.report.formatting import Sentence
 from blklab.report.shell import PageSection
 from blklab.report.tables.base import LinkedCell, TableColumn, TextTable, text
 from blklab.serve.site_page import Form, FormField, SitePage, listing
 from blklab.store import annotations, query
 from blklab.store.campaigns import Store
-from blklab.store.query import CampaignRow, StoredRun
-from blklab.text import printable
+from blklab.store.query import CampaignRow, Selection, StoredRun
+from blklab.text import by_key, printable
 
 METRICS_SHOWN = "iops,mean,p99"
 MOST_CAMPAIGNS = 50  # Campaigns of a trend, the newest
-MOST_LINES = 8  # Cells in the chart of a trend
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A campaign, or a side of it, in a trend."""
+
+    campaign: CampaignRow
+    name: str  # Its number, with the labels and values that other campaigns do not have
+    values: Mapping[str, float]  # By cell
 
 
 def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
@@ -36,21 +46,13 @@ def compared(store: Store, sides: Sequence[str], metrics: str) -> SitePage:
     selections = [query.selected(store, words) for words in sides]
     known = distinguish(selections)
     names = known[1] if known else [f"campaign {words}" for words in sides]
-    result = analysis.compare(
-        analysis.comparison_sides(list(zip(names, [each.runs for each in selections], strict=True))),
-        [name.strip() for name in metrics.split(",")],
-        _points(store, [each.campaign for each in selections]),
-        look=look_share(query.earlier_looks(store, selections)),
-        earlier=lambda: query.earlier_campaigns(store, selections),
-    )
+    result = _comparison(store, names, selections, [name.strip() for name in metrics.split(",")])
     shown = list(dict.fromkeys(row.metric for row in result.rows))
     campaigns = [each.campaign for each in selections]
+    tables = zip(shown, comparison.tables(result), strict=True)
     return SitePage(
         "Comparison",
-        [
-            PageSection(name.replace(".", "-"), name, name, [table])
-            for name, table in zip(shown, comparison.tables(result), strict=True)
-        ],
+        [PageSection(name.replace(".", "-"), name, name, [table]) for name, table in tables],
         here="/",
         facts=[f"campaign {row.number}: {printable(row.name)} on {printable(row.place)}" for row in campaigns],
         sentences=[Sentence(name, comparison.summary(result, name)) for name in shown],
@@ -68,8 +70,7 @@ def experiments(store: Store) -> SitePage:
         if len(members) > 1:
             href = f"/trends/{quote(name, safe='')}?on={quote(host or runner, safe='')}"
             place = printable(members[0].place)
-            cells = [LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].begun)]
-            rows.append(cells)
+            rows.append([LinkedCell(printable(name), href), place, str(len(members)), runs.when(members[-1].begun)])
     columns = [text("experiment"), text("on"), TableColumn("campaigns"), text("last")]
     table = TextTable("Experiments that were run repeatedly", columns, rows)
     empty = Sentence("Empty", "No experiment was run twice on one runner: repeat one to see its trend.")
@@ -80,10 +81,16 @@ def _series(row: CampaignRow) -> tuple[str, str, str]:
     return row.name, row.runner, row.host or ""
 
 
-def _points(store: Store, campaigns: Sequence[CampaignRow]) -> Points:
-    """Returns what reads the series of a run of these campaigns; without a query for runs that have none."""
-    measured = query.runs_with_points(store, [row.number for row in campaigns])
-    return lambda run: query.points(store, run) if run in measured else []
+def _comparison(store: Store, names: Sequence[str], chosen: Sequence[Selection], metrics: Sequence[str]) -> Comparison:
+    """Returns the comparison of selections under these names; without a query for runs that have no series."""
+    measured = query.runs_with_points(store, [each.campaign.number for each in chosen])
+    return analysis.compare(
+        analysis.comparison_sides(list(zip(names, [each.runs for each in chosen], strict=True))),
+        metrics,
+        lambda run: query.points(store, run) if run in measured else [],
+        look=look_share(query.earlier_looks(store, chosen)),
+        earlier=lambda: query.earlier_campaigns(store, chosen),
+    )
 
 
 def of_trend(store: Store, name: str, place: str) -> list[CampaignRow]:
@@ -100,23 +107,27 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     campaigns = of_trend(store, name, place)
     stored = {row.number: [run for run in query.runs_of(store, row.number) if run.outcome] for row in campaigns}
     metric = with_direction(metric, [[run.outcome for run in of if run.outcome] for of in stored.values() if of])
-    values = {row.number: _values(stored[row.number], metric) for row in campaigns}
-    cells = list(dict.fromkeys(cell for of in values.values() for cell in of))
-    measured = [row for row in campaigns if values[row.number]]
+    named, apart = _identifying([of for of in stored.values() if of])
+    points = [
+        TrendPoint(row, f"{row.number} {printable(side)}".rstrip(), _values(of, metric, named))
+        for row in campaigns
+        for side, of in _sides(stored[row.number], apart).items()
+    ]
+    cells = list(dict.fromkeys(cell for point in points for cell in point.values))
+    measured = list({point.campaign.number: point.campaign for point in points if point.values}.values())
     verdicts = _verdicts(store, measured, stored, metric) if len(measured) > 1 else []
-    title = f"{printable(name)}: {metric}"
     columns = [TableColumn("campaign"), text("begun"), text("blklab"), *(TableColumn(cell) for cell in cells)]
     rows = [
         [
-            LinkedCell(str(row.number), f"/campaigns/{row.number}"),
-            runs.when(row.begun),
-            row.version,
-            *(_figure(metric, values[row.number].get(cell)) for cell in cells),
+            LinkedCell(point.name, f"/campaigns/{point.campaign.number}"),
+            runs.when(point.campaign.begun),
+            point.campaign.version,
+            *(comparison.figure(metric, of[cell]) if cell in of else formatting.NONE for cell in cells),
         ]
-        for row in reversed(campaigns)
+        for point, of in ((point, point.values) for point in reversed(points))
     ]
-    table = TextTable(title, columns, rows)
-    chart = _chart(metric, measured, values, cells, table, annotations.tags(store))
+    table = TextTable(f"{printable(name)}: {metric}", columns, rows)
+    chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))
     fields = [FormField("metric", "Metric", metric), FormField("on", "On", place)]
     return SitePage(
         printable(name),
@@ -129,19 +140,39 @@ def trend(store: Store, name: str, place: str, metric: str) -> SitePage:
     )
 
 
-def _values(stored: Sequence[StoredRun], metric: str) -> dict[str, float]:
-    """Returns the mean of a metric for each cell, by the labels that differ between runs."""
+def _identifying(campaigns: Sequence[Sequence[StoredRun]]) -> tuple[list[str], list[str]]:
+    """Returns the labels that identify a cell in every campaign, and those that tell campaigns apart.
+
+    The latter are those that some campaigns lack, and those that none varies, such as another kernel for each. Stack
+    and workload always identify a cell if all campaigns have them.
+    """
+    labels: tuple[list[str], list[str]] = ([], [])
+    every = dict.fromkeys(label for of in campaigns for run in of for label in run.labels)
+    for label in [label for label in every if label != analysis.REPEAT]:
+        values = [{run.labels.get(label) for run in of} for of in campaigns]
+        alike = any(len(each) > 1 for each in values) or len(set.union(*values)) < 2
+        shared = all(None not in each for each in values) and (alike or label in {STACK, WORKLOAD})
+        labels[0 if shared else 1].append(label)
+    return labels
+
+
+def _sides(stored: Sequence[StoredRun], apart: Sequence[str]) -> dict[str, list[StoredRun]]:
+    """Returns the runs of each side of a campaign, by its name: as in `compare`, each value is a side."""
+    named = (
+        (" ".join(f"{label}={run.labels[label]}" for label in apart if label in run.labels), run) for run in stored
+    )
+    return by_key(named) or {"": []}
+
+
+def _values(stored: Sequence[StoredRun], metric: str, named: Sequence[str]) -> dict[str, float]:
+    """Returns the mean of a metric for each cell, by the labels that identify it."""
     by_cell: dict[str, list[float]] = {}
     for run in stored:
         value = METRICS[metric].of(run.outcome) if run.outcome else None
-        labels = " ".join(printable(value) for label, value in run.labels.items() if label != analysis.REPEAT)
+        labels = " ".join(printable(run.labels[label]) for label in named) or "all cells"
         if value is not None:
             by_cell.setdefault(labels, []).append(value)
     return {cell: geometric_mean(values) if min(values) > 0 else fmean(values) for cell, values in by_cell.items()}
-
-
-def _figure(metric: str, value: float | None) -> str:
-    return formatting.NONE if value is None else comparison.figure(metric, value)
 
 
 def _verdicts(
@@ -149,47 +180,38 @@ def _verdicts(
 ) -> list[Sentence]:
     """Returns what a comparison of the newest campaign with the one before, and with the first, says."""
     sentences = []
-    newest, by_number = campaigns[-1].number, {row.number: row for row in campaigns}
-    for topic, number in (("Since the one before", campaigns[-2].number), ("Since the first", campaigns[0].number)):
-        sides = [(f"campaign {each}", stored[each]) for each in (number, newest)]
-        chosen = [query.Selection("", by_number[each], stored[each]) for each in (number, newest)]
-        result = analysis.compare(
-            analysis.comparison_sides(sides),
-            [metric],
-            _points(store, campaigns),
-            look=look_share(query.earlier_looks(store, chosen)),
-            earlier=partial(query.earlier_campaigns, store, chosen),
-        )
+    for topic, earlier in (("Since the one before", campaigns[-2]), ("Since the first", campaigns[0])):
+        chosen = [Selection("", row, stored[row.number]) for row in (earlier, campaigns[-1])]
+        result = _comparison(store, [f"campaign {each.campaign.number}" for each in chosen], chosen, [metric])
         sentences.append(Sentence(topic, comparison.summary(result, result.rows[0].metric)))
     return sentences
 
 
 def _chart(
-    metric: str,
-    campaigns: Sequence[CampaignRow],
-    values: dict[int, dict[str, float]],
-    cells: Sequence[str],
-    table: TextTable,
-    tags: Mapping[int, Sequence[str]],
+    metric: str, points: Sequence[TrendPoint], cells: Sequence[str], table: TextTable, tags: Mapping[int, Sequence[str]]
 ) -> Chart:
-    points = [
+    ranked = sorted(cells, key=lambda cell: -sum(cell in point.values for point in points))
+    of_each = (next(cell for cell in ranked if cell in point.values) for point in points)
+    drawn = list(dict.fromkeys([*of_each, *ranked]))[:MOST_LINES]
+    data = [
         {
-            "campaign": " ".join([str(row.number), *map(printable, tags.get(row.number, ()))]),
-            "begun": runs.when(row.begun),
+            "campaign": " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))]),
+            "begun": runs.when(point.campaign.begun),
             "cell": cell,
-            "v": values[row.number][cell],
+            "v": point.values[cell],
         }
-        for row in campaigns
-        for cell in cells[:MOST_LINES]
-        if cell in values[row.number]
+        for point in points
+        for cell in drawn
+        if cell in point.values
     ]
     axis = {"labelExpr": metric_label(metric, "datum.value"), "tickCount": 5}
     encoding = {
         "x": category("campaign", "campaign", axis={"labelAngle": 0}),
         "y": quantity("v", metric, axis=axis, scale={"zero": False}),
-        "color": category("cell", "cell"),
+        "color": colour("cell", drawn, symbolType="stroke"),
         "tooltip": [tip("campaign", "campaign"), tip("begun", "begun"), tip("cell", "cell"), tip("v", metric, ",.4~r")],
     }
-    spec = chart_spec(points, layer=[layer("line", encoding, point=True)])
-    note = f"The first {MOST_LINES} of {len(cells)} cells; the table has all." if len(cells) > MOST_LINES else ""
+    spec = chart_spec(data, layer=[layer("line", encoding, point=True)])
+    few = f"{MOST_LINES} of {len(cells)} cells, which most campaigns have; the table has all."
+    note = few if len(cells) > MOST_LINES else ""
     return Chart("trend", f"{metric} of each campaign", spec, table, note, wide=True)

@@ -11,9 +11,9 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +46,9 @@ class StoredCampaign:
 
 
 class Store:
-    def __init__(self, where: str | None = None, *, reading: bool = False) -> None:
-        """Opens it, as `blklab.store.database.opened` does."""
-        self.database: Database = opened(where, reading=reading)
+    def __init__(self, where: str | None = None, *, reading: bool = False, warn: Callable[[str], object] = str) -> None:
+        """Opens it, as `blklab.store.database.opened` does; `warn` is called when it begins to wait for a server."""
+        self.database: Database = replace(opened(where, reading=reading), warn=warn)
         self._me = this_owner()
 
     # --- campaigns -------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Store:
             if not isinstance(error, BlklabError):
                 error.add_note(f"run {run} is not in the store; {where}")  # such as an interrupt, which has no message
                 raise
-            raise StoreError(f"{error}; {where}") from error
+            raise StoreError(f"{where}: {error}") from error
 
     def fail(self, run: int, message: str) -> None:
         """Records that a run of this process failed, and why; waits for an unavailable server."""
@@ -185,15 +185,9 @@ class Store:
 
     def _saved(self, run: int, finished: FinishedRun) -> Path | None:
         """Writes a result next to the store, or to $TMPDIR; returns the path, None if both fail."""
-        document = {
-            "store": self.database.name,
-            "run": run,
-            "seconds": finished.seconds,
-            "outcome": _plain(finished.outcome.as_document()),
-            "columns": list(series.NAMES),
-            "series": _plain([astuple(point) for point in finished.points]),
-            "raw": series.unpacked(finished.raw),
-        }
+        document = {"store": self.database.name, "run": run, "seconds": finished.seconds, "columns": list(series.NAMES)}
+        document |= {"outcome": _plain(finished.outcome.as_document()), "raw": series.unpacked(finished.raw)}
+        document |= {"series": _plain([astuple(point) for point in finished.points])}
         content = json.dumps(document).encode()
         for where in (self.database.directory, Path(tempfile.gettempdir())):
             path = where / f"unkept-run-{run}.json"
@@ -232,12 +226,8 @@ class Store:
 
 
 def _written(finished: FinishedRun) -> dict[str, Any]:
-    return {
-        "finished": timestamp(),
-        "seconds": finished.seconds,
-        "outcome": _plain(finished.outcome.as_document()),
-        "raw": finished.raw or None,
-    }
+    outcome = _plain(finished.outcome.as_document())
+    return {"finished": timestamp(), "seconds": finished.seconds, "outcome": outcome, "raw": finished.raw or None}
 
 
 def _add_series(connection: sa.Connection, run: int, finished: FinishedRun) -> None:
@@ -246,13 +236,8 @@ def _add_series(connection: sa.Connection, run: int, finished: FinishedRun) -> N
 
 
 def _planned(campaign: int, cell: "Cell") -> dict[str, Any]:
-    return {
-        "campaign": campaign,
-        "number": cell.number,
-        "key": cell.key,
-        "labels": dict(cell.labels),
-        "cell": _plain(cell.document),
-    }
+    numbered = {"campaign": campaign, "number": cell.number, "key": cell.key}
+    return {**numbered, "labels": dict(cell.labels), "cell": _plain(cell.document)}
 
 
 def _extended(connection: sa.Connection, campaign: int, cells: "Sequence[Cell]") -> dict[str, int]:

@@ -7,11 +7,13 @@ import json
 import logging
 import os
 import re
+import socket
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,7 +32,13 @@ T = TypeVar("T")
 VARIABLE = "BLKLAB_STORE"
 
 PAUSES = (0.5, 1, 2, 4, 8, *[15] * 7)
-"""Seconds to wait for an unavailable server before each new attempt: two minutes in all."""
+"""Seconds to wait for an unavailable server before each new attempt."""
+
+PATIENCE = 120  # Seconds that attempts and pauses take together, at most
+GO_ON = "when it runs again, repeat the command with --resume"
+ANSWER = 30.0  # Seconds that a server may take for a run's transaction
+CONNECTING = {"connect_timeout": "10", "keepalives_idle": "10", "tcp_user_timeout": "30000"}
+"""Limits of connections to a server, if its URL has no others (PostgreSQL's manual, 34.1.2): libpq's own are hours."""
 
 AWAY = ("08", "57P", "53300")
 """Prefixes of a PostgreSQL server's error codes that pass: no connection, a restart, too many
@@ -47,14 +55,8 @@ ROOM = 1 << 20
 """Bytes that must be free next to a store. SQLite maps its log's index into memory: where blocks
 are smaller than pages and none is free, touching it ends the process (SIGBUS)."""
 
-KINDS = {
-    stat.S_IFBLK: "a block device",
-    stat.S_IFCHR: "a character device",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFLNK: "a circular link",
-    stat.S_IFSOCK: "a socket",
-}
+KINDS = {stat.S_IFBLK: "a block device", stat.S_IFCHR: "a character device", stat.S_IFDIR: "a directory"}
+KINDS |= {stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a circular link", stat.S_IFSOCK: "a socket"}
 
 
 def locate_file(path: Path, *, make: bool) -> Path:
@@ -164,6 +166,27 @@ def _patiently(connection: sqlite3.Connection, statement: str) -> None:
             return
 
 
+@contextmanager
+def _answering() -> Iterator[Callable[[sa.Connection], None]]:
+    """Gives a function that ends a connection if its server takes longer than `ANSWER`: psycopg has no limit."""
+    with ExitStack() as stack:
+
+        def watch(connection: sa.Connection) -> None:
+            if connection.dialect.name == "postgresql":
+                file = os.dup(connection.connection.fileno())
+                line = stack.enter_context(socket.socket(fileno=file))
+                timer = threading.Timer(ANSWER, _cut, [line])
+                timer.start()
+                stack.callback(timer.cancel)
+
+        yield watch
+
+
+def _cut(line: socket.socket) -> None:
+    with suppress(OSError):  # The server was quicker
+        line.shutdown(socket.SHUT_RDWR)
+
+
 @dataclass(frozen=True)
 class Database:
     """An open store."""
@@ -173,6 +196,7 @@ class Database:
     directory: Path  # For results that could not be stored
     older_series: Path  # Where older versions kept series; below it, a store of a server has its own directory
     only_read: bool = False  # Whether it is a file that this user cannot write
+    warn: Callable[[str], object] = str  # Called when it begins to wait for a server
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -187,17 +211,23 @@ class Database:
             yield connection
 
     def insisting(self, work: Callable[[sa.Connection, bool], T]) -> T:
-        """Returns the result of `work` in a transaction; waits for an unavailable server.
+        """Returns the result of `work` in a transaction; waits for an unavailable server. Raises StoreError.
 
         `work` gets True if it may have succeeded already and only the answer was lost.
         """
+        deadline = time.monotonic() + PATIENCE
         for attempt, pause in enumerate((*PAUSES, None)):
             try:
-                with self.writing() as connection:
+                with _answering() as watch, self.writing() as connection:
+                    watch(connection)
                     return work(connection, attempt > 0)
             except StoreError as error:
-                if pause is None or not _passes(error.__cause__):
+                if not _passes(error.__cause__):
                     raise
+                if pause is None or time.monotonic() > deadline:
+                    raise StoreError(f"{error}; no answer for {PATIENCE // 60} minutes: {GO_ON}") from error
+                if attempt == 0:
+                    self.warn(f"{error}; blklab tries again for up to {PATIENCE // 60} minutes")
                 time.sleep(pause)
         raise AssertionError
 
@@ -270,6 +300,7 @@ def _by_url(text: str, *, reading: bool) -> Database:
         raise UsageError(f"unsupported URL '{name}': expected postgresql://USER@HOST/DATABASE or a file name")
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
+    url = url.set(query={**CONNECTING, **url.query})
     return Database(_engine(url), name, _data(), _data() / "series")
 
 

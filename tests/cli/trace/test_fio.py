@@ -159,7 +159,7 @@ def test_what_cannot_be_verified(run: Run, trace: Path, tmp_path: Path, monkeypa
     assert "use a larger --size" in small.err
     file = run("trace", "fio", trace, "--verify", "--directory", trace)
     assert file.status == 2
-    monkeypatch.setattr(Path, "is_block_device", lambda _self: True)
+    monkeypatch.setattr(Path, "is_block_device", lambda path: str(path) == "/dev/sdx")
     device = run("trace", "fio", trace, "--verify", "--filename", "/dev/sdx")
     assert device.status == 2
     assert "is a block device" in device.err

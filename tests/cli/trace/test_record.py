@@ -14,6 +14,7 @@ import pytest
 
 from blklab import child_process
 from blklab.errors import EnvironmentLacks, UsageError
+from blklab.system.roots import Roots
 from blklab.trace.record import blktrace, checks, recording
 from blklab.trace.record.blktrace import tallies
 from blklab.trace.record.checks import RecordedDevice
@@ -276,3 +277,19 @@ def test_the_closing_report_by_device() -> None:
     result = tallies(REPORT.format(dropped=3) + REPORT.format(dropped=0).replace("sdx", "dm-0"))
     assert {name: tally.dropped for name, tally in result.items()} == {"sdx": 3, "dm-0": 0}
     assert tallies("garbage") == {}
+
+
+def test_a_device_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("vdx", "cciss!c0d0"):
+        (tmp_path / "sys/class/block" / name).mkdir(parents=True)
+    roots = Roots(sys=tmp_path / "sys", dev=tmp_path / "dev")
+    (roots.dev / "cciss").mkdir(parents=True)
+    for name in ("vdx", "cciss/c0d0"):
+        (roots.dev / name).touch()
+    for name in ("vdx", "cciss!c0d0"):
+        with pytest.raises(UsageError, match="is not a block device") as caught:
+            checks.find_devices([name], roots)
+        assert str(caught.value).startswith(f"{roots.device(name)}: ")
+    with pytest.raises(UsageError, match=r"^vdy: No such file or directory; expected a block device"):
+        checks.find_devices(["vdy"], roots)

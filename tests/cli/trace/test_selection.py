@@ -98,3 +98,29 @@ def test_a_format_without_completions_refuses_latencies(run: Run, tmp_path: Path
     path.write_text("".join(f"1,W,{at * 4096},4096,{1577808000000000 + at}\n" for at in range(50)))
     outcome = run("trace", "stat", path, "--min-latency", "1ms")
     assert outcome.err == "blklab: error: --min-latency needs completions: the format alibaba has none\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "guess"),
+    [
+        (["--device", "sdb"], "; did you mean 'sda'?"),
+        (["--process", "postgre"], "; did you mean 'postgres'?"),
+        (["--process", "postgre", "--device", "sdb"], "; did you mean 'sda'?"),
+        (["--device", "sda", "--since", "1h"], ", of sda, by "),
+    ],
+)
+def test_a_similar_device_or_process_is_named(run: Run, trace: Path, options: list[str], guess: str) -> None:
+    outcome = run("trace", "stat", trace, *options)
+    assert (outcome.status, outcome.err.count("\n")) == (1, 1)
+    assert guess in outcome.err
+    assert outcome.err.count("did you mean") == guess.count("did you mean")
+
+
+@pytest.mark.parametrize("command", ["stat", "report", "events"])
+def test_a_disk_is_no_trace(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr(Path, "is_block_device", lambda path: str(path) == "/dev/sdx")
+    outcome = run("trace", command, "/dev/sdx")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert outcome.err == (
+        "blklab: error: /dev/sdx: is a disk, not a trace: `blklab trace record /dev/sdx -o NAME` records it\n"
+    )

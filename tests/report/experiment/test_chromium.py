@@ -8,6 +8,7 @@ import pytest
 
 from blklab.store.campaigns import Store
 from tests.report.chromium import CHROMIUM, Page, browser
+from tests.report.experiment import made
 from tests.report.experiment.conftest import Reported
 from tests.report.experiment.test_page import HOSTILE, hostile
 
@@ -122,6 +123,25 @@ def test_the_axes_can_be_chosen(chromium: Page, reported: Reported, tmp_path: Pa
             "(document.querySelector('form.choose').x)"
         )
         chromium.ask("new Promise(done => setTimeout(done, 100))")
+    assert chromium.console == []
+
+
+def test_the_chooser_repeats_no_colour(chromium: Page, store: Store, reported: Reported, tmp_path: Path) -> None:
+    every = [{"stack": f"raid{at}", "bs": f"{size}k", "repeat": "1"} for at in range(10, 20) for size in (1, 2, 4)]
+    made.add(store, every, lambda cell: (made.measured(cell), []))
+    chromium.show(page(reported("1", x="bs"), tmp_path), width=1200, dark=False)
+    chromium.ask(
+        "document.querySelectorAll('[data-filter]').forEach(f => f.value = '');"
+        "(form => { form.elements.colour.value = [...form.elements.colour.options].find(o => o.text == 'stack').value;"
+        " form.elements.colour.dispatchEvent(new Event('change', {bubbles: true})); })"
+        "(document.querySelector('form.choose'))"
+    )
+    title = "document.querySelector('[data-chooser] .role-legend-title text')?.textContent"
+    wait(chromium, f"{title} == 'stack (the first 8 of 10)'")
+    strokes = (
+        "[...document.querySelectorAll('[data-chooser] .role-legend-symbol path')].map(p => p.getAttribute('fill'))"
+    )
+    assert len(set(chromium.ask(strokes))) == 8
     assert chromium.console == []
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.analysis.test_host_outliers import forty
 from tests.analysis.test_host_outliers import run as of_hosts
 from tests.conftest import Run
 from tests.report.experiment import made
-from tests.report.experiment.conftest import Reported, host, labels
+from tests.report.experiment.conftest import Reported, host, labels, simulated
 from tests.report.test_page import Parsed
 
 HOSTILE = '</script><img src=x onerror=alert(1)>"\u2028|@read'
@@ -404,3 +404,25 @@ def test_load_ramps_have_a_chart(run: Run, tmp_path: Path) -> None:
     assert "reads: 99th percentile of the latency" in page
     assert "writes: 99th percentile of the latency" in page
     assert "The highest measured rate with a 99th percentile below 1 s: " in page
+
+
+def scales(spec: Any) -> Iterator[tuple[str, list[str]]]:
+    """Yields what tells the lines of a chart apart: the looks of each channel."""
+    for value in spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ():
+        yield from scales(value)
+    for channel in ("color", "opacity", "strokeDash") if isinstance(spec, dict) else ():
+        if isinstance(found := spec.get(channel), dict) and "range" in found.get("scale", {}):
+            yield channel, [str(look) for look in found["scale"]["range"]]
+
+
+@pytest.mark.parametrize("runner", ["host", "sim"])
+def test_charts_draw_as_many_campaigns_as_look_different(store: Store, reported: Reported, runner: str) -> None:
+    for _ in range(9):
+        made.add(store, labels()[:6], simulated if runner == "sim" else host, runner=runner)
+    made.add(store, labels()[:6], host)
+    report = reported(*(str(number) for number in range(1, 11)))
+    assert "charts have the first 6 of 10 campaigns" in report.facts
+    assert len(report.view.series) == 10
+    found = [(chart.name, *scale) for chart in report.charts for scale in scales(chart.spec)]
+    assert found
+    assert [(name, channel) for name, channel, looks in found if len(set(looks)) < len(looks)] == []

@@ -136,6 +136,8 @@ def audit(
         _show_hosts(audited, threshold, as_json=as_json)
         return
     paths = [Path(name) for name in (*images, *more)]
+    if directories := [path for path in paths if path.is_dir()]:
+        raise UsageError(f"{directories[0]}: is a directory: name the images in it")
     inventory = inventory_of_images(paths) if paths else inventory_of_host(Roots())
     if inventory.unseen and not inventory.arrays and all(stray.unseen for stray in inventory.strays):
         message = f"cannot read any array: {first(inventory.unseen)}"

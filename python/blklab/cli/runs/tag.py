@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import note as tell
-from blklab.cli.common import store_option
+from blklab.cli.common import store_option, tell
 from blklab.errors import BlklabError
+from blklab.report.formatting import plural
 
 if TYPE_CHECKING:
     from blklab.store.annotations import AnnotationKind
@@ -54,9 +54,11 @@ def _annotate(words: str, kind: "AnnotationKind", text: str | None, where: str |
     Store(where, reading=True)  # fails for a mistyped name, instead of creating a store
     store = Store(where)
     campaign = query.selected(store, words).campaign
-    shown = f"campaign {campaign.number}"
+    shown, what = f"campaign {campaign.number}", kind if text is None else f"{kind} {text!r}"
     if not remove:
         annotations.annotate(store, [campaign.number], kind, text or "")
-        tell(f"{shown}: {kind} added")
-    elif not annotations.remove(store, [campaign.number], kind, text):
-        raise BlklabError(f"{shown}: has no {kind}" + (f" {text!r}" if text is not None else ""))
+        tell(f"{shown} ({campaign.name}): added {what}")
+    elif count := annotations.remove(store, [campaign.number], kind, text):
+        tell(f"{shown} ({campaign.name}): removed {plural(count, kind) if text is None else what}")
+    else:
+        raise BlklabError(f"{shown}: has no {what}")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -155,6 +156,9 @@ def trace_options(command: F) -> F:
     ) -> Any:
         if format_name and columns:
             raise UsageError("--format and --columns exclude each other")
+        for path in paths:
+            if Path(path).is_block_device():
+                raise UsageError(f"{path}: is a disk, not a trace: `blklab trace record {path} -o NAME` records it")
         if since is not None and until is not None and since[0] == until[0] and since[1] >= until[1]:
             raise UsageError("--since must be earlier than --until")
         chosen = {key: kwargs.pop(key) for key in ("devices", "processes", "ops", "min_latency_ns")}

@@ -7,7 +7,7 @@ from blklab.report import formatting
 from blklab.report.tables.trace import filters
 from blklab.report.view import ProfileView
 from blklab.system.roots import Roots
-from blklab.text import printable
+from blklab.text import printable, similar
 from blklab.trace import shards as sharding
 from blklab.trace.profile import characterise, read_mounted_files
 
@@ -77,12 +77,14 @@ def _nothing(view: ProfileView, source: TraceSource) -> str:
     """Return the message for a selection without I/O: what was selected, and what the trace has."""
     chosen = filters(view)
     profile = view.profile
+    known = ((profile.filter.devices, view.names.values()), (profile.filter.processes, profile.process_names))
+    guesses = [similar(name, names) for wanted, names in known for name in wanted if name not in names]
     return (
         f"no I/O in {', '.join(source.paths)}{f' ({chosen})' if chosen else ''}: the trace has"
         f" {formatting.plural(profile.events, 'event')}"
         f" between {formatting.duration(profile.first_ns)}"
         f" and {formatting.duration(profile.last_ns)}{_named('of', list(view.names.values()))}"
-        f"{_named('by', [printable(name) for name in profile.process_names])}"
+        f"{_named('by', [printable(name) for name in profile.process_names])}{next(filter(None, guesses), '')}"
     )
 
 

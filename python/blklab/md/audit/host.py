@@ -60,9 +60,8 @@ def check_host(inventory: Inventory) -> Iterator[Diagnostic]:
         )
     for stray in inventory.strays:
         if stray.foreign:
-            names = " and ".join(stray.foreign)
-            yield Diagnostic(
-                "external", "note", "", f"has metadata of {names}: blklab does not read them", member=stray.name
-            )
+            message = f"has metadata of {' and '.join(stray.foreign)}: blklab does not read them"
+            yield Diagnostic("external", "note", "", message, member=stray.name)
         elif not stray.unseen:
-            yield Diagnostic("no-superblock", "warning", "", "has no md superblock", member=stray.name)
+            message = "is not a member of an md array: no superblock"
+            yield Diagnostic("no-superblock", "warning", "", message, member=stray.name)

@@ -130,12 +130,16 @@
     });
     const labels = fields.filter((field) => field.kind === "label");
     const ways = labels.filter((field) => field !== x && field !== colour);
-    const data = shown.map(function (row) {
-      const text = (field) => String(row[field.name + "t"] ?? row[field.name]);
+    const text = (row) => (field) => String(row[field.name + "t"] ?? row[field.name]);
+    // No two values share a colour: those beyond the last one are not drawn.
+    const there = new Set(colour ? shown.map((row) => text(row)(colour)) : []);
+    const every = colour ? colour.values.map(String).filter((value) => there.has(value)) : [];
+    const domain = every.slice(0, palette.length);
+    const data = shown.filter((row) => !colour || domain.includes(text(row)(colour))).map(function (row) {
       return {
         x: row[x.name], y: row[y.name], low: row[y.name + "l"] ?? null, high: row[y.name + "h"] ?? null,
-        c: colour ? text(colour) : "", line: ways.map(text).join(" "),
-        name: labels.map(text).join(" "), series: row.s,
+        c: colour ? text(row)(colour) : "", line: ways.map(text(row)).join(" "),
+        name: labels.map(text(row)).join(" "), series: row.s,
       };
     });
     const named = (field, as) => ({ ...field, name: as });
@@ -144,15 +148,14 @@
       detail: { field: "line", type: "nominal" },
     };
     if (colour) {
-      const seen = new Set(data.map((row) => row.c));
-      const domain = colour.values.map(String).filter((value) => seen.has(value));
-      const range = domain.map((_, at) => palette[Math.min(at, palette.length - 1)]);
-      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title: colour.title, columns: 4, symbolOpacity: 1, titleOrient: "left", titleFontWeight: "normal" } : null };
+      const title = colour.title + (every.length > domain.length ? ` (the first ${domain.length} of ${every.length})` : "");
+      const range = palette.slice(0, domain.length);
+      shared.color = { field: "c", type: "nominal", scale: { domain, range }, legend: domain.length > 1 ? { title, columns: 4, symbolOpacity: 1, titleOrient: "left", titleFontWeight: "normal" } : null };
     }
     const several = fields.find((field) => field.name === "s");
     if (several && several !== x && several !== colour) {
       const domain = several.values.filter((value) => data.some((row) => row.series === value));
-      const range = [[1, 0], [5, 3], [2, 2], [8, 3, 2, 3]].slice(0, domain.length);
+      const range = [[1, 0], [5, 3], [2, 2], [8, 3, 2, 3], [12, 3], [1, 4]].slice(0, domain.length);
       if (domain.length > 1) shared.strokeDash = { field: "series", type: "nominal", scale: { domain, range }, legend: { title: null, symbolType: "stroke", symbolSize: 250, symbolOpacity: 1 } };
     }
     const up = { ...axis(named(y, "y"), data), title: y.title };

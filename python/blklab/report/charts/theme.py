@@ -16,7 +16,7 @@ DARK: dict[str, str] = _COLOURS["dark"]  # Colours for dark mode
 SERIES = tuple(f"@s{number}" for number in range(1, 9))  # Colours for items without a colour, in order of use
 PROCESSES = ("@s3", "@s4", "@s8", "@s6", "@s7")  # Colours of the largest processes in a report on a trace
 MEMBERS = tuple(f"@m{number}" for number in range(1, 7))
-"""Colours of devices in a report on a trace, after Tol's muted scheme (https://personal.sron.nl/~pault/)."""
+"""Colours of devices in a report on a trace, with the hues of Tol's muted scheme (https://personal.sron.nl/~pault/)."""
 
 REST = "@soft"  # The colour of all others together
 

@@ -23,7 +23,7 @@ WIDE = 20.0  # Ratio of the largest to the smallest value from which an axis is 
 def section(view: ExperimentView, x: str | None, metric: str | None) -> PageSection:
     """Returns the section; the free chart begins with `x` and `metric`. Raises UsageError."""
     order = sorted(view.axes, key=lambda label: label not in LOADS)
-    charts = [chart for label in order for chart in _over(view, label)]
+    charts = [chart for label in order for chart in _over(view.drawn, label)]
     folds = [Details(f"{len(charts) - OPEN} more", charts[OPEN:])] if len(charts) > OPEN else []
     chosen = chooser(view, x, metric)
     items: list[Item] = [chosen] if len(chosen.rows) > 1 else []

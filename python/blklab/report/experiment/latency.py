@@ -17,6 +17,7 @@ from blklab.report.charts.base import (
     tips,
     zoom,
 )
+from blklab.report.charts.theme import SERIES
 from blklab.report.experiment.layout import campaign_tip, colour, dash, line_colour, line_label, panels, titled
 from blklab.report.experiment.view import ExperimentView, ReportCell
 from blklab.report.results import best_rate
@@ -208,9 +209,10 @@ def _steps(ramp: LoadRamp, kind: str) -> list[LoadStep]:
 
 
 def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> Chart:
+    drawn = lines[: len(SERIES)]
     data: list[Spec] = [
         {"line": name, "x": round(step.iops, 1), "v": step.latency_ns[kind]["p99"]}
-        for name, steps in lines
+        for name, steps in drawn
         for step in steps
     ]
     values = [row["v"] for row in data]
@@ -222,7 +224,7 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
             "x": quantity("x", "IOPS reached", scale={"type": "log", "nice": True}),
             "y": {**quantity("v"), **log_durations(min(values) * 0.9, max(values) * 1.1, None)},
             "order": {"field": "x", "type": "quantitative"},
-            "color": colour("line", [name for name, _ in lines], symbolType="stroke"),
+            "color": colour("line", [name for name, _ in drawn], symbolType="stroke"),
             "tooltip": tips(("line", "cell"), ("x", "IOPS", ",.0f"), ("v_text", "p99")),
         },
     )
@@ -238,4 +240,5 @@ def _load_chart(kind: str, lines: Sequence[tuple[str, Sequence[LoadStep]]]) -> C
     ]
     columns = [text("cell"), *figures("offered IOPS", "IOPS", "mean", "50 %", "99 %")]
     table = TextTable("Latency against load", columns, body)
-    return Chart(f"load-{kind}", f"{kind}s: 99th percentile of the latency", spec, table)
+    note = f"The first {len(drawn)} of {len(lines)} lines; the table has all." if len(drawn) < len(lines) else ""
+    return Chart(f"load-{kind}", f"{kind}s: 99th percentile of the latency", spec, table, note)

@@ -72,23 +72,19 @@ def opacity(view: ExperimentView) -> Spec:
     """Returns the opacity of the field `series`, with its legend."""
     predicts = [series.predicts for series in view.series]
     names = [series.name for series in view.series]
-    levels = list(PAPER)
-    if True in predicts and False in predicts:
-        full = iter(PAPER)
-        levels = [PREDICTED if predicts_ else next(full) for predicts_ in predicts]
-    scale = {"domain": names, "range": levels[: len(names)]}
+    full, mixed = iter(PAPER), len(set(predicts)) > 1
+    scale = {"domain": names, "range": [PREDICTED if mixed and each else next(full) for each in predicts]}
     legend = {"title": None, "symbolFillColor": "@soft", "symbolType": "square", **legend_room(names)}
-    shown = legend if view.several else None
-    return {"field": "series", "type": "ordinal", "sort": None, "scale": scale, "legend": shown}
+    return {**category("series", scale=scale, legend=legend if view.several else None), "type": "ordinal"}
 
 
 def colour(field: str, names: Sequence[str], **legend: object) -> Spec:
-    """Returns the colour of names; names beyond the last colour share it."""
-    palette = [SERIES[min(at, MOST_LINES - 1)] for at in range(len(names))]
+    """Returns the colour of names: at most `MOST_LINES`, since no two names of a chart share a colour."""
     look: dict[str, object] = {"symbolOpacity": 1, "symbolStrokeWidth": 2, **legend_room(names)}
     look |= {"titleOrient": "left", "titleFontWeight": "normal"}
     shown = {"title": None, **look, **legend} if len(names) > 1 else None
-    return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": palette}, "legend": shown}
+    scale = {"domain": list(names), "range": list(SERIES[: len(names)])}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": shown}
 
 
 def legend_room(names: Sequence[str]) -> dict[str, int]:

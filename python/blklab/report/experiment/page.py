@@ -11,7 +11,7 @@ from blklab.report import bisection, diagnostics, formatting, markdown, runs, sh
 from blklab.report.charts.base import Chart
 from blklab.report.experiment import axes, fastest, latency, members, over_time, setup
 from blklab.report.experiment.sentences import sentences
-from blklab.report.experiment.view import ExperimentView, ReportCell
+from blklab.report.experiment.view import MOST_SIDES, ExperimentView, ReportCell
 from blklab.report.fleet_results import hosts_table, outlier_lines
 from blklab.report.formatting import Sentence
 from blklab.report.shell import Details, Item, PageSection, PlainText, SentenceList
@@ -56,13 +56,13 @@ class ExperimentReport:
                 experiments[printable(f"{row.name}, campaign {row.number}")] = row.experiment
         sections = (
             bisection.section(bisections),
-            PageSection("result", "Result", "Fastest", fastest.charts(view)),
+            PageSection("result", "Result", "Fastest", fastest.charts(view.drawn)),
             _cells(view),
             _hosts(view),
-            over_time.section(view),
-            latency.section(view),
-            latency.load_section(view),
-            members.section(view),
+            over_time.section(view.drawn),
+            latency.section(view.drawn),
+            latency.load_section(view.drawn),
+            members.section(view.drawn),
             axes.section(view, x, metric),
             _diagnosed(self.diagnostics),
             setup.section(view, experiments),
@@ -86,6 +86,7 @@ class ExperimentReport:
             formatting.listing(list(dict.fromkeys(did(row.runner) for row in rows))),
             ", ".join(dict.fromkeys(runs.when(row.begun) for row in rows)),
             *(f"{label} {value}" for label, value in view.fixed.items()),
+            f"charts have the first {MOST_SIDES} of {len(view.series)} campaigns" * (len(view.series) > MOST_SIDES),
         ]
         return [fact for fact in facts if fact]
 

@@ -5,6 +5,7 @@ Cells of several series with the same labels are shown side by side.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -29,7 +30,7 @@ WORKLOAD: str = "workload"
 NAMES = frozenset({*PLACES, WORKLOAD, "kernel"})
 """Labels that are always names, although their values look like numbers: 4.19 is more than 4.2."""
 
-MOST_SIDES = 6  # Maximum number of series
+MOST_SIDES = 6  # Maximum number of series in charts: each has its own opacity, dashes and colour
 AXIS = 3  # Number of numeric values from which a label is an axis: two are a comparison
 
 
@@ -206,6 +207,14 @@ class ExperimentView:
             )
             for runs in runs_by_cell.values()
         ]
+
+    @cached_property
+    def drawn(self) -> "ExperimentView":
+        """The data of charts, which have the first series only."""
+        view = copy(self)
+        view.series = self.series[:MOST_SIDES]
+        view.cells = [cell for cell in self.cells if cell.series in view.series]
+        return view
 
     @cached_property
     def fixed(self) -> dict[str, str]:

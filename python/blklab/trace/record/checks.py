@@ -26,9 +26,11 @@ class RecordedDevice:
 
 
 def find_devices(paths: Sequence[str], roots: Roots) -> list[RecordedDevice]:
-    """Returns the devices at `paths`, each once. Raises UsageError for other files."""
+    """Returns the devices at `paths`, each once; `vda` is /dev/vda. Raises UsageError for other files."""
     devices: dict[str, RecordedDevice] = {}
-    for path in paths:
+    for given in paths:
+        named = "/" not in given and (roots.sys / "class/block" / given).exists() and not Path(given).exists()
+        path = str(roots.device(given)) if named else given
         with SystemErrors(UsageError, path, "; expected a block device, see lsblk"):
             status = Path(path).stat()
         if not stat.S_ISBLK(status.st_mode):
