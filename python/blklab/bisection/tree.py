@@ -16,7 +16,8 @@ from pathlib import Path
 from blklab.bisection import program
 from blklab.bisection.git import Commit, GitFailed, Repository, shared
 from blklab.bisection.source import BisectionSource, BuildFailed, Note
-from blklab.errors import BlklabError, EnvironmentLacks, UsageError
+from blklab.child_process import find
+from blklab.errors import BlklabError, UsageError
 from blklab.runners.base import Runner
 from blklab.runners.lab.image.build import image
 from blklab.runners.lab.image.cache import ImageCache
@@ -96,8 +97,7 @@ class ModuleSources(BisectedTree):
         self._note = note
         self._headers = kernel_headers(self._kernel, note)
         for tool in (compiler(self._headers), "make"):
-            if shutil.which(tool) is None:
-                raise EnvironmentLacks(f"{tool} is not installed", f"install it: apt-get install {tool}")
+            find(tool, tool)
 
     def changes(self, commit: Commit) -> Sequence[Override]:  # noqa: ARG002
         """Returns what a commit changes in the experiment."""
