@@ -1,4 +1,4 @@
-"""Rules about redundancy: members that are missing, faulty, out of date, or being rebuilt; checks of the copies."""
+"""Rules about redundancy and scrubbing: members missing, faulty, out of date or being rebuilt; checks of the copies."""
 
 from collections.abc import Iterator
 
